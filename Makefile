@@ -1,0 +1,43 @@
+# Two commands are enough: `make demo` and `make test`. Each sets the project up first.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+        --no-annotate --constraint requirements/constraints.txt
+
+.PHONY: help setup demo test lint types contracts check bench lock clean
+
+help:  ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup:  ## Create .venv with everything pinned; quick when nothing changed
+	@tools/setup
+
+demo: setup  ## Cut a vehicle's link, heal it, and account for every reading (under three minutes)
+	@tools/with-java $(BIN)/python -m demo $(DEMO_ARGS)
+
+test: setup  ## Run all tests: fast ones, real servers, Spark
+	@tools/with-java $(BIN)/python -m pytest $(TEST_ARGS)
+
+lint: setup  ## Style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup  ## mypy --strict
+	$(BIN)/mypy
+
+contracts: setup  ## Who may import whom
+	$(BIN)/lint-imports
+
+check: test lint types contracts  ## What CI runs
+
+bench: setup  ## Measure, print a table beside what it is compared with, write bench-out/*.json
+	@tools/with-java $(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+lock:  ## Pin again from pyproject.toml (needs uv on PATH)
+	$(LOCK) --extra server pyproject.toml -o requirements/agent.txt
+	$(LOCK) --extra server --extra replay --extra hub --extra spark --group dev pyproject.toml -o requirements/dev.txt
+	$(LOCK) requirements/jvm.in -o requirements/jvm.txt
+
+clean:  ## Remove what setup and runs have made
+	rm -rf .venv .tools bench-out demo-out .mypy_cache .pytest_cache .ruff_cache .hypothesis
