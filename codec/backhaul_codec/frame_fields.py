@@ -1,0 +1,68 @@
+"""Name the fields, columns and typed arrays of a frame body, for its writer and its readers."""
+
+from enum import IntEnum
+
+from backhaul_codec.points import FLOAT64, INT64, JSON, TEXT, UINT64
+
+POINTS_MAX = 1 << 18
+SERIES_MAX = 1 << 16
+# What all names and texts of a frame may come to when each point has its own copy: a frame could
+# otherwise point a quarter of a million times at one megabyte.
+EXPANDED_BYTES_MAX = 64 << 20
+
+# A key from here on is a later writer's hint: read past it. A lower one changes what the frame
+# means, so a reader that does not know it must refuse the frame.
+FIRST_IGNORED_KEY = 32
+
+
+class Field(IntEnum):
+    """Number the keys of a frame's map."""
+
+    N = 0
+    T0 = 1
+    UNIT = 2
+    DT = 3
+    SID = 4
+    TYPES = 5
+    KEYS = 6
+    KINDS = 7
+    BASES = 8
+    COLUMNS = 9
+    BLOBS = 10
+    TOMB = 11
+    ORIGIN = 12
+    NODE = 13
+    CLOCK = 14
+
+
+FLOAT32_COLUMN, FLOAT64_COLUMN, BLOB_COLUMN = 4, 5, 6
+FLOAT_WIDTHS = {FLOAT32_COLUMN: 4, FLOAT64_COLUMN: 8}
+
+# RFC 8746 tags, little-endian, to the type code of `array` and numpy's letter for the same.
+SIGNED_TAGS = {72: "b", 77: "h", 78: "i", 79: "q"}
+UNSIGNED_TAGS = {64: "B", 69: "H", 70: "I"}
+TAG_OF = {code: tag for tags in (SIGNED_TAGS, UNSIGNED_TAGS) for tag, code in tags.items()}
+WIDTH_OF = {"b": 1, "h": 2, "i": 4, "q": 8, "B": 1, "H": 2, "I": 4}
+# Column 0..3 to its type code, narrowest first.
+SIGNED_CODES = ("b", "h", "i", "q")
+
+# Beyond 10**22 a power of ten is no exact double, and the division would no longer be one.
+EXPONENT_MAX = 22
+POWERS = tuple(float(f"1e{exponent}") for exponent in range(EXPONENT_MAX + 1))
+
+
+def _valid_kinds() -> dict[bytes, tuple[int, int, int]]:
+    kinds = [(FLOAT64, column, e) for column in range(4) for e in range(EXPONENT_MAX + 1)]
+    kinds += [(FLOAT64, FLOAT32_COLUMN, 0), (FLOAT64, FLOAT64_COLUMN, 0)]
+    kinds += [(dtype, column, 0) for dtype in (INT64, UINT64) for column in range(4)]
+    kinds += [(dtype, BLOB_COLUMN, 0) for dtype in range(TEXT, 256)]
+    return {bytes(kind): kind for kind in kinds}
+
+
+# The three bytes of a series to its (dtype, column, exponent): the only ones that make sense.
+KINDS = _valid_kinds()
+
+
+def is_text(dtype: int) -> bool:
+    """Tell whether the blobs of a dtype are text in the frame (else they are byte strings)."""
+    return dtype in (TEXT, JSON)

@@ -1,0 +1,296 @@
+"""Read a frame body as far as columns of bytes, and prove it whole, without building a point.
+
+`decode`, `check` and `decode_columns` all go through `read_layout`; what it lets pass, none of
+them refuses later. The work is per field and per series, never in Python per point.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections import Counter
+from dataclasses import dataclass
+from operator import mul
+from typing import Any
+
+import cbor2
+
+from backhaul_codec import cbor
+from backhaul_codec.errors import CodecError
+from backhaul_codec.frame_fields import (
+    BLOB_COLUMN,
+    EXPANDED_BYTES_MAX,
+    FIRST_IGNORED_KEY,
+    FLOAT_WIDTHS,
+    KINDS,
+    POINTS_MAX,
+    SERIES_MAX,
+    SIGNED_CODES,
+    SIGNED_TAGS,
+    UNSIGNED_TAGS,
+    WIDTH_OF,
+    Field,
+    is_text,
+)
+from backhaul_codec.points import INT64_MAX, INT64_MIN, UINT64, UINT64_MAX, VALUE_BYTES_MAX
+from backhaul_codec.rules import blob_size, require_name, require_size, require_time
+
+_FIELDS = {int(field): field for field in Field}
+_SERIES_INDICES = {tag: code for tag, code in UNSIGNED_TAGS.items() if code != "I"}
+_SIGNED = [{tag: code for tag, code in SIGNED_TAGS.items() if code == c} for c in SIGNED_CODES]
+
+
+@dataclass(slots=True)
+class Numbers:
+    """Hold a typed array: little-endian bytes, and the type code to read them with."""
+
+    code: str
+    data: bytes
+
+    def to_array(self) -> array[int]:
+        """Return the numbers."""
+        numbers: array[int] = array(self.code)
+        numbers.frombytes(self.data)
+        if sys.byteorder == "big":
+            numbers.byteswap()
+        return numbers
+
+
+@dataclass(slots=True)
+class Layout:
+    """Hold the columns of a frame, every length and reference proven.
+
+    Lists of series run in series order: `types`, `keys` (None: all empty), `kinds` (dtype, column,
+    exponent), `counts` (points). `bases` has one number for each series in columns 0..3. A column
+    without data is absent: 0..3 and the blob indices are in `numbers`, byte planes in `planes`.
+    """
+
+    n: int
+    node: str
+    clock: int
+    t0: int
+    unit: int
+    dt: Numbers
+    sid: Numbers
+    types: list[str]
+    keys: list[str] | None
+    kinds: list[tuple[int, int, int]]
+    counts: list[int]
+    bases: list[int]
+    numbers: dict[int, Numbers]
+    planes: dict[int, bytes]
+    blobs: list[str | bytes]
+    tomb: bytes | None
+    origins: list[str]
+    origin_of: Numbers | None
+
+
+def read_layout(body: bytes) -> Layout:
+    """Return the proven layout of a frame body. Raises: CodecError."""
+    fields = cbor.load(body)
+    _require_known(fields)
+    get = fields.get
+    n = _integer(get(Field.N), 1, POINTS_MAX, "n")
+    types = _texts(get(Field.TYPES), None, "type")
+    keys = get(Field.KEYS)
+    sid = _typed(get(Field.SID), _SERIES_INDICES, n, "sid")
+    kinds = _kinds(get(Field.KINDS), len(types))
+    counts = _counts(sid, len(types), n)
+    numbers, planes = _columns(get(Field.COLUMNS), _entries(kinds, counts))
+    blobs = get(Field.BLOBS)
+    origin = get(Field.ORIGIN)
+    layout = Layout(
+        n=n,
+        node=require_name(get(Field.NODE), "node"),
+        clock=_integer(get(Field.CLOCK, 0), 0, 2, "clock"),
+        t0=require_time(get(Field.T0)),
+        unit=_integer(get(Field.UNIT), 1, UINT64_MAX, "unit"),
+        dt=_typed(get(Field.DT), SIGNED_TAGS, n - 1, "dt"),
+        sid=sid,
+        types=types,
+        keys=None if keys is None else _texts(keys, len(types), "key"),
+        kinds=kinds,
+        counts=counts,
+        bases=_bases(get(Field.BASES), kinds),
+        numbers=numbers,
+        planes=planes,
+        blobs=[] if blobs is None else _blobs(blobs),
+        tomb=_tombstones(get(Field.TOMB), n),
+        origins=[],
+        origin_of=None,
+    )
+    if origin is not None:
+        layout.origins, layout.origin_of = _origins(origin, n)
+    if BLOB_COLUMN in numbers:
+        _require_blobs(layout)
+    if n * len(body) > EXPANDED_BYTES_MAX:  # a point refers to no byte of the body twice
+        _require_expansion(layout)
+    return layout
+
+
+def _require_known(fields: Any) -> None:
+    if type(fields) is not dict:
+        raise CodecError("a frame is a CBOR map", "field")
+    for key, value in fields.items():
+        if type(key) is not int:
+            raise CodecError(f"a frame has a key that is {type(key).__name__}, no integer", "field")
+        if key not in _FIELDS and key < FIRST_IGNORED_KEY:
+            raise CodecError(f"a frame has the unknown field {key}", "field")
+        # None stands for an absent field from here on, and must not come in from outside.
+        if value is None and key < FIRST_IGNORED_KEY:
+            raise CodecError(f"field {_FIELDS[key].name} is null", "field")
+
+
+def _integer(value: Any, low: int, high: int, what: str) -> int:
+    if type(value) is not int or not low <= value <= high:
+        raise CodecError(f"{what} is not an integer in {low}..{high}", "field")
+    return value
+
+
+def _texts(value: Any, count: int | None, what: str) -> list[str]:
+    if type(value) is not list or set(map(type, value)) != {str}:
+        raise CodecError(f"the {what}s of a frame are not a list of texts", "field")
+    if len(value) > SERIES_MAX or count not in (None, len(value)):
+        raise CodecError(f"{len(value)} {what}s are not one for each series", "series")
+    if max(map(len, value)) > 63:  # at four bytes a character, shorter ones fit anyway
+        for text in value:
+            require_name(text, what)
+    return value
+
+
+def _typed(value: Any, codes: dict[int, str], count: int, what: str) -> Numbers:
+    if type(value) is not cbor2.CBORTag or type(value.value) is not bytes:
+        raise CodecError(f"{what} is not a typed array", "field")
+    code = codes.get(value.tag)
+    if code is None:
+        raise CodecError(f"{what} is a typed array with the wrong tag {value.tag}", "field")
+    if len(value.value) != count * WIDTH_OF[code]:
+        raise CodecError(f"{what} does not have exactly {count} numbers", "column")
+    return Numbers(code, value.value)
+
+
+def _kinds(value: Any, series: int) -> list[tuple[int, int, int]]:
+    if type(value) is not bytes or len(value) != 3 * series:
+        raise CodecError("kinds does not have three bytes for each series", "series")
+    try:
+        return [KINDS[value[at : at + 3]] for at in range(0, len(value), 3)]
+    except KeyError as error:
+        raise CodecError(
+            f"a series has an unknown dtype, column and exponent {error}", "series"
+        ) from None
+
+
+def _counts(sid: Numbers, series: int, n: int) -> list[int]:
+    """Return the points of each series: all at least 1, n together."""
+    if sid.code == "B" and series <= 64:  # a memchr for each series beats a dict for each point
+        counts = [sid.data.count(number) for number in range(series)]
+    else:
+        found = Counter(sid.to_array())
+        counts = [found[number] for number in range(series)]
+    if sum(counts) != n:
+        raise CodecError("a point belongs to a series that is not there", "series")
+    if not all(counts):
+        raise CodecError("a series has no points", "series")
+    return counts
+
+
+def _entries(kinds: list[tuple[int, int, int]], counts: list[int]) -> list[int]:
+    """Return how many entries each of the columns 0..6 must have."""
+    entries = [0] * (BLOB_COLUMN + 1)
+    for (_, column, _), count in zip(kinds, counts, strict=True):
+        entries[column] += count - 1 if column < 4 else count
+    return entries
+
+
+def _columns(value: Any, entries: list[int]) -> tuple[dict[int, Numbers], dict[int, bytes]]:
+    if type(value) is not dict:
+        raise CodecError("columns is not a map", "field")
+    for column in value:
+        if type(column) is not int or not 0 <= column <= BLOB_COLUMN:
+            name = column if type(column) is int else type(column).__name__
+            raise CodecError(f"a frame has the unknown column {name}", "column")
+    numbers, planes = {}, {}
+    for column, count in enumerate(entries):
+        if column not in value:
+            if count:
+                raise CodecError(f"column {column} is missing", "column")
+        elif column in FLOAT_WIDTHS:
+            planes[column] = _plane_bytes(value[column], count * FLOAT_WIDTHS[column], column)
+        else:
+            codes = UNSIGNED_TAGS if column == BLOB_COLUMN else _SIGNED[column]
+            numbers[column] = _typed(value[column], codes, count, f"column {column}")
+    return numbers, planes
+
+
+def _plane_bytes(value: Any, size: int, column: int) -> bytes:
+    if type(value) is not bytes or len(value) != size:
+        raise CodecError(f"column {column} does not have exactly {size} bytes", "column")
+    return value
+
+
+def _bases(value: Any, kinds: list[tuple[int, int, int]]) -> list[int]:
+    dtypes = [dtype for dtype, column, _ in kinds if column < 4]
+    bases = [] if value is None else value
+    if type(bases) is not list or len(bases) != len(dtypes):
+        raise CodecError(f"there are not exactly {len(dtypes)} bases", "series")
+    for dtype, base in zip(dtypes, bases, strict=True):
+        low, high = (0, UINT64_MAX) if dtype == UINT64 else (INT64_MIN, INT64_MAX)
+        _integer(base, low, high, "a base")
+    return bases
+
+
+def _blobs(value: Any) -> list[str | bytes]:
+    if type(value) is not list or not {str, bytes}.issuperset(map(type, value)):
+        raise CodecError("blobs is not a list of texts and byte strings", "field")
+    if value:
+        # Few blobs are long, and only a text that may be too long is measured in bytes.
+        for blob in value if max(map(len, value)) > VALUE_BYTES_MAX // 4 else ():
+            require_size(blob_size(blob))
+    return value
+
+
+def _require_blobs(layout: Layout) -> None:
+    """Refuse an index without a blob, and a blob that is not of its series' type."""
+    indices = layout.numbers[BLOB_COLUMN].to_array()
+    if indices and max(indices) >= len(layout.blobs):
+        raise CodecError("a point has a blob that is not there", "column")
+    start = 0
+    for (dtype, column, _), count in zip(layout.kinds, layout.counts, strict=True):
+        if column == BLOB_COLUMN:
+            used = set(indices[start : start + count])
+            wanted = str if is_text(dtype) else bytes
+            if any(type(layout.blobs[index]) is not wanted for index in used):
+                raise CodecError(f"a blob is not {wanted.__name__} as its series", "column")
+            start += count
+
+
+def _tombstones(value: Any, n: int) -> bytes | None:
+    if value is not None and (type(value) is not bytes or len(value) != n):
+        raise CodecError(f"tomb does not have exactly {n} bytes", "column")
+    return value
+
+
+def _origins(value: Any, n: int) -> tuple[list[str], Numbers]:
+    if type(value) is not list or len(value) != 2:
+        raise CodecError("origin is not a list of texts and their indices", "field")
+    origins = _texts(value[0], None, "origin")
+    origin_of = _typed(value[1], _SERIES_INDICES, n, "origin")
+    if max(origin_of.to_array()) >= len(origins):
+        raise CodecError("a point has an origin that is not there", "column")
+    return origins, origin_of
+
+
+def _require_expansion(layout: Layout) -> None:
+    """Refuse a frame whose texts, copied out for every point, would fill the memory."""
+    names = [len(text.encode()) for text in layout.types]
+    if layout.keys is not None:
+        names = [a + len(key.encode()) for a, key in zip(names, layout.keys, strict=True)]
+    size = layout.n * len(layout.node.encode()) + sum(map(mul, names, layout.counts))
+    if BLOB_COLUMN in layout.numbers:
+        sizes = [blob_size(blob) for blob in layout.blobs]
+        size += sum(map(sizes.__getitem__, layout.numbers[BLOB_COLUMN].to_array()))
+    if layout.origin_of is not None:
+        sizes = [len(origin.encode()) for origin in layout.origins]
+        size += sum(map(sizes.__getitem__, layout.origin_of.to_array()))
+    if size > EXPANDED_BYTES_MAX:
+        raise CodecError(f"the texts of the points come to {size} bytes", "size")
