@@ -1,0 +1,1 @@
+"""The control plane beside the hub's nats-server: streams, sources, continuity, devices."""

@@ -1,0 +1,36 @@
+"""`backhaul-hub`: the command line of the hub."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from .commands.add_device import add_device
+from .commands.devices import devices
+from .commands.init import init
+from .commands.up import up
+from .errors import HubError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="backhaul")
+def cli() -> None:
+    """Run and question a backhaul hub.
+
+    A hub is a nats-server with a directory of configuration (`init`), the control plane beside
+    it (`up`), and the devices that may send to it (`add-device`, `devices`).
+    """
+
+
+for _command in (init, up, add_device, devices):
+    cli.add_command(_command)
+
+
+def main() -> None:
+    """Run the command line; an error of ours is one line on stderr and exit status 1."""
+    try:
+        cli()
+    except HubError as error:
+        print(f"backhaul-hub: {error}", file=sys.stderr)
+        sys.exit(1)

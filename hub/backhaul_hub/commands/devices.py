@@ -1,0 +1,101 @@
+"""`backhaul-hub devices`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+from nats.errors import Error as NatsError
+
+from backhaul_hub.clock import SystemClock
+from backhaul_hub.config import load
+from backhaul_hub.control import DEVICES_SERVICE, connect
+from backhaul_hub.errors import HubError
+
+from ._options import directory_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backhaul_hub.clock import Clock
+
+
+@click.command()
+@directory_option
+@click.option("--json", "as_json", is_flag=True, help="The whole report, for programs.")
+def devices(directory: Path, as_json: bool) -> None:
+    """Show each device: link, lag, watermark, gaps, when last seen, bytes."""
+    report = asyncio.run(ask(directory))
+    if as_json:
+        click.echo(json.dumps(report, indent=2))
+        return
+    _print(report, SystemClock())
+
+
+async def ask(directory: Path) -> dict[str, Any]:
+    """Ask the running control plane for its report.
+
+    Raises:
+        HubError: no server, or no control plane.
+    """
+    config = load(directory)
+    client = await connect(config.nats.url, config.nats.control)
+    try:
+        answer = await client.request(DEVICES_SERVICE, b"", timeout=10)
+    except NatsError as error:
+        raise HubError(
+            f"the control plane does not answer: {error!r}",
+            hint=f"start it with: backhaul-hub up --dir {directory}",
+        ) from error
+    finally:
+        await client.close()
+    report: dict[str, Any] = json.loads(answer.data)
+    return report
+
+
+def _print(report: dict[str, Any], clock: Clock) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    now_ns = clock.now_ns()
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in ("DEVICE", "LINK", "LANE"):
+        table.add_column(heading)
+    for heading in ("WATERMARK", "NEWEST", "LAG", "GAPS", "LAST SEEN", "BYTES"):
+        table.add_column(heading, justify="right")
+    for device in report["devices"]:
+        link = device["link"]
+        state = "[green]up[/]" if link["up"] else "[red]down[/]"
+        if link["since_ns"]:
+            state += f" {_ago(now_ns - link['since_ns'])}"
+        for lane, known in device["lanes"].items() or [("-", None)]:
+            table.add_row(device["device"], state, lane, *_lane_cells(known, now_ns))
+    Console(soft_wrap=True).print(table)
+    for stream in report["streams"]:
+        if stream["quarantined"]:
+            click.echo(
+                f"{stream['stream']}: {stream['quarantined']} unreadable messages set aside in"
+                " stream QUARANTINE",
+                err=True,
+            )
+
+
+def _lane_cells(lane: dict[str, Any] | None, now_ns: int) -> list[str]:
+    if lane is None:
+        return ["-", "-", "-", "-", "never", "0"]
+    gaps = ", ".join(f"{low}..{high}" if low != high else str(low) for low, high in lane["gaps"])
+    return [
+        f"{lane['watermark']:,}",
+        f"{lane['highest_seq']:,}",
+        "?" if lane["lag_messages"] is None else f"{lane['lag_messages']:,}",
+        gaps or "none",
+        f"{_ago(now_ns - lane['last_seen_ns'])} ago",
+        f"{lane['bytes']:,}",
+    ]
+
+
+def _ago(nanoseconds: int) -> str:
+    return str(timedelta(seconds=max(0, nanoseconds) // 1_000_000_000))

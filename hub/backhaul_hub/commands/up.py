@@ -1,0 +1,50 @@
+"""`backhaul-hub up`."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import structlog
+
+from backhaul_hub.clock import SystemClock
+from backhaul_hub.config import load
+from backhaul_hub.control import ControlPlane
+
+from ._options import directory_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command()
+@directory_option
+def up(directory: Path) -> None:
+    """Bring streams, consumers and sources in line, then run the control plane.
+
+    Logs JSON lines to stderr. Stops cleanly on SIGTERM and SIGINT.
+    """
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+    )
+    asyncio.run(_run(directory))
+
+
+async def _run(directory: Path) -> None:
+    plane = ControlPlane(directory, load(directory), SystemClock())
+    running = asyncio.ensure_future(plane.run())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, running.cancel)
+    try:
+        await running
+    except asyncio.CancelledError:
+        structlog.get_logger().info("stopped")

@@ -1,0 +1,114 @@
+"""hub.toml: what the control plane needs to know, checked once, then frozen."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path  # noqa: TC003 - msgspec reads the annotations at run time
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from .errors import ConfigError
+
+Positive = Annotated[float, Meta(gt=0)]
+Bytes = Annotated[int, Meta(ge=1 << 20)]
+
+
+class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One table of hub.toml."""
+
+
+class Login(_Section, frozen=True):
+    """A user of the hub's server."""
+
+    user: str
+    password: str
+
+
+class Nats(_Section, frozen=True):
+    """The hub's own nats-server."""
+
+    url: str
+    """Client port, as in nats://127.0.0.1:4222."""
+    control: Login
+    """Account HUB, everything: the control plane."""
+    spark: Login
+    """Account HUB, reading streams only: the jobs."""
+    system: Login
+    """The system account: connect events, reloads."""
+
+
+class Fleet(_Section, frozen=True):
+    """What devices are told, and how they are spread."""
+
+    leaf_url: str
+    """Where leafs connect, as seen from a vehicle: nats-leaf://hub.example.org:7422."""
+    shards: Annotated[int, Meta(ge=1, le=64)] = 1
+    """UP streams. About 500 devices each."""
+
+
+class Up(_Section, frozen=True):
+    """The UP streams: what Spark can still read."""
+
+    bytes_max: Bytes = 50 * (1 << 30)
+    age_days_max: Annotated[int, Meta(ge=1, le=3650)] = 30
+
+
+class Down(_Section, frozen=True):
+    """The DOWN stream."""
+
+    bytes_max: Bytes = 1 << 30
+
+
+class Quarantine(_Section, frozen=True):
+    """Where unreadable messages are set aside."""
+
+    bytes_max: Bytes = 1 << 30
+
+
+class Watermark(_Section, frozen=True):
+    """How often a device is told how far the hub holds everything."""
+
+    interval_s: Positive = 5.0
+    """At most one message a lane in this time. Each costs the link about 140 bytes."""
+
+
+class Link(_Section, frozen=True):
+    """When a source counts as stalled."""
+
+    stalled_after_s: Positive = 15.0
+    """A connected device's source without heartbeat for so long is set up again."""
+
+
+class HubConfig(_Section, frozen=True):
+    """The whole of hub.toml."""
+
+    nats: Nats
+    fleet: Fleet
+    up: Up = Up()
+    down: Down = Down()
+    quarantine: Quarantine = Quarantine()
+    watermark: Watermark = Watermark()
+    link: Link = Link()
+
+
+def load(directory: Path) -> HubConfig:
+    """Read `hub.toml` in a hub directory.
+
+    Raises:
+        ConfigError: it is missing, is no TOML, holds an unknown key or a value out of range.
+    """
+    path = directory / "hub.toml"
+    try:
+        raw = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{path} does not exist", hint=f"make it with: backhaul-hub init {directory}"
+        ) from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    try:
+        return msgspec.convert(raw, HubConfig)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: {error}") from error

@@ -1,0 +1,281 @@
+"""The control plane: what runs behind `backhaul-hub up`.
+
+One TaskGroup: readers of UP, the keeper of the sources, the watch on leafs, the teller of
+watermarks. Order of a shutdown: the group is cancelled, then subscriptions, connections and
+hub.db are closed; what a reader had not stored yet is read again at the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import nats
+import structlog
+from nats.errors import Error as NatsError
+from nats.js.errors import APIError
+
+from .continuity import Continuity, LaneKey
+from .errors import HubError
+from .jetstream import JetStreamApi
+from .leafs import Leafs, Link
+from .registry import Registry
+from .sources import SourcePlan, applied_devices, apply_sources, source_of
+from .streams import declared_streams, ensure_down_consumer, reconcile, shard_of, up_name
+from .uplink import UplinkReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+    from .clock import Clock
+    from .config import HubConfig, Login
+    from .registry import Device
+
+log = structlog.get_logger(__name__)
+
+DEVICES_SERVICE = "hub.devices"
+RELOAD_SERVICE = "hub.reload"
+_LEAFS_INTERVAL_S = 5.0
+_RETRY_S = 1.0
+
+
+class ControlPlane:
+    """One hub's control plane.
+
+    Args:
+        directory: the hub directory, for hub.db.
+        config: hub.toml, checked.
+    """
+
+    def __init__(self, directory: Path, config: HubConfig, clock: Clock) -> None:
+        self._directory = directory
+        self._config = config
+        self._clock = clock
+        self._devices: dict[str, Device] = {}
+        self._continuity = Continuity()
+        self._plans = [SourcePlan() for _ in range(config.fleet.shards)]
+        self._sources_due = asyncio.Event()
+        self._told: dict[LaneKey, int] = {}
+        self._readers: list[UplinkReader] = []
+        self._lags: dict[tuple[str, str], int] = {}
+        self.ready = asyncio.Event()
+        """Set once streams stand and the leafs that are connected are being sourced."""
+
+    async def run(self) -> None:
+        """Bring the streams in line and serve until cancelled.
+
+        Raises:
+            HubError: the server cannot be reached at the start, or a stream cannot be brought in
+                line, or hub.db is not usable.
+        """
+        async with AsyncExitStack() as stack:
+            registry = await stack.enter_async_context(
+                await Registry.open(self._directory / "hub.db")
+            )
+            client = await connect(self._config.nats.url, self._config.nats.control)
+            stack.push_async_callback(client.close)
+            system = await connect(self._config.nats.url, self._config.nats.system)
+            stack.push_async_callback(system.close)
+            api = JetStreamApi(client)
+            for declared in declared_streams(self._config):
+                for change in await reconcile(api, declared):
+                    log.info("stream_reconciled", change=change)
+            self._continuity.lanes.update(await registry.lanes())
+            await self._reload(api, registry)
+            leafs = Leafs(system, self._clock, self._connected, self._disconnected)
+            await leafs.start()
+            await self._serve(client, api, registry, leafs)
+            self._readers = [
+                UplinkReader(up_name(shard), client, api, self._continuity, registry)
+                for shard in range(self._config.fleet.shards)
+            ]
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(leafs.watch(_LEAFS_INTERVAL_S))
+                tasks.create_task(self._keep_sources(api, registry))
+                tasks.create_task(self._watch_sources(api, leafs))
+                tasks.create_task(self._tell_watermarks(client))
+                for reader in self._readers:
+                    tasks.create_task(reader.run())
+                self.ready.set()
+                log.info("ready", devices=len(self._devices), shards=len(self._readers))
+
+    async def _reload(self, api: JetStreamApi, registry: Registry) -> None:
+        """Learn of the devices in hub.db, and see that each can be written to."""
+        known = await registry.devices()
+        for device in known.values():
+            if device.id not in self._devices and await ensure_down_consumer(api, device):
+                log.info("device_added", device=device.id)
+        self._devices = known
+
+    def _connected(self, device: str) -> None:
+        self._plan(device).connected(device)
+        self._sources_due.set()
+
+    def _disconnected(self, device: str) -> None:
+        self._plan(device).disconnected(device)
+        self._sources_due.set()
+
+    def _plan(self, device: str) -> SourcePlan:
+        return self._plans[shard_of(device, self._config.fleet.shards)]
+
+    async def _keep_sources(self, api: JetStreamApi, registry: Registry) -> None:
+        """Apply what the plans say whenever something changed; try again where that failed."""
+        for shard, plan in enumerate(self._plans):
+            plan.succeeded(await applied_devices(api, up_name(shard)))
+        while True:
+            await self._sources_due.wait()
+            self._sources_due.clear()
+            for shard, plan in enumerate(self._plans):
+                try:
+                    if plan.wanted - self._devices.keys():
+                        await self._reload(api, registry)
+                    while (target := plan.next_update()) is not None:
+                        await apply_sources(api, up_name(shard), self._devices, target)
+                        plan.succeeded(target)
+                except (HubError, NatsError) as error:
+                    plan.failed()
+                    log.warning("sources_not_applied", stream=up_name(shard), error=str(error))
+                    await asyncio.sleep(_RETRY_S)
+                    self._sources_due.set()
+
+    async def _watch_sources(self, api: JetStreamApi, leafs: Leafs) -> None:
+        """Read the sources' lag, and set up again those that a connected device does not feed."""
+        patience_s = self._config.link.stalled_after_s
+        kicked_s: dict[str, float] = {}
+        while True:
+            await asyncio.sleep(_LEAFS_INTERVAL_S)
+            try:
+                infos = [
+                    await api.request(f"STREAM.INFO.{up_name(shard)}")
+                    for shard in range(self._config.fleet.shards)
+                ]
+            except (HubError, NatsError) as error:
+                log.warning("sources_unknown", error=str(error))
+                continue
+            now_s = self._clock.monotonic_s()
+            for source in (source for info in infos for source in info.get("sources") or []):
+                device, lane = source_of(source)
+                self._lags[device, lane] = source["lag"]
+                link = leafs.links.get(device)
+                idle_s = source["active"] / 1e9 if source["active"] >= 0 else float("inf")
+                if link is None or not link.up or idle_s < patience_s:
+                    continue
+                up_s = (self._clock.now_ns() - link.since_ns) / 1e9
+                if min(up_s, now_s - kicked_s.get(device, -float("inf"))) > patience_s:
+                    log.warning("source_stalled", device=device, lane=lane, idle_s=idle_s)
+                    kicked_s[device] = now_s
+                    self._connected(device)
+
+    async def _tell_watermarks(self, client: Client) -> None:
+        """Tell every device how far the hub holds each lane, whenever that has changed."""
+        jetstream = client.jetstream(timeout=5)
+        while True:
+            for key, watermark in self._untold().items():
+                body = json.dumps({"epoch": key.epoch, "seq": watermark}).encode()
+                try:
+                    await jetstream.publish(f"in.{key.device}.s.watermark.{key.lane}", body)
+                except (NatsError, APIError) as error:
+                    log.warning("watermark_not_told", device=key.device, error=repr(error))
+                    break
+                self._told[key] = watermark
+            await asyncio.sleep(self._config.watermark.interval_s)
+
+    def _untold(self) -> dict[LaneKey, int]:
+        untold: dict[LaneKey, int] = {}
+        for device in self._devices:
+            for lane, (epoch, state) in self._continuity.current(device).items():
+                key, watermark = LaneKey(device, lane, epoch), state.watermark
+                if self._told.get(key, 0) != watermark:
+                    untold[key] = watermark
+        return untold
+
+    async def _serve(
+        self, client: Client, api: JetStreamApi, registry: Registry, leafs: Leafs
+    ) -> None:
+        """Answer the command line's questions."""
+
+        async def devices(message: Msg) -> None:
+            await message.respond(json.dumps(self._report(leafs)).encode())
+
+        async def reload(message: Msg) -> None:
+            await self._reload(api, registry)
+            await message.respond(b"{}")
+
+        await client.subscribe(DEVICES_SERVICE, cb=devices)
+        await client.subscribe(RELOAD_SERVICE, cb=reload)
+
+    def _report(self, leafs: Leafs) -> dict[str, Any]:
+        return {
+            "devices": [self._device_report(device, leafs) for device in self._devices],
+            "streams": [
+                {
+                    "stream": reader.stream,
+                    "read_seq": reader.position.seq,
+                    "quarantined": reader.position.quarantined,
+                }
+                for reader in self._readers
+            ],
+        }
+
+    def _device_report(self, device: str, leafs: Leafs) -> dict[str, Any]:
+        link = leafs.links.get(device, Link())
+        return {
+            "device": device,
+            "link": {
+                "up": link.up,
+                "since_ns": link.since_ns,
+                "rtt": link.rtt,
+                "in_bytes": link.in_bytes,
+                "out_bytes": link.out_bytes,
+                "last_reason": link.last_reason,
+            },
+            "lanes": {
+                lane: {
+                    "epoch": epoch,
+                    "watermark": state.watermark,
+                    "highest_seq": state.held.highest,
+                    "gaps": state.gaps,
+                    "explained": list(state.explained),
+                    "messages": state.messages,
+                    "repeats": state.repeats,
+                    "bytes": state.body_bytes,
+                    "last_seen_ns": state.last_seen_ns,
+                    "lag_messages": self._lags.get((device, lane)),
+                }
+                for lane, (epoch, state) in sorted(self._continuity.current(device).items())
+            },
+        }
+
+
+async def connect(url: str, login: Login) -> Client:
+    """Connect to the hub's server; once connected, reconnect for ever.
+
+    Raises:
+        HubError: the server is not there, or does not know this user.
+    """
+
+    async def log_error(error: Exception) -> None:
+        log.warning("nats_error", user=login.user, error=repr(error))
+
+    try:
+        return await nats.connect(
+            url,
+            user=login.user,
+            password=login.password,
+            name=f"backhaul-hub {login.user}",
+            max_reconnect_attempts=-1,
+            allow_reconnect=True,
+            reconnect_time_wait=0.5,
+            error_cb=log_error,
+            connect_timeout=5,
+        )
+    except (NatsError, OSError, TimeoutError) as error:
+        raise HubError(
+            f"no connection to the hub's nats-server at {url} as {login.user}: {error!r}",
+            hint="start it with: nats-server -c hub.conf",
+        ) from error

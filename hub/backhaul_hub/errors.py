@@ -1,0 +1,52 @@
+"""What can go wrong at the hub.
+
+HubError                    the base: message, hint (what to do about it)
+├── ConfigError             hub.toml or the hub directory: path, key
+├── RegistryError           hub.db, or a device that is (or is not) in it
+├── JetStreamError          the server refused a JetStream request: subject, code
+└── StreamConflictError     a stream exists and differs where it must not: stream, differences
+"""
+
+from __future__ import annotations
+
+
+class HubError(Exception):
+    """Base of every error that an operator of the hub may see."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class ConfigError(HubError):
+    """A file of the hub directory is missing, unreadable, or holds a wrong value."""
+
+
+class RegistryError(HubError):
+    """A device is unknown, exists already, has no valid id; or hub.db is not usable."""
+
+
+class JetStreamError(HubError):
+    """The server answered a JetStream API request with an error."""
+
+    def __init__(self, subject: str, code: int, description: str) -> None:
+        super().__init__(f"{subject}: {description} (error {code})")
+        self.subject = subject
+        self.code = code
+        self.description = description
+
+
+class StreamConflictError(HubError):
+    """An existing stream cannot be brought in line without losing data."""
+
+    def __init__(self, stream: str, differences: list[str]) -> None:
+        super().__init__(
+            f"stream {stream} exists and differs: {'; '.join(differences)}",
+            hint="move it aside or change hub.toml; the hub never deletes a stream",
+        )
+        self.stream = stream
+        self.differences = differences

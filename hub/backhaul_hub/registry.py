@@ -1,0 +1,218 @@
+"""hub.db: the devices, what continuity knows, and how far each UP stream has been read.
+
+Continuity and read positions are written in one transaction, so after a crash the hub reads a
+stretch of UP again and comes to the same result; it never skips one.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import aiosqlite
+import msgspec
+
+from backhaul_codec.ranges import RangeSet
+from backhaul_codec.subjects import DEVICE_ID
+
+from .continuity import LaneKey, LaneState
+from .errors import RegistryError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+SCHEMA_VERSION = 1
+
+_SCHEMA = """
+CREATE TABLE device (
+    id TEXT PRIMARY KEY,
+    token TEXT NOT NULL UNIQUE,
+    password_hash TEXT NOT NULL,
+    added_ns INTEGER NOT NULL
+) STRICT;
+CREATE TABLE lane (
+    device TEXT NOT NULL,
+    lane TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    held TEXT NOT NULL,
+    explained TEXT NOT NULL,
+    messages INTEGER NOT NULL,
+    repeats INTEGER NOT NULL,
+    body_bytes INTEGER NOT NULL,
+    last_seen_ns INTEGER NOT NULL,
+    PRIMARY KEY (device, lane, epoch)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE position (
+    stream TEXT PRIMARY KEY,
+    created TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    quarantined INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One enrolled vehicle or gateway."""
+
+    id: str
+    token: str
+    """96 random bits in hex: part of its consumers' and subjects' names."""
+    password_hash: str
+    added_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a stream has been read."""
+
+    created: str = ""
+    """The stream's creation time as the server writes it: another one is another stream."""
+    seq: int = 0
+    quarantined: int = 0
+    """Messages of this stream that were set aside."""
+
+
+def check_device_id(device: str) -> str:
+    """Return the id if it is one.
+
+    Raises:
+        RegistryError: it is not.
+    """
+    if not DEVICE_ID.fullmatch(device):
+        raise RegistryError(
+            f"{device!r} is no device id",
+            hint="letters, digits, _ and -, at most 63, and a letter or digit first: VID-001",
+        )
+    return device
+
+
+class Registry:
+    """One open hub.db. Open it with `Registry.open`, close it with `close` or `async with`."""
+
+    def __init__(self, connection: aiosqlite.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+
+    @classmethod
+    async def open(cls, path: Path) -> Self:
+        """Open hub.db, and make it where it is missing.
+
+        Raises:
+            RegistryError: it is no database of this project, a newer one, or not readable.
+        """
+        try:
+            connection = await aiosqlite.connect(path, isolation_level=None)
+            await connection.execute("PRAGMA journal_mode = WAL")
+            await connection.execute("PRAGMA synchronous = FULL")
+            await connection.execute("PRAGMA busy_timeout = 5000")
+            version = await _schema_version(connection)
+            if version == 0:
+                await connection.executescript(
+                    f"BEGIN; {_SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+                )
+            elif version != SCHEMA_VERSION:
+                await connection.close()
+                raise RegistryError(
+                    f"{path} has schema {version}, this program knows {SCHEMA_VERSION}",
+                    hint="use the version of backhaul that wrote it, or a newer one",
+                )
+        except sqlite3.Error as error:
+            raise RegistryError(f"{path}: {error}") from error
+        return cls(connection, path)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the database."""
+        await self._connection.close()
+
+    async def add_device(self, device: Device) -> None:
+        """Enrol a device.
+
+        Raises:
+            RegistryError: its id is none, or taken.
+        """
+        check_device_id(device.id)
+        try:
+            await self._connection.execute(
+                "INSERT INTO device VALUES (?, ?, ?, ?)",
+                (device.id, device.token, device.password_hash, device.added_ns),
+            )
+        except sqlite3.IntegrityError:
+            raise RegistryError(f"device {device.id} exists already") from None
+
+    async def devices(self) -> dict[str, Device]:
+        """Return all devices by id, in the order of their ids."""
+        rows = await self._connection.execute_fetchall(
+            "SELECT id, token, password_hash, added_ns FROM device ORDER BY id"
+        )
+        return {row[0]: Device(*row) for row in rows}
+
+    async def lanes(self) -> dict[LaneKey, LaneState]:
+        """Return what continuity knew at the last `store`."""
+        rows = await self._connection.execute_fetchall(
+            "SELECT device, lane, epoch, held, explained, messages, repeats, body_bytes,"
+            " last_seen_ns FROM lane"
+        )
+        return {
+            LaneKey(*row[:3]): LaneState(_ranges(row[3]), _ranges(row[4]), *row[5:]) for row in rows
+        }
+
+    async def position(self, stream: str) -> Position:
+        """Return how far a stream has been read (nothing, where it never was)."""
+        rows = await self._connection.execute_fetchall(
+            "SELECT created, seq, quarantined FROM position WHERE stream = ?", (stream,)
+        )
+        return next((Position(*row) for row in rows), Position())
+
+    async def store(
+        self, stream: str, position: Position, lanes: Mapping[LaneKey, LaneState]
+    ) -> None:
+        """Write a read position and the lanes that changed on the way there, atomically.
+
+        Raises:
+            RegistryError: the database refused; nothing was written.
+        """
+        try:
+            await self._connection.execute("BEGIN IMMEDIATE")
+            await self._connection.executemany(
+                "INSERT OR REPLACE INTO lane VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [_lane_row(key, state) for key, state in lanes.items()],
+            )
+            await self._connection.execute(
+                "INSERT OR REPLACE INTO position VALUES (?, ?, ?, ?)",
+                (stream, position.created, position.seq, position.quarantined),
+            )
+            await self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self._connection.in_transaction:
+                await self._connection.execute("ROLLBACK")
+            raise RegistryError(f"{self._path}: {error}") from error
+
+
+async def _schema_version(connection: aiosqlite.Connection) -> int:
+    rows = await connection.execute_fetchall("PRAGMA user_version")
+    return int(next(iter(rows))[0])
+
+
+def _lane_row(key: LaneKey, state: LaneState) -> tuple[object, ...]:
+    return (
+        *key,
+        msgspec.json.encode(list(state.held)).decode(),
+        msgspec.json.encode(list(state.explained)).decode(),
+        state.messages,
+        state.repeats,
+        state.body_bytes,
+        state.last_seen_ns,
+    )
+
+
+def _ranges(text: str) -> RangeSet:
+    return RangeSet(msgspec.json.decode(text, type=list[tuple[int, int]]))

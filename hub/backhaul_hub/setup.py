@@ -1,0 +1,189 @@
+"""Making a hub directory, and adding devices to it: the files behind `init` and `add-device`."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+
+import bcrypt
+
+from .errors import ConfigError
+from .registry import Device, Registry, check_device_id
+from .server_config import (
+    DeviceLogin,
+    HubServer,
+    LeafServer,
+    render_devices,
+    render_hub,
+    render_leaf,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .clock import Clock
+    from .config import HubConfig
+
+# The passwords are 192 random bits: nobody guesses them, and a slow hash would only make a
+# thousand leafs that come back together wait for one another.
+_BCRYPT_ROUNDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class HubLayout:
+    """What `backhaul-hub init` is told."""
+
+    host: str
+    client_port: int
+    leaf_port: int
+    leaf_url: str
+    shards: int
+    watermark_interval_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class AddedDevice:
+    """What `backhaul-hub add-device` has written."""
+
+    device: Device
+    leaf_conf: Path
+    agent_toml: Path
+
+
+def create_hub(directory: Path, layout: HubLayout) -> None:
+    """Write hub.conf, devices.conf and hub.toml into a new hub directory.
+
+    Raises:
+        ConfigError: there is a hub already, or the directory cannot be written.
+    """
+    if (directory / "hub.toml").exists():
+        raise ConfigError(
+            f"{directory} holds a hub already", hint="edit its hub.toml, or choose another place"
+        )
+    passwords = {user: secrets.token_urlsafe(24) for user in ("control", "spark", "system")}
+    server = HubServer(
+        host=layout.host,
+        client_port=layout.client_port,
+        leaf_port=layout.leaf_port,
+        store_dir=str((directory / "jetstream").absolute()),
+        control_hash=_hash(passwords["control"]),
+        spark_hash=_hash(passwords["spark"]),
+        system_hash=_hash(passwords["system"]),
+    )
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_private(directory / "hub.conf", render_hub(server))
+        write_private(directory / "devices.conf", render_devices([]))
+        # Last: a directory with a hub.toml is a whole hub.
+        write_private(directory / "hub.toml", _hub_toml(layout, passwords))
+    except OSError as error:
+        raise ConfigError(f"{directory}: {error.strerror}") from error
+
+
+async def create_device(
+    directory: Path,
+    config: HubConfig,
+    clock: Clock,
+    device_id: str,
+    *,
+    client_port: int,
+    state_dir: Path,
+) -> AddedDevice:
+    """Enrol a device: into hub.db and devices.conf, and its leaf.conf and agent.toml.
+
+    The server learns of it by a reload, which is the caller's to ask for.
+
+    Raises:
+        RegistryError: the id is none, or taken.
+    """
+    check_device_id(device_id)
+    password = secrets.token_urlsafe(24)
+    device = Device(device_id, secrets.token_hex(12), _hash(password), clock.now_ns())
+    async with await Registry.open(directory / "hub.db") as registry:
+        await registry.add_device(device)
+        known = await registry.devices()
+    logins = [DeviceLogin(each.id, each.token, each.password_hash) for each in known.values()]
+    write_private(directory / "devices.conf", render_devices(logins))
+    leaf = LeafServer(
+        device=device_id,
+        token=device.token,
+        remote_url=_with_login(config.fleet.leaf_url, device_id, password),
+        client_port=client_port,
+        store_dir=str(state_dir / "jetstream"),
+    )
+    target = directory / "devices" / device_id
+    target.mkdir(parents=True, exist_ok=True)
+    write_private(target / "leaf.conf", render_leaf(leaf))
+    write_private(target / "agent.toml", _agent_toml(device, client_port, state_dir))
+    return AddedDevice(device, target / "leaf.conf", target / "agent.toml")
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner reads, whole or not at all."""
+    partial = path.with_name(path.name + ".new")
+    partial.unlink(missing_ok=True)
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(descriptor)
+    partial.replace(path)
+
+
+def _hash(password: str) -> str:
+    return bcrypt.hashpw(password.encode(), bcrypt.gensalt(_BCRYPT_ROUNDS, b"2a")).decode()
+
+
+def _with_login(url: str, user: str, password: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("nats-leaf", "tls", "ws", "wss") or not parts.hostname:
+        raise ConfigError(
+            f"fleet.leaf_url {url!r} is no leaf address", hint="nats-leaf://hub.example.org:7422"
+        )
+    return urlunsplit(parts._replace(netloc=f"{user}:{password}@{parts.netloc}"))
+
+
+def _hub_toml(layout: HubLayout, passwords: dict[str, str]) -> str:
+    return f"""\
+# Control plane of a backhaul hub, written by `backhaul-hub init`. Unknown keys are refused.
+
+[nats]
+url = "nats://{layout.host}:{layout.client_port}"
+control = {{ user = "control", password = "{passwords["control"]}" }}
+spark = {{ user = "spark", password = "{passwords["spark"]}" }}
+system = {{ user = "system", password = "{passwords["system"]}" }}
+
+[fleet]
+# Where vehicles reach this hub's leaf port; goes into the leaf.conf of devices added from now on.
+leaf_url = "{layout.leaf_url}"
+# UP streams. About 500 devices each.
+shards = {layout.shards}
+
+[up]
+# What Spark has not read by then is lost to it, so be generous.
+bytes_max = {50 * (1 << 30)}
+age_days_max = 30
+
+[watermark]
+# At most one message a lane in this time, about 140 bytes each on the link.
+interval_s = {layout.watermark_interval_s}
+"""
+
+
+def _agent_toml(device: Device, client_port: int, state_dir: Path) -> str:
+    return f"""\
+# Agent of {device.id}, written by `backhaul-hub add-device`. Unknown keys are refused.
+
+[device]
+id = "{device.id}"
+token = "{device.token}"
+
+[nats]
+url = "nats://127.0.0.1:{client_port}"
+
+[ledger]
+path = "{state_dir / "ledger.db"}"
+"""

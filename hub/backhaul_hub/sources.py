@@ -1,0 +1,114 @@
+"""Which devices an UP stream sources from, and how that is changed.
+
+Sources exist only while their device is connected. An absent device's source would keep asking
+for it on every other vehicle's link (26-80 kB a minute each, measured), and adding the source
+when the leaf connects is what makes it resume at once instead of after 5 to 120 seconds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .server_config import LANES, deliver_subject, out_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from .jetstream import JetStreamApi, Json
+    from .registry import Device
+
+
+def lane_source(device: Device, lane: str) -> Json:
+    """Declare one source: a lane of one device, under the prefix that names the device.
+
+    The prefix is set here, by the hub, whatever subject the device put on its message.
+    """
+    return {
+        "name": out_stream(lane),
+        "external": {"api": f"$JS.{device.id}.API", "deliver": ""},
+        "consumer": {
+            "name": device.token,
+            "deliver_subject": deliver_subject(device.id, device.token, lane),
+        },
+        "subject_transforms": [{"src": ">", "dest": f"up.{device.id}.>"}],
+    }
+
+
+class SourcePlan:
+    """Decides which updates bring a stream's sources in line. Pure.
+
+    It is told who connects and who leaves; `next_update` gives one set of devices after another
+    that the stream should source from, None once it is in line. A device that connects while its
+    source still stands gets the source removed and added again: left alone, it would wait.
+    """
+
+    def __init__(self) -> None:
+        self.applied: frozenset[str] = frozenset()
+        """Devices that the stream sources from now."""
+        self.wanted: set[str] = set()
+        self._kicked: set[str] = set()
+        self._settling: set[str] = set()
+
+    def connected(self, device: str) -> None:
+        """Take in that a device's leaf has connected (again)."""
+        self.wanted.add(device)
+        self._kicked.add(device)
+
+    def disconnected(self, device: str) -> None:
+        """Take in that a device's leaf is gone."""
+        self.wanted.discard(device)
+        self._kicked.discard(device)
+
+    def next_update(self) -> frozenset[str] | None:
+        """Return the devices to source from next, None where nothing is to be done.
+
+        Report back with `succeeded` or `failed` before asking again.
+        """
+        target = frozenset(self.wanted - (self._kicked & self.applied))
+        if target == self.applied:
+            return None
+        # A device that connects while the update is under way is kicked anew, not settled by it.
+        self._settling = self._kicked & (self.applied ^ target)
+        self._kicked -= self._settling
+        return target
+
+    def succeeded(self, devices: frozenset[str]) -> None:
+        """Take in that the stream now sources from exactly these devices."""
+        self.applied = devices
+        self._settling = set()
+
+    def failed(self) -> None:
+        """Take in that the update was refused or not answered."""
+        self._kicked |= self._settling & self.wanted
+        self._settling = set()
+
+
+async def apply_sources(
+    api: JetStreamApi, stream: str, devices: Mapping[str, Device], wanted: Collection[str]
+) -> None:
+    """Make `stream` source every lane of the `wanted` devices, and nothing else.
+
+    Raises:
+        JetStreamError: the server refused.
+        HubError: the stream is gone, or nobody answered.
+    """
+    info = await api.request(f"STREAM.INFO.{stream}")
+    sources = [
+        lane_source(devices[device], lane)
+        for device in sorted(wanted)
+        if device in devices
+        for lane in LANES
+    ]
+    await api.request(f"STREAM.UPDATE.{stream}", info["config"] | {"sources": sources})
+
+
+async def applied_devices(api: JetStreamApi, stream: str) -> frozenset[str]:
+    """Return the devices that `stream` sources from now."""
+    info = await api.request(f"STREAM.INFO.{stream}")
+    return frozenset(source_of(source)[0] for source in info["config"].get("sources") or [])
+
+
+def source_of(source: Json) -> tuple[str, str]:
+    """Return (device, lane) of a source as the server lists it."""
+    device = source["external"]["api"].split(".")[1]
+    return device, source["name"].removeprefix(out_stream(""))

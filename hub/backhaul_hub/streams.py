@@ -1,0 +1,144 @@
+"""The hub's streams and consumers, declared in one place, and how they are brought into being.
+
+`reconcile` creates what is missing, updates what may be updated in place, and refuses, with the
+differences, what may not: the hub never deletes a stream to change it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any
+
+from .errors import StreamConflictError
+
+if TYPE_CHECKING:
+    from .config import HubConfig
+    from .jetstream import JetStreamApi, Json
+    from .registry import Device
+
+QUARANTINE = "QUARANTINE"
+# One for the fleet: consumers are cheap (5,000 cost 219 MB), unlike sources, which UP is sharded for.
+DOWN = "DOWN_00"
+_SECOND_NS = 1_000_000_000
+_DAY_NS = 86_400 * _SECOND_NS
+
+# What a server lets nobody change on a living stream, or what would drop data if it changed.
+_FIXED = ("storage", "retention", "max_consumers")
+
+
+def up_name(shard: int) -> str:
+    """Return the name of an UP shard."""
+    return f"UP_{shard:02d}"
+
+
+def shard_of(device: str, shards: int) -> int:
+    """Return the shard of a device: stable over restarts and languages (CRC-32)."""
+    return zlib.crc32(device.encode()) % shards
+
+
+def declared_streams(config: HubConfig) -> list[Json]:
+    """Declare every stream of this hub, without the sources that come and go with devices."""
+    common: dict[str, Any] = {
+        "storage": "file",
+        "retention": "limits",
+        "discard": "old",
+        "num_replicas": 1,
+        "allow_direct": True,
+    }
+    up = {
+        "max_bytes": config.up.bytes_max,
+        "max_age": config.up.age_days_max * _DAY_NS,
+    }
+    down = {
+        "name": DOWN,
+        "subjects": ["in.>"],
+        # The newest word on a subject is the only one a device needs after an outage.
+        "max_msgs_per_subject": 1,
+        "max_bytes": config.down.bytes_max,
+        # One durable a device; the server's default of 1,000 is too few and -1 means it.
+        "max_consumers": 100_000,
+    }
+    quarantine = {
+        "name": QUARANTINE,
+        "subjects": ["quarantine.>"],
+        "max_bytes": config.quarantine.bytes_max,
+    }
+    # Only sources write to UP. A stream without a subject of its own would be given its name as
+    # one, and a stream whose last source leaves must have some.
+    shards: list[Json] = [
+        {"name": up_name(shard), "subjects": [f"hub.sourced-only.{up_name(shard)}"]} | up
+        for shard in range(config.fleet.shards)
+    ]
+    return [common | stream for stream in (*shards, down, quarantine)]
+
+
+def down_consumer(device: Device) -> Json:
+    """Declare the durable through which a device's IN sources its part of DOWN."""
+    return {
+        "stream_name": DOWN,
+        "action": "",
+        "config": durable_source(
+            name=f"{device.id}-{device.token}",
+            deliver_subject=f"dn.{device.id}.{device.token}",
+        )
+        | {"filter_subject": f"in.{device.id}.>"},
+    }
+
+
+def durable_source(*, name: str, deliver_subject: str) -> Json:
+    """Declare a consumer that a stream may source through (nats-server 2.14 and later)."""
+    return {
+        "name": name,
+        "durable_name": name,
+        "deliver_subject": deliver_subject,
+        "deliver_policy": "all",
+        "ack_policy": "flow_control",
+        "flow_control": True,
+        "idle_heartbeat": _SECOND_NS,
+        "max_ack_pending": 64,
+    }
+
+
+def differences(declared: Json, existing: Json) -> tuple[list[str], list[str]]:
+    """Compare what is declared with what exists: (updatable, fixed) differences, in words."""
+    updatable: list[str] = []
+    fixed: list[str] = []
+    for key, wanted in declared.items():
+        found = existing.get(key)
+        if found != wanted:
+            words = f"{key} is {found!r}, wanted {wanted!r}"
+            (fixed if key in _FIXED else updatable).append(words)
+    return updatable, fixed
+
+
+async def reconcile(api: JetStreamApi, declared: Json) -> list[str]:
+    """Bring one stream in line; return what was done, in words.
+
+    Sources are left as they are: they belong to the devices that are connected.
+
+    Raises:
+        StreamConflictError: it exists and differs in what cannot change in place.
+        JetStreamError: the server refused.
+    """
+    name = declared["name"]
+    info = await api.stream_info(name)
+    if info is None:
+        await api.request(f"STREAM.CREATE.{name}", declared)
+        return [f"created {name}"]
+    existing = info["config"]
+    updatable, fixed = differences(declared, existing)
+    if fixed:
+        raise StreamConflictError(name, fixed)
+    if updatable:
+        await api.request(f"STREAM.UPDATE.{name}", existing | declared)
+    return [f"updated {name}: {change}" for change in updatable]
+
+
+async def ensure_down_consumer(api: JetStreamApi, device: Device) -> bool:
+    """Create a device's durable on DOWN where it is missing; return whether it was."""
+    declared = down_consumer(device)
+    stream, name = declared["stream_name"], declared["config"]["name"]
+    if await api.consumer_info(stream, name) is not None:
+        return False
+    await api.request(f"CONSUMER.CREATE.{stream}.{name}", declared)
+    return True

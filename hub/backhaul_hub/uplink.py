@@ -1,0 +1,256 @@
+"""Reading UP: one shard's messages into continuity, unreadable ones into quarantine.
+
+`UplinkReader` is the shell; `examine` is the decision about one message and does no I/O.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import structlog
+from msgspec import Meta
+from nats.errors import Error as NatsError
+from nats.errors import TimeoutError as NatsTimeoutError
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+from nats.js.errors import APIError, BadRequestError
+
+from backhaul_codec import CodecError, Kind, Opaque, check, decode
+from backhaul_codec.subjects import SubjectError, parse_uplink
+
+from .continuity import Continuity, LaneKey
+from .registry import Position, Registry
+from .streams import QUARANTINE
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+    from nats.js.client import JetStreamContext
+
+    from .jetstream import JetStreamApi
+
+log = structlog.get_logger(__name__)
+
+_BATCH_MESSAGES = 512
+_FETCH_TIMEOUT_S = 1.0
+_RETRY_S = 1.0
+_RECEIPT_SUBJECT = "e.receipt"
+_JSON = 6
+_WRONG_LAST_SEQUENCE = 10071
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A device's word that some seqs of a lane will never come."""
+
+    key: LaneKey
+    low: int
+    high: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What one message of UP says."""
+
+    key: LaneKey
+    seq: int
+    receipt: Receipt | None = None
+
+
+class UnreadableError(Exception):
+    """A message of UP that no reader will understand: `code` for counting, `reason` in words."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+def examine(subject: str, body: bytes) -> Examined:
+    """Read one message as far as continuity needs, and check all the rest of it.
+
+    Raises:
+        UnreadableError: it is garbage, by its subject or its body.
+    """
+    try:
+        uplink = parse_uplink(subject)
+        header = check(body, node=uplink.node if uplink.letter == "f" else None)
+    except SubjectError as error:
+        raise UnreadableError("subject", str(error)) from error
+    except CodecError as error:
+        raise UnreadableError(error.code, error.reason) from error
+    if header.epoch == 0 or header.seq == 0:
+        raise UnreadableError("no_position", "the message has no epoch and seq of a lane")
+    if (header.kind is Kind.FRAME) is not (uplink.letter == "f"):
+        raise UnreadableError("kind", f"a {header.kind.name.lower()} on {subject}")
+    key = LaneKey(uplink.device, uplink.lane, header.epoch)
+    receipt = _receipt(uplink.device, body) if uplink.leaf_subject == _RECEIPT_SUBJECT else None
+    return Examined(key, header.seq, receipt)
+
+
+class UplinkReader:
+    """Reads one UP stream from where hub.db says, for ever.
+
+    Args:
+        client: a connection in account HUB.
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        client: Client,
+        api: JetStreamApi,
+        continuity: Continuity,
+        registry: Registry,
+    ) -> None:
+        self.stream = stream
+        self.position = Position()
+        self._jetstream = client.jetstream(timeout=10)
+        self._api = api
+        self._continuity = continuity
+        self._registry = registry
+
+    async def run(self) -> None:
+        """Read until cancelled; trouble with the server is logged once and waited out."""
+        self.position = await self._registry.position(self.stream)
+        troubled = False
+        while True:
+            try:
+                subscription = await self._subscribe()
+                if troubled:
+                    log.info("uplink_resumed", stream=self.stream, seq=self.position.seq)
+                    troubled = False
+                try:
+                    await self._read(subscription)
+                finally:
+                    await _unsubscribe(subscription)
+            except (NatsError, APIError, OSError) as error:
+                if not troubled:
+                    log.warning("uplink_interrupted", stream=self.stream, error=repr(error))
+                    troubled = True
+                await asyncio.sleep(_RETRY_S)
+
+    async def _subscribe(self) -> JetStreamContext.PullSubscription:
+        info = await self._api.request(f"STREAM.INFO.{self.stream}")
+        created, last_seq = info["created"], info["state"]["last_seq"]
+        if self.position.created and self.position.created != created:
+            log.error("stream_recreated", stream=self.stream, was_at=self.position.seq)
+            self.position = Position(created)
+        elif self.position.seq > last_seq:
+            # The store went back in time (a restored backup, a power cut with a lazy sync).
+            log.error(
+                "stream_rolled_back",
+                stream=self.stream,
+                was_at=self.position.seq,
+                last_seq=last_seq,
+            )
+            self.position = Position(created, last_seq, self.position.quarantined)
+        elif not self.position.created:
+            self.position = Position(created)
+        # Ephemeral and without acks: the position that counts is the one in hub.db.
+        return await self._jetstream.pull_subscribe(
+            "",
+            stream=self.stream,
+            config=ConsumerConfig(
+                ack_policy=AckPolicy.NONE,
+                deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
+                opt_start_seq=self.position.seq + 1,
+                inactive_threshold=60,
+                mem_storage=True,
+            ),
+        )
+
+    async def _read(self, subscription: JetStreamContext.PullSubscription) -> None:
+        while True:
+            try:
+                messages = await subscription.fetch(_BATCH_MESSAGES, timeout=_FETCH_TIMEOUT_S)
+            except NatsTimeoutError:
+                continue
+            await self._take(messages)
+
+    async def _take(self, messages: list[Msg]) -> None:
+        quarantined, last_seq = self.position.quarantined, self.position.seq
+        for message in messages:
+            metadata = message.metadata
+            last_seq = metadata.sequence.stream
+            try:
+                examined = examine(message.subject, message.data)
+            except UnreadableError as error:
+                await self._quarantine(message, last_seq, error)
+                quarantined += 1
+                continue
+            self._continuity.arrived(
+                examined.key, examined.seq, len(message.data), _ns(metadata.timestamp)
+            )
+            if (receipt := examined.receipt) is not None:
+                log.warning(
+                    "receipt",
+                    device=receipt.key.device,
+                    lane=receipt.key.lane,
+                    low=receipt.low,
+                    high=receipt.high,
+                    reason=receipt.reason,
+                )
+                self._continuity.explain(receipt.key, receipt.low, receipt.high)
+        self.position = Position(self.position.created, last_seq, quarantined)
+        await self._registry.store(self.stream, self.position, self._continuity.take_changed())
+
+    async def _quarantine(self, message: Msg, seq: int, error: UnreadableError) -> None:
+        log.warning(
+            "quarantined", stream=self.stream, seq=seq, subject=message.subject, reason=error.reason
+        )
+        try:
+            await self._jetstream.publish(
+                f"quarantine.{self.stream}.{seq}",
+                message.data,
+                stream=QUARANTINE,
+                headers={
+                    "Backhaul-Subject": message.subject,
+                    "Backhaul-Code": error.code,
+                    "Backhaul-Reason": error.reason.replace("\n", " "),
+                    # A stretch of UP that is read again sets nothing aside twice.
+                    "Nats-Expected-Last-Subject-Sequence": "0",
+                },
+            )
+        except BadRequestError as refused:
+            if refused.err_code != _WRONG_LAST_SEQUENCE:
+                raise
+
+
+class _ReceiptBody(msgspec.Struct, frozen=True):
+    """The JSON of an `e.receipt` event."""
+
+    lane: str
+    epoch: Annotated[int, Meta(ge=1, lt=1 << 32)]
+    lo: Annotated[int, Meta(ge=1)]
+    hi: Annotated[int, Meta(ge=1)]
+    reason: str
+
+
+def _receipt(device: str, body: bytes) -> Receipt:
+    value = decode(body, node="-", type="-", key="").points[0].value
+    if not isinstance(value, Opaque) or value.dtype != _JSON:
+        raise UnreadableError("receipt", "a receipt whose value is no JSON")
+    try:
+        said = msgspec.json.decode(value.data, type=_ReceiptBody)
+    except msgspec.DecodeError as error:
+        raise UnreadableError("receipt", f"a receipt that is none: {error}") from error
+    if said.lo > said.hi:
+        raise UnreadableError("receipt", f"a receipt for no range: {said.lo}..{said.hi}")
+    return Receipt(LaneKey(device, said.lane, said.epoch), said.lo, said.hi, said.reason)
+
+
+def _ns(stamp: datetime) -> int:
+    seconds = stamp.astimezone(UTC)
+    return int(seconds.timestamp()) * 1_000_000_000 + seconds.microsecond * 1000
+
+
+async def _unsubscribe(subscription: JetStreamContext.PullSubscription) -> None:
+    try:
+        await subscription.unsubscribe()
+    except NatsError as error:
+        log.debug("unsubscribe_failed", error=repr(error))

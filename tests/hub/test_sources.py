@@ -1,0 +1,113 @@
+"""Which updates bring a stream's sources in line with who is connected."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backhaul_hub.registry import Device
+from backhaul_hub.sources import SourcePlan, lane_source, source_of
+
+DEVICES = ["VID-001", "VID-002", "VID-003"]
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("connected"), st.sampled_from(DEVICES)),
+        st.tuples(st.just("disconnected"), st.sampled_from(DEVICES)),
+        st.tuples(st.sampled_from(["succeeded", "failed"]), st.just("")),
+    ),
+    max_size=30,
+)
+
+
+def drain(plan: SourcePlan) -> list[frozenset[str]]:
+    updates = []
+    while (target := plan.next_update()) is not None:
+        plan.succeeded(target)
+        updates.append(target)
+        assert len(updates) < 10, "does not come to rest"
+    return updates
+
+
+def test_a_new_device_is_one_update() -> None:
+    plan = SourcePlan()
+    plan.connected("VID-001")
+    assert drain(plan) == [frozenset({"VID-001"})]
+    assert drain(plan) == []
+
+
+def test_a_device_that_connects_again_is_taken_out_and_put_back() -> None:
+    plan = SourcePlan()
+    plan.succeeded(frozenset({"VID-001", "VID-002"}))
+    plan.wanted = {"VID-001", "VID-002"}
+    plan.connected("VID-001")
+    assert drain(plan) == [frozenset({"VID-002"}), frozenset({"VID-001", "VID-002"})]
+
+
+def test_a_device_that_leaves_is_taken_out() -> None:
+    plan = SourcePlan()
+    plan.connected("VID-001")
+    drain(plan)
+    plan.disconnected("VID-001")
+    assert drain(plan) == [frozenset()]
+
+
+def test_a_failed_kick_is_done_again() -> None:
+    plan = SourcePlan()
+    plan.connected("VID-001")
+    drain(plan)
+    plan.connected("VID-001")
+    assert plan.next_update() == frozenset()
+    plan.failed()
+    assert drain(plan) == [frozenset(), frozenset({"VID-001"})]
+
+
+@given(STEPS)
+def test_comes_to_rest_at_what_is_wanted_and_kicks_every_reconnect(
+    steps: list[tuple[str, str]],
+) -> None:
+    plan = SourcePlan()
+    connected: set[str] = set()
+    # Devices whose source was set up (added) after their last connect.
+    fresh: set[str] = set()
+    in_flight: frozenset[str] | None = None
+    begun_after: set[str] = set()
+
+    def land() -> None:
+        nonlocal in_flight
+        assert in_flight is not None
+        added = in_flight - plan.applied
+        fresh.update(added & begun_after)
+        fresh.intersection_update(in_flight)
+        plan.succeeded(in_flight)
+        in_flight = None
+
+    for what, device in [*steps, ("rest", "")]:
+        if what == "connected":
+            plan.connected(device)
+            connected.add(device)
+            fresh.discard(device)
+            begun_after.discard(device)
+        elif what == "disconnected":
+            plan.disconnected(device)
+            connected.discard(device)
+        elif what == "failed" and in_flight is not None:
+            plan.failed()
+            in_flight = None
+        elif what == "succeeded" and in_flight is not None:
+            land()
+        if in_flight is None:
+            in_flight = plan.next_update()
+            begun_after = set(connected)
+    while in_flight is not None:
+        land()
+        in_flight = plan.next_update()
+        begun_after = set(connected)
+    assert plan.applied == connected
+    assert fresh >= connected
+
+
+def test_a_source_names_its_device_in_prefix_api_and_deliver_subject() -> None:
+    source = lane_source(Device("VID-001", "ab12", "", 0), "bulk")
+    assert source["subject_transforms"] == [{"src": ">", "dest": "up.VID-001.>"}]
+    assert source["consumer"] == {"name": "ab12", "deliver_subject": "dlv.VID-001.ab12_bulk"}
+    assert source_of(source) == ("VID-001", "bulk")

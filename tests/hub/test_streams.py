@@ -1,0 +1,22 @@
+"""What may be changed on a living stream and what is refused."""
+
+from __future__ import annotations
+
+from backhaul_hub.streams import differences, shard_of
+
+
+def test_no_difference_where_the_server_says_more_than_was_declared() -> None:
+    assert differences({"max_age": 5}, {"max_age": 5, "duplicate_window": 9}) == ([], [])
+
+
+def test_limits_may_change_in_place_and_storage_may_not() -> None:
+    updatable, fixed = differences(
+        {"max_age": 5, "storage": "file"}, {"max_age": 6, "storage": "memory"}
+    )
+    assert updatable == ["max_age is 6, wanted 5"]
+    assert fixed == ["storage is 'memory', wanted 'file'"]
+
+
+def test_a_device_stays_in_its_shard() -> None:
+    """The numbers are in the field: another hash would strand every device's history."""
+    assert [shard_of(f"VID-{number:03}", 8) for number in range(1, 6)] == [4, 6, 0, 3, 5]

@@ -1,0 +1,79 @@
+"""What the hub makes of one message of UP, garbage included."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backhaul_codec import Opaque, Point, encode_frame, encode_point
+from backhaul_hub.continuity import LaneKey
+from backhaul_hub.uplink import UnreadableError, examine
+
+FRAME = encode_frame([Point("battery", "soc", 1, 81.5)], epoch=7, seq=3)
+
+
+def receipt(value: object) -> bytes:
+    data = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return encode_point(Point("agent", "receipt", 1, Opaque(6, data)), epoch=7, seq=4)
+
+
+def test_a_frame_has_its_place_in_bulk() -> None:
+    examined = examine("up.VID-001.f.battery", FRAME)
+    assert (examined.key, examined.seq) == (LaneKey("VID-001", "bulk", 7), 3)
+
+
+def test_a_point_has_its_place_in_live() -> None:
+    body = encode_point(Point("battery", "alarm", 1, "hot"), epoch=7, seq=1)
+    examined = examine("up.VID-001.p.battery.alarm.%", body)
+    assert (examined.key, examined.seq) == (LaneKey("VID-001", "live", 7), 1)
+
+
+def test_a_receipt_speaks_for_its_own_device_only() -> None:
+    body = receipt({"lane": "bulk", "epoch": 7, "lo": 2, "hi": 5, "reason": "corrupt row"})
+    said = examine("up.VID-001.e.receipt", body).receipt
+    assert said is not None
+    assert (said.key, said.low, said.high) == (LaneKey("VID-001", "bulk", 7), 2, 5)
+    assert said.reason == "corrupt row"
+
+
+@pytest.mark.parametrize(
+    ("subject", "body", "code"),
+    [
+        ("up.VID-001.f.battery", b"", None),
+        ("up.VID-001.f.battery", b"garbage", None),
+        ("up.VID-001.f.battery", FRAME[:-1], None),
+        ("up.VID-001.f.motor", FRAME, None),
+        ("up.VID-001", FRAME, "subject"),
+        ("up.VID-001.x.battery", FRAME, "subject"),
+        ("up.VID-001.p.battery.soc.%", FRAME, "kind"),
+        (
+            "up.VID-001.f.battery",
+            encode_frame([Point("battery", "soc", 1, 2.0)], epoch=0, seq=0),
+            "no_position",
+        ),
+        ("up.VID-001.e.receipt", receipt(b"{"), "receipt"),
+        ("up.VID-001.e.receipt", receipt({"lane": "bulk"}), "receipt"),
+        (
+            "up.VID-001.e.receipt",
+            receipt({"lane": "bulk", "epoch": 7, "lo": 5, "hi": 2, "reason": ""}),
+            "receipt",
+        ),
+    ],
+)
+def test_garbage_is_named(subject: str, body: bytes, code: str | None) -> None:
+    with pytest.raises(UnreadableError) as caught:
+        examine(subject, body)
+    assert caught.value.reason
+    assert code is None or caught.value.code == code
+
+
+@given(st.text(), st.binary(max_size=200))
+def test_nothing_else_escapes(subject: str, body: bytes) -> None:
+    for candidate in (subject, "up.VID-001.f.battery", "up.VID-001.e.receipt"):
+        try:
+            examine(candidate, body)
+        except UnreadableError:
+            pass
