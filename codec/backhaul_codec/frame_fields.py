@@ -51,15 +51,15 @@ EXPONENT_MAX = 22
 POWERS = tuple(float(f"1e{exponent}") for exponent in range(EXPONENT_MAX + 1))
 
 
-def _valid_kinds() -> dict[bytes, tuple[int, int, int]]:
+def _valid_kinds() -> frozenset[bytes]:
     kinds = [(FLOAT64, column, e) for column in range(4) for e in range(EXPONENT_MAX + 1)]
     kinds += [(FLOAT64, FLOAT32_COLUMN, 0), (FLOAT64, FLOAT64_COLUMN, 0)]
     kinds += [(dtype, column, 0) for dtype in (INT64, UINT64) for column in range(4)]
     kinds += [(dtype, BLOB_COLUMN, 0) for dtype in range(TEXT, 256)]
-    return {bytes(kind): kind for kind in kinds}
+    return frozenset(map(bytes, kinds))
 
 
-# The three bytes of a series to its (dtype, column, exponent): the only ones that make sense.
+# The three bytes of a series: the only dtypes, columns and exponents that make sense together.
 KINDS = _valid_kinds()
 
 

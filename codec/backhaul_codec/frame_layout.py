@@ -47,6 +47,9 @@ class Numbers:
     code: str
     data: bytes
 
+    def __len__(self) -> int:
+        return len(self.data) // WIDTH_OF[self.code]
+
     def to_array(self) -> array[int]:
         """Return the numbers."""
         numbers: array[int] = array(self.code)
@@ -60,8 +63,8 @@ class Numbers:
 class Layout:
     """Hold the columns of a frame, every length and reference proven.
 
-    Lists of series run in series order: `types`, `keys` (None: all empty), `kinds` (dtype, column,
-    exponent), `counts` (points). `bases` has one number for each series in columns 0..3. A column
+    Lists of series run in series order: `types`, `keys` (None: all empty), `kinds` (three bytes
+    each: dtype, column, exponent), `counts` (points). `bases` has one number for each series in columns 0..3. A column
     without data is absent: 0..3 and the blob indices are in `numbers`, byte planes in `planes`.
     """
 
@@ -74,7 +77,7 @@ class Layout:
     sid: Numbers
     types: list[str]
     keys: list[str] | None
-    kinds: list[tuple[int, int, int]]
+    kinds: bytes
     counts: list[int]
     bases: list[int]
     numbers: dict[int, Numbers]
@@ -83,6 +86,10 @@ class Layout:
     tomb: bytes | None
     origins: list[str]
     origin_of: Numbers | None
+
+    def shapes(self) -> tuple[bytes, bytes, bytes]:
+        """Return the dtypes, columns and exponents of the series."""
+        return self.kinds[::3], self.kinds[1::3], self.kinds[2::3]
 
 
 def read_layout(body: bytes) -> Layout:
@@ -169,15 +176,12 @@ def _typed(value: Any, codes: dict[int, str], count: int, what: str) -> Numbers:
     return Numbers(code, value.value)
 
 
-def _kinds(value: Any, series: int) -> list[tuple[int, int, int]]:
+def _kinds(value: Any, series: int) -> bytes:
     if type(value) is not bytes or len(value) != 3 * series:
         raise CodecError("kinds does not have three bytes for each series", "series")
-    try:
-        return [KINDS[value[at : at + 3]] for at in range(0, len(value), 3)]
-    except KeyError as error:
-        raise CodecError(
-            f"a series has an unknown dtype, column and exponent {error}", "series"
-        ) from None
+    if not KINDS.issuperset([value[at : at + 3] for at in range(0, len(value), 3)]):
+        raise CodecError("a series has a dtype, column and exponent that do not agree", "series")
+    return value
 
 
 def _counts(sid: Numbers, series: int, n: int) -> list[int]:
@@ -194,10 +198,10 @@ def _counts(sid: Numbers, series: int, n: int) -> list[int]:
     return counts
 
 
-def _entries(kinds: list[tuple[int, int, int]], counts: list[int]) -> list[int]:
+def _entries(kinds: bytes, counts: list[int]) -> list[int]:
     """Return how many entries each of the columns 0..6 must have."""
     entries = [0] * (BLOB_COLUMN + 1)
-    for (_, column, _), count in zip(kinds, counts, strict=True):
+    for column, count in zip(kinds[1::3], counts, strict=True):
         entries[column] += count - 1 if column < 4 else count
     return entries
 
@@ -228,14 +232,21 @@ def _plane_bytes(value: Any, size: int, column: int) -> bytes:
     return value
 
 
-def _bases(value: Any, kinds: list[tuple[int, int, int]]) -> list[int]:
-    dtypes = [dtype for dtype, column, _ in kinds if column < 4]
+def _bases(value: Any, kinds: bytes) -> list[int]:
+    dtypes = [dtype for dtype, column in zip(kinds[::3], kinds[1::3], strict=True) if column < 4]
     bases = [] if value is None else value
     if type(bases) is not list or len(bases) != len(dtypes):
         raise CodecError(f"there are not exactly {len(dtypes)} bases", "series")
-    for dtype, base in zip(dtypes, bases, strict=True):
-        low, high = (0, UINT64_MAX) if dtype == UINT64 else (INT64_MIN, INT64_MAX)
-        _integer(base, low, high, "a base")
+    for base in bases:
+        if type(base) is not int:
+            raise CodecError("a base is not an integer", "field")
+    if UINT64 in dtypes:
+        for dtype, base in zip(dtypes, bases, strict=True):
+            low, high = (0, UINT64_MAX) if dtype == UINT64 else (INT64_MIN, INT64_MAX)
+            _integer(base, low, high, "a base")
+    elif bases:
+        _integer(min(bases), INT64_MIN, INT64_MAX, "a base")
+        _integer(max(bases), INT64_MIN, INT64_MAX, "a base")
     return bases
 
 
@@ -255,7 +266,7 @@ def _require_blobs(layout: Layout) -> None:
     if indices and max(indices) >= len(layout.blobs):
         raise CodecError("a point has a blob that is not there", "column")
     start = 0
-    for (dtype, column, _), count in zip(layout.kinds, layout.counts, strict=True):
+    for dtype, column, _, count in zip(*layout.shapes(), layout.counts, strict=True):
         if column == BLOB_COLUMN:
             used = set(indices[start : start + count])
             wanted = str if is_text(dtype) else bytes

@@ -79,7 +79,7 @@ def _series_values(layout: Layout) -> Iterator[Sequence[Any]]:
     for column, planes in layout.planes.items():
         columns[column] = _doubles(planes, column)
     offsets = [0] * (BLOB_COLUMN + 1)
-    for (dtype, column, exponent), count in zip(layout.kinds, layout.counts, strict=True):
+    for dtype, column, exponent, count in zip(*layout.shapes(), layout.counts, strict=True):
         start = offsets[column]
         end = offsets[column] = start + (count - 1 if column < 4 else count)
         entries = columns.get(column, ())[start:end]
@@ -103,16 +103,20 @@ def _integers(base: int, steps: Sequence[int], dtype: int, exponent: int) -> Seq
 
 
 def _doubles(planes: bytes, column: int) -> Sequence[float]:
-    width = FLOAT_WIDTHS[column]
+    values: array[float] = array("f" if column == FLOAT32_COLUMN else "d")
+    values.frombytes(unplane(planes, FLOAT_WIDTHS[column]))
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values
+
+
+def unplane(planes: bytes, width: int) -> bytearray:
+    """Put the bytes of each value together again, little-endian."""
     count = len(planes) // width
     raw = bytearray(len(planes))
     for plane in range(width):
         raw[plane::width] = planes[plane * count : (plane + 1) * count]
-    values: array[float] = array("f" if column == FLOAT32_COLUMN else "d")
-    values.frombytes(raw)
-    if sys.byteorder == "big":
-        values.byteswap()
-    return values
+    return raw
 
 
 def _from_blobs(
