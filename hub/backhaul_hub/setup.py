@@ -112,7 +112,7 @@ async def create_device(
         token=device.token,
         remote_url=_with_login(config.fleet.leaf_url, device_id, password),
         client_port=client_port,
-        store_dir=str(state_dir / "jetstream"),
+        store_dir=str(state_dir / "backhaul-leaf"),
     )
     target = directory / "devices" / device_id
     target.mkdir(parents=True, exist_ok=True)
@@ -185,5 +185,5 @@ token = "{device.token}"
 url = "nats://127.0.0.1:{client_port}"
 
 [ledger]
-path = "{state_dir / "ledger.db"}"
+path = "{state_dir / "backhaul-agent" / "ledger.db"}"
 """

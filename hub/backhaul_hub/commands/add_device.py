@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 @click.option(
     "--state-dir",
     type=click.Path(path_type=Path),
-    default=Path("/var/lib/backhaul"),
+    default=Path("/var/lib"),
     show_default=True,
-    help="Where the vehicle keeps its ledger and streams.",
+    help="Where on the vehicle backhaul-agent/ (ledger) and backhaul-leaf/ (streams) are kept.",
 )
 def add_device(device: str, directory: Path, port: int, state_dir: Path) -> None:
     """Enrol device VID and write its leaf.conf and agent.toml.

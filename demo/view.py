@@ -1,0 +1,67 @@
+"""What has arrived at the hub, counted from outside by reading UP like any NATS client."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import nats
+from nats.errors import TimeoutError as NatsTimeoutError
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+
+from backhaul_codec import decode
+from backhaul_codec.subjects import parse_uplink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_FETCH_MESSAGES = 200
+
+
+class HubView:
+    """Counts readings in UP, each message once whatever the link repeats."""
+
+    def __init__(self) -> None:
+        self.points: Counter[str] = Counter()
+        """Readings at the hub, by device."""
+        self._seen: set[tuple[str, str, int, int]] = set()
+        self._changed = asyncio.Condition()
+
+    async def watch(self, url: str) -> None:
+        """Read UP_00 from its beginning until cancelled."""
+        client = await nats.connect(url)
+        try:
+            subscription = await client.jetstream().pull_subscribe(
+                "",
+                stream="UP_00",
+                config=ConsumerConfig(
+                    ack_policy=AckPolicy.NONE, deliver_policy=DeliverPolicy.ALL, mem_storage=True
+                ),
+            )
+            while True:
+                with contextlib.suppress(NatsTimeoutError):
+                    for message in await subscription.fetch(_FETCH_MESSAGES, timeout=0.5):
+                        self._count(message.subject, message.data)
+                    async with self._changed:
+                        self._changed.notify_all()
+        finally:
+            await client.close()
+
+    async def until(self, condition: Callable[[], bool], timeout_s: float) -> None:
+        """Wait until something is true of `points`.
+
+        Raises:
+            TimeoutError: it did not come true in time.
+        """
+        async with asyncio.timeout(timeout_s), self._changed:
+            await self._changed.wait_for(condition)
+
+    def _count(self, subject: str, body: bytes) -> None:
+        uplink = parse_uplink(subject)
+        message = decode(body, node=uplink.node, type=uplink.type, key=uplink.key)
+        identity = (uplink.device, uplink.lane, message.epoch, message.seq)
+        if identity not in self._seen:
+            self._seen.add(identity)
+            self.points[uplink.device] += len(message.points)
