@@ -22,7 +22,7 @@ from .errors import HubError
 from .jetstream import JetStreamApi
 from .leafs import Leafs, Link
 from .registry import Registry
-from .sources import SourcePlan, applied_devices, apply_sources, source_of
+from .sources import SourcePlan, SourceWatch, applied_devices, apply_sources, source_of
 from .streams import declared_streams, ensure_down_consumer, reconcile, shard_of, up_name
 from .uplink import UplinkReader
 
@@ -41,6 +41,7 @@ log = structlog.get_logger(__name__)
 DEVICES_SERVICE = "hub.devices"
 RELOAD_SERVICE = "hub.reload"
 _LEAFS_INTERVAL_S = 5.0
+_SOURCES_INTERVAL_S = 1.0
 _RETRY_S = 1.0
 
 
@@ -145,10 +146,9 @@ class ControlPlane:
 
     async def _watch_sources(self, api: JetStreamApi, leafs: Leafs) -> None:
         """Read the sources' lag, and set up again those that a connected device does not feed."""
-        patience_s = self._config.link.stalled_after_s
-        kicked_s: dict[str, float] = {}
+        watch = SourceWatch(self._config.link.stalled_after_s)
         while True:
-            await asyncio.sleep(_LEAFS_INTERVAL_S)
+            await asyncio.sleep(_SOURCES_INTERVAL_S)
             try:
                 infos = [
                     await api.request(f"STREAM.INFO.{up_name(shard)}")
@@ -162,13 +162,11 @@ class ControlPlane:
                 device, lane = source_of(source)
                 self._lags[device, lane] = source["lag"]
                 link = leafs.links.get(device)
-                idle_s = source["active"] / 1e9 if source["active"] >= 0 else float("inf")
-                if link is None or not link.up or idle_s < patience_s:
+                if link is None or not link.up:
                     continue
                 up_s = (self._clock.now_ns() - link.since_ns) / 1e9
-                if min(up_s, now_s - kicked_s.get(device, -float("inf"))) > patience_s:
-                    log.warning("source_stalled", device=device, lane=lane, idle_s=idle_s)
-                    kicked_s[device] = now_s
+                if (why := watch.complaint(source, up_s, now_s)) is not None:
+                    log.warning("source_kicked", device=device, lane=lane, why=why)
                     self._connected(device)
 
     async def _tell_watermarks(self, client: Client) -> None:

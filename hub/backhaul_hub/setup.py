@@ -20,6 +20,7 @@ from .server_config import (
     render_hub,
     render_leaf,
 )
+from .streams import DOWN
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -180,6 +181,7 @@ def _agent_toml(device: Device, client_port: int, state_dir: Path) -> str:
 [device]
 id = "{device.id}"
 token = "{device.token}"
+down_stream = "{DOWN}"
 
 [nats]
 url = "nats://127.0.0.1:{client_port}"

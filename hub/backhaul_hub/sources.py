@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from .server_config import LANES, deliver_subject, out_stream
 
+_FIRST_BACKOFF_S = 1.0
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
@@ -81,6 +83,46 @@ class SourcePlan:
         """Take in that the update was refused or not answered."""
         self._kicked |= self._settling & self.wanted
         self._settling = set()
+
+
+class SourceWatch:
+    """Decides when a connected device's source has to be set up again. Pure.
+
+    The server retries a refused source after 10 s times the failures, and believes a silent one
+    for longer. A refused one (the agent has not made its streams yet: every vehicle's first
+    start) is set up again after 1 s, then 2, 4 ...; a silent one after `patience_s`.
+    """
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s = patience_s
+        self._last_kick_s: dict[str, float] = {}
+        self._backoff_s: dict[str, float] = {}
+
+    def complaint(self, source: Json, up_s: float, now_s: float) -> str | None:
+        """Return why this source is to be kicked now, None where it is not.
+
+        Args:
+            source: as the server lists it in a stream's info.
+            up_s: for how long the device's link has been up.
+            now_s: monotonic seconds.
+        """
+        device, _ = source_of(source)
+        idle_s = source["active"] / 1e9 if source["active"] >= 0 else up_s
+        refused = source.get("error")
+        if not refused and idle_s < self._patience_s:
+            if source["active"] >= 0:
+                self._backoff_s.pop(device, None)
+            return None
+        backoff_s = self._backoff_s.get(device, _FIRST_BACKOFF_S)
+        wait_s = backoff_s if refused else self._patience_s
+        since_s = min(up_s, now_s - self._last_kick_s.get(device, -float("inf")))
+        if since_s < wait_s:
+            return None
+        self._last_kick_s[device] = now_s
+        self._backoff_s[device] = min(2 * backoff_s, self._patience_s)
+        if refused:
+            return f"refused: {refused.get('description', '')}"
+        return f"silent for {idle_s:.0f} s"
 
 
 async def apply_sources(

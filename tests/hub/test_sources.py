@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_hub.registry import Device
-from backhaul_hub.sources import SourcePlan, lane_source, source_of
+from backhaul_hub.sources import SourcePlan, SourceWatch, lane_source, source_of
 
 DEVICES = ["VID-001", "VID-002", "VID-003"]
 STEPS = st.lists(
@@ -111,3 +113,32 @@ def test_a_source_names_its_device_in_prefix_api_and_deliver_subject() -> None:
     assert source["subject_transforms"] == [{"src": ">", "dest": "up.VID-001.>"}]
     assert source["consumer"] == {"name": "ab12", "deliver_subject": "dlv.VID-001.ab12_bulk"}
     assert source_of(source) == ("VID-001", "bulk")
+
+
+def listed(active_s: float, error: str | None = None) -> dict[str, Any]:
+    source: dict[str, Any] = lane_source(Device("VID-001", "ab12", "", 0), "bulk")
+    source |= {"active": int(active_s * 1e9) if active_s >= 0 else -1, "lag": 0}
+    return source | ({"error": {"description": error}} if error else {})
+
+
+def test_a_source_that_hears_its_device_is_left_alone() -> None:
+    watch = SourceWatch(15.0)
+    assert [watch.complaint(listed(0.5), 100.0 + now, now) for now in range(60)] == [None] * 60
+
+
+def test_a_refused_source_is_kicked_soon_then_less_often() -> None:
+    watch = SourceWatch(15.0)
+    kicks = [now for now in range(60) if watch.complaint(listed(-1, "no stream"), now, now)]
+    assert kicks == [1, 3, 7, 15, 30, 45]
+
+
+def test_a_silent_source_is_kicked_once_patience_is_over() -> None:
+    """Lag 0 is no proof: a source can be stalled while the server calls it healthy."""
+    watch = SourceWatch(15.0)
+    kicks = [now for now in range(50) if watch.complaint(listed(float(now)), now, now)]
+    assert kicks == [15, 30, 45]
+
+
+def test_no_kick_within_patience_of_a_new_link() -> None:
+    watch = SourceWatch(15.0)
+    assert watch.complaint(listed(3600.0), 2.0, 5000.0) is None
