@@ -1,0 +1,301 @@
+"""A small client for programs on the vehicle.
+
+    async with connect("nats://127.0.0.1:4222") as agent:
+        await agent.publish("battery", "soc", 81.2)          # returns when it is kept
+        await agent.send("battery", "soc", 81.2)             # does not wait
+        async with agent.batch("battery") as batch:          # many points, packed here
+            batch.add("soc", 81.2)
+
+"Kept" means: durable on this vehicle, and from now on the agent's duty to deliver exactly once. A
+publish that got no answer (`NotKnownError`) may or may not be kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+from nats.aio.client import Client as NatsClient
+from nats.errors import ConnectionClosedError, NoRespondersError
+from nats.errors import Error as NatsError
+from nats.errors import TimeoutError as NatsTimeoutError
+
+from backhaul_agent.clock import Clock, SystemClock, stamp_ms
+from backhaul_agent.errors import Code, NoAgentError, NotKnownError, RefusedError
+from backhaul_codec import CodecError, Opaque, Point, encode_frame
+from backhaul_codec.subjects import encode_token
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from backhaul_codec import Value
+
+FRAME_POINTS = 250
+FRAME_VALUE_BYTES = (
+    24 * 1024
+)  # a frame is sent before its texts and blobs outgrow the agent's limit
+BATCHES_IN_FLIGHT = 8
+WAIT_S = 5.0
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+@asynccontextmanager
+async def connect(
+    url: str = "nats://127.0.0.1:4222",
+    *,
+    user: str = "",
+    password: str = "",
+    credentials: str = "",
+    wait_s: float = WAIT_S,
+    clock: Clock | None = None,
+) -> AsyncIterator[Agent]:
+    """Connect to the vehicle's leaf server; ``wait_s`` is the deadline of every answer.
+
+    Raises:
+        NoAgentError: no server there.
+    """
+    nats = NatsClient()
+    errors: list[Exception] = []
+
+    async def on_error(error: Exception) -> None:
+        errors[:] = [error]
+
+    login: dict[str, Any] = {"user": user, "password": password} if user else {}
+    if credentials:
+        login = {"user_credentials": credentials}
+    try:
+        async with asyncio.timeout(wait_s):
+            await nats.connect(
+                servers=[url],
+                name="backhaul client",
+                error_cb=on_error,
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=0.2,  # type: ignore[arg-type]  # seconds, and a float is fine
+                **login,
+            )
+    except (NatsError, OSError, TimeoutError) as error:
+        await nats.close()
+        raise NoAgentError(f"{url}: {errors[0] if errors else error}") from error
+    try:
+        yield Agent(nats, wait_s, clock or SystemClock())
+    finally:
+        await nats.close()
+
+
+class Agent:
+    """The agent, as a program on the vehicle sees it. Make one with `connect`."""
+
+    def __init__(self, nats: NatsClient, wait_s: float, clock: Clock) -> None:
+        self.clock = clock
+        self._nats = nats
+        self._wait_s = wait_s
+
+    async def publish(
+        self,
+        node: str,
+        type: str,
+        value: Value,
+        *,
+        key: str = "",
+        time: int | None = None,
+        lane: str = "bulk",
+    ) -> None:
+        """Publish one point and return when it is kept.
+
+        ``time`` in ns since the Unix epoch; without it the agent stamps. ``lane="live"`` sends it
+        ahead of telemetry, as a message of its own: for events and state.
+
+        Raises:
+            RefusedError: nothing was kept; ``code`` says why.
+            NotKnownError: no answer in time.
+            NoAgentError: nobody is listening.
+        """
+        subject, payload = self._single(node, type, value, key, time, lane)
+        await self._ask(subject, payload)
+
+    async def send(
+        self,
+        node: str,
+        type: str,
+        value: Value,
+        *,
+        key: str = "",
+        time: int | None = None,
+        lane: str = "bulk",
+    ) -> None:
+        """Publish one point without waiting; refusals appear on ``agent.rejected``.
+
+        Raises:
+            RefusedError: the value cannot be sent at all.
+        """
+        subject, payload = self._single(node, type, value, key, time, lane)
+        await self._nats.publish(subject, payload)
+
+    async def publish_batch(self, node: str, points: Iterable[Point]) -> int:
+        """Publish points of one node, packed into frames; return how many were kept: all.
+
+        Points before the first refused frame are kept, and so may those after it be.
+
+        Raises:
+            RefusedError, NotKnownError, NoAgentError: as `publish`.
+        """
+        async with self.batch(node) as batch:
+            for point in points:
+                await batch.put(point)
+        return batch.kept
+
+    def batch(self, node: str, *, frame_points: int = FRAME_POINTS) -> Batch:
+        """Return a batch of points of one node: an async context manager, kept when it ends."""
+        return Batch(self, node, frame_points)
+
+    async def status(self) -> dict[str, Any]:
+        """Return the agent's status, see agent/README.md."""
+        return _decode(await self._request("agent.status", b""))
+
+    async def publish_frame(self, node: str, points: list[Point]) -> int:
+        """Publish points of one node as one frame and return how many were kept.
+
+        Raises:
+            RefusedError, NotKnownError, NoAgentError: as `publish`.
+        """
+        try:
+            payload = encode_frame(points, epoch=0, seq=0)
+        except CodecError as error:
+            raise RefusedError(Code.BAD_VALUE, error.reason) from error
+        return await self._ask(f"app.{encode_token(node)}", payload)
+
+    def _single(
+        self, node: str, type_: str, value: Value, key: str, time: int | None, lane: str
+    ) -> tuple[str, bytes]:
+        body: dict[str, Any] = {"value": value}
+        match value:
+            case bool():
+                raise RefusedError(Code.BAD_VALUE, "a bool is no value: send 0 or 1")
+            case float() if value - value != 0:
+                return self._as_frame(node, type_, value, key, time, lane)
+            case int():
+                body["dtype"] = "int64"
+            case Opaque(dtype=6, data=data):
+                body |= {"value": msgspec.Raw(data), "dtype": "json"}
+            case bytes() | Opaque():
+                return self._as_frame(node, type_, value, key, time, lane)
+        if time is not None:
+            body["time"] = time
+        if lane != "bulk":
+            body["lane"] = lane
+        tail = f".{encode_token(key)}" if key else ""
+        subject = f"app.{encode_token(node)}.{encode_token(type_)}{tail}"
+        return subject, msgspec.json.encode(body)
+
+    def _as_frame(
+        self, node: str, type_: str, value: Value, key: str, time: int | None, lane: str
+    ) -> tuple[str, bytes]:
+        """Return what JSON cannot say (bytes, NaN, infinities) as a frame of one point."""
+        if lane != "bulk":
+            raise RefusedError(Code.BAD_VALUE, "bytes, NaN and infinities go by the bulk lane only")
+        stamp = stamp_ms(self.clock) if time is None else time
+        point = Point(node=node, type=type_, key=key, time=stamp, value=value)
+        try:
+            return f"app.{encode_token(node)}", encode_frame([point], epoch=0, seq=0)
+        except CodecError as error:
+            raise RefusedError(Code.BAD_VALUE, error.reason) from error
+
+    async def _ask(self, subject: str, payload: bytes) -> int:
+        answer = _decode(await self._request(subject, payload))
+        if error := answer.get("error"):
+            raise RefusedError(error["code"], error["message"])
+        return int(answer["kept"])
+
+    async def _request(self, subject: str, payload: bytes) -> bytes:
+        try:
+            message = await self._nats.request(subject, payload, timeout=self._wait_s)
+        except NoRespondersError as error:
+            raise NoAgentError(subject) from error
+        except (NatsTimeoutError, ConnectionClosedError) as error:
+            raise NotKnownError(subject, self._wait_s) from error
+        return message.data
+
+
+class Batch:
+    """Collects points of one node and sends them in frames, several at a time.
+
+    ``kept`` counts what the agent has kept. Leaving the context waits for all of it.
+    """
+
+    def __init__(self, agent: Agent, node: str, frame_points: int) -> None:
+        self.kept = 0
+        self._agent = agent
+        self._node = node
+        self._frame_points = frame_points
+        self._points: list[Point] = []
+        self._value_bytes = 0
+        self._flying: set[asyncio.Task[int]] = set()
+        self._slots = asyncio.Semaphore(BATCHES_IN_FLIGHT)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, exc_type: object, exc: object, traceback: object) -> None:
+        if exc_type is None:
+            self._launch()
+            await self._land(0)
+        else:
+            for task in self._flying:
+                task.cancel()
+
+    def add(
+        self,
+        type: str,
+        value: Value,
+        *,
+        key: str = "",
+        time: int | None = None,
+    ) -> None:
+        """Add a point; without ``time`` it is stamped now, by this machine's clock, in ms.
+
+        Never waits: an endless batch grows in memory, use `put` for that.
+        """
+        stamp = stamp_ms(self._agent.clock) if time is None else time
+        self._append(Point(node=self._node, type=type, key=key, time=stamp, value=value))
+
+    async def put(self, point: Point) -> None:
+        """Add a point made before; waits while too many frames are unanswered.
+
+        Raises:
+            RefusedError, NotKnownError, NoAgentError: for a frame sent earlier.
+        """
+        if self._append(point):
+            await self._land(BATCHES_IN_FLIGHT - 1)
+
+    def _append(self, point: Point) -> bool:
+        """Add a point; return whether that filled a frame, which is then on its way."""
+        self._points.append(point)
+        value = point.value
+        if isinstance(value, str | bytes):
+            self._value_bytes += len(value)
+        elif isinstance(value, Opaque):
+            self._value_bytes += len(value.data)
+        full = len(self._points) >= self._frame_points or self._value_bytes >= FRAME_VALUE_BYTES
+        if full:
+            self._launch()
+        return full
+
+    def _launch(self) -> None:
+        points, self._points, self._value_bytes = self._points, [], 0
+        if points:
+            self._flying.add(asyncio.get_running_loop().create_task(self._send(points)))
+
+    async def _send(self, points: list[Point]) -> int:
+        async with self._slots:
+            return await self._agent.publish_frame(self._node, points)
+
+    async def _land(self, flying_max: int) -> None:
+        """Wait until at most ``flying_max`` frames are unanswered; raise the first failure."""
+        while len(self._flying) > flying_max:
+            done, self._flying = await asyncio.wait(
+                self._flying, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in done:
+                self.kept += task.result()

@@ -1,0 +1,26 @@
+"""`backhaul-agent check-config`: is this file usable, and if not, why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from backhaul_agent.config import load
+
+
+@click.command(name="check-config")
+@click.option(
+    "--config",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("/etc/backhaul/agent.toml"),
+    show_default=True,
+    help="The agent's configuration file.",
+)
+def command(path: Path) -> None:
+    """Check a configuration file; exit 1 with the file, the key and what is allowed there."""
+    config = load(path)
+    windows = ", ".join(f"{lane} {config.lane_window(lane)}" for lane in ("live", "bulk"))
+    click.echo(f"{path}: good. Device {config.device.id}, ledger {config.ledger.path},")
+    click.echo(f"uplink window at {config.link.rate_kbit_s:g} kbit/s: {windows} messages.")

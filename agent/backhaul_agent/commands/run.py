@@ -1,0 +1,46 @@
+"""`backhaul-agent run`: the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+from pathlib import Path
+
+import click
+
+from backhaul_agent import logs
+from backhaul_agent.clock import SystemClock
+from backhaul_agent.config import Config, load
+from backhaul_agent.daemon import Daemon
+from backhaul_agent.sdnotify import Notifier
+
+
+@click.command(name="run")
+@click.option(
+    "--config",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("/etc/backhaul/agent.toml"),
+    show_default=True,
+    help="The agent's configuration file.",
+)
+def command(path: Path) -> None:
+    """Run the agent until SIGTERM or SIGINT; see agent/README.md for the configuration."""
+    config = load(path)
+    logs.configure(config.log.level)
+    asyncio.run(_run(config))
+
+
+async def _run(config: Config) -> None:
+    daemon = Daemon(
+        config,
+        clock=SystemClock(),
+        random_u32=lambda: secrets.randbits(32),
+        notifier=Notifier(os.environ),
+    )
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, daemon.stop)
+    await daemon.run()

@@ -1,0 +1,54 @@
+"""`backhaul-agent status`: what a running agent says about itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from backhaul_agent.client import connect
+from backhaul_agent.commands.options import login_of, server_options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command(name="status")
+@server_options
+@click.option("--json", "as_json", is_flag=True, help="Print the whole answer as JSON.")
+def command(url: str, path: Path | None, as_json: bool) -> None:
+    """Ask the agent on this vehicle how it is; exit 1 where none answers."""
+    answer = asyncio.run(_ask(login_of(url, path)))
+    if as_json:
+        click.echo(json.dumps(answer, indent=2))
+    else:
+        click.echo("\n".join(_lines(answer)))
+
+
+async def _ask(login: dict[str, Any]) -> dict[str, Any]:
+    async with connect(**login) as agent:
+        return await agent.status()
+
+
+def _lines(status: dict[str, Any]) -> list[str]:
+    ledger, counters = status["ledger"], status["counters"]
+    part = 100 * ledger["bytes"] / ledger["bytes_max"]
+    lines = [
+        f"device    {status['device']}, epoch {status['epoch']}, up {status['uptime_s']:.0f} s",
+        f"ledger    {ledger['bytes'] / 1e6:.1f} MB of {ledger['bytes_max'] / 1e6:.1f} ({part:.0f}%)",
+        f"          {ledger['staged_points']} points staged, {ledger['quarantined_rows']} quarantined",
+        f"kept      {counters['points_kept']} points since the start",
+    ]
+    for name, lane in status["lanes"].items():
+        lines.append(
+            f"{name:<9} {lane['state']}: committed {lane['last_seq']}, in the leaf's stream "
+            f"{lane['appended']}, at the hub {lane['watermark']}"
+            + (" (waits for the hub)" if lane["waits_for_hub"] else "")
+        )
+    refused = ", ".join(f"{count} {code}" for code, count in sorted(counters["refused"].items()))
+    lines.append(f"refused   {refused or 'nothing'}")
+    if status["last_error"]:
+        lines.append(f"error     {status['last_error']}")
+    return lines

@@ -1,0 +1,187 @@
+"""The agent's configuration: one TOML file, read once, every value checked.
+
+An unknown key is refused with its name and place, so that a typing error cannot quietly leave a
+default in force.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from backhaul_agent.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KIB = 1024
+MIB = 1024 * 1024
+# A bulk frame of 250 points is 0.5 to 2 KB compressed on real recordings; the uplink window is
+# counted in messages, so it needs one figure for how large a message is on the wire.
+FRAME_BYTES_TYPICAL = 2 * KIB
+LIVE_BYTES_TYPICAL = 150
+LINK_S_IN_FLIGHT = 4.0
+
+DeviceId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")]
+Token = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+StreamName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{0,64}$")]
+Url = Annotated[str, Meta(pattern=r"^(nats|tls)://[^\s/]+$")]
+
+
+class DeviceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[device]: who this is. ``down_stream`` empty means: no IN stream, nothing comes back."""
+
+    id: DeviceId
+    token: Token
+    down_stream: StreamName = ""
+
+
+class NatsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[nats]: the leaf server's client port and how to log in there."""
+
+    url: Url = "nats://127.0.0.1:4222"
+    user: str = ""
+    password: str = ""
+    credentials: str = ""
+
+
+class LedgerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[ledger]: where acknowledged points live, and how many bytes of disk they may take."""
+
+    path: Annotated[str, Meta(min_length=1)] = "/var/lib/backhaul/ledger.db"
+    bytes_max: Annotated[int, Meta(ge=MIB, le=1 << 44)] = 512 * MIB
+
+
+class FrameConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[frame]: when a node's points are packed: enough points, enough bytes, or old enough."""
+
+    points_max: Annotated[int, Meta(ge=1, le=10_000)] = 250
+    bytes_max: Annotated[int, Meta(ge=KIB, le=512 * KIB)] = 32 * KIB
+    age_s_max: Annotated[float, Meta(ge=0.01, le=3600.0)] = 1.0
+
+
+class IngestConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[ingest]: limits on what local programs may hand over.
+
+    ``stage_s_max``: the longest a fire-and-forget point stays in memory only.
+    """
+
+    value_bytes_max: Annotated[int, Meta(ge=16, le=900 * KIB)] = 64 * KIB
+    pending_bytes_max: Annotated[int, Meta(ge=64 * KIB, le=1 << 30)] = 4 * MIB
+    pending_messages_max: Annotated[int, Meta(ge=16, le=1_000_000)] = 16_384
+    stage_s_max: Annotated[float, Meta(ge=0.001, le=10.0)] = 0.2
+
+
+class LinkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[link]: what the uplink can carry; sets how much may be in flight on it."""
+
+    rate_kbit_s: Annotated[float, Meta(gt=0, le=10_000_000)] = 1000.0
+
+    def window(self, message_bytes: int) -> int:
+        """Return how many messages of this size may be unacknowledged: 4 s of the link, 2..512."""
+        link_bytes = self.rate_kbit_s * 1000 / 8 * LINK_S_IN_FLIGHT
+        return int(min(512, max(2, link_bytes / message_bytes)))
+
+
+class StreamsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[streams]: how much of the uplink the leaf server keeps on disk, oldest dropped first."""
+
+    out_live_bytes_max: Annotated[int, Meta(ge=256 * KIB, le=1 << 44)] = 32 * MIB
+    out_bulk_bytes_max: Annotated[int, Meta(ge=256 * KIB, le=1 << 44)] = 256 * MIB
+
+
+class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[log]: the lowest level that is written."""
+
+    level: Annotated[str, Meta(pattern="^(debug|info|warning|error)$")] = "info"
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file. Only ``[device]`` must be there; see each section for the defaults."""
+
+    device: DeviceConfig
+    nats: NatsConfig = NatsConfig()
+    ledger: LedgerConfig = LedgerConfig()
+    frame: FrameConfig = FrameConfig()
+    ingest: IngestConfig = IngestConfig()
+    link: LinkConfig = LinkConfig()
+    streams: StreamsConfig = StreamsConfig()
+    log: LogConfig = LogConfig()
+
+    def lane_window(self, lane: str) -> int:
+        """Return the flow-control window of a lane's consumer, in messages."""
+        return self.link.window(LIVE_BYTES_TYPICAL if lane == "live" else FRAME_BYTES_TYPICAL)
+
+    def lane_bytes_max(self, lane: str) -> int:
+        """Return the size limit of a lane's OUT stream."""
+        streams = self.streams
+        return streams.out_live_bytes_max if lane == "live" else streams.out_bulk_bytes_max
+
+
+def load(path: Path) -> Config:
+    """Read and check a configuration file.
+
+    Raises:
+        ConfigError: with the file, the key, and what is allowed there.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(path, "", "no such file; `backhaul-hub add-device` writes one") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(path, "", f"cannot be read: {error}") from error
+    return parse(text, path)
+
+
+def parse(text: str, path: Path) -> Config:
+    """Check the text of a configuration file; ``path`` is for messages and relative paths.
+
+    A relative ledger or credentials path counts from the file's own directory.
+
+    Raises:
+        ConfigError: with the file, the key, and what is allowed there.
+    """
+    try:
+        raw: dict[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(path, "", f"not TOML: {error}") from error
+    try:
+        config = msgspec.convert(raw, Config)
+    except msgspec.ValidationError as error:
+        key, problem = _explain(str(error))
+        raise ConfigError(path, key, problem) from None
+    _check_together(config, path)
+    return msgspec.structs.replace(
+        config,
+        ledger=msgspec.structs.replace(config.ledger, path=str(path.parent / config.ledger.path)),
+        nats=msgspec.structs.replace(
+            config.nats,
+            credentials=config.nats.credentials and str(path.parent / config.nats.credentials),
+        ),
+    )
+
+
+def _check_together(config: Config, path: Path) -> None:
+    nats = config.nats
+    if config.streams.out_bulk_bytes_max < 8 * config.frame.bytes_max:
+        raise ConfigError(path, "streams.out_bulk_bytes_max", "at least 8 times frame.bytes_max")
+    if bool(nats.user) != bool(nats.password):
+        missing = "nats.password" if nats.user else "nats.user"
+        raise ConfigError(path, missing, "user and password go together")
+    if nats.user and nats.credentials:
+        raise ConfigError(path, "nats.credentials", "give either user and password or credentials")
+
+
+def _explain(message: str) -> tuple[str, str]:
+    """Split msgspec's message into key path and problem, and name an unknown or missing key."""
+    problem, _, place = message.partition(" - at `$")
+    key = place.rstrip("`").lstrip(".")
+    if found := re.search(r"(unknown field|required field) `(\w+)`", problem):
+        key = f"{key}.{found[2]}" if key else found[2]
+        problem = "unknown key" if found[1] == "unknown field" else "missing, and has no default"
+    problem = problem.replace("matching regex", "that matches")
+    return key, problem

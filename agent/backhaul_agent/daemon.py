@@ -1,0 +1,179 @@
+"""The agent as a running process: what is started, and in which order it stops.
+
+Start: open the ledger, take staged rows back, connect (for ever), tell systemd READY. The leaf server
+may come before or after the agent.
+
+Stop, on SIGTERM or SIGINT (`stop`):
+1. unsubscribe from ``app.``: what was delivered is taken in, nothing new comes
+2. final commit: everything taken in is durable, framed, and answered
+3. append: what the ledger holds goes to the leaf, for at most `DRAIN_S_MAX`; the rest waits on disk
+4. close: the connection, then the ledger
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import structlog
+from nats.errors import Error as NatsError
+
+from backhaul_agent.intake import Intake
+from backhaul_agent.jetstream import JetStream
+from backhaul_agent.lane import Lane
+from backhaul_agent.ledger import LANES, Ledger
+from backhaul_agent.ledger_schema import open_file
+from backhaul_agent.link import Link, requester
+from backhaul_agent.listener import Listener
+from backhaul_agent.status import STATUS_SUBJECT, status
+from backhaul_agent.watermarks import Watermarks
+from backhaul_agent.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+    from backhaul_agent.clock import Clock
+    from backhaul_agent.config import Config
+    from backhaul_agent.ledger_schema import Opener
+    from backhaul_agent.sdnotify import Notifier
+
+DRAIN_S_MAX = 5.0
+ANSWER_S_MAX = 2.0
+log = structlog.get_logger("daemon")
+
+
+class Daemon:
+    """Wires the parts together and runs them. `run` returns after `stop`."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        clock: Clock,
+        random_u32: Callable[[], int],
+        notifier: Notifier,
+        opener: Opener = open_file,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._random_u32 = random_u32
+        self._notifier = notifier
+        self._opener = opener
+        self._stop = asyncio.Event()
+
+    def stop(self) -> None:
+        """Begin the shutdown; safe to call from a signal handler, and more than once."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Run until `stop`.
+
+        Raises:
+            LedgerError: the ledger cannot be used; nothing was started.
+        """
+        ledger = await Ledger.open(
+            Path(self._config.ledger.path),
+            device=self._config.device.id,
+            bytes_max=self._config.ledger.bytes_max,
+            epoch=self._random_u32,
+            opener=self._opener,
+        )
+        try:
+            await _Running(self._config, self._clock, ledger, self._notifier).run(self._stop)
+        finally:
+            await ledger.close()
+            log.info("stopped")
+
+
+class _Running:
+    """The parts around an open ledger."""
+
+    def __init__(self, config: Config, clock: Clock, ledger: Ledger, notifier: Notifier) -> None:
+        self._config = config
+        self._clock = clock
+        self._ledger = ledger
+        self._notifier = notifier
+        self._started_s = clock.monotonic_s()
+        self._writer = Writer(ledger, config, clock, on_commit=self._on_commit)
+        self._listener = Listener(Intake(config, clock), self._writer, config, clock)
+        self._lanes = [Lane(name, ledger, self._writer, config, clock) for name in LANES]
+        self._watermarks = Watermarks(config, ledger.epoch, self._lanes)
+        self._link = Link(config, self._listener.on_overrun)
+        self._listening = True
+
+    async def run(self, stop: asyncio.Event) -> None:
+        await self._writer.restore()
+        async with asyncio.TaskGroup() as group:
+            writing = group.create_task(self._writer.run())
+            linking = group.create_task(self._link.run(self._session))
+            watching = group.create_task(self._notifier.watchdog(lambda: not writing.done()))
+            self._notifier.send("READY=1")
+            log.info(
+                "started", device=self._config.device.id, epoch=self._ledger.epoch,
+                staged_points=self._writer.buffered_points,
+            )  # fmt: skip
+            await stop.wait()
+            self._notifier.send("STOPPING=1")
+            await self._shut_down(writing)
+            linking.cancel()
+            watching.cancel()
+
+    async def _session(self, client: Client) -> None:
+        """Everything that lives on one connection."""
+        jetstream = JetStream(requester(client))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._listener.send_answers(client))
+            for lane in self._lanes:
+                group.create_task(lane.run(client, jetstream))
+            group.create_task(self._watermarks.run(jetstream))
+            await client.subscribe(STATUS_SUBJECT, cb=self._on_status)
+            if self._listening:
+                await self._listener.listen(client)
+
+    async def _shut_down(self, writing: asyncio.Task[None]) -> None:
+        """Take steps 1 to 3 of the shutdown, in order; each has a deadline."""
+        self._listening = False
+        await self._within(ANSWER_S_MAX, "unsubscribing", self._listener.stop())
+        self._writer.stop()
+        await writing
+        if self._link.client is None:
+            return
+        await self._within(ANSWER_S_MAX, "answering", self._listener.answered())
+        await self._within(DRAIN_S_MAX, "appending", self._drained())
+
+    async def _drained(self) -> None:
+        for lane in self._lanes:
+            await lane.drained()
+
+    async def _within(self, limit_s: float, what: str, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            async with asyncio.timeout(limit_s):
+                await work
+        except (TimeoutError, NatsError) as error:
+            log.warning("shutdown goes on without waiting", step=what, error=repr(error))
+
+    def _on_commit(self) -> None:
+        for lane in self._lanes:
+            lane.on_commit()
+
+    async def _on_status(self, message: Msg) -> None:
+        if message.reply:
+            await message.respond(msgspec.json.encode(self.status()))
+
+    def status(self) -> dict[str, Any]:
+        """Return the answer to ``agent.status``."""
+        return status(
+            device=self._config.device.id,
+            uptime_s=self._clock.monotonic_s() - self._started_s,
+            ledger=self._ledger,
+            writer=self._writer,
+            lanes=self._lanes,
+            link=self._link,
+            listener=self._listener,
+            watermarks=self._watermarks,
+        )

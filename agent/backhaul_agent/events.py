@@ -1,0 +1,26 @@
+"""Events the agent itself writes to the live lane: what the hub must be told in so many words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from backhaul_agent.ledger import Outgoing
+from backhaul_codec import Opaque, Point, encode_point
+from backhaul_codec.subjects import event_subject
+
+JSON_DTYPE = 6
+
+
+def event(kind: str, body: dict[str, Any], time_ns: int) -> Outgoing:
+    """Return the message of an event, ready to be committed: a point whose value is JSON."""
+    value = Opaque(JSON_DTYPE, msgspec.json.encode(body))
+    point = Point(node="", type=kind, time=time_ns, value=value)
+    return Outgoing("live", event_subject(kind), encode_point(point, epoch=0, seq=0))
+
+
+def receipt(lane: str, epoch: int, lo: int, hi: int, reason: str, time_ns: int) -> Outgoing:
+    """Return the receipt that explains a gap: seqs ``lo..hi`` of a lane will never come."""
+    body = {"lane": lane, "epoch": epoch, "lo": lo, "hi": hi, "reason": reason}
+    return event("receipt", body, time_ns)

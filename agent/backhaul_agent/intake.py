@@ -1,0 +1,272 @@
+"""What a local program published, checked and turned into points: a pure core, no I/O.
+
+Subjects: ``app.<node>.<type>[.<key>]`` with JSON, ``app.<node>`` with a frame of the Python client.
+Every refusal is a `RefusedError` whose code is for programs and whose message is for people.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from backhaul_agent.clock import stamp_ms
+from backhaul_agent.errors import Code, RefusedError
+from backhaul_agent.framer import Frame, Points
+from backhaul_codec import CodecError, Kind, Opaque, Point, check, decode, encode_point
+from backhaul_codec.subjects import SubjectError, decode_token
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from backhaul_agent.clock import Clock
+    from backhaul_agent.config import Config
+    from backhaul_codec import Value
+
+DTYPES = ("float64", "int64", "text", "json")
+SUBJECTS_CACHED = 4096
+ENVELOPE_BYTES = 22
+DEFLATE = 1
+COUNT_BYTES = 8
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+UINT64_MAX = (1 << 64) - 1
+_RFC3339 = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?([Zz]|[+-]\d\d:\d\d)"
+)
+
+
+class Json(msgspec.Struct, forbid_unknown_fields=True):
+    """The object form of a JSON publish; the bare form is a number or a string alone."""
+
+    value: Any | UnsetType = UNSET
+    time: int | str | UnsetType = UNSET
+    lane: str | UnsetType = UNSET
+    dtype: str | UnsetType = UNSET
+
+
+class Series(msgspec.Struct, frozen=True):
+    """Where a JSON publish belongs, from its subject."""
+
+    node: str
+    type: str
+    key: str
+
+
+class Intake:
+    """Turns a subject and a payload into points. Knows the limits; keeps a cache of subjects."""
+
+    def __init__(self, config: Config, clock: Clock) -> None:
+        self._clock = clock
+        self._value_bytes_max = config.ingest.value_bytes_max
+        self._frame_bytes_max = config.frame.bytes_max
+        self._frame_points_max = config.frame.points_max
+        self._object = msgspec.json.Decoder(Json).decode
+        self._bare = msgspec.json.Decoder().decode
+        self._series: dict[str, Series] = {}
+
+    def parse(self, subject: str, data: bytes) -> Points | Frame:
+        """Return what ``data``, published on ``subject``, holds.
+
+        Raises:
+            RefusedError: the program's mistake, with a code and a sentence for it.
+        """
+        if subject.count(".") == 1:
+            return self._parse_frame(subject, data)
+        series = self._series.get(subject) or self._parse_subject(subject)
+        if len(data) > self._value_bytes_max + 1024:
+            raise self._too_large(len(data))
+        time: int | str | UnsetType = UNSET
+        dtype: str | UnsetType = UNSET
+        live = False
+        if data.lstrip()[:1] == b"{":
+            message = _decode(self._object, data)
+            value, time, dtype = message.value, message.time, message.dtype
+            if value is UNSET:
+                raise RefusedError(Code.BAD_VALUE, 'the object has no "value"')
+            live = _is_live(message.lane)
+        else:
+            value = _decode(self._bare, data)
+        point = Point(
+            node=series.node,
+            type=series.type,
+            key=series.key,
+            time=stamp_ms(self._clock) if time is UNSET else _time_ns(time),
+            value=self._value(value, dtype),
+        )
+        return Points(series.node, (point,), live)
+
+    def _parse_subject(self, subject: str) -> Series:
+        tokens = subject.split(".")
+        if not 3 <= len(tokens) <= 4:
+            raise RefusedError(
+                Code.BAD_SUBJECT,
+                f"{subject!r} is not app.<node>.<type>[.<key>]; percent-encode a dot as %2E",
+            )
+        try:
+            node, type_, key = [decode_token(token) for token in [*tokens[1:], "%"][:3]]
+        except SubjectError as error:
+            raise RefusedError(Code.BAD_SUBJECT, str(error)) from error
+        series = Series(node, type_, key)
+        # The codec holds the rule for names; ask it once for each subject, not for each point.
+        _check_point(Point(node=node, type=type_, key=key, time=0, value=0.0), Code.BAD_SUBJECT)
+        if not node or not type_:
+            raise RefusedError(Code.BAD_SUBJECT, f"{subject!r} has an empty node or type")
+        if len(self._series) >= SUBJECTS_CACHED:
+            self._series.clear()
+        self._series[subject] = series
+        return series
+
+    def _parse_frame(self, subject: str, data: bytes) -> Points | Frame:
+        try:
+            node = decode_token(subject.partition(".")[2])
+        except SubjectError as error:
+            raise RefusedError(Code.BAD_SUBJECT, str(error)) from error
+        if not node:
+            raise RefusedError(Code.BAD_SUBJECT, f"{subject!r} has an empty node")
+        if data[:1] in (b"{", b"["):
+            raise RefusedError(
+                Code.BAD_SUBJECT, "JSON goes to app.<node>.<type>[.<key>]; app.<node> takes frames"
+            )
+        if len(data) > self._frame_bytes_max:
+            raise RefusedError(
+                Code.TOO_LARGE,
+                f"a frame of {len(data)} bytes, {self._frame_bytes_max} are allowed: split it",
+            )
+        try:
+            header = check(data, node=node)
+            if header.kind is not Kind.FRAME:
+                raise RefusedError(Code.BAD_FRAME, "app.<node> takes frames, this is a point")
+            return self._frame(node, data)
+        except CodecError as error:
+            raise RefusedError(Code.BAD_FRAME, error.reason) from error
+
+    def _frame(self, node: str, data: bytes) -> Points | Frame:
+        """Pass a large batch through as it is; take a small one apart, to fill a better frame."""
+        count = count_points(data)
+        if count * 2 >= self._frame_points_max or len(data) * 2 >= self._frame_bytes_max:
+            return Frame(node, data, count)
+        return Points(node, decode(data, node=node).points)
+
+    def _value(self, value: Any, dtype: str | UnsetType) -> Value:
+        if dtype is UNSET:
+            return self._plain_value(value)
+        if dtype == "json":
+            return Opaque(6, self._sized(msgspec.json.encode(value)))
+        if dtype == "text" and isinstance(value, str):
+            return self._plain_value(value)
+        if dtype == "float64" and type(value) in (int, float):
+            return float(value)
+        if dtype == "int64" and type(value) is int and INT64_MIN <= value <= UINT64_MAX:
+            return value
+        if dtype not in DTYPES:
+            raise RefusedError(Code.BAD_FIELD, f"dtype {dtype!r} is none of {', '.join(DTYPES)}")
+        raise RefusedError(Code.BAD_VALUE, f"a {_json_type(value)} does not fit dtype {dtype}")
+
+    def _plain_value(self, value: Any) -> Value:
+        if type(value) is float:
+            return value
+        if type(value) is int:
+            return float(value)
+        if isinstance(value, str):
+            self._sized(value.encode())
+            return value
+        raise RefusedError(
+            Code.BAD_VALUE,
+            f'a {_json_type(value)} is no value: send a number, a string, or "dtype": "json"',
+        )
+
+    def _sized(self, data: bytes) -> bytes:
+        if len(data) > self._value_bytes_max:
+            raise self._too_large(len(data))
+        return data
+
+    def _too_large(self, size: int) -> RefusedError:
+        return RefusedError(
+            Code.TOO_LARGE, f"a value of {size} bytes, {self._value_bytes_max} are allowed"
+        )
+
+
+def time_ns_of(text: str) -> int:
+    """Return the nanoseconds since the Unix epoch of an RFC 3339 time, exactly.
+
+    Raises:
+        ValueError: it is none, has no zone, or does not fit 64 bits.
+    """
+    found = _RFC3339.fullmatch(text.strip())
+    if not found:
+        raise ValueError(f"{text[:64]!r} is no RFC 3339 time with a zone")
+    day, clock, fraction, zone = found.groups()
+    moment = datetime.fromisoformat(f"{day}T{clock}{'+00:00' if zone in 'Zz' else zone}")
+    # Whole seconds by integers: a float timestamp would round nanoseconds away.
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    seconds = since.days * 86_400 + since.seconds
+    time = seconds * 1_000_000_000 + int((fraction or "0").ljust(9, "0"))
+    if not INT64_MIN <= time <= INT64_MAX:
+        raise ValueError(f"{text[:64]!r} does not fit 64 bits of nanoseconds")
+    return time
+
+
+def count_points(frame: bytes) -> int:
+    """Return how many points a checked frame holds, from the first bytes of its body.
+
+    Decoding it all just to count would cost more than everything else done to a batch.
+    """
+    body = memoryview(frame)[ENVELOPE_BYTES:]
+    if frame[1] == DEFLATE:
+        start = zlib.decompressobj(-15).decompress(body, COUNT_BYTES)
+    else:
+        start = bytes(body[:COUNT_BYTES]) if frame[1] == 0 else b""
+    # A map of up to 23 keys, the first of them 0 ("n"), then an unsigned integer.
+    if len(start) == COUNT_BYTES and 0xA0 < start[0] < 0xB8 and start[1] == 0:
+        size = {24: 1, 25: 2, 26: 4}.get(start[2], 0)
+        if start[2] < 24:
+            return start[2]
+        if size:
+            return int.from_bytes(start[3 : 3 + size], "big")
+    return len(decode(frame).points)
+
+
+def _time_ns(time: int | str) -> int:
+    if isinstance(time, int):
+        if INT64_MIN <= time <= INT64_MAX:
+            return time
+        raise RefusedError(Code.BAD_TIME, f"time {time} does not fit 64 bits of nanoseconds")
+    try:
+        return time_ns_of(time)
+    except ValueError as error:
+        raise RefusedError(Code.BAD_TIME, str(error)) from error
+
+
+def _is_live(lane: str | UnsetType) -> bool:
+    if lane is UNSET or lane == "bulk":
+        return False
+    if lane == "live":
+        return True
+    raise RefusedError(Code.BAD_FIELD, f'lane {lane!r} is neither "live" nor "bulk"')
+
+
+def _decode(decoder: Callable[[bytes], Any], data: bytes) -> Any:
+    try:
+        return decoder(data)
+    except msgspec.ValidationError as error:
+        text = str(error)
+        code = Code.BAD_TIME if "$.time" in text else Code.BAD_FIELD
+        raise RefusedError(code, text.replace("$.", "")) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RefusedError(Code.BAD_JSON, f"not JSON: {error}") from None
+
+
+def _check_point(point: Point, code: Code) -> None:
+    try:
+        encode_point(point, epoch=0, seq=0)
+    except CodecError as error:
+        raise RefusedError(code, error.reason) from error
+
+
+def _json_type(value: Any) -> str:
+    names = {bool: "boolean", dict: "object", list: "list", str: "string", type(None): "null"}
+    return names.get(type(value), "number")

@@ -1,0 +1,123 @@
+"""The JetStream API of the leaf server, as plain JSON requests.
+
+nats-py's typed configurations do not know everything the server does (the `flow_control` ack
+policy), so requests and answers stay dictionaries here.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from backhaul_agent.errors import JetStreamError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+NOT_FOUND = 404
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Stored(NamedTuple):
+    """A message as a stream holds it."""
+
+    stream_seq: int
+    subject: str
+    data: bytes
+
+
+class JetStream:
+    """Asks the server; ``request(subject, payload)`` sends, waits with a deadline, returns bytes."""
+
+    def __init__(self, request: Callable[[str, bytes], Awaitable[bytes]]) -> None:
+        self._request = request
+
+    async def call(self, request: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Send one API request, e.g. ``STREAM.INFO.OUT_live``, and return the answer.
+
+        Raises:
+            JetStreamError: the server answered with an error, or with something else than JSON.
+        """
+        payload = msgspec.json.encode(body) if body is not None else b""
+        data = await self._request(f"$JS.API.{request}", payload)
+        try:
+            answer = _decode(data)
+        except msgspec.DecodeError as error:
+            raise JetStreamError(request, 0, 0, f"the answer is not JSON: {error}") from error
+        if failed := answer.get("error"):
+            raise JetStreamError(
+                request,
+                int(failed.get("code", 0)),
+                int(failed.get("err_code", 0)),
+                str(failed.get("description", "")),
+            )
+        return answer
+
+    async def state(self, stream: str) -> dict[str, Any]:
+        """Return the stream's state: ``messages``, ``bytes``, ``first_seq``, ``last_seq`` and more."""
+        answer = await self.call(f"STREAM.INFO.{stream}")
+        state: dict[str, Any] = answer["state"]
+        return state
+
+    async def message(self, stream: str, **query: int | str) -> Stored | None:
+        """Return a message by ``seq=`` or ``last_by_subj=``, or None where there is none."""
+        try:
+            answer = await self.call(f"STREAM.MSG.GET.{stream}", query)
+        except JetStreamError as error:
+            if error.code == NOT_FOUND:
+                return None
+            raise
+        message = answer["message"]
+        try:
+            data = base64.b64decode(message.get("data") or "", validate=True)
+        except binascii.Error as error:
+            raise JetStreamError("STREAM.MSG.GET", 0, 0, f"bad base64: {error}") from error
+        return Stored(int(message["seq"]), str(message["subject"]), data)
+
+    async def ensure_stream(self, config: dict[str, Any]) -> bool:
+        """Create the stream, or update it where it differs; return whether anything changed."""
+        name = config["name"]
+        try:
+            current = (await self.call(f"STREAM.INFO.{name}"))["config"]
+        except JetStreamError as error:
+            if error.code != NOT_FOUND:
+                raise
+            await self.call(f"STREAM.CREATE.{name}", config)
+            return True
+        if covers(current, config):
+            return False
+        await self.call(f"STREAM.UPDATE.{name}", current | config)
+        return True
+
+    async def ensure_consumer(self, stream: str, config: dict[str, Any]) -> bool:
+        """Create the durable, or update it where it differs; return whether anything changed."""
+        name = config["durable_name"]
+        try:
+            current = (await self.call(f"CONSUMER.INFO.{stream}.{name}"))["config"]
+            if covers(current, config):
+                return False
+        except JetStreamError as error:
+            if error.code != NOT_FOUND:
+                raise
+        request = {"stream_name": stream, "config": config}
+        await self.call(f"CONSUMER.CREATE.{stream}.{name}", request)
+        return True
+
+
+def covers(current: Any, wanted: Any) -> bool:
+    """Return whether everything in ``wanted`` is so in ``current``, which may say more."""
+    if isinstance(wanted, dict):
+        return isinstance(current, dict) and all(
+            covers(current.get(key), value) for key, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return (
+            isinstance(current, list)
+            and len(current) == len(wanted)
+            and all(map(covers, current, wanted))
+        )
+    # The server leaves out what is empty: a missing field and "" or 0 are the same.
+    return bool(current == wanted or (not current and not wanted))

@@ -1,0 +1,400 @@
+"""The ledger: what the agent has acknowledged, and what it still owes the hub.
+
+One SQLite file in WAL mode with synchronous=FULL. There is one writer (the commit task, see
+`writer.py`) and one reader connection, which never blocks it. A commit either happens as a whole,
+with seqs that have no holes, or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from backhaul_agent import ledger_schema
+from backhaul_agent.errors import LedgerCorruptError, LedgerStorageError
+from backhaul_codec import restamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    import aiosqlite
+
+LANES = ("live", "bulk")
+STAGED = "staged"  # stands where a lane's name would, for a row that has no seq yet
+# Above this part of bytes_max new points are refused; the rest lets what is already kept be framed.
+FULL_AT = 15 / 16
+FORGET_ROWS = 512
+ROW_BYTES = 128  # what a message costs besides subject and body, here and in a stream: at most
+
+
+class Outgoing(NamedTuple):
+    """A message to be committed: its envelope is stamped with epoch and seq on the way in."""
+
+    lane: str
+    subject: str
+    body: bytes
+
+
+class Staged(NamedTuple):
+    """Acknowledged points of one node that no frame holds yet (``body``: see framer.pack)."""
+
+    node: str
+    points: int
+    body: bytes
+
+
+class Quarantine(NamedTuple):
+    """A row to set aside: a message of a lane, or (``lane`` STAGED) a staged row by its id."""
+
+    lane: str
+    seq: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Changes:
+    """What one transaction writes. Messages of a lane get consecutive seqs in list order."""
+
+    messages: list[Outgoing] = field(default_factory=list)
+    staged: list[Staged] = field(default_factory=list)
+    unstage: list[int] = field(default_factory=list)
+    watermarks: dict[str, int] = field(default_factory=dict)
+    quarantine: list[Quarantine] = field(default_factory=list)
+    time_ns: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.messages or self.staged or self.unstage or self.watermarks or self.quarantine
+        )
+
+
+class StagedRow(NamedTuple):
+    """A staged row as read back; ``intact`` is False where its checksum does not fit."""
+
+    id: int
+    node: str
+    points: int
+    body: bytes
+    intact: bool
+
+
+class Row(NamedTuple):
+    """A message as read back for appending."""
+
+    seq: int
+    subject: str
+    body: bytes
+
+
+@dataclass(slots=True)
+class Lane:
+    """A lane's committed state: the next seq to give out, and what the hub holds without gaps."""
+
+    id: int
+    name: str
+    next_seq: int
+    watermark: int
+
+    @property
+    def last_seq(self) -> int:
+        """Return the highest seq given out, 0 where there is none."""
+        return self.next_seq - 1
+
+
+class Ledger:
+    """An open ledger. Make one with `Ledger.open`; only one task may call `commit`."""
+
+    def __init__(
+        self,
+        path: Path,
+        opener: ledger_schema.Opener,
+        db: aiosqlite.Connection,
+        reader: aiosqlite.Connection,
+        epoch: int,
+        bytes_max: int,
+    ) -> None:
+        self.path = path
+        self.epoch = epoch
+        self.bytes_max = bytes_max
+        self.lanes: dict[str, Lane] = {}
+        self.bytes_used = 0
+        self.quarantined = 0
+        self.forgotten = 0
+        self._opener = opener
+        self._db = db
+        self._reader = reader
+        self._reader_lock = asyncio.Lock()
+        self._next_staged_id = 1
+        self._uncertain = False
+        self._unmeasured = 0
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path,
+        *,
+        device: str,
+        bytes_max: int,
+        epoch: Callable[[], int],
+        opener: ledger_schema.Opener = ledger_schema.open_file,
+    ) -> Ledger:
+        """Open or create the ledger of ``device``; ``epoch`` draws a new ledger's epoch.
+
+        Raises:
+            LedgerError: this file cannot be used; the message carries a hint for the operator.
+        """
+        try:
+            db = await opener(path)
+        except (sqlite3.Error, OSError) as error:
+            raise LedgerStorageError(path, "opening", error) from error
+        try:
+            number = await ledger_schema.prepare(db, path, device, epoch)
+            reader = await opener(path)
+            await reader.execute("PRAGMA query_only = 1")
+            await reader.execute("PRAGMA cache_size = -256")
+        except BaseException:
+            await db.close()
+            raise
+        ledger = cls(path, opener, db, reader, number, bytes_max)
+        try:
+            await ledger._load()
+        except sqlite3.Error as error:
+            await ledger.close()
+            raise LedgerCorruptError(
+                path, f"SQLite cannot read it: {error}", hint="move the file away and restart"
+            ) from error
+        return ledger
+
+    @property
+    def full(self) -> bool:
+        """Whether new points must be refused until something can be forgotten."""
+        return self.bytes_used > self.bytes_max * FULL_AT
+
+    async def commit(self, changes: Changes) -> list[int]:
+        """Write all of ``changes`` in one transaction, durable when this returns.
+
+        Returns the ids of the new staged rows, in order.
+
+        Raises:
+            LedgerStorageError: nothing was written; the ledger stays usable.
+        """
+        try:
+            if self._uncertain:
+                await self._load()
+                self._uncertain = False
+            next_seqs, rows = self._stamp(changes.messages)
+            first_id = self._next_staged_id
+            staged = [
+                (first_id + index, row.node, row.points, zlib.crc32(row.body), row.body)
+                for index, row in enumerate(changes.staged)
+            ]
+            await self._write(changes, rows, staged, next_seqs)
+        except (sqlite3.Error, OSError) as error:
+            self._uncertain = True
+            await self._roll_back()
+            raise LedgerStorageError(self.path, "commit", error) from error
+        for name, seq in next_seqs.items():
+            self.lanes[name].next_seq = seq
+        for name, seq in changes.watermarks.items():
+            self.lanes[name].watermark = max(self.lanes[name].watermark, seq)
+        self.quarantined += len(changes.quarantine)
+        self._next_staged_id = first_id + len(staged)
+        self._unmeasured += sum(len(row[3]) + ROW_BYTES for row in rows)
+        self._unmeasured += sum(len(row[4]) + ROW_BYTES for row in staged)
+        return [row[0] for row in staged]
+
+    async def make_room(self) -> None:
+        """Measure the ledger; where it is full, forget the oldest of what the hub holds.
+
+        Raises:
+            LedgerStorageError: the disk refused; what was forgotten so far stays forgotten.
+        """
+        if not self.full and self._unmeasured < self.bytes_max // 256:
+            return
+        try:
+            await self._measure()
+            while self.full and (count := await self._forget()):
+                self.forgotten += count
+                await self._measure()
+        except (sqlite3.Error, OSError) as error:
+            self._uncertain = True
+            await self._roll_back()
+            raise LedgerStorageError(self.path, "forgetting", error) from error
+
+    async def read(self, lane: str, from_seq: int, rows_max: int) -> list[Row]:
+        """Return up to ``rows_max`` committed messages of a lane from ``from_seq`` on, in order.
+
+        Raises:
+            LedgerStorageError: SQLite could not read.
+        """
+        query = (
+            "SELECT seq, subject, body FROM messages WHERE lane = ? AND seq >= ? "
+            "ORDER BY seq LIMIT ?"
+        )
+        rows = await self._query(query, self.lanes[lane].id, from_seq, rows_max)
+        # A damaged file may hold text where a blob was: bytes() of it must not stop the lane.
+        return [
+            Row(seq, str(subject), body if isinstance(body, bytes) else b"")
+            for seq, subject, body in rows
+        ]
+
+    async def explained(self, lane: str, lo: int, hi: int) -> set[int]:
+        """Return which seqs of ``lo..hi`` are quarantined: they will never come."""
+        query = "SELECT seq FROM quarantined WHERE lane = ? AND seq BETWEEN ? AND ?"
+        return {seq for (seq,) in await self._query(query, lane, lo, hi)}
+
+    async def sizes(self, lane: str, lo: int, hi: int) -> list[tuple[int, int]]:
+        """Return ``(last seq, bytes)`` of each run of 64 seqs in ``lo..hi``, in order."""
+        query = (
+            f"SELECT max(seq), sum(length(subject) + length(body) + {ROW_BYTES}) FROM messages "  # noqa: S608 - a constant
+            "WHERE lane = ? AND seq BETWEEN ? AND ? GROUP BY seq / 64 ORDER BY 1"
+        )
+        return [(seq, size) for seq, size in await self._query(query, self.lanes[lane].id, lo, hi)]
+
+    async def staged(self) -> list[StagedRow]:
+        """Return all staged rows in the order they were acknowledged."""
+        query = "SELECT id, node, points, crc, body FROM staged ORDER BY id"
+        return [
+            StagedRow(id_, str(node), points, body, _intact(body, crc))
+            for id_, node, points, crc, body in await self._query(query)
+        ]
+
+    async def close(self) -> None:
+        """Close both connections; the last one folds the WAL into the file."""
+        await self._reader.close()
+        await self._db.close()
+
+    def _stamp(
+        self, messages: Sequence[Outgoing]
+    ) -> tuple[dict[str, int], list[tuple[int, int, str, bytes]]]:
+        """Give every message its seq: (next seq of each lane touched, rows to insert)."""
+        next_seqs: dict[str, int] = {}
+        rows = []
+        for lane, subject, body in messages:
+            seq = next_seqs.get(lane) or self.lanes[lane].next_seq
+            next_seqs[lane] = seq + 1
+            stamped = restamp(body, epoch=self.epoch, seq=seq)
+            rows.append((self.lanes[lane].id, seq, subject, stamped))
+        return next_seqs, rows
+
+    async def _write(
+        self,
+        changes: Changes,
+        rows: list[tuple[int, int, str, bytes]],
+        staged: list[tuple[int, str, int, int, bytes]],
+        next_seqs: dict[str, int],
+    ) -> None:
+        db = self._db
+        await db.execute("BEGIN IMMEDIATE")
+        if rows:
+            await db.executemany(
+                "INSERT INTO messages (lane, seq, subject, body) VALUES (?, ?, ?, ?)", rows
+            )
+        if staged:
+            await db.executemany("INSERT INTO staged VALUES (?, ?, ?, ?, ?)", staged)
+        if changes.unstage:
+            await db.executemany(
+                "DELETE FROM staged WHERE id = ?", [(id_,) for id_ in changes.unstage]
+            )
+        for row in changes.quarantine:
+            await self._set_aside(row, changes.time_ns)
+        if next_seqs:
+            await db.executemany(
+                "UPDATE lanes SET next_seq = ? WHERE name = ?",
+                [(seq, name) for name, seq in next_seqs.items()],
+            )
+        if changes.watermarks:
+            await db.executemany(
+                "UPDATE lanes SET watermark = max(watermark, ?) WHERE name = ?",
+                [(seq, name) for name, seq in changes.watermarks.items()],
+            )
+        await db.execute("COMMIT")
+
+    async def _set_aside(self, row: Quarantine, time_ns: int) -> None:
+        """Move a row to `quarantined`; a message that is gone altogether leaves a bare entry."""
+        insert = "INSERT OR IGNORE INTO quarantined (lane, seq, subject, body, reason, time_ns) "
+        if row.lane == STAGED:
+            found = "SELECT 'staged', 0, node, body, ?, ? FROM staged WHERE id = ?"
+            await self._db.execute(insert + found, (row.reason, time_ns, row.seq))
+            await self._db.execute("DELETE FROM staged WHERE id = ?", (row.seq,))
+            return
+        place = (self.lanes[row.lane].id, row.seq)
+        found = "SELECT ?, ?, coalesce(max(subject), ''), max(body), ?, ? FROM messages "
+        values = (row.lane, row.seq, row.reason, time_ns, *place)
+        await self._db.execute(insert + found + "WHERE lane = ? AND seq = ?", values)
+        await self._db.execute("DELETE FROM messages WHERE lane = ? AND seq = ?", place)
+
+    async def _load(self) -> None:
+        """Read the lanes and counters back: at opening, and after a commit of unknown outcome."""
+        await self._db.executemany(
+            "INSERT OR IGNORE INTO lanes (name) VALUES (?)", [(name,) for name in LANES]
+        )
+        rows = await self._db.execute_fetchall(
+            "SELECT id, name, max(next_seq, 1 + coalesce((SELECT max(seq) FROM messages "
+            "WHERE lane = lanes.id), 0)), watermark FROM lanes"
+        )
+        for id_, name, next_seq, watermark in rows:
+            self.lanes[name] = Lane(id_, name, next_seq, watermark)
+        counts = await self._db.execute_fetchall(
+            "SELECT (SELECT coalesce(max(id), 0) FROM staged), (SELECT count(*) FROM quarantined)"
+        )
+        last_staged, self.quarantined = next(iter(counts))
+        self._next_staged_id = last_staged + 1
+        await self._measure()
+
+    async def _measure(self) -> None:
+        rows = await self._db.execute_fetchall(
+            "SELECT (p.page_count - f.freelist_count) * s.page_size "
+            "FROM pragma_page_count p, pragma_freelist_count f, pragma_page_size s"
+        )
+        self.bytes_used = int(next(iter(rows))[0])
+        self._unmeasured = 0
+
+    async def _forget(self) -> int:
+        """Delete up to FORGET_ROWS of the oldest messages the hub holds; return how many."""
+        oldest: list[tuple[int]] = []
+        for lane in self.lanes.values():
+            found = await self._db.execute_fetchall(
+                "SELECT id FROM messages WHERE lane = ? AND seq <= ? ORDER BY seq LIMIT ?",
+                (lane.id, lane.watermark, FORGET_ROWS),
+            )
+            oldest += [(row[0],) for row in found]
+        ids = sorted(oldest)[:FORGET_ROWS]
+        if ids:
+            await self._db.execute("BEGIN IMMEDIATE")
+            await self._db.executemany("DELETE FROM messages WHERE id = ?", ids)
+            await self._db.execute("COMMIT")
+        return len(ids)
+
+    async def _roll_back(self) -> None:
+        """Leave no transaction open; a connection that cannot even do that is replaced."""
+        try:
+            if self._db.in_transaction:
+                await self._db.execute("ROLLBACK")
+        except (sqlite3.Error, OSError):
+            await self._reopen()
+
+    async def _reopen(self) -> None:
+        try:
+            fresh = await self._opener(self.path)
+            await ledger_schema.set_pragmas(fresh)
+        except (sqlite3.Error, OSError):
+            return  # the next commit fails, rolls back, and comes here again
+        old, self._db = self._db, fresh
+        await old.close()
+
+    async def _query(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+        try:
+            async with self._reader_lock:
+                rows = await self._reader.execute_fetchall(query, parameters)
+        except (sqlite3.Error, OSError) as error:
+            raise LedgerStorageError(self.path, "reading", error) from error
+        return [tuple(row) for row in rows]
+
+
+def _intact(body: object, crc: int) -> bool:
+    return isinstance(body, bytes) and zlib.crc32(body) == crc

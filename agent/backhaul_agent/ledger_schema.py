@@ -1,0 +1,162 @@
+"""The ledger's tables, and the checks made before one is trusted."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Protocol
+
+import aiosqlite
+
+from backhaul_agent.errors import (
+    LedgerCorruptError,
+    LedgerForeignError,
+    LedgerNewerError,
+    LedgerStorageError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+APPLICATION_ID = 0x424B484C  # "BKHL" in the file's header: this file is a ledger
+SCHEMA_VERSION = 1
+PAGE_BYTES = 4096
+
+# `messages` has a rowid of its own, so that the oldest of all lanes can be found without
+# trusting any clock. `next_seq` is stored: after all messages are forgotten, seqs go on.
+SCHEMA = f"""
+CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE lanes (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    next_seq INTEGER NOT NULL DEFAULT 1,
+    watermark INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE messages (
+    id INTEGER PRIMARY KEY,
+    lane INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    subject TEXT NOT NULL,
+    body BLOB NOT NULL
+);
+CREATE UNIQUE INDEX messages_lane_seq ON messages (lane, seq);
+CREATE TABLE staged (
+    id INTEGER PRIMARY KEY,
+    node TEXT NOT NULL,
+    points INTEGER NOT NULL,
+    crc INTEGER NOT NULL,
+    body BLOB NOT NULL
+);
+CREATE TABLE quarantined (
+    id INTEGER PRIMARY KEY,
+    lane TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    subject TEXT NOT NULL,
+    body BLOB,
+    reason TEXT NOT NULL,
+    time_ns INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX quarantined_lane_seq ON quarantined (lane, seq) WHERE seq > 0;
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {SCHEMA_VERSION};
+"""
+
+
+class Opener(Protocol):
+    """Opens the database: a seam where tests put a disk that fails."""
+
+    async def __call__(self, path: Path) -> aiosqlite.Connection:
+        """Return an open connection in autocommit mode."""
+        ...
+
+
+async def open_file(path: Path) -> aiosqlite.Connection:
+    """Open (or create) the file at ``path`` in autocommit mode: transactions are spelled out."""
+    return await aiosqlite.connect(path, isolation_level=None, timeout=5.0)
+
+
+async def prepare(
+    db: aiosqlite.Connection, path: Path, device: str, epoch: Callable[[], int]
+) -> int:
+    """Set the connection up, create the tables in an empty file, check them in any other.
+
+    Returns the ledger's epoch.
+
+    Raises:
+        LedgerError: the file cannot be this device's ledger; its hint says what to do.
+    """
+    try:
+        return await _prepare(db, path, device, epoch)
+    except sqlite3.OperationalError as error:
+        raise LedgerStorageError(path, "opening", error) from error
+    except sqlite3.DatabaseError as error:
+        raise LedgerCorruptError(
+            path,
+            f"SQLite cannot read it: {error}",
+            hint="move the file away and restart: a new ledger gets a new epoch, and what the hub "
+            "has not yet confirmed is still in the leaf's OUT streams",
+        ) from error
+
+
+async def _prepare(
+    db: aiosqlite.Connection, path: Path, device: str, epoch: Callable[[], int]
+) -> int:
+    application = await _scalar(db, "PRAGMA application_id")
+    version = await _scalar(db, "PRAGMA user_version")
+    tables = await _scalar(db, "SELECT count(*) FROM sqlite_master")
+    fresh = not application and not tables
+    if not fresh and application != APPLICATION_ID:
+        raise LedgerForeignError(path, "this is no ledger", hint="check ledger.path")
+    if version > SCHEMA_VERSION:
+        raise LedgerNewerError(
+            path,
+            f"its schema is {version}, this backhaul knows up to {SCHEMA_VERSION}",
+            hint="install the backhaul that wrote it",
+        )
+    await set_pragmas(db)
+    if fresh:
+        await db.executescript("BEGIN IMMEDIATE;" + SCHEMA)
+        await db.executemany(
+            "INSERT INTO meta VALUES (?, ?)", [("device", device), ("epoch", _nonzero(epoch))]
+        )
+        await db.execute("COMMIT")
+    return await _check_meta(db, path, device)
+
+
+async def set_pragmas(db: aiosqlite.Connection) -> None:
+    """Set what holds for a connection, not for the file."""
+    # FULL: the WAL is synced at every commit, so "kept" survives a power cut.
+    await db.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+    await db.execute("PRAGMA journal_mode = WAL")
+    await db.execute("PRAGMA synchronous = FULL")
+    await db.execute("PRAGMA journal_size_limit = 4194304")
+    await db.execute("PRAGMA cache_size = -512")  # KiB: the agent shares a small machine
+    await db.execute("PRAGMA temp_store = MEMORY")
+
+
+async def _check_meta(db: aiosqlite.Connection, path: Path, device: str) -> int:
+    rows = await db.execute_fetchall("SELECT name, value FROM meta")
+    meta = {str(name): value for name, value in rows}
+    epoch = meta.get("epoch")
+    if not isinstance(epoch, int) or not 0 < epoch < 1 << 32:
+        raise LedgerCorruptError(path, "it holds no epoch", hint="move the file away and restart")
+    if meta.get("device") != device:
+        raise LedgerForeignError(
+            path,
+            f"it belongs to device {meta.get('device')!r}, not {device!r}",
+            hint="give every device a ledger of its own",
+        )
+    return epoch
+
+
+def _nonzero(epoch: Callable[[], int]) -> int:
+    """Draw until the epoch is a nonzero u32: 0 means "keeps no lane" on the wire."""
+    for _ in range(100):
+        if value := epoch() & 0xFFFF_FFFF:
+            return value
+    raise ValueError("the source of randomness returns only zeros")
+
+
+async def _scalar(db: aiosqlite.Connection, query: str) -> int:
+    rows = list(await db.execute_fetchall(query))
+    return int(rows[0][0])

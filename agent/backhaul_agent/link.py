@@ -1,0 +1,133 @@
+"""The connection to the leaf server: made again, for ever, each time with a clean slate.
+
+nats-py could reconnect by itself, but would then send what it had buffered before. A new client and
+new subscriptions each time leave one state less to think about: a publish either went to this
+connection or failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+from nats.errors import SlowConsumerError
+
+from backhaul_agent.errors import AgentError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from backhaul_agent.config import Config
+
+CONNECT_S_MAX = 5.0
+RETRY_S_MIN, RETRY_S_MAX = 0.1, 2.0
+PING_S = 10
+REQUEST_S_MAX = 5.0
+log = structlog.get_logger("link")
+
+
+class Link:
+    """Connects to the leaf server and runs a session on every connection."""
+
+    def __init__(self, config: Config, on_overrun: Callable[[SlowConsumerError], None]) -> None:
+        self.client: Client | None = None
+        self.connects = 0
+        self.last_error = ""
+        self._config = config
+        self._on_overrun = on_overrun
+
+    async def run(self, session: Callable[[Client], Awaitable[None]]) -> None:
+        """Connect and run ``session`` until its connection is gone; for ever (or cancelled)."""
+        retry_s = RETRY_S_MIN
+        while True:
+            closed = asyncio.Event()
+            client = await self._connect(closed)
+            if client is None:
+                await asyncio.sleep(retry_s)
+                retry_s = min(RETRY_S_MAX, retry_s * 2)
+                continue
+            retry_s = RETRY_S_MIN
+            log.info("connected to the leaf server", url=self._config.nats.url)
+            try:
+                self.client = client
+                await self._until_closed(session(client), closed)
+            except* (NatsError, OSError, TimeoutError, AgentError) as group:
+                self._trouble(str(group.exceptions[0]))
+            finally:
+                self.client = None
+                await client.close()
+            await asyncio.sleep(RETRY_S_MIN)
+
+    async def _connect(self, closed: asyncio.Event) -> Client | None:
+        """Return a connected client, or None with the reason in ``last_error``."""
+        client = Client()
+
+        async def on_closed() -> None:
+            closed.set()
+
+        try:
+            async with asyncio.timeout(CONNECT_S_MAX):
+                await client.connect(**self._login(), closed_cb=on_closed, error_cb=self._on_error)
+        except (NatsError, OSError, TimeoutError) as error:
+            self._trouble(self.last_error or str(error) or "no answer")
+            await client.close()
+            return None
+        self.connects += 1
+        self.last_error = ""
+        return client
+
+    def _login(self) -> dict[str, Any]:
+        nats, device = self._config.nats, self._config.device
+        login: dict[str, Any] = {}
+        if nats.user:
+            login = {"user": nats.user, "password": nats.password}
+        elif nats.credentials:
+            login = {"user_credentials": nats.credentials}
+        return {
+            "servers": [nats.url],
+            "name": f"backhaul-agent {device.id}",
+            "allow_reconnect": False,
+            "reconnect_time_wait": RETRY_S_MIN,
+            "max_reconnect_attempts": 1,
+            "connect_timeout": CONNECT_S_MAX,
+            "ping_interval": PING_S,
+            "max_outstanding_pings": 2,
+            "flush_timeout": CONNECT_S_MAX,
+            **login,
+        }
+
+    async def _until_closed(self, session: Awaitable[None], closed: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(_as_coroutine(session))
+            await closed.wait()
+            log.warning("connection to the leaf server lost", error=self.last_error)
+            running.cancel()
+
+    async def _on_error(self, error: Exception) -> None:
+        if isinstance(error, SlowConsumerError):
+            self._on_overrun(error)
+            return
+        self._trouble(str(error) or type(error).__name__)
+
+    def _trouble(self, error: str) -> None:
+        """Log a failure once, until it changes."""
+        if error != self.last_error:
+            log.warning("leaf server", error=error)
+        self.last_error = error
+
+
+async def _as_coroutine(awaitable: Awaitable[None]) -> None:
+    await awaitable
+
+
+def requester(client: Client) -> Callable[[str, bytes], Awaitable[bytes]]:
+    """Return a function that sends a request on this connection and waits for the answer."""
+
+    async def request(subject: str, payload: bytes) -> bytes:
+        message = await client.request(subject, payload, timeout=REQUEST_S_MAX)
+        return message.data
+
+    return request

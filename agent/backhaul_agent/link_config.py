@@ -1,0 +1,86 @@
+"""The streams and consumers the agent keeps on the leaf server, as the server's API wants them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from backhaul_agent.config import Config
+
+OUT_SUBJECTS = {"live": ["p.>", "e.>", "r.>"], "bulk": ["f.>"]}
+IN_STREAM = "IN"
+HUB_API = "hubapi"
+SECOND_NS = 1_000_000_000
+
+
+def out_stream(lane: str) -> str:
+    """Return the name of a lane's stream."""
+    return f"OUT_{lane}"
+
+
+def out_stream_config(config: Config, lane: str) -> dict[str, Any]:
+    """Return a lane's stream: the oldest goes first, and any local program may read it."""
+    return {
+        "name": out_stream(lane),
+        "description": f"backhaul uplink, {lane} lane; written by the agent only",
+        "subjects": OUT_SUBJECTS[lane],
+        "storage": "file",
+        "retention": "limits",
+        "discard": "old",
+        "max_bytes": config.lane_bytes_max(lane),
+        "allow_direct": True,
+        "num_replicas": 1,
+    }
+
+
+def out_consumer_config(config: Config, lane: str) -> dict[str, Any]:
+    """Return the durable through which the hub sources a lane.
+
+    `max_ack_pending` is what keeps a slow link usable for anything else: no more than about four
+    seconds of the link are ever in its socket.
+    """
+    device = config.device
+    return {
+        "durable_name": device.token,
+        "name": device.token,
+        "deliver_subject": f"dlv.{device.id}.{device.token}_{lane}",
+        "deliver_policy": "all",
+        "replay_policy": "instant",
+        "ack_policy": "flow_control",
+        "flow_control": True,
+        "idle_heartbeat": SECOND_NS,
+        "max_ack_pending": config.lane_window(lane),
+    }
+
+
+def in_stream_config(config: Config) -> dict[str, Any] | None:
+    """Return the stream that sources this device's part of DOWN, or None without a down_stream."""
+    device = config.device
+    if not device.down_stream:
+        return None
+    return {
+        "name": IN_STREAM,
+        "description": "what the hub sends this device; sourced, newest of each subject",
+        "storage": "file",
+        "retention": "limits",
+        "discard": "old",
+        "max_msgs_per_subject": 1,
+        "allow_direct": True,
+        "num_replicas": 1,
+        "sources": [
+            {
+                "name": device.down_stream,
+                "external": {"api": HUB_API, "deliver": ""},
+                "consumer": {
+                    "name": f"{device.id}-{device.token}",
+                    "deliver_subject": f"dn.{device.id}.{device.token}",
+                },
+                "subject_transforms": [{"src": f"in.{device.id}.>", "dest": ">"}],
+            }
+        ],
+    }
+
+
+def watermark_subject(lane: str) -> str:
+    """Return where in IN the hub's watermark of a lane stands."""
+    return f"s.watermark.{lane}"

@@ -1,0 +1,125 @@
+"""What local programs publish under ``app.``: received, checked, queued, answered."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import structlog
+from nats.errors import Error as NatsError
+from nats.errors import SlowConsumerError
+
+from backhaul_agent.errors import Code, RefusedError
+from backhaul_agent.logs import Bursts
+from backhaul_agent.writer import Arrival, points_in
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
+
+    from backhaul_agent.clock import Clock
+    from backhaul_agent.config import Config
+    from backhaul_agent.framer import Frame, Points
+    from backhaul_agent.intake import Intake
+    from backhaul_agent.writer import Writer
+
+APP_SUBJECTS = "app.>"
+REJECTED_SUBJECT = "agent.rejected"
+ANSWERS_MAX = 65_536
+log = structlog.get_logger("ingest")
+
+
+class Listener:
+    """The shell around `intake.Intake` and `writer.Writer`; lives as long as the daemon."""
+
+    def __init__(self, intake: Intake, writer: Writer, config: Config, clock: Clock) -> None:
+        self.received = 0
+        self.refusals = Bursts(clock)
+        self._intake = intake
+        self._writer = writer
+        self._limits = config.ingest
+        self._answers: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(ANSWERS_MAX)
+        self._kept: dict[int, bytes] = {}
+        self._subscription: Subscription | None = None
+
+    async def listen(self, client: Client) -> None:
+        """Subscribe on a new connection."""
+        self._subscription = await client.subscribe(
+            APP_SUBJECTS,
+            cb=self._on_message,
+            pending_msgs_limit=self._limits.pending_messages_max,
+            pending_bytes_limit=self._limits.pending_bytes_max,
+        )
+
+    async def stop(self) -> None:
+        """Take in what the server has delivered, then no more."""
+        if self._subscription is not None:
+            try:
+                await self._subscription.drain()  # type: ignore[no-untyped-call]
+            except NatsError as error:
+                log.warning("could not unsubscribe in order", error=str(error))
+            self._subscription = None
+
+    async def send_answers(self, client: Client) -> None:
+        """Send answers for as long as the connection lives (the caller cancels)."""
+        while True:
+            subject, payload = await self._answers.get()
+            try:
+                await client.publish(subject, payload)
+            except NatsError as error:
+                log.debug("answer not sent", subject=subject, error=str(error))
+            finally:
+                self._answers.task_done()
+
+    async def answered(self) -> None:
+        """Wait until every answer given so far is on its way."""
+        await self._answers.join()
+
+    def on_overrun(self, error: SlowConsumerError) -> None:
+        """Refuse a message that the NATS client has no room for, instead of losing it silently."""
+        refusal = RefusedError(Code.BUSY, "more arrives than the agent takes: try again shortly")
+        self._refuse(error.subject, error.reply, 1, refusal)
+
+    async def _on_message(self, message: Msg) -> None:
+        self.received += 1
+        subject, reply = message.subject, message.reply
+        points = 1
+        try:
+            content = self._intake.parse(subject, message.data)
+            points = points_in(content)
+            answer = partial(self._answer, subject, reply)
+            self._writer.submit(Arrival(content, len(message.data), bool(reply), answer))
+        except RefusedError as error:
+            self._refuse(subject, reply, points, error)
+
+    def _answer(
+        self, subject: str, reply: str, content: Points | Frame, refusal: RefusedError | None
+    ) -> None:
+        count = points_in(content)
+        if refusal is not None:
+            self._refuse(subject, reply, count, refusal)
+        elif reply:
+            if count not in self._kept:
+                self._kept[count] = msgspec.json.encode({"kept": count})
+            self._send(reply, self._kept[count])
+
+    def _refuse(self, subject: str, reply: str, points: int, error: RefusedError) -> None:
+        body: dict[str, Any] = {"error": {"code": error.code, "message": error.message}}
+        if not reply:
+            # Nobody waits for the answer: whoever cares can listen in one place.
+            body = {"subject": subject, "points": points, **body}
+        self._send(reply or REJECTED_SUBJECT, msgspec.json.encode(body))
+        if count := self.refusals.note(error.code, points):
+            log.warning(
+                "refused", code=error.code, points=count, subject=subject, error=error.message
+            )
+
+    def _send(self, subject: str, payload: bytes) -> None:
+        try:
+            self._answers.put_nowait((subject, payload))
+        except asyncio.QueueFull:
+            if count := self.refusals.note("answers_dropped"):
+                log.warning("answers dropped: they cannot be sent as fast", answers=count)

@@ -1,0 +1,75 @@
+"""The answer to ``agent.status``: everything an operator or a test asks a running agent."""
+
+from __future__ import annotations
+
+import resource
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from backhaul_agent.lane import Lane
+    from backhaul_agent.ledger import Ledger
+    from backhaul_agent.link import Link
+    from backhaul_agent.listener import Listener
+    from backhaul_agent.watermarks import Watermarks
+    from backhaul_agent.writer import Writer
+
+STATUS_SUBJECT = "agent.status"
+
+
+def status(
+    *,
+    device: str,
+    uptime_s: float,
+    ledger: Ledger,
+    writer: Writer,
+    lanes: list[Lane],
+    link: Link,
+    listener: Listener,
+    watermarks: Watermarks,
+) -> dict[str, Any]:
+    """Return the agent's state as JSON-ready values; sizes in bytes, times in seconds."""
+    counters = writer.counters
+    errors = [counters.last_error, *(lane.last_error for lane in lanes), watermarks.last_error]
+    return {
+        "device": device,
+        "epoch": ledger.epoch,
+        "uptime_s": round(uptime_s, 3),
+        "memory_bytes_max": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "connects": link.connects,
+        "last_error": next(filter(None, errors), ""),
+        "lanes": {lane.name: lane_status(lane, ledger) for lane in lanes},
+        "ledger": {
+            "path": str(ledger.path),
+            "bytes": ledger.bytes_used,
+            "bytes_max": ledger.bytes_max,
+            "full": ledger.full,
+            "staged_points": writer.buffered_points,
+            "forgotten_messages": ledger.forgotten,
+            "quarantined_rows": ledger.quarantined,
+        },
+        "counters": {
+            "messages_received": listener.received,
+            "points_kept": counters.points_kept,
+            "points_refused_by_storage": counters.points_refused,
+            "refused": dict(listener.refusals.counts),
+            "commits": counters.commits,
+            "commits_failed": counters.commits_failed,
+            "frames": counters.frames,
+            "watermarks_garbage": watermarks.garbage,
+        },
+    }
+
+
+def lane_status(lane: Lane, ledger: Ledger) -> dict[str, Any]:
+    """Return one lane's part of the status: seqs of the ledger, and what it is doing."""
+    appender, committed = lane.appender, ledger.lanes[lane.name]
+    return {
+        "state": str(appender.state),
+        "last_seq": committed.last_seq,
+        "appended": appender.appended,
+        "watermark": appender.watermark,
+        "outstanding_bytes": appender.outstanding_bytes,
+        "waits_for_hub": appender.stalled_by_hub,
+        "foreign_messages": lane.foreign_messages,
+        "last_error": lane.last_error,
+    }

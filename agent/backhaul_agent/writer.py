@@ -1,0 +1,283 @@
+"""The one task that writes the ledger: natural group commit.
+
+A publisher that waits for "kept" is committed at once; whatever arrives while that commit runs goes
+into the next one. So one client alone gets the latency of one fsync, and a thousand share it. Points
+nobody waits for are committed at the latest after `ingest.stage_s_max`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import structlog
+
+from backhaul_agent.errors import Code, LedgerStorageError, RefusedError
+from backhaul_agent.events import event
+from backhaul_agent.framer import Frame, Framer, Points, unpack
+from backhaul_agent.ledger import STAGED, Changes, Outgoing, Quarantine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from backhaul_agent.clock import Clock
+    from backhaul_agent.config import Config
+    from backhaul_agent.ledger import Ledger, StagedRow
+    from backhaul_codec import Point
+
+RETRY_S = 1.0  # between attempts to write what nobody can be refused: watermarks, receipts, frames
+log = structlog.get_logger("writer")
+
+
+class Arrival(NamedTuple):
+    """Points on their way in; ``answer`` is called once, with None when they are durable."""
+
+    content: Points | Frame
+    size: int
+    waited_for: bool
+    answer: Callable[[Points | Frame, RefusedError | None], None]
+
+
+@dataclass(slots=True)
+class Counters:
+    """What the writer has done since the start."""
+
+    points_kept: int = 0
+    points_refused: int = 0
+    commits: int = 0
+    commits_failed: int = 0
+    frames: int = 0
+    last_error: str = ""
+
+
+@dataclass(slots=True)
+class _Owed:
+    """What the agent itself wants written: it is retried, never refused."""
+
+    watermarks: dict[str, int] = field(default_factory=dict)
+    quarantine: list[Quarantine] = field(default_factory=list)
+    messages: list[Outgoing] = field(default_factory=list)
+    done: list[asyncio.Future[None]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.watermarks or self.quarantine or self.messages)
+
+
+class Writer:
+    """Collects arrivals, commits them in groups, answers them, and tells the lanes."""
+
+    def __init__(
+        self, ledger: Ledger, config: Config, clock: Clock, *, on_commit: Callable[[], None]
+    ) -> None:
+        self.counters = Counters()
+        self._ledger = ledger
+        self._limits = config.ingest
+        self._clock = clock
+        self._on_commit = on_commit
+        self._framer = Framer(config.frame)
+        self._pending: list[Arrival] = []
+        self._pending_bytes = 0
+        self._waiting = 0
+        self._stage_by_s: float | None = None
+        self._owed = _Owed()
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._retry_at_s = 0.0
+
+    @property
+    def buffered_points(self) -> int:
+        """Return how many acknowledged points are staged but not framed."""
+        return self._framer.buffered_points
+
+    async def restore(self) -> None:
+        """Take staged rows back into the buffers; set aside those that are damaged.
+
+        Raises:
+            LedgerStorageError: the ledger cannot be read.
+        """
+        now_s = self._clock.monotonic_s()
+        for row in await self._ledger.staged():
+            points = _unpacked(row)
+            if points is None:
+                self._lose(row)
+            else:
+                self._framer.restore(row.node, row.id, points, now_s)
+
+    def submit(self, arrival: Arrival) -> None:
+        """Queue points for the next commit.
+
+        Raises:
+            RefusedError: stopping, busy, or the ledger is full; nothing was queued.
+        """
+        limits = self._limits
+        if self._stopping:
+            raise RefusedError(Code.STOPPING, "the agent is stopping")
+        if (
+            len(self._pending) >= limits.pending_messages_max
+            or self._pending_bytes + arrival.size > limits.pending_bytes_max
+        ):
+            raise RefusedError(Code.BUSY, "more arrives than the disk takes: try again shortly")
+        if self._ledger.full:
+            raise RefusedError(
+                Code.LEDGER_FULL,
+                f"the ledger holds {self._ledger.bytes_used} of {self._ledger.bytes_max} bytes and "
+                "the hub has confirmed none of it that could be forgotten",
+            )
+        self._pending.append(arrival)
+        self._pending_bytes += arrival.size
+        if arrival.waited_for:
+            self._waiting += 1
+            self._wake.set()
+        elif self._stage_by_s is None:
+            self._stage_by_s = self._clock.monotonic_s() + limits.stage_s_max
+            self._wake.set()  # so that the waiting commit task learns the new deadline
+
+    def set_watermark(self, lane: str, seq: int) -> None:
+        """Record what the hub holds of a lane, with the next commit."""
+        if seq > max(self._owed.watermarks.get(lane, 0), self._ledger.lanes[lane].watermark):
+            self._owed.watermarks[lane] = seq
+            self._wake.set()
+
+    async def set_aside(self, rows: list[Quarantine], receipts: list[Outgoing]) -> None:
+        """Quarantine rows and commit the receipts that explain them; returns when it is durable."""
+        done = asyncio.get_running_loop().create_future()
+        self._owed.quarantine += rows
+        self._owed.messages += receipts
+        self._owed.done.append(done)
+        self._wake.set()
+        await done
+
+    def stop(self) -> None:
+        """Refuse what comes from now on; `run` commits what is there, framed, and returns."""
+        self._stopping = True
+        self._wake.set()
+
+    def _lose(self, row: StagedRow) -> None:
+        """Set a damaged staged row aside; it has no seq, so an event tells the hub, not a receipt."""
+        reason = f"staged row {row.id} of node {row.node!r}, {row.points} points: corrupt"
+        log.error("ledger row quarantined", reason=reason)
+        self._owed.quarantine.append(Quarantine(STAGED, row.id, reason))
+        lost = {"node": row.node, "points": row.points, "reason": "corrupt"}
+        self._owed.messages.append(event("quarantined", lost, self._clock.time_ns()))
+
+    async def run(self) -> None:
+        """Commit until `stop`. Cancelling loses what was not acknowledged, and nothing else."""
+        while True:
+            await self._wait()
+            stopping = self._stopping
+            await self._commit(flush=stopping)
+            if stopping and not self._pending:
+                return
+
+    async def _wait(self) -> None:
+        """Sleep until there is something to commit."""
+        while not self._due():
+            self._wake.clear()
+            times = [self._stage_by_s, self._framer.deadline_s()]
+            if self._owed:
+                times.append(self._retry_at_s)
+            next_s = min((time for time in times if time is not None), default=None)
+            wait_s = None
+            if next_s is not None:
+                wait_s = max(next_s, self._retry_at_s) - self._clock.monotonic_s()
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    def _due(self) -> bool:
+        if self._stopping or self._waiting:
+            return True
+        now_s = self._clock.monotonic_s()
+        deadline_s = self._framer.deadline_s()
+        if self._pending and self._stage_by_s is not None and self._stage_by_s <= now_s:
+            return True
+        framing = deadline_s is not None and deadline_s <= now_s
+        return (framing or bool(self._owed)) and now_s >= self._retry_at_s
+
+    async def _commit(self, *, flush: bool) -> None:
+        arrivals, self._pending = self._pending, []
+        self._pending_bytes, self._waiting, self._stage_by_s = 0, 0, None
+        owed, self._owed = self._owed, _Owed()
+        now_s = self._clock.monotonic_s()
+        plan = self._framer.plan([arrival.content for arrival in arrivals], now_s, flush=flush)
+        changes = plan.changes
+        changes.messages += owed.messages
+        changes.watermarks = owed.watermarks
+        changes.quarantine = owed.quarantine
+        changes.time_ns = self._clock.time_ns()
+        if not changes:
+            return
+        try:
+            staged_ids = await self._ledger.commit(changes)
+        except LedgerStorageError as error:
+            self._failed(arrivals, owed, error)
+            return
+        self._framer.applied(plan, staged_ids)
+        self._succeeded(arrivals, owed, changes)
+        if plan.lost_points:
+            log.error("points could not be framed and are lost", points=plan.lost_points)
+        await self._make_room()
+
+    def _succeeded(self, arrivals: list[Arrival], owed: _Owed, changes: Changes) -> None:
+        counters = self.counters
+        counters.commits += 1
+        counters.frames += sum(message.lane == "bulk" for message in changes.messages)
+        if counters.last_error:
+            log.info("ledger writes again", after=counters.last_error)
+            counters.last_error = ""
+        for arrival in arrivals:
+            counters.points_kept += points_in(arrival.content)
+            arrival.answer(arrival.content, None)
+        for future in owed.done:
+            if not future.done():
+                future.set_result(None)
+        self._on_commit()
+
+    def _failed(self, arrivals: list[Arrival], owed: _Owed, error: LedgerStorageError) -> None:
+        """Refuse what came from outside; keep what the agent owes for another attempt."""
+        counters = self.counters
+        counters.commits_failed += 1
+        self._trouble(error)
+        self._retry_at_s = self._clock.monotonic_s() + RETRY_S
+        for lane, seq in self._owed.watermarks.items():
+            owed.watermarks[lane] = max(seq, owed.watermarks.get(lane, 0))
+        owed.quarantine += self._owed.quarantine
+        owed.messages += self._owed.messages
+        owed.done += self._owed.done
+        self._owed = owed
+        refusal = RefusedError(
+            Code.STORAGE, f"nothing was kept: {error.operation} failed: {error.cause}"
+        )
+        for arrival in arrivals:
+            counters.points_refused += points_in(arrival.content)
+            arrival.answer(arrival.content, refusal)
+
+    async def _make_room(self) -> None:
+        try:
+            await self._ledger.make_room()
+        except LedgerStorageError as error:
+            self._trouble(error)
+
+    def _trouble(self, error: LedgerStorageError) -> None:
+        """Log a failing disk once, until it heals."""
+        if not self.counters.last_error:
+            log.error("ledger does not write", error=str(error))
+        self.counters.last_error = str(error)
+
+
+def _unpacked(row: StagedRow) -> list[Point] | None:
+    if not row.intact:
+        return None
+    try:
+        return unpack(row.node, row.body)
+    except msgspec.DecodeError:
+        return None
+
+
+def points_in(content: Points | Frame) -> int:
+    """Return how many points an arrival holds."""
+    return content.points if isinstance(content, Frame) else len(content.points)
