@@ -1,0 +1,1 @@
+"""PySpark jobs: from the hub's JetStream streams into the fleet history."""

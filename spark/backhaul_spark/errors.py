@@ -1,0 +1,183 @@
+"""What can go wrong in backhaul_spark, as one tree.
+
+    BackhaulSparkError
+    ├── OptionError          an option or a file of settings is wrong
+    ├── HubError             the hub's nats-server
+    │   ├── Unreachable      no connection, or it broke and did not come back
+    │   ├── LoginRefused     wrong user, password or certificate
+    │   ├── NoAnswer         connected, but a request got no answer in time
+    │   └── HubProtocolError an answer that this client cannot read
+    ├── StreamError          one stream
+    │   ├── StreamMissing    it is not there (or not any more)
+    │   ├── StreamClosed     it is there, but direct get is off
+    │   ├── StreamRecreated  it was deleted and made again since the checkpoint
+    │   └── MessagesGone     messages that the reader still wanted are deleted
+    ├── TableError           the tables
+    │   ├── TableMissing     nothing was ever ingested there
+    │   ├── TablesBusy       another ingest is running, or overtook this one
+    │   └── NothingFound     the question has no answer in the tables
+    └── JobFailed            a Spark job ended with an error of another kind
+
+Every error carries its facts as fields, and ``hint``: what the operator can do.
+"""
+
+from __future__ import annotations
+
+
+class BackhaulSparkError(Exception):
+    """Base of all errors of this package; ``hint`` says what to do."""
+
+    hint: str = ""
+
+
+class OptionError(BackhaulSparkError):
+    """An option, or a key of a settings file, does not hold what it should."""
+
+    def __init__(self, option: str, value: object, expected: str) -> None:
+        self.option, self.value, self.expected = option, value, expected
+        super().__init__(f"{option}={value!r}: expected {expected}")
+
+
+class HubError(BackhaulSparkError):
+    """Something is wrong between this process and the hub's nats-server."""
+
+
+class Unreachable(HubError):
+    """No server of the list could be reached, or the connection broke for good."""
+
+    hint = "is nats-server running there? `backhaul-hub up` starts and checks it"
+
+    def __init__(self, servers: str, cause: str) -> None:
+        self.servers, self.cause = servers, cause
+        super().__init__(f"cannot reach the hub at {servers}: {cause}")
+
+
+class LoginRefused(HubError):
+    """The server closed the door: user, password or certificate."""
+
+    hint = "check the credentials file, or the user and password options"
+
+    def __init__(self, server: str, reason: str) -> None:
+        self.server, self.reason = server, reason
+        super().__init__(f"{server} refused the login: {reason}")
+
+
+class NoAnswer(HubError):
+    """A request was sent and no answer came in time."""
+
+    hint = "the hub may be overloaded, or this user lacks rights on $JS.API.>; see its log"
+
+    def __init__(self, server: str, what: str, waited_s: float) -> None:
+        self.server, self.what, self.waited_s = server, what, waited_s
+        super().__init__(f"{server} gave no answer to {what} within {waited_s:g} s")
+
+
+class HubProtocolError(HubError):
+    """The server said something that this client does not understand."""
+
+    def __init__(self, server: str, detail: str) -> None:
+        self.server, self.detail = server, detail
+        super().__init__(f"{server}: {detail}")
+
+
+class StreamError(BackhaulSparkError):
+    """One stream cannot be read as asked."""
+
+    def __init__(self, stream: str, text: str) -> None:
+        self.stream = stream
+        super().__init__(text)
+
+
+class StreamMissing(StreamError):
+    """The stream does not exist."""
+
+    hint = (
+        "`backhaul-hub up` makes the hub's streams; if it was removed on purpose, start with a "
+        "new checkpoint (nothing is doubled: ingest knows every message by its identity)"
+    )
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream, f"there is no stream {stream}")
+
+
+class StreamClosed(StreamError):
+    """The stream exists, but answers no direct get."""
+
+    hint = "set allow_direct on the stream; `backhaul-hub up` does"
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream, f"stream {stream} allows no direct get")
+
+
+class StreamRecreated(StreamError):
+    """The stream is a new one under an old name; its sequences mean something else now."""
+
+    hint = (
+        "read with on_gap=record to note the loss and go on with the new stream from its start, "
+        "or with a new checkpoint"
+    )
+
+    def __init__(self, stream: str, seq: int, created_then: str, created_now: str) -> None:
+        self.seq, self.created_then, self.created_now = seq, created_then, created_now
+        super().__init__(
+            stream,
+            f"stream {stream} was deleted and created again at {created_now}: the checkpoint is "
+            f"at sequence {seq} of the one created at {created_then}",
+        )
+
+
+class MessagesGone(StreamError):
+    """Messages between two sequences, both included, are no longer in the stream."""
+
+    hint = (
+        "the stream's limits removed them before they were read; read with on_gap=record to note "
+        "the loss and go on (the vehicles send again what the hub's continuity asks for)"
+    )
+
+    def __init__(self, stream: str, lo: int, hi: int) -> None:
+        self.lo, self.hi = lo, hi
+        super().__init__(
+            stream, f"stream {stream} no longer has messages {lo} to {hi} ({hi - lo + 1})"
+        )
+
+
+class TableError(BackhaulSparkError):
+    """The tables under a table root."""
+
+
+class TableMissing(TableError):
+    """A table that the command reads does not exist."""
+
+    hint = "`backhaul-spark ingest` makes points and coverage, `backhaul-spark rollup` the rollups"
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(f"there is no table at {path}")
+
+
+class TablesBusy(TableError):
+    """Another process writes the same tables."""
+
+    hint = "let the other one finish or end it; one ingest serves all streams of a hub"
+
+    def __init__(self, root: str, detail: str) -> None:
+        self.root, self.detail = root, detail
+        super().__init__(f"the tables at {root} are in use: {detail}")
+
+
+class NothingFound(TableError):
+    """A question without an answer in the tables."""
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        self.what, self.hint = what, hint
+        super().__init__(f"nothing found: {what}")
+
+
+class JobFailed(BackhaulSparkError):
+    """A Spark job failed for a reason that no error above names."""
+
+    hint = "run again with --verbose for Spark's own log"
+
+    def __init__(self, cause: str) -> None:
+        self.cause = cause
+        super().__init__(cause)

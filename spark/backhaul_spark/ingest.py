@@ -1,0 +1,170 @@
+"""Make a batch of messages part of the points table, exactly once. Driver side, without Spark.
+
+Order of a batch, and what a crash after each step leaves behind:
+
+1. executors write Parquet files    nobody refers to them; the batch is done again
+2. files lose their repeats         the same
+3. coverage, rejects, gaps and      rows under a number that has not happened; the next start
+   receipts are appended            takes them out, and the batch is done again
+4. the points commit                the batch has happened: its number and Spark's batch id are in
+                                    the same commit, so that a replay sees both and does nothing
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+from deltalake.transaction import AddAction
+
+from backhaul_spark.coverage import Coverage, merge_rows
+from backhaul_spark.part_file import without_messages
+from backhaul_spark.part_writer import MESSAGE_FACTS, TaskReport
+from backhaul_spark.schemas import (
+    COVERAGE_TABLE,
+    GAPS_TABLE,
+    POINTS_TABLE,
+    RECEIPTS_TABLE,
+    REJECTS_TABLE,
+    TableSpec,
+)
+from backhaul_spark.tables import IngestTables, table_uri
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from backhaul_spark.clock import Clock
+
+# Coverage rows are merged when so many have come on top of what is needed.
+LOOSE_ROWS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one batch did. Counts of messages, except where named otherwise."""
+
+    ingest: int
+    batch: int
+    messages: int = 0
+    points: int = 0
+    repeated: int = 0
+    rejected: int = 0
+    gaps: int = 0
+    timeless_points: int = 0
+    files: int = 0
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the counts by name."""
+        return asdict(self)
+
+
+class Ingest:
+    """The writer of the ingest tables. One per process; see IngestTables for what two of them do.
+
+    Args:
+        root: the table root, a directory or an object store URI.
+        clock: for `ingested_at`.
+        after: called with the name of each step when it is done; tests end the process there.
+    """
+
+    def __init__(
+        self, root: str, clock: Clock, after: Callable[[str], None] = lambda step: None
+    ) -> None:
+        self.tables = IngestTables(root)
+        self.points_uri = table_uri(root, POINTS_TABLE.name)
+        self._clock = clock
+        self._after = after
+        held = self.tables.table(COVERAGE_TABLE).to_pyarrow_table()
+        self.coverage = Coverage.from_table(held)
+        self._loose_rows = held.num_rows - sum(map(len, self.coverage.lanes.values()))
+        self._merge_coverage()
+
+    def done(self, app: str, batch: int) -> bool:
+        """Say whether the points table holds this batch already: then leave it alone."""
+        return self.tables.done(app) >= batch
+
+    def commit(self, app: str, batch: int, reports: list[TaskReport]) -> Outcome:
+        """Decide what of the executors' work is new, and commit that.
+
+        After any exception this object is of no more use: its coverage is ahead of the tables.
+        """
+        number = self.tables.next_ingest
+        messages = pa.concat_tables([MESSAGE_FACTS.empty_table(), *(r.messages for r in reports)])
+        decision = self.coverage.decide(messages)
+        files = [file for report in reports for file in self._cleaned(report, decision.repeats)]
+        self._after("files")
+        self._prepare(reports, decision.rows, decision.repeats)
+        self._after("coverage")
+        self.tables.commit_points([self._add(file) for file in files], app, batch)
+        self._after("points")
+        self._loose_rows += len(decision.rows)
+        self._merge_coverage()
+        return Outcome(
+            ingest=number,
+            batch=batch,
+            messages=decision.messages,
+            points=decision.points,
+            repeated=decision.repeated,
+            rejected=sum(len(report.rejects) for report in reports),
+            gaps=sum(len(report.gaps) for report in reports),
+            timeless_points=sum(file["rows"] for file in files if file["date"] == "1970-01-01"),
+            files=len(files),
+        )
+
+    def _cleaned(self, report: TaskReport, repeats: dict[str, pa.Array]) -> list[dict[str, Any]]:
+        streams = set(report.messages.column("stream").unique().to_pylist())
+        here = {stream: seqs for stream, seqs in repeats.items() if stream in streams}
+        if not here:
+            return report.files
+        number = self.tables.next_ingest
+        files = (without_messages(self.points_uri, file, number, here) for file in report.files)
+        return [file for file in files if file is not None]
+
+    def _prepare(
+        self,
+        reports: list[TaskReport],
+        ranges: list[dict[str, Any]],
+        repeats: dict[str, pa.Array],
+    ) -> None:
+        receipts = [
+            receipt
+            for report in reports
+            for receipt in report.receipts
+            if not _among(repeats, receipt["stream"], receipt["stream_seq"])
+        ]
+        self._append(COVERAGE_TABLE, ranges)
+        self._append(REJECTS_TABLE, [row for report in reports for row in report.rejects])
+        self._append(GAPS_TABLE, [row for report in reports for row in report.gaps])
+        self._append(RECEIPTS_TABLE, receipts)
+
+    def _append(self, spec: TableSpec, rows: list[dict[str, Any]]) -> None:
+        stamp = {"ingest": self.tables.next_ingest, "ingested_at": self._clock.now_ns() // 1000}
+        names = set(spec.schema.names)
+        full = [
+            {key: value for key, value in (row | stamp).items() if key in names} for row in rows
+        ]
+        self.tables.prepare(spec, pa.Table.from_pylist(full, schema=spec.schema))
+
+    def _add(self, file: dict[str, Any]) -> AddAction:
+        return AddAction(
+            path=file["path"],
+            size=file["size"],
+            partition_values={"date": file["date"]},
+            modification_time=self._clock.now_ns() // 1_000_000,
+            data_change=True,
+            stats=json.dumps(file["stats"]),
+        )
+
+    def _merge_coverage(self) -> None:
+        if self._loose_rows <= LOOSE_ROWS_MAX:
+            return
+        rows = self.tables.table(COVERAGE_TABLE).to_pyarrow_table()
+        self.tables.replace(COVERAGE_TABLE, merge_rows(rows))
+        self._loose_rows = 0
+
+
+def _among(repeats: dict[str, pa.Array], stream: str, seq: int) -> bool:
+    return stream in repeats and bool(pc.is_in(pa.scalar(seq), value_set=repeats[stream]).as_py())

@@ -1,0 +1,215 @@
+"""Write a task's points as Parquet files and report what is in them. Executor side.
+
+The driver only commits: no point crosses from an executor to it, and none is shuffled. Files are
+written into the table's own directories under names that no log refers to yet; a task that dies
+leaves a stray file behind, never a wrong table (`vacuum` clears it).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from backhaul_spark.messages import MESSAGES, STAMP
+from backhaul_spark.part_file import ROW_GROUP_ROWS, PartFile
+from backhaul_spark.points import Decoded, decode_batch, partition_days
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+BUFFERED_ROWS_MAX = 1 << 20
+OPEN_FILES_MAX = 32
+
+# What a task hands to the driver: one row.
+REPORT = pa.schema([pa.field("facts", pa.string()), pa.field("messages", pa.binary())])
+
+# One row for every message that gave points or could have; the driver decides on these.
+MESSAGE_FACTS = pa.schema(
+    [
+        *(MESSAGES.field(name) for name in ("stream", "stream_seq", "device", "lane")),
+        *(MESSAGES.field(name) for name in ("epoch", "seq")),
+        pa.field("points", pa.int64()),
+    ]
+)
+
+
+@dataclass(slots=True)
+class TaskReport:
+    """What one task read and wrote.
+
+    `files`: path (relative to the table), date, size (bytes), rows, stats (Delta's). `rejects` and
+    `gaps` as in their tables; `receipts` with the stream and stream_seq they came in, so that one
+    in a repeated message is dropped with it.
+    """
+
+    files: list[dict[str, Any]] = field(default_factory=list)
+    rejects: list[dict[str, Any]] = field(default_factory=list)
+    gaps: list[dict[str, Any]] = field(default_factory=list)
+    receipts: list[dict[str, Any]] = field(default_factory=list)
+    timeless: int = 0
+    messages: pa.Table = field(default_factory=MESSAGE_FACTS.empty_table)
+
+    def to_batch(self) -> pa.RecordBatch:
+        """Return the report as the one row of schema REPORT."""
+        facts = {name: getattr(self, name) for name in ("files", "rejects", "gaps", "receipts")}
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, MESSAGE_FACTS) as writer:
+            writer.write_table(self.messages)
+        row = {"facts": json.dumps(facts | {"timeless": self.timeless})}
+        return pa.RecordBatch.from_pylist(
+            [row | {"messages": sink.getvalue().to_pybytes()}], schema=REPORT
+        )
+
+    @classmethod
+    def from_row(cls, facts: str, messages: bytes) -> TaskReport:
+        """Read a report back. Driver."""
+        return cls(**json.loads(facts), messages=pa.ipc.open_stream(messages).read_all())
+
+
+class PartWriter:
+    """Write the points of one task into files of one date each."""
+
+    def __init__(self, uri: str, ingest: int, ingested_at_us: int) -> None:
+        self._uri = uri
+        self._ingest = ingest
+        self._ingested_at_us = ingested_at_us
+        self._buffers: dict[int, list[pa.RecordBatch]] = {}
+        self._rows: dict[int, int] = {}
+        self._open: dict[int, PartFile] = {}
+        self.files: list[dict[str, Any]] = []
+
+    def write(self, points: pa.RecordBatch, days: np.ndarray[Any, np.dtype[np.int32]]) -> None:
+        """Take points (schema POINTS, text columns maybe dictionaries) and their partitions."""
+        distinct = np.unique(days)
+        for day in distinct.tolist():
+            part = points if len(distinct) == 1 else points.filter(pa.array(days == day))
+            self._buffers.setdefault(day, []).append(part)
+            self._rows[day] = self._rows.get(day, 0) + part.num_rows
+            if self._rows[day] >= ROW_GROUP_ROWS:
+                self._flush(day)
+        while sum(self._rows.values()) > BUFFERED_ROWS_MAX:
+            self._flush(max(self._rows, key=lambda day: self._rows[day]))
+
+    def close(self) -> list[dict[str, Any]]:
+        """Flush everything and return the files, see TaskReport."""
+        for day in list(self._buffers):
+            self._flush(day)
+        for day in list(self._open):
+            self._finish(day)
+        return self.files
+
+    def _flush(self, day: int) -> None:
+        rows = self._rows.pop(day)
+        table = pa.Table.from_batches(_unified(self._buffers.pop(day)))
+        table = table.append_column(
+            "ingested_at", pa.repeat(pa.scalar(self._ingested_at_us).cast(STAMP), rows)
+        ).append_column("ingest", pa.repeat(pa.scalar(self._ingest), rows))
+        if day not in self._open:
+            if len(self._open) == OPEN_FILES_MAX:
+                self._finish(next(iter(self._open)))
+            self._open[day] = PartFile(
+                self._uri, str(np.datetime64(day, "D")), self._ingest, table.schema
+            )
+        self._open[day].write(table)
+
+    def _finish(self, day: int) -> None:
+        self.files.append(self._open.pop(day).close())
+
+
+def _unified(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    if len(batches) == 1:
+        return batches
+    merged: list[pa.RecordBatch] = pa.Table.from_batches(batches).unify_dictionaries().to_batches()
+    return merged
+
+
+def write_parts(
+    batches: Iterable[pa.RecordBatch], uri: str, ingest: int, ingested_at_us: int
+) -> Iterator[pa.RecordBatch]:
+    """Decode the messages of one Spark partition, write their points, yield the one-row report."""
+    writer = PartWriter(uri, ingest, ingested_at_us)
+    report = TaskReport()
+    facts: list[pa.RecordBatch] = []
+    for batch in batches:
+        for decoded in decode_batch(batch):
+            if decoded.points.num_rows:
+                days = partition_days(decoded.points)
+                report.timeless += int(np.count_nonzero(days == 0))
+                writer.write(decoded.points, days)
+            facts.append(_message_facts(decoded))
+            _note_bad(decoded, report)
+            report.receipts += _receipts(decoded)
+    report.files = writer.close()
+    report.messages = pa.Table.from_batches(facts, schema=MESSAGE_FACTS)
+    yield report.to_batch()
+
+
+def _message_facts(decoded: Decoded) -> pa.RecordBatch:
+    good = np.ones(decoded.messages.num_rows, dtype=bool)
+    good[list(decoded.rejected)] = False
+    names = MESSAGE_FACTS.names[:-1]
+    columns = [decoded.messages.column(name) for name in names] + [pa.array(decoded.counts)]
+    batch = pa.RecordBatch.from_arrays(columns, schema=MESSAGE_FACTS)
+    return batch.filter(pa.array(good)) if decoded.rejected else batch
+
+
+def _note_bad(decoded: Decoded, report: TaskReport) -> None:
+    for row, (code, reason) in sorted(decoded.rejected.items()):
+        message = decoded.messages.slice(row, 1).drop_columns(["body"]).to_pylist()[0]
+        if message["missing"] is not None:
+            lo = message["stream_seq"]
+            hi = lo + message["missing"] - 1
+            report.gaps.append(
+                {"stream": message["stream"], "lo": lo, "hi": hi, "code": code, "reason": reason}
+            )
+            continue
+        stored = decoded.messages.column("stored_at").slice(row, 1).cast(pa.int64())[0].as_py()
+        report.rejects.append(
+            {
+                "stream": message["stream"],
+                "stream_seq": message["stream_seq"],
+                "subject": message["subject"],
+                "code": code,
+                "reason": reason,
+                "bytes": len(decoded.messages.column("body")[row].as_py()),
+                "stored_at": stored,
+            }
+        )
+
+
+def _receipts(decoded: Decoded) -> list[dict[str, Any]]:
+    """Find the vehicle's own statements that some sequences will never come."""
+    subjects = decoded.messages.column("subject").to_pylist()
+    rows = [
+        row
+        for row, subject in enumerate(subjects)
+        if subject and subject.endswith(".e.receipt") and row not in decoded.rejected
+    ]
+    found = []
+    for row in rows:
+        message = decoded.messages.slice(row, 1).drop_columns(["body", "stored_at"]).to_pylist()[0]
+        start = int(decoded.counts[:row].sum())
+        text = decoded.points.column("value_text")[start].as_py()
+        receipt = parse_receipt(text)
+        if receipt is not None:
+            found.append(
+                {key: message[key] for key in ("stream", "stream_seq", "device")} | receipt
+            )
+    return found
+
+
+def parse_receipt(text: str | None) -> dict[str, Any] | None:
+    """Read a receipt's JSON; None where it is not one (it stays a row of points either way)."""
+    try:
+        value = json.loads(text or "")
+        lane, reason = str(value["lane"]), str(value["reason"])
+        epoch, lo, hi = int(value["epoch"]), int(value["lo"]), int(value["hi"])
+    except (ValueError, KeyError, TypeError):
+        return None
+    if not 1 <= lo <= hi < 2**63:
+        return None
+    return {"lane": lane, "epoch": epoch, "lo": lo, "hi": hi, "reason": reason}

@@ -1,0 +1,142 @@
+"""The tables under a table root: names, columns, partitions. docs/tables.md explains each column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from backhaul_spark.messages import STAMP
+from backhaul_spark.points import POINTS
+
+# Raised with every change to a column; a table keeps the number it was made with as a property.
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """One table: its directory under the root, its columns, its partition columns."""
+
+    name: str
+    schema: pa.Schema
+    partition_by: tuple[str, ...]
+    description: str
+
+
+def _fields(*pairs: tuple[str, pa.DataType]) -> pa.Schema:
+    return pa.schema([pa.field(name, kind) for name, kind in pairs])
+
+
+POINTS_TABLE = TableSpec(
+    "points",
+    pa.schema(
+        [
+            *POINTS,
+            pa.field("ingested_at", STAMP),
+            pa.field("ingest", pa.int64()),
+            pa.field("date", pa.date32()),
+        ]
+    ),
+    ("date",),
+    "every point of every vehicle, once",
+)
+
+COVERAGE_TABLE = TableSpec(
+    "coverage",
+    _fields(
+        ("device", pa.string()),
+        ("lane", pa.string()),
+        ("epoch", pa.int64()),
+        ("lo", pa.int64()),
+        ("hi", pa.int64()),
+        ("points", pa.int64()),
+        ("ingest", pa.int64()),
+    ),
+    (),
+    "which messages of each lane the points table holds",
+)
+
+REJECTS_TABLE = TableSpec(
+    "rejects",
+    _fields(
+        ("stream", pa.string()),
+        ("stream_seq", pa.int64()),
+        ("subject", pa.string()),
+        ("code", pa.string()),
+        ("reason", pa.string()),
+        ("bytes", pa.int64()),
+        ("stored_at", STAMP),
+        ("ingested_at", STAMP),
+        ("ingest", pa.int64()),
+    ),
+    (),
+    "messages that could not be read",
+)
+
+GAPS_TABLE = TableSpec(
+    "source_gaps",
+    _fields(
+        ("stream", pa.string()),
+        ("lo", pa.int64()),
+        ("hi", pa.int64()),
+        ("code", pa.string()),
+        ("reason", pa.string()),
+        ("ingested_at", STAMP),
+        ("ingest", pa.int64()),
+    ),
+    (),
+    "sequences of the hub's streams that were gone before they were read",
+)
+
+RECEIPTS_TABLE = TableSpec(
+    "receipts",
+    _fields(
+        ("device", pa.string()),
+        ("lane", pa.string()),
+        ("epoch", pa.int64()),
+        ("lo", pa.int64()),
+        ("hi", pa.int64()),
+        ("reason", pa.string()),
+        ("ingest", pa.int64()),
+    ),
+    (),
+    "sequences that a vehicle says will never come, and why",
+)
+
+INGEST_TABLES = (POINTS_TABLE, COVERAGE_TABLE, REJECTS_TABLE, GAPS_TABLE, RECEIPTS_TABLE)
+
+
+def _rollup(name: str, width: str) -> TableSpec:
+    return TableSpec(
+        name,
+        _fields(
+            ("device", pa.string()),
+            ("node", pa.string()),
+            ("type", pa.string()),
+            ("key", pa.string()),
+            ("window_start", STAMP),
+            ("count", pa.int64()),
+            ("min", pa.float64()),
+            ("max", pa.float64()),
+            ("mean", pa.float64()),
+            ("sum", pa.float64()),
+            ("first", pa.float64()),
+            ("last", pa.float64()),
+            ("nans", pa.int64()),
+            ("texts", pa.int64()),
+            ("first_text", pa.string()),
+            ("last_text", pa.string()),
+            ("first_time_ns", pa.int64()),
+            ("last_time_ns", pa.int64()),
+            ("version", pa.int64()),
+            ("restated_at", STAMP),
+            ("ingest", pa.int64()),
+            ("date", pa.date32()),
+        ),
+        ("date",),
+        f"one row a series and {width}",
+    )
+
+
+ROLLUP_1M = _rollup("rollup_1m", "minute")
+ROLLUP_1H = _rollup("rollup_1h", "hour")

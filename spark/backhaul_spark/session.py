@@ -1,0 +1,92 @@
+"""The one place that starts Spark, with the settings that this package counts on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
+
+from backhaul_spark.errors import JobFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    # Spark's own default, INT96, has no statistics and other readers have dropped it.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.streaming.stopTimeout": "30s",
+    # Frames travel as bytes of a row: a thousand rows are plenty for one Arrow batch.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
+    "spark.sql.streaming.numRecentProgressUpdates": "5",
+    "spark.sql.streaming.pollingDelay": "50ms",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def spark_session(
+    app: str = "backhaul", *, master: str | None = None, verbose: bool = False
+) -> SparkSession:
+    """Return the running session, or start one; under spark-submit its settings win.
+
+    Args:
+        app: the name that cluster tools show.
+        master: default: two cores of this machine, each task tried three times.
+        verbose: let Spark's own log through.
+    """
+    from pyspark.sql import SparkSession
+
+    # Workers must be this very interpreter: another one on PATH has none of these packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # Spark looks the host name up and warns when it is the loopback, which it shall be here.
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.appName(app)
+    if master or "SPARK_ENV_LOADED" not in os.environ:
+        builder = builder.master(master or "local[2,3]")
+    for key, value in SETTINGS.items():
+        builder = builder.config(key, value)
+    with _stderr_of_children(verbose) as log:
+        try:
+            spark = builder.getOrCreate()
+        except Exception as error:
+            raise JobFailed(_why_not_started(log, error)) from error
+    spark.sparkContext.setLogLevel("WARN" if verbose else "OFF")
+    return spark
+
+
+@contextmanager
+def _stderr_of_children(verbose: bool) -> Iterator[IO[bytes]]:
+    """Let the JVM, and the workers that it starts, inherit a file as their stderr.
+
+    The JVM and its launcher write warnings there before any log setting is read, and Spark's log
+    of a failed task repeats in two hundred lines what the exception says in one.
+    """
+    log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the JVM that writes to it
+    if verbose:
+        yield log
+        return
+    sys.stderr.flush()
+    own = os.dup(2)
+    os.dup2(log.fileno(), 2)
+    try:
+        yield log
+    finally:
+        os.dup2(own, 2)
+        os.close(own)
+
+
+def _why_not_started(log: IO[bytes], error: Exception) -> str:
+    log.seek(0)
+    said = log.read().decode(errors="replace").strip().splitlines()
+    hint = "" if shutil.which("java") or "JAVA_HOME" in os.environ else "no java on PATH; "
+    return f"Spark did not start: {hint}{error}" + "".join(f"\n  {line}" for line in said[-8:])

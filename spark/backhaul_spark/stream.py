@@ -1,0 +1,126 @@
+"""Run ingest as a structured streaming query: the jetstream source in, Delta commits out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from backhaul_spark import errors
+from backhaul_spark.files import open_input
+from backhaul_spark.part_writer import REPORT, TaskReport, write_parts
+from backhaul_spark.source import JetStreamSource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from backhaul_spark.clock import Clock
+    from backhaul_spark.ingest import Ingest, Outcome
+
+Said = Callable[["Outcome"], None]
+
+
+def checkpoint_uri(root: str) -> str:
+    """Return where ingest keeps Spark's checkpoint: beside the tables that it belongs to."""
+    return f"{root.rstrip('/')}/_checkpoints/ingest"
+
+
+class IngestQuery:
+    """One streaming query that feeds one Ingest.
+
+    Args:
+        spark: the session.
+        ingest: the writer of the tables.
+        source: options of the jetstream source; format and onGap are set here.
+        clock: for `ingested_at`.
+        said: called in the driver after each batch that did something.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        ingest: Ingest,
+        source: Mapping[str, str],
+        clock: Clock,
+        said: Said = lambda outcome: None,
+    ) -> None:
+        self._spark = spark
+        self._ingest = ingest
+        self._source = dict(source) | {"format": "messages", "onGap": "record"}
+        self._clock = clock
+        self._said = said
+        self._checkpoint = checkpoint_uri(ingest.tables.root)
+        self._app = ""
+
+    def start(self, every_s: float | None) -> StreamingQuery:
+        """Start the query: a batch `every_s` seconds, or with None everything there is, once."""
+        self._spark.dataSource.register(JetStreamSource)
+        frame = self._spark.readStream.format("jetstream").options(**self._source).load()
+        writer = (
+            frame.writeStream.foreachBatch(self._batch)
+            .queryName("backhaul-ingest")
+            .option("checkpointLocation", self._checkpoint)
+        )
+        if every_s is None:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{round(every_s * 1000)} milliseconds").start()
+
+    def run(self, every_s: float | None) -> None:
+        """Start the query and wait until it ends. Raises: BackhaulSparkError."""
+        query = self.start(every_s)
+        try:
+            query.awaitTermination()
+        except KeyboardInterrupt:
+            query.stop()
+        except Exception as error:
+            raise named_error(error) from error
+
+    def _batch(self, messages: DataFrame, batch: int) -> None:
+        if self._ingest.done(self._app_id(), batch):
+            return
+        uri, number = self._ingest.points_uri, self._ingest.tables.next_ingest
+        at_us = self._clock.now_ns() // 1000
+
+        def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return write_parts(batches, uri, number, at_us)
+
+        rows = messages.mapInArrow(write, _ddl(REPORT)).collect()
+        reports = [TaskReport.from_row(row["facts"], bytes(row["messages"])) for row in rows]
+        self._said(self._ingest.commit(self._app_id(), batch, reports))
+
+    def _app_id(self) -> str:
+        """Name the checkpoint: batch numbers mean something only together with it.
+
+        A new checkpoint counts from 0 again. It must not be taken for a replay of the old one.
+        """
+        if not self._app:
+            with open_input(self._checkpoint, "metadata") as file:
+                self._app = f"backhaul-checkpoint-{json.loads(file.read())['id']}"
+        return self._app
+
+
+def _ddl(schema: pa.Schema) -> str:
+    names = {"string": "string", "binary": "binary"}
+    return ", ".join(f"{field.name} {names[str(field.type)]}" for field in schema)
+
+
+_OURS = re.compile(r"backhaul_spark\.errors\.(\w+): (.*)")
+
+
+def named_error(error: Exception) -> errors.BackhaulSparkError:
+    """Find our own error in what Spark made of it: Python's traceback inside Java's."""
+    if isinstance(error, errors.BackhaulSparkError):
+        return error
+    found = _OURS.findall(str(error))
+    if not found:
+        return errors.JobFailed(str(error).strip().splitlines()[0] if str(error) else repr(error))
+    name, text = found[-1]
+    kind = getattr(errors, name, errors.JobFailed)
+    named = errors.JobFailed(text)
+    named.hint = kind.hint
+    return named
