@@ -25,8 +25,7 @@ from backhaul_codec.frame_fields import (
     SIGNED_CODES,
     is_text,
 )
-from backhaul_codec.frame_layout import Numbers
-from backhaul_codec.frame_points import unplane
+from backhaul_codec.frame_layout import Numbers, unplane
 from backhaul_codec.points import BYTES, FLOAT64, INT64, NAME_BYTES_MAX, UINT64
 
 if TYPE_CHECKING:
@@ -168,7 +167,7 @@ class _Batch:
     def numbers_and_doubles(self) -> tuple[Array, Array]:
         """Return for each row its integer (0 where it has none) and its double (or nonsense)."""
         numbers = np.zeros(self.rows, np.uint64)
-        for column, code in enumerate(SIGNED_CODES):
+        for column, code in enumerate(SIGNED_CODES.values()):
             parts = [layout.numbers.get(column) for layout in self.layouts]
             data = b"".join([part.data for part in parts if part is not None])
             if data:

@@ -1,4 +1,4 @@
-"""Name the fields, columns and typed arrays of a frame body, for its writer and its readers."""
+"""Name the fields and columns of a frame body, for its writer and its readers."""
 
 from enum import IntEnum
 
@@ -38,13 +38,12 @@ class Field(IntEnum):
 FLOAT32_COLUMN, FLOAT64_COLUMN, BLOB_COLUMN = 4, 5, 6
 FLOAT_WIDTHS = {FLOAT32_COLUMN: 4, FLOAT64_COLUMN: 8}
 
-# RFC 8746 tags, little-endian, to the type code of `array` and numpy's letter for the same.
-SIGNED_TAGS = {72: "b", 77: "h", 78: "i", 79: "q"}
-UNSIGNED_TAGS = {64: "B", 69: "H", 70: "I"}
-TAG_OF = {code: tag for tags in (SIGNED_TAGS, UNSIGNED_TAGS) for tag, code in tags.items()}
-WIDTH_OF = {"b": 1, "h": 2, "i": 4, "q": 8, "B": 1, "H": 2, "I": 4}
-# Column 0..3 to its type code, narrowest first.
-SIGNED_CODES = ("b", "h", "i", "q")
+# Width in bytes to the type code of `array`. The width of a list of numbers is never written down:
+# it is the length divided by the count, which the reader knows.
+SIGNED_CODES = {1: "b", 2: "h", 4: "i", 8: "q"}
+INDEX_CODES = {1: "B", 2: "H", 4: "I"}
+# Columns 0..3.
+INTEGER_WIDTHS = (1, 2, 4, 8)
 
 # Beyond 10**22 a power of ten is no exact double, and the division would no longer be one.
 EXPONENT_MAX = 22

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from operator import mul
 from typing import Any
 
-import cbor2
-
 from backhaul_codec import cbor
 from backhaul_codec.errors import CodecError
 from backhaul_codec.frame_fields import (
@@ -22,13 +20,12 @@ from backhaul_codec.frame_fields import (
     EXPANDED_BYTES_MAX,
     FIRST_IGNORED_KEY,
     FLOAT_WIDTHS,
+    INDEX_CODES,
+    INTEGER_WIDTHS,
     KINDS,
     POINTS_MAX,
     SERIES_MAX,
     SIGNED_CODES,
-    SIGNED_TAGS,
-    UNSIGNED_TAGS,
-    WIDTH_OF,
     Field,
     is_text,
 )
@@ -36,19 +33,20 @@ from backhaul_codec.points import INT64_MAX, INT64_MIN, UINT64, UINT64_MAX, VALU
 from backhaul_codec.rules import blob_size, require_name, require_size, require_time
 
 _FIELDS = {int(field): field for field in Field}
-_SERIES_INDICES = {tag: code for tag, code in UNSIGNED_TAGS.items() if code != "I"}
-_SIGNED = [{tag: code for tag, code in SIGNED_TAGS.items() if code == c} for c in SIGNED_CODES]
+_SERIES_INDICES = {1: "B", 2: "H"}
+_WIDTHS = {code: width for codes in (SIGNED_CODES, INDEX_CODES) for width, code in codes.items()}
+_COLUMN_CODES = [{width: SIGNED_CODES[width]} for width in INTEGER_WIDTHS]
 
 
 @dataclass(slots=True)
 class Numbers:
-    """Hold a typed array: little-endian bytes, and the type code to read them with."""
+    """Hold numbers as little-endian bytes, out of their planes, and the code to read them with."""
 
     code: str
     data: bytes
 
     def __len__(self) -> int:
-        return len(self.data) // WIDTH_OF[self.code]
+        return len(self.data) // _WIDTHS[self.code]
 
     def to_array(self) -> array[int]:
         """Return the numbers."""
@@ -100,7 +98,7 @@ def read_layout(body: bytes) -> Layout:
     n = _integer(get(Field.N), 1, POINTS_MAX, "n")
     types = _texts(get(Field.TYPES), None, "type")
     keys = get(Field.KEYS)
-    sid = _typed(get(Field.SID), _SERIES_INDICES, n, "sid")
+    sid = _numbers(get(Field.SID), _SERIES_INDICES, n, "sid")
     kinds = _kinds(get(Field.KINDS), len(types))
     counts = _counts(sid, len(types), n)
     numbers, planes = _columns(get(Field.COLUMNS), _entries(kinds, counts))
@@ -112,7 +110,7 @@ def read_layout(body: bytes) -> Layout:
         clock=_integer(get(Field.CLOCK, 0), 0, 2, "clock"),
         t0=require_time(get(Field.T0)),
         unit=_integer(get(Field.UNIT), 1, UINT64_MAX, "unit"),
-        dt=_typed(get(Field.DT), SIGNED_TAGS, n - 1, "dt"),
+        dt=_numbers(get(Field.DT), SIGNED_CODES, n - 1, "dt"),
         sid=sid,
         types=types,
         keys=None if keys is None else _texts(keys, len(types), "key"),
@@ -165,15 +163,23 @@ def _texts(value: Any, count: int | None, what: str) -> list[str]:
     return value
 
 
-def _typed(value: Any, codes: dict[int, str], count: int, what: str) -> Numbers:
-    if type(value) is not cbor2.CBORTag or type(value.value) is not bytes:
-        raise CodecError(f"{what} is not a typed array", "field")
-    code = codes.get(value.tag)
-    if code is None:
-        raise CodecError(f"{what} is a typed array with the wrong tag {value.tag}", "field")
-    if len(value.value) != count * WIDTH_OF[code]:
+def _numbers(value: Any, codes: dict[int, str], count: int, what: str) -> Numbers:
+    """Return `count` numbers of whichever of the widths in `codes` the length says."""
+    if type(value) is not bytes:
+        raise CodecError(f"{what} is not a byte string", "field")
+    width = len(value) // count if count else min(codes)
+    if width not in codes or len(value) != width * count:
         raise CodecError(f"{what} does not have exactly {count} numbers", "column")
-    return Numbers(code, value.value)
+    return Numbers(codes[width], value if width == 1 else bytes(unplane(value, width)))
+
+
+def unplane(planes: bytes, width: int) -> bytearray:
+    """Put the bytes of each number together again, little-endian."""
+    count = len(planes) // width
+    raw = bytearray(len(planes))
+    for plane in range(width):
+        raw[plane::width] = planes[plane * count : (plane + 1) * count]
+    return raw
 
 
 def _kinds(value: Any, series: int) -> bytes:
@@ -221,8 +227,8 @@ def _columns(value: Any, entries: list[int]) -> tuple[dict[int, Numbers], dict[i
         elif column in FLOAT_WIDTHS:
             planes[column] = _plane_bytes(value[column], count * FLOAT_WIDTHS[column], column)
         else:
-            codes = UNSIGNED_TAGS if column == BLOB_COLUMN else _SIGNED[column]
-            numbers[column] = _typed(value[column], codes, count, f"column {column}")
+            codes = INDEX_CODES if column == BLOB_COLUMN else _COLUMN_CODES[column]
+            numbers[column] = _numbers(value[column], codes, count, f"column {column}")
     return numbers, planes
 
 
@@ -285,7 +291,7 @@ def _origins(value: Any, n: int) -> tuple[list[str], Numbers]:
     if type(value) is not list or len(value) != 2:
         raise CodecError("origin is not a list of texts and their indices", "field")
     origins = _texts(value[0], None, "origin")
-    origin_of = _typed(value[1], _SERIES_INDICES, n, "origin")
+    origin_of = _numbers(value[1], _SERIES_INDICES, n, "origin")
     if max(origin_of.to_array()) >= len(origins):
         raise CodecError("a point has an origin that is not there", "column")
     return origins, origin_of

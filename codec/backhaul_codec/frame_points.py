@@ -14,6 +14,7 @@ from backhaul_codec.frame_fields import (
     FLOAT_WIDTHS,
     POWERS,
 )
+from backhaul_codec.frame_layout import unplane
 from backhaul_codec.points import (
     FLOAT64,
     INT64_MAX,
@@ -108,15 +109,6 @@ def _doubles(planes: bytes, column: int) -> Sequence[float]:
     if sys.byteorder == "big":
         values.byteswap()
     return values
-
-
-def unplane(planes: bytes, width: int) -> bytearray:
-    """Put the bytes of each value together again, little-endian."""
-    count = len(planes) // width
-    raw = bytearray(len(planes))
-    for plane in range(width):
-        raw[plane::width] = planes[plane * count : (plane + 1) * count]
-    return raw
 
 
 def _from_blobs(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections import defaultdict
-from math import gcd, isfinite
+from math import copysign, gcd, isfinite
 from operator import attrgetter, sub
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +22,11 @@ from backhaul_codec.frame_fields import (
     EXPANDED_BYTES_MAX,
     FLOAT32_COLUMN,
     FLOAT64_COLUMN,
-    FLOAT_WIDTHS,
+    INDEX_CODES,
+    INTEGER_WIDTHS,
     POINTS_MAX,
     SERIES_MAX,
     SIGNED_CODES,
-    TAG_OF,
     Field,
     is_text,
 )
@@ -55,9 +55,11 @@ if TYPE_CHECKING:
 
 _FIELDS = attrgetter("node", "type", "time", "value", "key", "tombstone", "origin")
 # What a series is told apart by, besides type and key: the class of its values where that is
-# enough, else a dtype, or _ODD for doubles that no decimal series can hold.
+# enough, else a dtype, or _ODD for what would spoil a series of decimals: NaN, infinities and -0.0
+# (which rounding -0.04 makes).
 _DTYPES = {float: FLOAT64, int: INT64, str: TEXT, bytes: BYTES}
 _ODD = -FLOAT64
+_NEGATIVE_ZERO = array("d", [-0.0]).tobytes()
 
 
 def write_frame(points: Sequence[Point], clock: int) -> bytes:
@@ -100,8 +102,7 @@ def _time_fields(times: Sequence[int]) -> dict[int, Any]:
     unit = gcd(*steps) or 1
     if unit > 1:
         steps = [step // unit for step in steps]
-    code = SIGNED_CODES[_column_for(steps)]
-    return {Field.T0: times[0], Field.UNIT: unit, Field.DT: _typed(code, steps)}
+    return {Field.T0: times[0], Field.UNIT: unit, Field.DT: _signed(steps, _column_for(steps))}
 
 
 class _Columns:
@@ -146,14 +147,14 @@ class _Columns:
             fields[Field.BLOBS] = list(self.blobs)
         return fields
 
-    def _column_data(self) -> dict[int, Any]:
-        data: dict[int, Any] = {}
+    def _column_data(self) -> dict[int, bytes]:
+        data: dict[int, bytes] = {}
         for column, numbers in enumerate(self.integers):
             if numbers:
-                data[column] = _typed(SIGNED_CODES[column], numbers)
+                data[column] = _signed(numbers, column)
         for column, doubles in self.floats.items():
             if doubles:
-                data[column] = _planes(doubles, FLOAT_WIDTHS[column])
+                data[column] = _planes(doubles)
         if self.blob_indices:
             data[BLOB_COLUMN] = _indices(self.blob_indices, len(self.blobs))
         return data
@@ -221,7 +222,8 @@ def _group(
 def _is_regular(label: type, bucket: list[Any]) -> bool:
     """Tell whether a bucket of one class is one series as it stands."""
     if label is float:
-        return all(map(isfinite, bucket))
+        # The search may find a negative zero across two values, too: that only costs time.
+        return all(map(isfinite, bucket)) and _NEGATIVE_ZERO not in array("d", bucket).tobytes()
     if label is int:
         return all(INT64_MIN <= end <= INT64_MAX for end in (min(bucket), max(bucket)))
     return label is str or label is bytes
@@ -229,10 +231,14 @@ def _is_regular(label: type, bucket: list[Any]) -> bool:
 
 def _label(value: Value) -> int:
     if isinstance(value, float):
-        return FLOAT64 if isfinite(value) else _ODD
+        return _ODD if not isfinite(value) or _is_negative_zero(value) else FLOAT64
     if isinstance(value, int):
         return INT64 if value <= INT64_MAX else UINT64
     return value.dtype if isinstance(value, Opaque) else _DTYPES[type(value)]
+
+
+def _is_negative_zero(value: float) -> bool:
+    return value == 0.0 and copysign(1.0, value) < 0
 
 
 def _differences(numbers: Sequence[int]) -> list[int]:
@@ -251,25 +257,22 @@ def _column_for(steps: list[int]) -> int:
     return 0 if largest < 1 << 7 else 1 if largest < 1 << 15 else 2 if largest < 1 << 31 else 3
 
 
-def _indices(indices: list[int], count: int) -> cbor2.CBORTag:
-    code = "B" if count <= 1 << 8 else "H" if count <= 1 << 16 else "I"
-    return _typed(code, indices)
+def _indices(indices: list[int], count: int) -> bytes:
+    width = 1 if count <= 1 << 8 else 2 if count <= 1 << 16 else 4
+    return _planes(array(INDEX_CODES[width], indices))
 
 
-def _typed(code: str, numbers: list[int]) -> cbor2.CBORTag:
-    return cbor2.CBORTag(TAG_OF[code], _little_endian(array(code, numbers)))
+def _signed(numbers: list[int], column: int) -> bytes:
+    return _planes(array(SIGNED_CODES[INTEGER_WIDTHS[column]], numbers))
 
 
-def _planes(values: array[float], width: int) -> bytes:
-    """Put byte 0 of all values first, then byte 1, ...: like bytes side by side deflate better."""
-    raw = _little_endian(values)
-    return b"".join([raw[plane::width] for plane in range(width)])
-
-
-def _little_endian(numbers: array[Any]) -> bytes:
+def _planes(numbers: array[Any]) -> bytes:
+    """Put byte 0 of all numbers first, then byte 1, ...: like beside like deflates better."""
     if sys.byteorder == "big":
         numbers.byteswap()
-    return numbers.tobytes()
+    raw = numbers.tobytes()
+    width = numbers.itemsize
+    return raw if width == 1 else b"".join([raw[plane::width] for plane in range(width)])
 
 
 def _require_expansion(points: Sequence[Point]) -> None:
