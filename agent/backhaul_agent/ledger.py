@@ -121,7 +121,7 @@ class Ledger:
         self.epoch = epoch
         self.bytes_max = bytes_max
         self.lanes: dict[str, Lane] = {}
-        self.bytes_used = 0
+        self._bytes_measured = 0
         self.quarantined = 0
         self.forgotten = 0
         self._opener = opener
@@ -168,6 +168,11 @@ class Ledger:
                 path, f"SQLite cannot read it: {error}", hint="move the file away and restart"
             ) from error
         return ledger
+
+    @property
+    def bytes_used(self) -> int:
+        """Return the bytes of disk in use, free pages and the WAL (up to 8 MB) not counted."""
+        return self._bytes_measured + self._unmeasured
 
     @property
     def full(self) -> bool:
@@ -351,7 +356,7 @@ class Ledger:
             "SELECT (p.page_count - f.freelist_count) * s.page_size "
             "FROM pragma_page_count p, pragma_freelist_count f, pragma_page_size s"
         )
-        self.bytes_used = int(next(iter(rows))[0])
+        self._bytes_measured = int(next(iter(rows))[0])
         self._unmeasured = 0
 
     async def _forget(self) -> int:

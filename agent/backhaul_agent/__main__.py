@@ -1,0 +1,5 @@
+"""`python -m backhaul_agent`: the same as `backhaul-agent`."""
+
+from backhaul_agent.cli import main
+
+main()

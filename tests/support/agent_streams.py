@@ -1,0 +1,62 @@
+"""What the OUT streams on a leaf hold, read back in full for comparisons."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from backhaul_codec import Kind, Message, Point, decode
+from backhaul_codec.subjects import parse_leaf
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+
+
+class Found(NamedTuple):
+    """One message of a stream."""
+
+    stream_seq: int
+    subject: str
+    message: Message
+
+
+async def read_stream(client: Client, stream: str) -> list[Found]:
+    """Return every message of a stream, decoded, in order."""
+    info = await _api(client, f"STREAM.INFO.{stream}", {})
+    state = info["state"]
+    found = []
+    for seq in range(state["first_seq"], state["last_seq"] + 1):
+        answer = await _api(client, f"STREAM.MSG.GET.{stream}", {"seq": seq})
+        stored = answer["message"]
+        subject = stored["subject"]
+        place = parse_leaf(subject)
+        message = decode(
+            base64.b64decode(stored["data"]),
+            node=place.node or "",
+            type=place.type,
+            key=place.key or "",
+        )
+        found.append(Found(seq, subject, message))
+    return found
+
+
+async def points_of(client: Client, stream: str) -> list[Point]:
+    return [point for found in await read_stream(client, stream) for point in found.message.points]
+
+
+def assert_no_holes(found: list[Found]) -> None:
+    """One epoch, and seqs 1, 2, 3 … in stream order."""
+    assert len({item.message.epoch for item in found}) <= 1
+    assert [item.message.seq for item in found] == list(range(1, len(found) + 1))
+
+
+def frames(found: list[Found]) -> list[Found]:
+    return [item for item in found if item.message.kind is Kind.FRAME]
+
+
+async def _api(client: Client, request: str, body: dict[str, Any]) -> dict[str, Any]:
+    message = await client.request(f"$JS.API.{request}", json.dumps(body).encode(), timeout=5)
+    answer: dict[str, Any] = json.loads(message.data)
+    assert "error" not in answer, answer
+    return answer
