@@ -14,6 +14,7 @@ COMMANDS = {
     "run": "Run the agent until it is told to stop.",
     "status": "Ask a running agent how it is.",
     "check-config": "Check a configuration file and say what is wrong with it.",
+    "replay": "Feed a recording through a running agent.",
 }
 
 

@@ -1,0 +1,139 @@
+"""A mapping says which column of a recording is what: one TOML file, checked when it is read.
+
+[time]
+column = "t_ns"
+unit = "ns"                # ns, us, ms, s, or rfc3339
+
+[[series]]                 # wide form: one row holds readings of several series
+column = "Soc"
+node = "battery"
+type = "soc"
+
+[long]                     # or long form: one row is one reading
+value = "value"
+node = "px4"               # node, type and key may name columns: "{topic}"
+type = "{signal}"
+key = ""
+
+[[filter]]                 # optional: only rows with one of these values
+column = "log"
+only = ["sample"]
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from backhaul_agent.errors import MappingError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Text = Annotated[str, Meta(min_length=1)]
+Dtype = Literal["auto", "float64", "int64", "text"]
+_COLUMN = re.compile(r"\{([^{}]+)\}")
+
+
+class TimeColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[time]: where a row's time stands, and in which unit since the Unix epoch."""
+
+    column: Text
+    unit: Literal["ns", "us", "ms", "s", "rfc3339"] = "ns"
+
+
+class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[[series]]: one column of a wide recording. ``dtype`` is for CSV, where all is text."""
+
+    column: Text
+    node: Text
+    type: Text
+    key: str = ""
+    dtype: Dtype = "auto"
+
+
+class Long(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[long]: the columns of a recording with one reading a row."""
+
+    value: Text
+    node: Text
+    type: Text
+    key: str = ""
+    dtype: Dtype = "auto"
+
+
+class Filter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[[filter]]: keep rows whose column has one of these values."""
+
+    column: Text
+    only: Annotated[list[str | int | float], Meta(min_length=1)]
+
+
+class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file: a time, and either ``series`` or ``long``."""
+
+    time: TimeColumn
+    series: list[Series] = []
+    long: Long | None = None
+    filter: list[Filter] = []
+
+    def readings(self) -> list[Series]:
+        """Return every column that holds values; the long form is one column with templates."""
+        if self.long is None:
+            return self.series
+        long = self.long
+        return [Series(long.value, long.node, long.type, long.key, long.dtype)]
+
+    def columns(self) -> list[str]:
+        """Return the names of all columns needed, each once."""
+        names = [self.time.column, *(item.column for item in self.filter)]
+        for reading in self.readings():
+            names.append(reading.column)
+            for template in (reading.node, reading.type, reading.key):
+                names += _COLUMN.findall(template)
+        return list(dict.fromkeys(names))
+
+
+def load(path: Path) -> Mapping:
+    """Read and check a mapping.
+
+    Raises:
+        MappingError: what is wrong, and where.
+    """
+    try:
+        raw: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        mapping = msgspec.convert(raw, Mapping)
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise MappingError(f"{path}: {error}") from error
+    except msgspec.ValidationError as error:
+        raise MappingError(f"{path}: {str(error).replace('$.', '')}") from error
+    if bool(mapping.series) == (mapping.long is not None):
+        raise MappingError(f"{path}: give either [[series]] (wide form) or [long], not both")
+    return mapping
+
+
+class Template:
+    """A node, type or key that may name columns, e.g. ``px4-{topic}``; remembers its results."""
+
+    def __init__(self, text: str) -> None:
+        self.columns = _COLUMN.findall(text)
+        self._text = text
+        self._results: dict[tuple[object, ...], str] = {}
+
+    def fill(self, columns: dict[str, list[Any]], index: int) -> str:
+        """Return the text with that row's values in their places; null counts as empty."""
+        if not self.columns:
+            return self._text
+        values = tuple([columns[name][index] for name in self.columns])
+        if values not in self._results:
+            if len(self._results) > 10_000:
+                self._results.clear()
+            filled = dict(zip(self.columns, values, strict=True))
+            self._results[values] = _COLUMN.sub(
+                lambda found: "" if filled[found[1]] is None else str(filled[found[1]]), self._text
+            )
+        return self._results[values]

@@ -1,0 +1,145 @@
+"""Rows of a recording as points: pure, no I/O."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+from backhaul_agent.errors import MappingError
+from backhaul_agent.intake import INT64_MAX, INT64_MIN, time_ns_of
+from backhaul_agent.replay.mapping import Template
+from backhaul_codec import Point
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backhaul_agent.replay.mapping import Mapping, Series
+    from backhaul_agent.replay.readers import Chunk
+    from backhaul_codec import Value
+
+UNIT_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the rows; ``untimed`` holds (first, last) runs of rows without a time."""
+
+    rows: int = 0
+    rows_filtered: int = 0
+    rows_untimed: int = 0
+    points: int = 0
+    values_null: int = 0
+    untimed: list[tuple[int, int]] = field(default_factory=list)
+    values_unfit: Counter[str] = field(default_factory=Counter)
+
+    def note_untimed(self, row: int) -> None:
+        """Count a row whose time is missing or no time."""
+        self.rows_untimed += 1
+        if self.untimed and self.untimed[-1][1] == row - 1:
+            self.untimed[-1] = (self.untimed[-1][0], row)
+        else:
+            self.untimed.append((row, row))
+
+
+class RowMapper:
+    """Applies a mapping to chunks; `tally` says what became of every row."""
+
+    def __init__(self, mapping: Mapping, *, text_only: bool) -> None:
+        self.tally = Tally()
+        self._mapping = mapping
+        self._text_only = text_only
+        self._readings = [
+            (reading, Template(reading.node), Template(reading.type), Template(reading.key))
+            for reading in mapping.readings()
+        ]
+
+    def points(self, chunk: Chunk) -> Iterator[tuple[int, list[Point]]]:
+        """Yield (time in ns, points) of every row that has a valid time, in order."""
+        times = chunk.columns[self._mapping.time.column]
+        filters = [
+            (chunk.columns[item.column], {str(value) for value in item.only})
+            for item in self._mapping.filter
+        ]
+        tally = self.tally
+        for index in range(chunk.rows):
+            tally.rows += 1
+            if any(str(column[index]) not in only for column, only in filters):
+                tally.rows_filtered += 1
+                continue
+            time = row_time(times[index], self._mapping.time.unit)
+            if time is None:
+                tally.note_untimed(chunk.first_row + index)
+                continue
+            points = []
+            for reading, node, type_, key in self._readings:
+                raw = chunk.columns[reading.column][index]
+                if raw is None:
+                    tally.values_null += 1
+                    continue
+                value = self._value(raw, reading)
+                if value is None:
+                    tally.values_unfit[reading.column] += 1
+                    continue
+                points.append(
+                    Point(
+                        node=node.fill(chunk.columns, index),
+                        type=type_.fill(chunk.columns, index),
+                        key=key.fill(chunk.columns, index),
+                        time=time,
+                        value=value,
+                    )
+                )
+            tally.points += len(points)
+            yield time, points
+
+    def _value(self, raw: Any, reading: Series) -> Value | None:
+        """Return a cell as a value, None where it does not fit the mapping's dtype."""
+        if self._text_only and reading.dtype != "text":
+            return _number(raw, reading.dtype)
+        if reading.dtype == "text":
+            return str(raw)
+        if isinstance(raw, bool):
+            raw = int(raw)
+        if reading.dtype == "float64" and isinstance(raw, int):
+            return float(raw)
+        if reading.dtype == "int64":
+            return int(raw) if isinstance(raw, int) or _is_whole(raw) else None
+        if isinstance(raw, int | float | str | bytes):
+            return raw
+        raise MappingError(f"holds {type(raw).__name__}, which is no value", column=reading.column)
+
+
+def row_time(raw: Any, unit: str) -> int | None:
+    """Return a cell as ns since the Unix epoch, None where it is no valid time."""
+    try:
+        if raw is None or isinstance(raw, bool):
+            return None
+        if unit == "rfc3339":
+            return time_ns_of(str(raw))
+        if isinstance(raw, int):
+            time = raw * UNIT_NS[unit]
+        else:
+            # Decimal, so that "1617016425.123456789" keeps its nanoseconds.
+            scaled = Decimal(raw if isinstance(raw, str) else repr(raw)) * UNIT_NS[unit]
+            time = int(scaled.to_integral_value())
+    except (ValueError, InvalidOperation, OverflowError):
+        return None
+    return time if INT64_MIN <= time <= INT64_MAX else None
+
+
+def _number(text: str, dtype: str) -> Value | None:
+    """Return a CSV cell as a number; text that is none stays text, if the dtype allows."""
+    if not _NUMBER.fullmatch(text.strip()):
+        return text if dtype == "auto" else None
+    number = float(text)
+    if dtype != "int64":
+        return number
+    return int(text) if re.fullmatch(r"[+-]?\d+", text.strip()) else None
+
+
+def _is_whole(raw: Any) -> bool:
+    return isinstance(raw, float) and raw.is_integer()
