@@ -1,0 +1,20 @@
+"""Frames of the recordings stay as small as we say they are."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import frame_size
+
+# Bytes per point at 200 points a frame; the envelope adds 0.11.
+ENVELOPE = 0.12
+LIMITS = {"KIT OBD": 2.1, "Twizy": 1.7, "e-bike": 2.3, "PX4": 5.2}
+
+
+@pytest.mark.parametrize("recording", LIMITS)
+def test_bytes_per_point(recording: str) -> None:
+    directory = frame_size.data_directory()
+    if directory is None:
+        pytest.skip("recordings absent: set BACKHAUL_DATA to the directory that holds them")
+    nodes = frame_size.RECORDINGS[recording](directory)
+    assert frame_size.bytes_per_point(nodes, 200) <= LIMITS[recording] + ENVELOPE

@@ -1,0 +1,422 @@
+"""Bytes from anybody: one CodecError with the reason, nothing else, and little memory.
+
+Covered: random bytes, damage, truncation, every rule of docs/wire-format.md broken alone, and
+bombs (lengths, items, depth, tags, deflate, repeated texts). Not covered: memory of cbor2 itself
+beyond what tracemalloc sees, and time (the limits are on bytes and items, not on seconds).
+"""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+import zlib
+from typing import Any
+
+import cbor2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backhaul_codec import (
+    CodecError,
+    Kind,
+    Opaque,
+    Point,
+    check,
+    decode,
+    encode_frame,
+    peek,
+    restamp,
+)
+from backhaul_codec.columns import Rejected, decode_columns
+from backhaul_codec.envelope import HEADER_BYTES, seal, unseal
+from backhaul_codec.point_body import write_point
+from tests.support import strategies
+
+NOON = 1_700_000_000_000_000_000
+MIB = 1 << 20
+
+POINTS = [
+    Point("n", "soc", NOON, 81.2),
+    Point("n", "soc", NOON + 10**9, 81.5, tombstone=1),
+    Point("n", "f32", NOON + 10**9, 1.0000001192092896),
+    Point("n", "f64", NOON + 10**9, 0.1 + 0.2, key="k"),
+    Point("n", "count", NOON + 10**9, 2**63, origin="hub"),
+    Point("n", "count", NOON + 10**9, 2**63 + 1000),
+    Point("n", "text", NOON + 10**9, "Ä"),
+    Point("n", "json", NOON + 10**9, Opaque(6, b"{}")),
+    Point("n", "bytes", NOON + 10**9, b"\xff"),
+]
+
+
+def outcome(message: bytes) -> str:
+    """Return the code of the one error of all readers, or "" where all accept the message."""
+    codes = set()
+    for read in (decode, check):
+        try:
+            read(message)
+        except CodecError as error:
+            codes.add(error.code)
+        else:
+            codes.add("")
+    rejected: list[Rejected] = []
+    decode_columns([message], rejected=rejected)
+    codes.add(rejected[0].code if rejected else "")
+    assert len(codes) == 1, codes
+    return codes.pop()
+
+
+def sealed(body: bytes, kind: Kind = Kind.FRAME) -> bytes:
+    return seal(body, kind, 1, 1, "none")
+
+
+def fields(**changes: Any) -> dict[int, Any]:
+    """Return the map of a good frame with some fields replaced, or left out where `...`."""
+    _, body = unseal(encode_frame(POINTS, epoch=1, seq=1))
+    good: dict[int, Any] = cbor2.loads(body)
+    for name, value in changes.items():
+        number = int(name[1:])
+        good[number] = value
+        if value is ...:
+            del good[number]
+    return good
+
+
+def test_the_good_frame_is_good() -> None:
+    assert outcome(sealed(cbor2.dumps(fields()))) == ""
+    assert set(fields()) == set(range(14))
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes(message: bytes) -> None:
+    for read in (decode, check, peek):
+        with pytest.raises(CodecError):
+            read(message)
+    with pytest.raises(CodecError):
+        restamp(message, epoch=1, seq=1)
+
+
+@given(st.binary(min_size=1, max_size=200), st.sampled_from(Kind))
+def test_random_bodies(body: bytes, kind: Kind) -> None:
+    outcome(sealed(body, kind))
+
+
+@given(st.data(), st.sampled_from(Kind))
+def test_random_cbor(data: st.DataObject, kind: Kind) -> None:
+    leaves = st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-(2**64), 2**64 - 1),
+        st.floats(),
+        st.binary(),
+        st.text(),
+    )
+    items = st.recursive(
+        leaves,
+        lambda inner: st.lists(inner) | st.dictionaries(st.integers(0, 40), inner),
+        max_leaves=8,
+    )
+    if kind is Kind.FRAME and data.draw(st.booleans()):
+        changed = data.draw(st.dictionaries(st.integers(0, 40), items, min_size=1, max_size=2))
+        outcome(sealed(cbor2.dumps(fields() | changed)))
+    else:
+        outcome(sealed(cbor2.dumps(data.draw(items)), kind))
+
+
+@given(st.data(), strategies.frames(max_size=5))
+def test_damaged_messages(data: st.DataObject, points: list[Point]) -> None:
+    outcome(data.draw(strategies.damaged(encode_frame(points, epoch=1, seq=1))))
+
+
+@given(st.data(), strategies.points())
+def test_damaged_points(data: st.DataObject, point: Point) -> None:
+    outcome(sealed(data.draw(strategies.damaged(write_point(point))) or b"\x00", Kind.POINT))
+
+
+@pytest.mark.parametrize("compression", ["none", "deflate"])
+def test_truncation_at_every_byte(compression: Any) -> None:
+    message = encode_frame(POINTS, epoch=1, seq=1, compression=compression)
+    for length in range(len(message)):
+        assert outcome(message[:length])
+    assert outcome(message) == ""
+    assert outcome(message + b"\x00") in ("trailing", "length")
+    _, body = unseal(message)
+    for length in range(1, len(body)):
+        assert outcome(sealed(body[:length])) == "cbor"
+    assert outcome(sealed(body + b"\x00")) == "trailing"
+
+
+@pytest.mark.parametrize(
+    ("offset", "put", "code"),
+    [
+        (0, b"\x02", "version"),
+        (0, b"\x00", "version"),
+        (0, b"\x21", "kind"),
+        (0, b"\xf1", "kind"),
+        (1, b"\x03", "codec"),
+        (1, b"\xff", "codec"),
+        (14, struct.pack("<I", 0), "size"),
+        (14, struct.pack("<I", 16 * MIB + 1), "size"),
+        (14, struct.pack("<I", 2**32 - 1), "size"),
+        (14, struct.pack("<I", 1), "length"),
+        (14, struct.pack("<I", 16 * MIB), "length"),
+        (18, b"\x00\x00\x00\x00", "crc"),
+    ],
+)
+def test_each_field_of_the_header(offset: int, put: bytes, code: str) -> None:
+    message = encode_frame(POINTS, epoch=1, seq=1)
+    assert outcome(message[:offset] + put + message[offset + len(put) :]) == code
+
+
+TWO = bytes([0, 1])
+RULES: list[tuple[str, dict[str, Any], str]] = [
+    ("n too small", {"_0": 0}, "field"),
+    ("n too large", {"_0": 2**18 + 1}, "field"),
+    ("n not the points", {"_0": 8}, "column"),
+    ("n is true", {"_0": True}, "field"),
+    ("n is a float", {"_0": 9.0}, "field"),
+    ("no n", {"_0": ...}, "field"),
+    ("time past int64", {"_1": 2**63}, "time"),
+    ("no time", {"_1": ...}, "time"),
+    ("unit 0", {"_2": 0}, "field"),
+    ("no unit", {"_2": ...}, "field"),
+    ("dt short", {"_3": b"\x00" * 7}, "column"),
+    ("dt of three bytes", {"_3": b"\x00" * 24}, "column"),
+    ("dt tagged", {"_3": cbor2.CBORTag(72, b"\x00" * 8)}, "field"),
+    ("dt absent", {"_3": ...}, "field"),
+    ("sid short", {"_4": b"\x00" * 8}, "column"),
+    ("sid of four bytes", {"_4": b"\x00" * 36}, "column"),
+    ("sid past the series", {"_4": bytes([9] * 9)}, "series"),
+    ("sid leaves a series empty", {"_4": bytes(9)}, "series"),
+    ("types not a list", {"_5": "soc"}, "field"),
+    ("types with bytes", {"_5": [b"soc"] * 7}, "field"),
+    ("no types", {"_5": []}, "field"),
+    ("a type too few", {"_5": ["t"] * 6}, "series"),
+    ("a type too long", {"_5": ["t" * 256] * 7}, "name"),
+    ("a type too long in bytes", {"_5": ["€" * 86] * 7}, "name"),
+    ("keys too few", {"_6": [""] * 6}, "series"),
+    ("keys null", {"_6": None}, "field"),
+    ("kinds short", {"_7": bytes([1, 0, 0]) * 6}, "series"),
+    ("dtype 0", {"_7": bytes([0, 0, 0]) * 7}, "series"),
+    ("column 7", {"_7": bytes([1, 7, 0]) * 7}, "series"),
+    ("exponent 23", {"_7": bytes([1, 0, 23]) * 7}, "series"),
+    ("an integer in a float column", {"_7": bytes([2, 4, 0]) * 7}, "series"),
+    ("text in an integer column", {"_7": bytes([4, 0, 0]) * 7}, "series"),
+    ("bases absent", {"_8": ...}, "series"),
+    ("bases too many", {"_8": [1, 2, 3]}, "series"),
+    ("a base past int64", {"_8": [2**63, 2**63]}, "field"),
+    ("a negative base of uint64", {"_8": [1, -1]}, "field"),
+    ("a base that is a float", {"_8": [1.0, 1]}, "field"),
+    ("columns absent", {"_9": ...}, "field"),
+    ("columns a list", {"_9": []}, "field"),
+    ("blobs absent", {"_10": ...}, "column"),
+    ("blobs too few", {"_10": ["a", "b"]}, "column"),
+    ("bytes where text belongs", {"_10": [b"a", "b", b"c"]}, "column"),
+    ("text where bytes belong", {"_10": ["a", "b", "c"]}, "column"),
+    ("a number as a blob", {"_10": ["a", "b", 3]}, "field"),
+    ("a blob too long", {"_10": ["a", "x" * (MIB + 1), b"c"]}, "value"),
+    ("tomb short", {"_11": b"\x00" * 8}, "column"),
+    ("origin not a pair", {"_12": [["a"]]}, "field"),
+    ("origin past the names", {"_12": [["a"], bytes([1] * 9)]}, "column"),
+    ("origin without names", {"_12": [[], bytes(9)]}, "field"),
+    ("node absent", {"_13": ...}, "name"),
+    ("node not text", {"_13": b"n"}, "name"),
+    ("clock 3", {"_14": 3}, "field"),
+    ("clock null", {"_14": None}, "field"),
+]
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"), [rule[1:] for rule in RULES], ids=[r[0] for r in RULES]
+)
+def test_each_rule_of_a_frame(changes: dict[str, Any], code: str) -> None:
+    assert outcome(sealed(cbor2.dumps(fields(**changes)))) == code
+
+
+def test_columns_must_be_just_what_the_series_need() -> None:
+    columns = fields()[9]
+    for column, data in columns.items():
+        without = {other: value for other, value in columns.items() if other != column}
+        assert outcome(sealed(cbor2.dumps(fields(_9=without)))) == "column"
+        for wrong in (data + b"\x00", data[:-1], data * 2):
+            assert outcome(sealed(cbor2.dumps(fields(_9=columns | {column: wrong})))) == "column"
+    for unknown in (7, -1, 2**63, "0", 0.0, True):
+        changed = columns | {unknown: b""} if unknown not in columns else {unknown: b""}
+        assert outcome(sealed(cbor2.dumps(fields(_9=changed)))) == "column"
+
+
+@pytest.mark.parametrize("key", [15, 31, -1, -(2**64), "a", b"b", 1.5, None, (1,)])
+def test_unknown_keys_are_refused(key: Any) -> None:
+    assert outcome(sealed(cbor2.dumps(fields() | {key: 1}))) == "field"
+
+
+@pytest.mark.parametrize("key", [32, 2**64 - 1])
+def test_keys_from_32_on_are_ignored(key: int) -> None:
+    message = sealed(cbor2.dumps(fields() | {key: {"new": [1, None, {"deep": 2.5}]}}))
+    assert outcome(message) == ""
+    assert decode(message).points == POINTS
+
+
+def test_a_key_said_twice_is_refused() -> None:
+    body = cbor2.dumps(fields())
+    assert body[0] == 0xA0 | 14
+    assert outcome(sealed(b"\xaf" + body[1:] + b"\x00\x09")) == "cbor"
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        *(1, "text", [], {}, [1], [NOON], [NOON, 1, 0, "", 0], [2**63, 1], [1.5, 1], [None, 1]),
+        *(
+            [0, None],
+            [0, True],
+            [0, 2**64],
+            [0, [6, b"{}"]],
+            [0, [7]],
+            [0, [256, b""]],
+            [0, [7, "a"]],
+        ),
+        *(
+            [0, cbor2.CBORTag(262, b"\xff")],
+            [0, cbor2.CBORTag(262, "{}")],
+            [0, cbor2.CBORTag(1, 0)],
+        ),
+        *([0, 1, -1], [0, 1, 256], [0, 1, 1.0], [0, 1, 0, 1], [0, 1, 0, "o" * 256], [0, {}]),
+        [0, b"x" * (MIB + 1)],
+    ],
+    ids=lambda item: repr(item)[:60],
+)
+def test_each_rule_of_a_point(item: Any) -> None:
+    assert outcome(sealed(cbor2.dumps(item), Kind.POINT)) in {
+        *("point", "time", "value", "tombstone", "name")
+    }
+
+
+def test_a_point_may_write_its_floats_short() -> None:
+    """Other languages write 1.5 in half precision: it is the same number."""
+    for body in (b"\x82\x00\xf9\x3e\x00", b"\x82\x00\xfa\x3f\xc0\x00\x00"):
+        assert decode(sealed(body, Kind.POINT)).points[0].value == 1.5
+
+
+HUGE = [
+    *(b"\x5a\xff\xff\xff\xff", b"\x7a\xff\xff\xff\xff", b"\x9a\xff\xff\xff\xff"),
+    *(b"\xba\xff\xff\xff\xff", b"\x5b" + b"\xff" * 8, b"\x7b\x7f" + b"\xff" * 7),
+    *(b"\x9b" + b"\xff" * 8, b"\xbb\x00\x00\x00\x01" + b"\xff" * 4, b"\xc2\x5b" + b"\xff" * 8),
+    *(b"\x5f\x41a\xff", b"\x9f\x01\xff", b"\xbf\xff", b"\x1c", b"\xff", b"\x7f\x61a\xff"),
+]
+
+
+@pytest.mark.parametrize("item", HUGE, ids=lambda item: item.hex())
+@pytest.mark.parametrize("padding", [0, 600_000], ids=["alone", "in a large body"])
+def test_lengths_that_are_lies(item: bytes, padding: int) -> None:
+    """A large body is walked before it is read; a small one cbor2 reads itself."""
+    whole = b"\x82\x5a" + struct.pack(">I", padding) + bytes(padding) + item
+    for body in (item, b"\xa1\x18\x28" + item, whole):
+        assert _peak_bytes(sealed(body)) < 4 * MIB
+        assert outcome(sealed(body)) == "cbor"
+        assert outcome(sealed(body, Kind.POINT)) == "cbor"
+
+
+@pytest.mark.parametrize("depth", [7, 100, 100_000, 2_000_000])
+@pytest.mark.parametrize("opening", [b"\x81", b"\xa1\x01", b"\xc6"], ids=["array", "map", "tag"])
+def test_deep_nesting(depth: int, opening: bytes) -> None:
+    assert outcome(sealed(b"\xa1\x18\x28" + opening * depth + b"\x00")) in ("cbor", "size")
+
+
+def test_a_million_small_items() -> None:
+    for item in (b"\x80", b"\xf9\x00\x00"):
+        body = b"\x9a" + struct.pack(">I", 5 * MIB) + item * (5 * MIB)
+        message = sealed(body)
+        assert outcome(message) == "size"
+        assert _peak_bytes(message) < 4 * MIB + len(body)
+
+
+def test_as_many_items_as_there_may_be_cost_little() -> None:
+    message = sealed(b"\x9a" + struct.pack(">I", 2**19 - 5) + b"\x80" * (2**19 - 5))
+    assert outcome(message) == "field"
+    assert _peak_bytes(message) < 64 * MIB
+
+
+def _bignum(size: int) -> bytes:
+    return b"\xc2\x5a" + struct.pack(">I", size) + b"\xff" * size
+
+
+COSTLY = {
+    "fraction of huge integers": b"\xd8\x1e\x82" + _bignum(4 * MIB) + _bignum(4 * MIB),
+    "decimal with a huge exponent": b"\xc4\x82\x1b" + b"\x7f" + b"\xff" * 7 + b"\x01",
+    "big float with a huge exponent": b"\xc5\x82\x1b" + b"\x7f" + b"\xff" * 7 + b"\x01",
+    "pattern": b"\xd8\x23\x78\x1e(((a{1,9}){1,9}){1,9}){1,9}bbb",
+    "shared reference to itself": b"\xd8\x1c\x81\xd8\x1d\x00",
+    "string references": b"\xd9\x01\x00\x82\x63aaa\xd8\x19\x00",
+    "mail": b"\xd8\x24\x63a:b",
+    "date": b"\xc0\x63xyz",
+}
+
+
+@pytest.mark.parametrize("item", COSTLY.values(), ids=COSTLY)
+@pytest.mark.timeout(10)
+def test_tags_that_cost_more_than_their_bytes_are_inert(item: bytes) -> None:
+    body = cbor2.dumps(fields())
+    extended = b"\xaf" + body[1:] + b"\x18\x28" + item
+    assert outcome(sealed(extended)) == ""  # as a field from 32 on: read past
+    assert outcome(sealed(b"\x82\x00" + item, Kind.POINT)) == "value"
+
+
+def test_no_tag_makes_anything_that_counts_as_a_field() -> None:
+    """Should a newer cbor2 understand another tag, the shapes of fields still do not match it."""
+    for tag in [*range(400), 1004, 43000, 55799]:
+        for inner in (b"\x41a", b"\x61a", b"\x01", b"\x81\x01"):
+            head = b"\xd9" + struct.pack(">H", tag)
+            body = cbor2.dumps(fields(_13=...))
+            assert outcome(
+                sealed(body[:1].replace(b"\xad", b"\xae") + body[1:] + b"\x0d" + head + inner)
+            )
+
+
+def test_a_deflate_bomb_stops_at_what_it_declared() -> None:
+    bomb = zlib.compressobj(9, zlib.DEFLATED, -15)
+    payload = bomb.compress(bytes(200 * MIB)) + bomb.flush()
+    for raw_len, limit in ((1, 1), (1000, 1), (16 * MIB, 40)):
+        header = struct.pack("<BBIQII", 1, 1, 1, 1, raw_len, 0)
+        assert outcome(header + payload) == "length"
+        assert _peak_bytes(header + payload) < limit * MIB
+
+
+def test_deflate_streams_must_end_where_the_message_does() -> None:
+    message = encode_frame(POINTS, epoch=1, seq=1)
+    assert outcome(message + b"\x03\x00") == "trailing"
+    header, body = unseal(message)
+    open_end = zlib.compressobj(6, zlib.DEFLATED, -15)
+    payload = open_end.compress(body) + open_end.flush(zlib.Z_SYNC_FLUSH)
+    assert outcome(message[:HEADER_BYTES] + payload) == "compressed"
+    assert outcome(message[:HEADER_BYTES] + b"\xff" * 100) == "compressed"
+    assert header.raw_len == len(body)
+
+
+@pytest.mark.parametrize("field", ["text", "type", "node", "origin"])
+def test_one_long_text_for_many_points_is_refused(field: str) -> None:
+    """A quarter of a million points may share a text, but not one that fills the memory."""
+    n = 2**18
+    names = {"type": "t", "node": "n", "origin": "o"} | {field: "x" * 250}
+    body = {0: n, 1: 0, 2: 1, 3: bytes(n - 1), 4: bytes(n), 5: [names["type"]], 9: {6: bytes(n)}}
+    body |= {7: bytes([4, 6, 0]), 10: ["x" * (MIB if field == "text" else 1)], 13: names["node"]}
+    body |= {12: [[names["origin"]], bytes(n)]}
+    message = seal(cbor2.dumps(body), Kind.FRAME, 1, 1, "deflate")
+    if field == "text":
+        assert outcome(message) == "size"
+        assert _peak_bytes(message) < 16 * MIB
+    else:  # 250 bytes a point are within the limit, and with a second such name are not
+        assert check(message).raw_len
+        both = body | {13: "x" * 250, 12: [["o" * 250], bytes(n)]}
+        assert outcome(seal(cbor2.dumps(both), Kind.FRAME, 1, 1, "deflate")) == "size"
+
+
+def _peak_bytes(message: bytes) -> int:
+    """Return the most memory that check held at once, the body included."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(CodecError):
+            check(message)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
