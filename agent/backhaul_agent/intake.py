@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 from backhaul_agent.clock import stamp_ms
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.framer import Frame, Points
-from backhaul_codec import CodecError, Kind, Opaque, Point, check, decode, encode_point
+from backhaul_codec import CodecError, Kind, Opaque, Point, check, decode, encode_point, peek
 from backhaul_codec.subjects import SubjectError, decode_token
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ SUBJECTS_CACHED = 4096
 ENVELOPE_BYTES = 22
 DEFLATE = 1
 COUNT_BYTES = 8
+RAW_TO_FRAME_MAX = 8
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 UINT64_MAX = (1 << 64) - 1
 _RFC3339 = re.compile(
@@ -63,6 +64,9 @@ class Intake:
         self._clock = clock
         self._value_bytes_max = config.ingest.value_bytes_max
         self._frame_bytes_max = config.frame.bytes_max
+        self._raw_bytes_max = max(
+            RAW_TO_FRAME_MAX * config.frame.bytes_max, 2 * config.ingest.value_bytes_max
+        )
         self._frame_points_max = config.frame.points_max
         self._object = msgspec.json.Decoder(Json).decode
         self._bare = msgspec.json.Decoder().decode
@@ -131,15 +135,14 @@ class Intake:
             raise RefusedError(
                 Code.BAD_SUBJECT, "JSON goes to app.<node>.<type>[.<key>]; app.<node> takes frames"
             )
-        if len(data) > self._frame_bytes_max:
-            raise RefusedError(
-                Code.TOO_LARGE,
-                f"a frame of {len(data)} bytes, {self._frame_bytes_max} are allowed: split it",
-            )
+        _require_size(len(data), self._frame_bytes_max, "bytes")
         try:
-            header = check(data, node=node)
+            header = peek(data)
+            # Checked before anything is inflated: 30 KB may hold megabytes of zeros.
+            _require_size(header.raw_len, self._raw_bytes_max, "bytes before compression")
             if header.kind is not Kind.FRAME:
                 raise RefusedError(Code.BAD_FRAME, "app.<node> takes frames, this is a point")
+            check(data, node=node)
             return self._frame(node, data)
         except CodecError as error:
             raise RefusedError(Code.BAD_FRAME, error.reason) from error
@@ -230,6 +233,14 @@ def count_points(frame: bytes) -> int:
     return len(decode(frame).points)
 
 
+def _require_size(size: int, allowed: int, unit: str) -> None:
+    if size > allowed:
+        raise RefusedError(
+            Code.TOO_LARGE,
+            f"a frame of {size} {unit}, {allowed} are allowed: send fewer points or smaller values",
+        )
+
+
 def _time_ns(time: int | str) -> int:
     if isinstance(time, int):
         if INT64_MIN <= time <= INT64_MAX:
@@ -254,7 +265,8 @@ def _decode(decoder: Callable[[bytes], Any], data: bytes) -> Any:
         return decoder(data)
     except msgspec.ValidationError as error:
         text = str(error)
-        code = Code.BAD_TIME if "$.time" in text else Code.BAD_FIELD
+        place = text.rpartition("$.")[2].rstrip("`")
+        code = {"time": Code.BAD_TIME, "value": Code.BAD_VALUE}.get(place, Code.BAD_FIELD)
         raise RefusedError(code, text.replace("$.", "")) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RefusedError(Code.BAD_JSON, f"not JSON: {error}") from None

@@ -1,0 +1,85 @@
+"""Configuration: what is accepted, and that every refusal names file, key and what is allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from backhaul_agent.config import load, parse
+from backhaul_agent.errors import ConfigError
+
+PATH = Path("/etc/backhaul/agent.toml")
+DEVICE = '[device]\nid = "VID-001"\ntoken = "tok"\n'
+
+
+def test_only_the_device_is_needed() -> None:
+    config = parse(DEVICE, PATH)
+    assert config.device.id == "VID-001"
+    assert config.frame.points_max == 250
+    assert config.frame.bytes_max == 32 * 1024
+    assert config.ledger.path == "/var/lib/backhaul/ledger.db"
+
+
+def test_relative_paths_count_from_the_file() -> None:
+    config = parse(DEVICE + '[ledger]\npath = "l.db"\n[nats]\ncredentials = "a.creds"\n', PATH)
+    assert config.ledger.path == "/etc/backhaul/l.db"
+    assert config.nats.credentials == "/etc/backhaul/a.creds"
+
+
+@pytest.mark.parametrize(
+    ("rate", "live", "bulk"),
+    [(20, 66, 4), (100, 333, 24), (1000, 512, 244), (1, 3, 2), (1e6, 512, 512)],
+)
+def test_the_window_is_four_seconds_of_the_link(rate: float, live: int, bulk: int) -> None:
+    config = parse(DEVICE + f"[link]\nrate_kbit_s = {float(rate)}\n", PATH)
+    assert config.lane_window("live") == live
+    assert config.lane_window("bulk") == bulk
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "words"),
+    [
+        ("", "device", "missing"),
+        ("[device]\nid = 'VID-001'\n", "device.token", "missing"),
+        ("[device]\nid = 'a b'\ntoken = 't'\n", "device.id", "A-Za-z0-9"),
+        ("[device]\nid = 'V'\ntoken = 't.*'\n", "device.token", "A-Za-z0-9"),
+        (DEVICE + "colour = 1\n", "device.colour", "unknown key"),
+        (DEVICE + "[frame]\npoint_max = 1\n", "frame.point_max", "unknown key"),
+        (DEVICE + "[frames]\n", "frames", "unknown key"),
+        (DEVICE + "[frame]\npoints_max = 0\n", "frame.points_max", ">= 1"),
+        (DEVICE + "[frame]\npoints_max = '9'\n", "frame.points_max", "`int`"),
+        (DEVICE + "[frame]\nage_s_max = 0.0\n", "frame.age_s_max", ">= 0.01"),
+        (DEVICE + "[ledger]\nbytes_max = 10\n", "ledger.bytes_max", ">= 1048576"),
+        (DEVICE + "[ledger]\npath = ''\n", "ledger.path", ">= 1"),
+        (DEVICE + "[nats]\nurl = 'http://x'\n", "nats.url", "nats|tls"),
+        (DEVICE + "[nats]\nuser = 'x'\n", "nats.password", "together"),
+        (DEVICE + "[nats]\nuser='x'\npassword='y'\ncredentials='z'\n", "nats.credentials", "either"),
+        (DEVICE + "[link]\nrate_kbit_s = 0\n", "link.rate_kbit_s", "> 0"),
+        (DEVICE + "[log]\nlevel = 'loud'\n", "log.level", "debug|info"),
+        (DEVICE + "[streams]\nout_bulk_bytes_max = 262144\n[frame]\nbytes_max = 65536\n",
+         "streams.out_bulk_bytes_max", "8 times"),
+    ],
+)  # fmt: skip
+def test_refusals_name_the_place_and_the_rule(text: str, key: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(text, PATH)
+    assert caught.value.key == key
+    assert words in caught.value.problem
+    assert str(caught.value).startswith(f"{PATH}: {key}: ")
+
+
+def test_text_that_is_no_toml() -> None:
+    with pytest.raises(ConfigError, match=r"agent\.toml: not TOML: .*line 2"):
+        parse("\n[device\n", PATH)
+
+
+def test_a_missing_file_says_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such file; `backhaul-hub add-device` writes one"):
+        load(tmp_path / "agent.toml")
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "agent.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(tmp_path / "agent.toml")

@@ -1,0 +1,220 @@
+"""What programs publish: accepted exactly, or refused with the right code and a useful sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backhaul_agent.config import Config, DeviceConfig, FrameConfig, IngestConfig
+from backhaul_agent.errors import RefusedError
+from backhaul_agent.framer import Frame, Points
+from backhaul_agent.intake import Intake, count_points, time_ns_of
+from backhaul_codec import Opaque, Point, decode, encode_frame, encode_point
+from tests.support import strategies
+from tests.support.agent_clock import FakeClock
+
+NOW = 1_700_000_000_123_456_789
+CONFIG = Config(
+    device=DeviceConfig(id="VID-001", token="tok"),
+    frame=FrameConfig(points_max=10, bytes_max=2048),
+    ingest=IngestConfig(value_bytes_max=1000),
+)
+
+
+@pytest.fixture
+def intake() -> Intake:
+    return Intake(CONFIG, FakeClock(NOW))
+
+
+def one(content: Points | Frame) -> Point:
+    assert isinstance(content, Points)
+    (point,) = content.points
+    return point
+
+
+def frame(node: str, count: int, value: object = 1.0) -> bytes:
+    points = [Point(node=node, type="t", time=n, value=value) for n in range(count)]  # type: ignore[arg-type]
+    return encode_frame(points, epoch=0, seq=0)
+
+
+@pytest.mark.parametrize(
+    ("payload", "value"),
+    [
+        ("81.2", 81.2),
+        ("-0.0", -0.0),
+        ("7", 7.0),
+        (" 7 \n", 7.0),
+        ('"N"', "N"),
+        ('""', ""),
+        ('{"value": 81.2}', 81.2),
+        ('{"value": 9007199254740993}', 9007199254740992.0),
+        ('{"value": 9007199254740993, "dtype": "int64"}', 9007199254740993),
+        ('{"value": 18446744073709551615, "dtype": "int64"}', 2**64 - 1),
+        ('{"value": 5, "dtype": "float64"}', 5.0),
+        ('{"value": "é", "dtype": "text"}', "é"),
+        ('{"value": {"a": [1, null]}, "dtype": "json"}', Opaque(6, b'{"a":[1,null]}')),
+        ('{"value": null, "dtype": "json"}', Opaque(6, b"null")),
+    ],
+)
+def test_values(intake: Intake, payload: str, value: object) -> None:
+    found = one(intake.parse("app.battery.soc", payload.encode())).value
+    assert found == value
+    assert repr(found) == repr(value)
+
+
+@pytest.mark.parametrize(
+    ("subject", "series"),
+    [
+        ("app.battery.soc", ("battery", "soc", "")),
+        ("app.battery.soc.cell-1", ("battery", "soc", "cell-1")),
+        ("app.battery.soc.%", ("battery", "soc", "")),
+        ("app.a%2Eb.gyro%5B0%5D.%C3%A9", ("a.b", "gyro[0]", "é")),
+    ],
+)
+def test_subjects(intake: Intake, subject: str, series: tuple[str, str, str]) -> None:
+    for _ in range(2):  # the second time from the cache
+        point = one(intake.parse(subject, b"1"))
+        assert (point.node, point.type, point.key) == series
+
+
+@pytest.mark.parametrize(
+    ("text", "time"),
+    [
+        ("1970-01-01T00:00:00Z", 0),
+        ("2023-11-14T22:13:20.123456789Z", 1_700_000_000_123_456_789),
+        ("2023-11-14t22:13:20.5z", 1_700_000_000_500_000_000),
+        ("2023-11-15 00:13:20+02:00", 1_700_000_000_000_000_000),
+        ("1969-12-31T23:59:59.000000001Z", -999_999_999),
+        ("2023-11-14T22:13:20.1234567891Z", 1_700_000_000_123_456_789),
+    ],
+)
+def test_rfc3339_times_are_exact(intake: Intake, text: str, time: int) -> None:
+    payload = json.dumps({"value": 1, "time": text}).encode()
+    assert one(intake.parse("app.a.b", payload)).time == time
+
+
+@given(st.datetimes(), st.integers(0, 999_999_999))
+def test_rfc3339_agrees_with_datetime(moment: object, nanos: int) -> None:
+    from datetime import UTC, datetime
+
+    assert isinstance(moment, datetime)
+    whole = moment.replace(microsecond=0, tzinfo=UTC)
+    text = f"{whole:%Y-%m-%dT%H:%M:%S}.{nanos:09}Z".rjust(30, "0")
+    expected = round((whole - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) * 10**9 + nanos
+    if -(2**63) <= expected < 2**63:
+        assert time_ns_of(text) == expected
+    else:
+        with pytest.raises(ValueError, match="64 bits"):
+            time_ns_of(text)
+
+
+def test_a_missing_time_is_stamped_at_ms(intake: Intake) -> None:
+    assert one(intake.parse("app.a.b", b"1")).time == 1_700_000_000_123_000_000
+
+
+def test_a_given_time_is_kept_to_the_ns(intake: Intake) -> None:
+    assert one(intake.parse("app.a.b", b'{"value": 1, "time": -5}')).time == -5
+
+
+def test_live(intake: Intake) -> None:
+    content = intake.parse("app.a.b", b'{"value": 1, "lane": "live"}')
+    assert isinstance(content, Points)
+    assert content.live
+
+
+@pytest.mark.parametrize(
+    ("subject", "payload", "code", "words"),
+    [
+        ("app.a.b", b"{", "bad_json", "not JSON"),
+        ("app.a.b", b"", "bad_json", "not JSON"),
+        ("app.a.b", b"\xff\xfe", "bad_json", "not JSON"),
+        ("app.a.b", b"nan", "bad_json", "not JSON"),
+        ("app.a.b", b'"\xff"', "bad_json", "not JSON"),
+        ("app.a.b", b"[" * 500 + b"]" * 500, "bad_value", "list"),
+        ("app.a.b", b"{}", "bad_value", 'no "value"'),
+        ("app.a.b", b"true", "bad_value", "boolean"),
+        ("app.a.b", b"null", "bad_value", "null"),
+        ("app.a.b", b"[1]", "bad_value", "list"),
+        ("app.a.b", b'{"value": {}}', "bad_value", "object"),
+        ("app.a.b", b'{"value": 1e999}', "bad_value", "range"),
+        ("app.a.b", b'{"value": 1.5, "dtype": "int64"}', "bad_value", "int64"),
+        ("app.a.b", b'{"value": 18446744073709551616, "dtype": "int64"}', "bad_value", "int64"),
+        ("app.a.b", b'{"value": "x", "dtype": "float64"}', "bad_value", "float64"),
+        ("app.a.b", b'{"value": 1, "dtype": "float32"}', "bad_field", "float64, int64"),
+        ("app.a.b", b'{"value": 1, "dtype": 5}', "bad_field", "dtype"),
+        ("app.a.b", b'{"value": 1, "lane": "fast"}', "bad_field", "live"),
+        ("app.a.b", b'{"value": 1, "tiem": 5}', "bad_field", "tiem"),
+        ("app.a.b", b'{"value": 1, "time": 1.5}', "bad_time", "time"),
+        ("app.a.b", b'{"value": 1, "time": null}', "bad_time", "time"),
+        ("app.a.b", b'{"value": 1, "time": true}', "bad_time", "time"),
+        ("app.a.b", b'{"value": 1, "time": 9223372036854775808}', "bad_time", "64 bits"),
+        ("app.a.b", b'{"value": 1, "time": "2023-11-14T22:13:20"}', "bad_time", "RFC 3339"),
+        ("app.a.b", b'{"value": 1, "time": "2023-13-14T22:13:20Z"}', "bad_time", "month"),
+        ("app.a.b", b'"' + b"x" * 1001 + b'"', "too_large", "1000 are allowed"),
+        ("app.a.b", b'"' + b"x" * 5000 + b'"', "too_large", "1000 are allowed"),
+        ("app.a.b.c.d", b"1", "bad_subject", "%2E"),
+        ("app.a.b%", b"1", "bad_subject", "token"),
+        ("app.a.%", b"1", "bad_subject", "empty"),
+        ("app.%.b", b"1", "bad_subject", "empty"),
+        ("app.%", b"1", "bad_subject", "empty"),
+        ("app.a%zz", b"1", "bad_subject", "token"),
+        ("app." + "n" * 300 + ".b", b"1", "bad_subject", "255"),
+        ("app.a", b'{"value": 1}', "bad_subject", "JSON goes to"),
+        ("app.a", b"", "bad_frame", "too few"),
+        ("app.a", b"x" * 100, "bad_frame", "version"),
+        ("app.a", b"x" * 3000, "too_large", "2048"),
+        ("app.a", frame("a", 1, "x" * 20_000), "too_large", "before compression"),
+        ("app.a", frame("b", 3), "bad_frame", "node"),
+        ("app.a", frame("a", 3)[:-1], "bad_frame", ""),
+        ("app.a", encode_point(Point("a", "b", 1, 1.0), epoch=0, seq=0), "bad_frame", "point"),
+    ],
+)
+def test_refusals(intake: Intake, subject: str, payload: bytes, code: str, words: str) -> None:
+    with pytest.raises(RefusedError) as caught:
+        intake.parse(subject, payload)
+    assert caught.value.code == code
+    assert words in caught.value.message
+
+
+@given(st.text(alphabet="ab.%2E*> \x00é", max_size=12), st.binary(max_size=60))
+def test_hostile_input_is_only_ever_refused(tail: str, payload: bytes) -> None:
+    intake = Intake(CONFIG, FakeClock())
+    for data in (payload, b'{"value": ' + payload, b'"' + payload + b'"', frame("a", 2) + payload):
+        with contextlib.suppress(RefusedError):
+            intake.parse(f"app.{tail}", data)
+
+
+def test_a_large_batch_passes_through_untouched(intake: Intake) -> None:
+    data = frame("a", 5)
+    assert intake.parse("app.a", data) == Frame("a", data, 5)
+
+
+def test_a_small_batch_is_taken_apart(intake: Intake) -> None:
+    content = intake.parse("app.a", frame("a", 4))
+    assert isinstance(content, Points)
+    assert [point.time for point in content.points] == [0, 1, 2, 3]
+
+
+def test_few_points_with_large_values_pass_through(intake: Intake) -> None:
+    noise = random.Random(1).randbytes(1500)
+    content = intake.parse("app.a", frame("a", 1, noise))
+    assert isinstance(content, Frame)
+
+
+@given(
+    st.lists(strategies.points("a"), min_size=1, max_size=40),
+    st.sampled_from(["none", "deflate"]),
+)
+def test_points_are_counted_without_decoding(points: list[Point], compression: str) -> None:
+    data = encode_frame(points, epoch=0, seq=0, compression=compression)  # type: ignore[arg-type]
+    assert count_points(data) == len(points) == len(decode(data).points)
+
+
+@pytest.mark.parametrize("count", [1, 23, 24, 255, 256, 65_535, 65_536])
+def test_points_are_counted_at_every_width(count: int) -> None:
+    assert count_points(frame("a", count)) == count

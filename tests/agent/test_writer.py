@@ -1,0 +1,246 @@
+"""Group commit: who waits is served at once and together, who does not is staged in time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from backhaul_agent.config import Config, DeviceConfig, FrameConfig, IngestConfig
+from backhaul_agent.errors import RefusedError
+from backhaul_agent.framer import Frame, Points
+from backhaul_agent.ledger import Ledger, Quarantine
+from backhaul_agent.writer import Arrival, Writer
+from backhaul_codec import Opaque, Point, decode
+from tests.agent.test_ledger import FailingDisk
+from tests.support.agent_clock import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+CONFIG = Config(
+    device=DeviceConfig(id="VID-001", token="tok"),
+    frame=FrameConfig(points_max=5, bytes_max=4096, age_s_max=0.05),
+    ingest=IngestConfig(pending_bytes_max=64 * 1024, pending_messages_max=16, stage_s_max=0.02),
+)
+
+
+class RunningClock(FakeClock):
+    """Follows the event loop: the writer's deadlines come, and are milliseconds."""
+
+    def monotonic_s(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+@dataclass
+class Bench:
+    """A writer on a real ledger, and what it answered."""
+
+    writer: Writer
+    ledger: Ledger
+    disk: FailingDisk
+    answers: list[tuple[int, str]] = field(default_factory=list)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    commits: int = 0
+
+    def on_commit(self) -> None:
+        self.commits += 1
+        self.news.set()
+
+    def submit(self, number: int, *, waits: bool, size: int = 100, live: bool = False) -> None:
+        def answer(_: Points | Frame, refusal: RefusedError | None) -> None:
+            self.answers.append((number, refusal.code if refusal else "kept"))
+            self.news.set()
+
+        point = Point(node="n", type="t", time=number, value=float(number))
+        self.writer.submit(Arrival(Points("n", [point], live), size, waits, answer))
+
+    async def until(self, wanted: Any) -> None:
+        async with asyncio.timeout(5):
+            while not wanted():
+                self.news.clear()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self.news.wait(), 0.01)
+
+    async def points(self, lane: str = "bulk") -> list[float]:
+        rows = await self.ledger.read(lane, 1, 1000)
+        return [
+            point.value  # type: ignore[misc]
+            for row in rows
+            for point in decode(row.body, node="n", type="t", key="").points
+        ]
+
+
+@asynccontextmanager
+async def bench(path: Path, *, start: bool = True, **options: Any) -> AsyncIterator[Bench]:
+    disk = FailingDisk()
+    ledger = await Ledger.open(
+        path / "ledger.db", device="VID-001", bytes_max=options.pop("bytes_max", 1 << 26),
+        epoch=lambda: 42, opener=disk,
+    )  # fmt: skip
+    made: list[Bench] = []
+    writer = Writer(ledger, CONFIG, RunningClock(), on_commit=lambda: made[0].on_commit())
+    made.append(Bench(writer, ledger, disk))
+    await writer.restore()
+    task = asyncio.create_task(writer.run()) if start else None
+    try:
+        yield made[0]
+    finally:
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        await ledger.close()
+
+
+async def test_waiting_publishers_share_commits(tmp_path: Path) -> None:
+    async with bench(tmp_path) as it:
+        for number in range(10):
+            it.submit(number, waits=True)
+        await it.until(lambda: len(it.answers) == 10)
+        assert it.answers == [(number, "kept") for number in range(10)]
+        assert it.commits == 1
+        assert await it.points() == [float(number) for number in range(10)]
+
+
+async def test_kept_means_durable_before_it_means_framed(tmp_path: Path) -> None:
+    async with bench(tmp_path) as it:
+        it.submit(1, waits=True)
+        await it.until(lambda: it.answers)
+        assert [row.points for row in await it.ledger.staged()] == [1]
+        await it.until(lambda: it.ledger.lanes["bulk"].last_seq == 1)
+        assert await it.ledger.staged() == []
+        assert await it.points() == [1.0]
+
+
+async def test_points_nobody_waits_for_are_staged_in_time(tmp_path: Path) -> None:
+    async with bench(tmp_path) as it:
+        it.submit(1, waits=False)
+        await it.until(lambda: it.commits)
+        assert it.answers == [(1, "kept")]
+
+
+async def test_live_points_are_messages_of_their_own(tmp_path: Path) -> None:
+    async with bench(tmp_path) as it:
+        for number in range(3):
+            it.submit(number, waits=True, live=True)
+        await it.until(lambda: len(it.answers) == 3)
+        assert await it.points("live") == [0.0, 1.0, 2.0]
+
+
+async def test_staged_points_survive_a_restart_and_are_framed(tmp_path: Path) -> None:
+    async with bench(tmp_path) as it:
+        it.submit(1, waits=True)
+        await it.until(lambda: it.answers)
+    async with bench(tmp_path) as it:
+        await it.until(lambda: it.ledger.lanes["bulk"].last_seq == 1)
+        assert await it.points() == [1.0]
+
+
+async def test_a_damaged_staged_row_is_set_aside_and_told(tmp_path: Path) -> None:
+    async with bench(tmp_path) as it:
+        it.submit(1, waits=True)
+        await it.until(lambda: it.answers)
+        await it.ledger._db.execute("UPDATE staged SET body = x'00'")
+    async with bench(tmp_path) as it:
+        await it.until(lambda: it.ledger.lanes["live"].last_seq == 1)
+        (row,) = await it.ledger.read("live", 1, 1)
+        assert row.subject == "e.quarantined"
+        (point,) = decode(row.body, node="", type="quarantined", key="").points
+        assert isinstance(point.value, Opaque)
+        assert msgspec.json.decode(point.value.data) == {
+            "node": "n", "points": 1, "reason": "corrupt",
+        }  # fmt: skip
+        assert await it.ledger.staged() == []
+        assert it.ledger.quarantined == 1
+
+
+async def test_a_failing_disk_refuses_clearly_and_heals(tmp_path: Path) -> None:
+    async with bench(tmp_path) as it:
+        it.disk.error = sqlite3.OperationalError("database or disk is full")
+        it.submit(1, waits=True)
+        it.submit(2, waits=False)
+        await it.until(lambda: len(it.answers) == 2)
+        assert it.answers == [(1, "storage"), (2, "storage")]
+        assert "disk is full" in it.writer.counters.last_error
+        it.disk.error = None
+        it.submit(3, waits=True)
+        await it.until(lambda: len(it.answers) == 3)
+        assert it.answers[-1] == (3, "kept")
+        assert it.writer.counters.last_error == ""
+        await it.until(lambda: it.ledger.lanes["bulk"].last_seq == 1)
+        assert await it.points() == [3.0]
+
+
+async def test_what_the_agent_owes_is_retried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backhaul_agent.writer.RETRY_S", 0.01)
+    async with bench(tmp_path) as it:
+        for number in range(5):
+            it.submit(number, waits=True)
+        await it.until(lambda: len(it.answers) == 5)
+        it.disk.error = sqlite3.OperationalError("disk I/O error")
+        it.writer.set_watermark("bulk", 1)
+        done = asyncio.create_task(it.writer.set_aside([Quarantine("bulk", 1, "bad")], []))
+        await it.until(lambda: it.writer.counters.commits_failed)
+        it.disk.error = None
+        async with asyncio.timeout(5):
+            await done
+        assert it.ledger.lanes["bulk"].watermark == 1
+        assert await it.ledger.explained("bulk", 1, 1) == {1}
+
+
+@pytest.mark.parametrize(("count", "size"), [(17, 100), (3, 30_000)], ids=["messages", "bytes"])
+async def test_more_than_may_wait_is_busy(tmp_path: Path, count: int, size: int) -> None:
+    async with bench(tmp_path, start=False) as it:
+        for number in range(count - 1):
+            it.submit(number, waits=True, size=size)
+        with pytest.raises(RefusedError) as caught:
+            it.submit(count, waits=True, size=size)
+        assert caught.value.code == "busy"
+
+
+async def test_a_full_ledger_refuses_until_the_hub_confirms(tmp_path: Path) -> None:
+    async with bench(tmp_path, bytes_max=1 << 20) as it:
+        await fill(it)
+        with pytest.raises(RefusedError) as caught:
+            it.submit(1, waits=True)
+        assert caught.value.code == "ledger_full"
+        it.writer.set_watermark("bulk", it.ledger.lanes["bulk"].last_seq)
+        await it.until(lambda: not it.ledger.full)
+        it.submit(2, waits=True)
+        await it.until(lambda: it.answers and it.answers[-1] == (2, "kept"))
+
+
+async def fill(it: Bench) -> None:
+    from backhaul_codec import encode_frame
+
+    body = encode_frame(
+        [Point(node="n", type="t", time=1, value=bytes(range(256)) * 100)], epoch=0, seq=0,
+        compression="none",
+    )  # fmt: skip
+    while not it.ledger.full:
+        done = asyncio.Event()
+        it.writer.submit(Arrival(Frame("n", body, 1), 100, True, lambda *_, d=done: d.set()))
+        await done.wait()
+        await asyncio.sleep(0)
+
+
+async def test_stopping_frames_everything_and_refuses_the_rest(tmp_path: Path) -> None:
+    async with bench(tmp_path, start=False) as it:
+        it.submit(1, waits=False)
+        it.writer.stop()
+        with pytest.raises(RefusedError) as caught:
+            it.submit(2, waits=True)
+        assert caught.value.code == "stopping"
+        await it.writer.run()
+        assert it.answers == [(1, "kept")]
+        assert await it.points() == [1.0]
+        assert await it.ledger.staged() == []
