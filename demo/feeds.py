@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from backhaul_codec import Point
 
-_PASSES_A_SECOND = 10
-_PASSES_A_BATCH = 5
+_PASSES_A_SECOND = 50
+_PASSES_A_BATCH = 25
 
 
 async def simulated(

@@ -221,7 +221,7 @@ class DeviceRig:
         cls, hub: HubRig, device: str, directory: Path, *, link_port: int | None = None
     ) -> Self:
         """Enrol a device with the real command; its link goes to `link_port` (a relay's)."""
-        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "backhaul-agent").mkdir(parents=True, exist_ok=True)
         port = free_port()
         await run_to_end(
             [

@@ -6,7 +6,7 @@ import asyncio
 import json
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.client import connect
 
@@ -175,18 +175,19 @@ class Story:
             extra = ["--resolution", "1m", "--plot", str(self._out / f"{device}-{name}.png")]
             self._say(await run_to_end(_spark(*command, *extra)))
 
-    async def _completeness(self) -> list[dict[str, object]]:
+    async def _completeness(self) -> list[dict[str, Any]]:
         tables = str(self._out / "history")
         answer = await run_to_end(_spark("completeness", "--table-root", tables, "--json"))
-        found: list[dict[str, object]] = json.loads(answer)
+        found: list[dict[str, Any]] = json.loads(answer)
         return found
 
-    def _settle(self, completeness: Sequence[dict[str, object]]) -> bool:
+    def _settle(self, completeness: Sequence[dict[str, Any]]) -> bool:
         verdicts = self._account.close(self._out / "history" / "points")
         self._say("Completeness, every acknowledged reading against the history:\n")
         for device in self._vehicles:
             verdict = verdicts.get(device, Verdict())
-            holes = sum(len(lane["holes"]) for lane in completeness if lane["device"] == device)  # type: ignore[arg-type]
+            lanes = [lane for lane in completeness if lane["device"] == device]
+            holes = sum(len(lane["holes"]) for lane in lanes)
             self._say(
                 f"  {device}  acknowledged {verdict.acknowledged:>7,}   in history"
                 f" {verdict.in_history:>7,}   missing {verdict.missing}   doubled"

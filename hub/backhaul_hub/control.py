@@ -1,7 +1,7 @@
 """The control plane: what runs behind `backhaul-hub up`.
 
 One TaskGroup: readers of UP, the keeper of the sources, the watch on leafs, the teller of
-watermarks. Order of a shutdown: the group is cancelled, then subscriptions, connections and
+watermarks. Order of a shutdown: they are cancelled, then subscriptions, connections and
 hub.db are closed; what a reader had not stored yet is read again at the next start.
 """
 
@@ -12,8 +12,8 @@ import json
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-import nats
 import structlog
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError
 
@@ -29,7 +29,6 @@ from .uplink import UplinkReader
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nats.aio.client import Client
     from nats.aio.msg import Msg
 
     from .clock import Clock
@@ -43,6 +42,7 @@ RELOAD_SERVICE = "hub.reload"
 _LEAFS_INTERVAL_S = 5.0
 _SOURCES_INTERVAL_S = 1.0
 _RETRY_S = 1.0
+_CONNECT_TIMEOUT_S = 5.0
 
 
 class ControlPlane:
@@ -64,11 +64,10 @@ class ControlPlane:
         self._told: dict[LaneKey, int] = {}
         self._readers: list[UplinkReader] = []
         self._lags: dict[tuple[str, str], int] = {}
-        self.ready = asyncio.Event()
-        """Set once streams stand and the leafs that are connected are being sourced."""
+        self._stop = asyncio.Event()
 
     async def run(self) -> None:
-        """Bring the streams in line and serve until cancelled.
+        """Bring the streams in line and serve until `stop`.
 
         Raises:
             HubError: the server cannot be reached at the start, or a stream cannot be brought in
@@ -95,15 +94,24 @@ class ControlPlane:
                 UplinkReader(up_name(shard), client, api, self._continuity, registry)
                 for shard in range(self._config.fleet.shards)
             ]
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(leafs.watch(_LEAFS_INTERVAL_S))
-                tasks.create_task(self._keep_sources(api, registry))
-                tasks.create_task(self._watch_sources(api, leafs))
-                tasks.create_task(self._tell_watermarks(client))
-                for reader in self._readers:
-                    tasks.create_task(reader.run())
-                self.ready.set()
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(work)
+                    for work in (
+                        leafs.watch(_LEAFS_INTERVAL_S),
+                        self._keep_sources(api, registry),
+                        self._watch_sources(api, leafs),
+                        self._tell_watermarks(client),
+                        *(reader.run() for reader in self._readers),
+                    )
+                ]
                 log.info("ready", devices=len(self._devices), shards=len(self._readers))
+                await self._stop.wait()
+                await _cancel(tasks)
+
+    def stop(self) -> None:
+        """Let `run` come to its end."""
+        self._stop.set()
 
     async def _reload(self, api: JetStreamApi, registry: Registry) -> None:
         """Learn of the devices in hub.db, and see that each can be written to."""
@@ -250,30 +258,49 @@ class ControlPlane:
         }
 
 
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    """Cancel tasks and wait until they have ended.
+
+    More than once where needed: before Python 3.12 `asyncio.wait_for`, which nats-py's requests
+    wait with, loses a cancellation that arrives together with the answer (bpo-37658).
+    """
+    while pending := [task for task in tasks if not task.done()]:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=_RETRY_S)
+
+
 async def connect(url: str, login: Login) -> Client:
     """Connect to the hub's server; once connected, reconnect for ever.
 
     Raises:
         HubError: the server is not there, or does not know this user.
     """
+    last_errors: list[Exception] = []
 
-    async def log_error(error: Exception) -> None:
-        log.warning("nats_error", user=login.user, error=repr(error))
+    async def on_error(error: Exception) -> None:
+        last_errors[:] = [error]
+        if client.is_connected:
+            log.warning("nats_error", user=login.user, error=repr(error))
 
+    client = Client()
     try:
-        return await nats.connect(
-            url,
-            user=login.user,
-            password=login.password,
-            name=f"backhaul-hub {login.user}",
-            max_reconnect_attempts=-1,
-            allow_reconnect=True,
-            reconnect_time_wait=0.5,
-            error_cb=log_error,
-            connect_timeout=5,
-        )
+        # The client itself would try for ever, the first time too.
+        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+            await client.connect(
+                url,
+                user=login.user,
+                password=login.password,
+                name=f"backhaul-hub {login.user}",
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=0.5,  # type: ignore[arg-type]  # seconds; a float is fine
+                error_cb=on_error,
+            )
     except (NatsError, OSError, TimeoutError) as error:
+        await client.close()
+        why = last_errors[0] if last_errors else error
         raise HubError(
-            f"no connection to the hub's nats-server at {url} as {login.user}: {error!r}",
+            f"no connection to the hub's nats-server at {url} as {login.user}: {why!r}",
             hint="start it with: nats-server -c hub.conf",
         ) from error
+    return client

@@ -88,9 +88,10 @@ class SourcePlan:
 class SourceWatch:
     """Decides when a connected device's source has to be set up again. Pure.
 
-    The server retries a refused source after 10 s times the failures, and believes a silent one
-    for longer. A refused one (the agent has not made its streams yet: every vehicle's first
-    start) is set up again after 1 s, then 2, 4 ...; a silent one after `patience_s`.
+    The server itself waits 5 s for an answer that got lost, 10 s times the failures after a
+    refusal, and believes in a silent source for longer still. Here one that was refused or never
+    heard its device (whose agent had not made its streams yet: every vehicle's first start) is
+    set up again after 1 s, then 2, 4 ...; one that has fallen silent after `patience_s`.
     """
 
     def __init__(self, patience_s: float) -> None:
@@ -108,13 +109,12 @@ class SourceWatch:
         """
         device, _ = source_of(source)
         idle_s = source["active"] / 1e9 if source["active"] >= 0 else up_s
-        refused = source.get("error")
-        if not refused and idle_s < self._patience_s:
-            if source["active"] >= 0:
-                self._backoff_s.pop(device, None)
+        refused, deaf = source.get("error"), source["active"] < 0
+        if not refused and not deaf and idle_s < self._patience_s:
+            self._backoff_s.pop(device, None)
             return None
         backoff_s = self._backoff_s.get(device, _FIRST_BACKOFF_S)
-        wait_s = backoff_s if refused else self._patience_s
+        wait_s = backoff_s if refused or deaf else self._patience_s
         since_s = min(up_s, now_s - self._last_kick_s.get(device, -float("inf")))
         if since_s < wait_s:
             return None
@@ -122,7 +122,7 @@ class SourceWatch:
         self._backoff_s[device] = min(2 * backoff_s, self._patience_s)
         if refused:
             return f"refused: {refused.get('description', '')}"
-        return f"silent for {idle_s:.0f} s"
+        return "never heard its device" if deaf else f"silent for {idle_s:.0f} s"
 
 
 async def apply_sources(

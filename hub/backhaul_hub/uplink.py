@@ -7,35 +7,32 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import structlog
 from msgspec import Meta
 from nats.errors import Error as NatsError
-from nats.errors import TimeoutError as NatsTimeoutError
-from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import APIError, BadRequestError
 
 from backhaul_codec import CodecError, Kind, Opaque, check, decode
 from backhaul_codec.subjects import SubjectError, parse_uplink
 
 from .continuity import Continuity, LaneKey
+from .errors import HubError
 from .registry import Position, Registry
+from .stored import Stored, StoredReader
 from .streams import QUARANTINE
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
-    from nats.aio.msg import Msg
-    from nats.js.client import JetStreamContext
 
     from .jetstream import JetStreamApi
 
 log = structlog.get_logger(__name__)
 
 _BATCH_MESSAGES = 512
-_FETCH_TIMEOUT_S = 1.0
+_IDLE_S = 0.1
 _RETRY_S = 1.0
 _RECEIPT_SUBJECT = "e.receipt"
 _JSON = 6
@@ -110,6 +107,7 @@ class UplinkReader:
         self.stream = stream
         self.position = Position()
         self._jetstream = client.jetstream(timeout=10)
+        self._reader = StoredReader(client, stream)
         self._api = api
         self._continuity = continuity
         self._registry = registry
@@ -117,96 +115,81 @@ class UplinkReader:
     async def run(self) -> None:
         """Read until cancelled; trouble with the server is logged once and waited out."""
         self.position = await self._registry.position(self.stream)
-        troubled = False
+        trouble = ""
         while True:
             try:
-                subscription = await self._subscribe()
-                if troubled:
-                    log.info("uplink_resumed", stream=self.stream, seq=self.position.seq)
-                    troubled = False
-                try:
-                    await self._read(subscription)
-                finally:
-                    await _unsubscribe(subscription)
-            except (NatsError, APIError, OSError) as error:
-                if not troubled:
-                    log.warning("uplink_interrupted", stream=self.stream, error=repr(error))
-                    troubled = True
+                await self._check_position()
+                while True:
+                    messages = await self._reader.read(self.position.seq + 1, _BATCH_MESSAGES)
+                    if trouble:
+                        log.info("uplink_resumed", stream=self.stream, seq=self.position.seq)
+                        trouble = ""
+                    if messages:
+                        await self._take(messages)
+                    else:
+                        await asyncio.sleep(_IDLE_S)
+            except (HubError, NatsError, APIError, OSError) as error:
+                if str(error) != trouble:
+                    trouble = str(error) or repr(error)
+                    log.warning("uplink_interrupted", stream=self.stream, error=trouble)
                 await asyncio.sleep(_RETRY_S)
 
-    async def _subscribe(self) -> JetStreamContext.PullSubscription:
+    async def _check_position(self) -> None:
+        """See that the stream is still the one that was read, and as long as it was."""
         info = await self._api.request(f"STREAM.INFO.{self.stream}")
         created, last_seq = info["created"], info["state"]["last_seq"]
-        if self.position.created and self.position.created != created:
-            log.error("stream_recreated", stream=self.stream, was_at=self.position.seq)
+        was_at = self.position.seq
+        if not self.position.created:
             self.position = Position(created)
-        elif self.position.seq > last_seq:
-            # The store went back in time (a restored backup, a power cut with a lazy sync).
-            log.error(
-                "stream_rolled_back",
-                stream=self.stream,
-                was_at=self.position.seq,
-                last_seq=last_seq,
-            )
+        elif self.position.created != created:
+            log.error("stream_recreated", stream=self.stream, was_at=was_at)
+            self.position = Position(created, 0, self.position.quarantined)
+        elif was_at > last_seq:
+            # The store went back in time: a restored backup, or a power cut with a lazy sync.
+            log.error("stream_rolled_back", stream=self.stream, was_at=was_at, last_seq=last_seq)
             self.position = Position(created, last_seq, self.position.quarantined)
-        elif not self.position.created:
-            self.position = Position(created)
-        # Ephemeral and without acks: the position that counts is the one in hub.db.
-        return await self._jetstream.pull_subscribe(
-            "",
-            stream=self.stream,
-            config=ConsumerConfig(
-                ack_policy=AckPolicy.NONE,
-                deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
-                opt_start_seq=self.position.seq + 1,
-                inactive_threshold=60,
-                mem_storage=True,
-            ),
-        )
 
-    async def _read(self, subscription: JetStreamContext.PullSubscription) -> None:
-        while True:
-            try:
-                messages = await subscription.fetch(_BATCH_MESSAGES, timeout=_FETCH_TIMEOUT_S)
-            except NatsTimeoutError:
-                continue
-            await self._take(messages)
-
-    async def _take(self, messages: list[Msg]) -> None:
-        quarantined, last_seq = self.position.quarantined, self.position.seq
+    async def _take(self, messages: list[Stored]) -> None:
+        quarantined = self.position.quarantined
         for message in messages:
-            metadata = message.metadata
-            last_seq = metadata.sequence.stream
             try:
-                examined = examine(message.subject, message.data)
+                examined = examine(message.subject, message.body)
             except UnreadableError as error:
-                await self._quarantine(message, last_seq, error)
+                await self._quarantine(message, error)
                 quarantined += 1
                 continue
             self._continuity.arrived(
-                examined.key, examined.seq, len(message.data), _ns(metadata.timestamp)
+                examined.key, examined.seq, len(message.body), message.stored_ns
             )
             if (receipt := examined.receipt) is not None:
-                log.warning(
-                    "receipt",
-                    device=receipt.key.device,
-                    lane=receipt.key.lane,
-                    low=receipt.low,
-                    high=receipt.high,
-                    reason=receipt.reason,
-                )
-                self._continuity.explain(receipt.key, receipt.low, receipt.high)
-        self.position = Position(self.position.created, last_seq, quarantined)
-        await self._registry.store(self.stream, self.position, self._continuity.take_changed())
+                self._explain(receipt)
+        position = Position(self.position.created, messages[-1].seq, quarantined)
+        await self._registry.store(self.stream, position, self._continuity.take_changed())
+        self.position = position
 
-    async def _quarantine(self, message: Msg, seq: int, error: UnreadableError) -> None:
+    def _explain(self, receipt: Receipt) -> None:
         log.warning(
-            "quarantined", stream=self.stream, seq=seq, subject=message.subject, reason=error.reason
+            "receipt",
+            device=receipt.key.device,
+            lane=receipt.key.lane,
+            low=receipt.low,
+            high=receipt.high,
+            reason=receipt.reason,
+        )
+        self._continuity.explain(receipt.key, receipt.low, receipt.high)
+
+    async def _quarantine(self, message: Stored, error: UnreadableError) -> None:
+        log.warning(
+            "quarantined",
+            stream=self.stream,
+            seq=message.seq,
+            subject=message.subject,
+            reason=error.reason,
         )
         try:
             await self._jetstream.publish(
-                f"quarantine.{self.stream}.{seq}",
-                message.data,
+                f"quarantine.{self.stream}.{message.seq}",
+                message.body,
                 stream=QUARANTINE,
                 headers={
                     "Backhaul-Subject": message.subject,
@@ -242,15 +225,3 @@ def _receipt(device: str, body: bytes) -> Receipt:
     if said.lo > said.hi:
         raise UnreadableError("receipt", f"a receipt for no range: {said.lo}..{said.hi}")
     return Receipt(LaneKey(device, said.lane, said.epoch), said.lo, said.hi, said.reason)
-
-
-def _ns(stamp: datetime) -> int:
-    seconds = stamp.astimezone(UTC)
-    return int(seconds.timestamp()) * 1_000_000_000 + seconds.microsecond * 1000
-
-
-async def _unsubscribe(subscription: JetStreamContext.PullSubscription) -> None:
-    try:
-        await subscription.unsubscribe()
-    except NatsError as error:
-        log.debug("unsubscribe_failed", error=repr(error))

@@ -132,6 +132,12 @@ def test_a_refused_source_is_kicked_soon_then_less_often() -> None:
     assert kicks == [1, 3, 7, 15, 30, 45]
 
 
+def test_a_source_that_never_heard_its_device_is_kicked_soon() -> None:
+    watch = SourceWatch(15.0)
+    kicks = [now for now in range(10) if watch.complaint(listed(-1), now, now)]
+    assert kicks == [1, 3, 7]
+
+
 def test_a_silent_source_is_kicked_once_patience_is_over() -> None:
     """Lag 0 is no proof: a source can be stalled while the server calls it healthy."""
     watch = SourceWatch(15.0)

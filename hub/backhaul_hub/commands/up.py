@@ -40,11 +40,8 @@ def up(directory: Path) -> None:
 
 async def _run(directory: Path) -> None:
     plane = ControlPlane(directory, load(directory), SystemClock())
-    running = asyncio.ensure_future(plane.run())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, running.cancel)
-    try:
-        await running
-    except asyncio.CancelledError:
-        structlog.get_logger().info("stopped")
+        loop.add_signal_handler(number, plane.stop)
+    await plane.run()
+    structlog.get_logger().info("stopped")

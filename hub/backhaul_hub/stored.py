@@ -1,0 +1,106 @@
+"""Reading a stream by sequence: batches of direct gets, no consumer on the server.
+
+The position lives in hub.db and nowhere else, so there is nothing that could disagree with it.
+Spec: nats-server's ADR-31 (JetStream direct get), with batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from .errors import HubError
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
+
+# nats-py drops what a subscription has not taken beyond 128 MB; a batch stays far below.
+_BATCH_BYTES = 16 << 20
+_END_OF_BATCH = "204"
+_NOT_FOUND = "404"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One message as a stream holds it."""
+
+    seq: int
+    subject: str
+    body: bytes
+    stored_ns: int
+    """When the stream took it in; ns since the Unix epoch."""
+
+
+class StoredReader:
+    """Reads one stream over one connection. One read at a time.
+
+    Args:
+        timeout_s: the longest silence within a batch.
+    """
+
+    def __init__(self, client: Client, stream: str, *, timeout_s: float = 5.0) -> None:
+        self._client = client
+        self._stream = stream
+        self._timeout_s = timeout_s
+
+    async def read(self, seq: int, messages_max: int) -> list[Stored]:
+        """Return up to `messages_max` messages from `seq` on, in order; none at the end.
+
+        Raises:
+            HubError: the stream or the server is not there, or a batch came in pieces.
+        """
+        inbox = self._client.new_inbox()
+        subscription = await self._client.subscribe(inbox)
+        try:
+            request = {"seq": seq, "batch": messages_max, "max_bytes": _BATCH_BYTES}
+            await self._client.publish(
+                f"$JS.API.DIRECT.GET.{self._stream}", json.dumps(request).encode(), reply=inbox
+            )
+            return await self._batch(subscription)
+        finally:
+            if not self._client.is_closed:
+                await subscription.unsubscribe()
+
+    async def _batch(self, subscription: Subscription) -> list[Stored]:
+        found: list[Stored] = []
+        while True:
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    message = await subscription.next_msg(timeout=None)
+            except TimeoutError:
+                raise HubError(f"{self._stream}: no answer in {self._timeout_s:g} s") from None
+            headers = message.headers or {}
+            match headers.get("Status"):
+                case None:
+                    found.append(_stored(message, headers))
+                case status if status == _NOT_FOUND:
+                    return []
+                case status if status == _END_OF_BATCH:
+                    last = int(headers.get("Nats-Last-Sequence", 0))
+                    if found and found[-1].seq != last:
+                        raise HubError(f"{self._stream}: a batch up to {last} came in pieces")
+                    return found
+                case status:
+                    why = headers.get("Description", "no responders")
+                    raise HubError(f"{self._stream}: direct get answers {status} {why}")
+
+
+def _stored(message: Msg, headers: dict[str, str]) -> Stored:
+    return Stored(
+        seq=int(headers["Nats-Sequence"]),
+        subject=headers["Nats-Subject"],
+        body=message.data,
+        stored_ns=stamp_ns(headers["Nats-Time-Stamp"]),
+    )
+
+
+def stamp_ns(text: str) -> int:
+    """Convert the server's time stamp (RFC 3339, up to nine decimals) to ns since the epoch."""
+    whole, _, fraction = text.removesuffix("Z").partition(".")
+    seconds = int(datetime.fromisoformat(whole + "+00:00").timestamp())
+    return seconds * 1_000_000_000 + int(fraction.ljust(9, "0"))

@@ -1,0 +1,95 @@
+"""A real hub and real vehicles, started by the demonstration's rig and always stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Self
+
+import nats
+import pytest
+
+from demo.relay import Relay
+from demo.rig import DeviceRig, HubRig
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from nats.aio.client import Client
+
+DEADLINE_S = 30.0
+
+
+class World:
+    """One hub and its vehicles, each behind a relay of its own."""
+
+    def __init__(self, directory: Path, stack: AsyncExitStack) -> None:
+        self.directory = directory
+        self.hub = HubRig(directory / "hub", watermark_interval_s=0.2)
+        self._stack = stack
+
+    async def start(self) -> Self:
+        await self.hub.init()
+        self._stack.push_async_callback(self.hub.stop)
+        await self.hub.start()
+        return self
+
+    async def vehicle(self, device: str = "VID-001") -> tuple[DeviceRig, Relay]:
+        """Enrol and start a vehicle."""
+        relay = await self._stack.enter_async_context(Relay("127.0.0.1", self.hub.leaf_port))
+        rig = await DeviceRig.add(self.hub, device, self.directory / device, link_port=relay.port)
+        self._stack.push_async_callback(rig.stop)
+        await rig.start()
+        return rig, relay
+
+    async def connect(self, url: str) -> Client:
+        """Connect a plain NATS client that is closed with the test."""
+        client = await nats.connect(url)
+        self._stack.push_async_callback(client.close)
+        return client
+
+    async def report(self) -> dict[str, Any]:
+        """Ask the control plane for what `backhaul-hub devices --json` shows."""
+        client = await nats.connect(self.hub.url())
+        try:
+            answer = await client.request("hub.devices", b"", timeout=5)
+        finally:
+            await client.close()
+        report: dict[str, Any] = json.loads(answer.data)
+        return report
+
+    async def until(
+        self, condition: Callable[[dict[str, Any]], bool], *, deadline_s: float = DEADLINE_S
+    ) -> dict[str, Any]:
+        """Ask the control plane until its report fits; fail with the last one."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + deadline_s
+        report: dict[str, Any] = {}
+        while loop.time() < end_s:
+            try:
+                report = await self.report()
+            except nats.errors.Error:
+                await asyncio.sleep(0.1)
+                continue
+            if condition(report):
+                return report
+            await asyncio.sleep(0.05)
+        pytest.fail(f"never came true; the hub's last report: {json.dumps(report, indent=1)}")
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    """A running hub without vehicles."""
+    async with AsyncExitStack() as stack:
+        yield await World(tmp_path, stack).start()
+
+
+def lane(report: dict[str, Any], device: str = "VID-001", name: str = "bulk") -> dict[str, Any]:
+    """Return what a report says of a lane (empty, where the hub has not heard of it)."""
+    for each in report["devices"]:
+        if each["device"] == device:
+            found: dict[str, Any] = each["lanes"].get(name, {})
+            return found
+    return {}

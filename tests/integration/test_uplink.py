@@ -1,0 +1,215 @@
+"""From a program on the vehicle to the hub's proof, over links and processes that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from typing import Any
+
+import pytest
+
+from backhaul_agent.client import Agent, connect
+from backhaul_codec import Point, decode
+from backhaul_codec.subjects import parse_uplink
+from demo.rig import RigError, program, run_to_end
+
+from .conftest import World, lane
+
+pytestmark = [pytest.mark.nats, pytest.mark.timeout(120)]
+
+
+def points(first: int, count: int) -> list[Point]:
+    return [
+        Point("battery", "soc", number * 10**9, number / 8)
+        for number in range(first, first + count)
+    ]
+
+
+async def keep(agent: Agent, first: int, count: int) -> None:
+    """Have points `first`.. kept, in batches that are frames of their own."""
+    for start in range(first, first + count, 250):
+        await agent.publish_batch("battery", points(start, min(250, first + count - start)))
+
+
+async def at_the_hub(world: World) -> list[int]:
+    """Read UP from outside: the times, in seconds, of all points, each message counted once."""
+    client = await world.connect(world.hub.url())
+    jetstream = client.jetstream()
+    last = (await jetstream.stream_info("UP_00")).state.last_seq
+    seen: dict[tuple[str, str, int, int], list[int]] = {}
+    for seq in range(1, last + 1):
+        message = await jetstream.get_msg("UP_00", seq, direct=True)
+        assert message.subject is not None
+        assert message.data is not None
+        uplink = parse_uplink(message.subject)
+        if uplink.letter != "f":
+            continue
+        frame = decode(message.data, node=uplink.node)
+        times = [point.time // 10**9 for point in frame.points]
+        seen[uplink.device, uplink.lane, frame.epoch, frame.seq] = times
+    return sorted(time for times in seen.values() for time in times)
+
+
+async def test_what_is_kept_during_a_cut_arrives_once_the_link_is_back(world: World) -> None:
+    rig, relay = await world.vehicle()
+    async with connect(rig.url) as agent:
+        await keep(agent, 1, 500)
+        await world.until(lambda report: lane(report).get("watermark", 0) >= 2)
+        await relay.cut()
+        await world.until(lambda report: not report["devices"][0]["link"]["up"])
+        await keep(agent, 501, 5000)
+        await relay.heal()
+        report = await world.until(lambda report: lane(report)["watermark"] >= 22)
+    assert report["devices"][0]["link"]["up"]
+    assert lane(report)["gaps"] == []
+    assert await at_the_hub(world) == list(range(1, 5501))
+
+
+async def test_the_watermark_comes_back_to_the_vehicle(world: World) -> None:
+    rig, _ = await world.vehicle()
+    local = await world.connect(rig.url)
+    async with connect(rig.url) as agent:
+        await keep(agent, 1, 1000)
+    status: dict[str, Any] = {}
+    for _ in range(200):
+        status = json.loads((await local.request("agent.status", b"")).data)
+        if status["lanes"]["bulk"]["watermark"] == 4:
+            return
+        await asyncio.sleep(0.05)
+    pytest.fail(f"the agent never heard that the hub holds seq 4: {status['lanes']}")
+
+
+async def test_garbage_is_set_aside_with_the_reason_and_stops_nothing(world: World) -> None:
+    rig, _ = await world.vehicle()
+    local = await world.connect(rig.url)
+    async with connect(rig.url) as agent:
+        await keep(agent, 1, 250)
+        # A local program that writes into the agent's own subjects: to the hub it is garbage.
+        await local.request("f.battery", b"this is no frame")
+        await keep(agent, 251, 250)
+        report = await world.until(lambda report: lane(report).get("watermark", 0) == 2)
+    assert report["streams"][0]["quarantined"] == 1
+    hub = await world.connect(world.hub.url())
+    set_aside = await hub.jetstream().get_last_msg("QUARANTINE", "quarantine.UP_00.*")
+    assert set_aside.data == b"this is no frame"
+    assert set_aside.headers is not None
+    assert set_aside.headers["Backhaul-Subject"] == "up.VID-001.f.battery"
+    assert set_aside.headers["Backhaul-Reason"]
+
+
+async def test_a_control_plane_that_crashes_reads_on_where_it_was(world: World) -> None:
+    rig, _ = await world.vehicle()
+    local = await world.connect(rig.url)
+    async with connect(rig.url) as agent:
+        await local.request("f.battery", b"garbage")
+        await keep(agent, 1, 2500)
+        await world.until(lambda report: lane(report).get("watermark", 0) == 10)
+        await world.hub.control.stop(signal.SIGKILL)
+        await keep(agent, 2501, 2500)
+        await world.hub.start_control()
+        report = await world.until(lambda report: lane(report).get("watermark", 0) == 20)
+    assert (lane(report)["messages"], lane(report)["repeats"]) == (20, 0)
+    assert report["streams"][0]["quarantined"] == 1
+
+
+async def test_the_hub_server_crashes_and_comes_back(world: World) -> None:
+    rig, _ = await world.vehicle()
+    async with connect(rig.url) as agent:
+        await keep(agent, 1, 1000)
+        await world.until(lambda report: lane(report).get("watermark", 0) == 4)
+        await world.hub.server.stop(signal.SIGKILL)
+        await keep(agent, 1001, 1000)
+        await world.hub.server.start()
+        await world.until(lambda report: lane(report).get("watermark", 0) == 8)
+    assert await at_the_hub(world) == list(range(1, 2001))
+
+
+async def test_leaf_and_agent_crash_while_offline(world: World) -> None:
+    rig, relay = await world.vehicle()
+    await relay.cut()
+    async with connect(rig.url) as agent:
+        await keep(agent, 1, 1000)
+        await rig.agent.stop(signal.SIGKILL)
+        await rig.leaf.stop(signal.SIGKILL)
+    await rig.start()
+    async with connect(rig.url) as agent:
+        await keep(agent, 1001, 1000)
+    await relay.heal()
+    await world.until(lambda report: lane(report).get("watermark", 0) == 8)
+    assert await at_the_hub(world) == list(range(1, 2001))
+
+
+async def test_a_wiped_leaf_store_is_filled_again_from_the_ledger(world: World) -> None:
+    rig, relay = await world.vehicle()
+    async with connect(rig.url) as agent:
+        await keep(agent, 1, 1000)
+        await world.until(lambda report: lane(report).get("watermark", 0) == 4)
+        await relay.cut()
+        await keep(agent, 1001, 1000)
+    await rig.stop()
+    await run_to_end(["rm", "-r", str(rig.agent_toml.parent / "backhaul-leaf")])
+    await rig.start()
+    await relay.heal()
+    await world.until(lambda report: lane(report).get("watermark", 0) == 8)
+    assert await at_the_hub(world) == list(range(1, 2001))
+
+
+async def test_two_vehicles_are_told_apart(world: World) -> None:
+    for device, count in (("VID-001", 2), ("VID-002", 3)):
+        rig, _ = await world.vehicle(device)
+        async with connect(rig.url) as agent:
+            await keep(agent, 1, count * 250)
+    report = await world.until(
+        lambda report: (
+            (
+                lane(report, "VID-001").get("watermark"),
+                lane(report, "VID-002").get("watermark"),
+            )
+            == (2, 3)
+        )
+    )
+    assert [each["device"] for each in report["devices"]] == ["VID-001", "VID-002"]
+
+
+async def test_a_live_point_travels_on_its_own_lane(world: World) -> None:
+    rig, _ = await world.vehicle()
+    local = await world.connect(rig.url)
+    answer = await local.request("app.cargo.door", b'{"value": "open", "lane": "live"}')
+    assert json.loads(answer.data) == {"kept": 1}
+    report = await world.until(lambda report: lane(report, name="live").get("watermark") == 1)
+    assert lane(report, name="live")["gaps"] == []
+
+
+async def test_a_stranger_cannot_connect_as_a_vehicle(world: World) -> None:
+    rig, _ = await world.vehicle()
+    conf = rig.agent_toml.with_name("leaf.conf")
+    await rig.stop()
+    await world.until(lambda report: not report["devices"][0]["link"]["up"])
+    text = conf.read_text()
+    start = text.index("VID-001:") + len("VID-001:")
+    conf.write_text(text[:start] + "wrong" + text[text.index("@", start) :])
+    await rig.start()
+    for _ in range(100):
+        if b"Authorization Violation" in rig.leaf.logged():
+            break
+        await asyncio.sleep(0.05)
+    else:
+        pytest.fail("the leaf was not refused")
+    assert not (await world.report())["devices"][0]["link"]["up"]
+
+
+async def test_the_command_line_says_what_is_wrong(world: World) -> None:
+    directory = str(world.hub.directory)
+    hub = program("backhaul-hub")
+    with pytest.raises(RigError, match="is no device id"):
+        await run_to_end([hub, "add-device", "VID 1", "--dir", directory])
+    await run_to_end([hub, "add-device", "VID-001", "--dir", directory])
+    with pytest.raises(RigError, match="exists already"):
+        await run_to_end([hub, "add-device", "VID-001", "--dir", directory])
+    await world.hub.control.stop()
+    with pytest.raises(RigError, match="start it with: backhaul-hub up"):
+        await run_to_end([hub, "devices", "--dir", directory])
+    await world.hub.server.stop()
+    with pytest.raises(RigError, match=r"nats-server -c hub\.conf"):
+        await run_to_end([hub, "devices", "--dir", directory])
