@@ -66,9 +66,10 @@ def parse_servers(text: str) -> tuple[tuple[tuple[str, int], ...], bool, str, st
 
 
 def read_credentials(path: str) -> tuple[str, str]:
-    """Read user and password from a TOML file with those two keys."""
+    """Read user and password from a TOML file: at its top, or under [nats.spark] as in hub.toml."""
     try:
         values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        values = values.get("nats", {}).get("spark", values)
         return str(values["user"]), str(values["password"])
     except OSError as error:
         raise OptionError("credentials", path, f"a readable file ({error.strerror})") from error

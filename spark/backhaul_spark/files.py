@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,21 +11,10 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from pyarrow import fs
 
-# What a reader prunes files by. Values and text stay out: wide, and nobody asks for them by range.
-STATS_COLUMNS = (
-    "device",
-    "node",
-    "type",
-    "key",
-    "time",
-    "time_ns",
-    "epoch",
-    "seq",
-    "stream_seq",
-    "ingest",
-)
-# Delta cuts long text in statistics; a file whose names are longer simply is not pruned by them.
-STATS_TEXT_MAX = 128
+# Text in statistics is cut: a prefix bounds from below, and from above with the last character
+# there is behind it.
+STATS_TEXT_MAX = 32
+LAST_TEXT = "\U0010ffff"
 
 
 def filesystem(uri: str) -> tuple[fs.FileSystem, str]:
@@ -55,41 +46,53 @@ def remove(uri: str, relative: str) -> None:
 
 
 def file_stats(metadata: pq.FileMetaData) -> dict[str, Any]:
-    """Return `rows`, and `stats` as Delta's log wants them, from a Parquet footer."""
-    stats: dict[str, Any] = {"numRecords": metadata.num_rows}
+    """Return `rows`, and `stats` as Delta's log wants them, from a Parquet footer.
+
+    Every column but bytes has bounds unless it is all null. Not for speed alone: of a column
+    without bounds, delta-rs tells Arrow that it is `>= null`, and Arrow skips the file.
+    """
     lows: dict[str, Any] = {}
     highs: dict[str, Any] = {}
-    names = [metadata.schema.column(i).name for i in range(metadata.num_columns)]
-    for name in STATS_COLUMNS:
-        if name not in names:
+    nulls: dict[str, int] = {}
+    for index in range(metadata.num_columns):
+        column = metadata.schema.column(index)
+        chunks = [metadata.row_group(g).column(index) for g in range(metadata.num_row_groups)]
+        text = column.logical_type.type == "STRING"
+        if column.physical_type == "BYTE_ARRAY" and not text:
             continue
-        bounds = _bounds(metadata, names.index(name))
+        nulls[column.name] = sum(c.statistics.null_count for c in chunks if c.is_stats_set)
+        if nulls[column.name] == metadata.num_rows:
+            continue
+        bounds = _bounds(chunks)
+        if bounds is None and text:
+            bounds = "", LAST_TEXT * 4  # values too long for Parquet to keep bounds of
         if bounds is not None:
-            lows[name], highs[name] = _json_value(bounds[0], False), _json_value(bounds[1], True)
-    stats |= {"minValues": lows, "maxValues": highs}
-    return {"rows": metadata.num_rows, "stats": stats}
+            lows[column.name] = _json_value(bounds[0], upper=False)
+            highs[column.name] = _json_value(bounds[1], upper=True)
+    stats = {"minValues": lows, "maxValues": highs, "nullCount": nulls}
+    return {"rows": metadata.num_rows, "stats": {"numRecords": metadata.num_rows} | stats}
 
 
-def _bounds(metadata: pq.FileMetaData, column: int) -> tuple[Any, Any] | None:
-    lows, highs = [], []
-    for group in range(metadata.num_row_groups):
-        chunk = metadata.row_group(group).column(column)
-        if not chunk.is_stats_set or not chunk.statistics.has_min_max:
-            return None
-        lows.append(chunk.statistics.min)
-        highs.append(chunk.statistics.max)
-    if not lows or any(
-        isinstance(text, str) and len(text) > STATS_TEXT_MAX for text in highs + lows
-    ):
+def _bounds(chunks: list[pq.ColumnChunkMetaData]) -> tuple[Any, Any] | None:
+    known = [chunk.statistics for chunk in chunks if chunk.is_stats_set]
+    with_values = [each for each in known if each.num_values]
+    if len(known) < len(chunks) or not all(each.has_min_max for each in with_values):
         return None
-    return min(lows), max(highs)
+    if not with_values:
+        return None
+    return min(each.min for each in with_values), max(each.max for each in with_values)
 
 
-def _json_value(value: Any, upper: bool) -> Any:
+def _json_value(value: Any, *, upper: bool) -> Any:
     if isinstance(value, datetime):
         # Delta's statistics have milliseconds; round outwards, or a reader would skip a file.
         rounded = value.replace(microsecond=value.microsecond // 1000 * 1000)
         if upper and rounded != value:
             rounded += timedelta(milliseconds=1)
         return rounded.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if isinstance(value, str) and len(value) > STATS_TEXT_MAX:
+        return value[:STATS_TEXT_MAX] + LAST_TEXT * upper
+    if isinstance(value, float) and not math.isfinite(value):
+        # JSON has no infinity; the greatest double bounds everything else.
+        return math.copysign(sys.float_info.max, value)
     return value

@@ -106,37 +106,35 @@ RECEIPTS_TABLE = TableSpec(
 INGEST_TABLES = (POINTS_TABLE, COVERAGE_TABLE, REJECTS_TABLE, GAPS_TABLE, RECEIPTS_TABLE)
 
 
-def _rollup(name: str, width: str) -> TableSpec:
-    return TableSpec(
-        name,
-        _fields(
-            ("device", pa.string()),
-            ("node", pa.string()),
-            ("type", pa.string()),
-            ("key", pa.string()),
-            ("window_start", STAMP),
-            ("count", pa.int64()),
-            ("min", pa.float64()),
-            ("max", pa.float64()),
-            ("mean", pa.float64()),
-            ("sum", pa.float64()),
-            ("first", pa.float64()),
-            ("last", pa.float64()),
-            ("nans", pa.int64()),
-            ("texts", pa.int64()),
-            ("first_text", pa.string()),
-            ("last_text", pa.string()),
-            ("first_time_ns", pa.int64()),
-            ("last_time_ns", pa.int64()),
-            ("version", pa.int64()),
-            ("restated_at", STAMP),
-            ("ingest", pa.int64()),
-            ("date", pa.date32()),
-        ),
-        ("date",),
-        f"one row a series and {width}",
-    )
-
-
-ROLLUP_1M = _rollup("rollup_1m", "minute")
-ROLLUP_1H = _rollup("rollup_1h", "hour")
+ROLLUPS_TABLE = TableSpec(
+    "rollups",
+    _fields(
+        ("device", pa.string()),
+        ("node", pa.string()),
+        ("type", pa.string()),
+        ("key", pa.string()),
+        ("window_start", STAMP),
+        ("count", pa.int64()),
+        ("min", pa.float64()),
+        ("max", pa.float64()),
+        ("mean", pa.float64()),
+        ("sum", pa.float64()),
+        ("first", pa.float64()),
+        ("last", pa.float64()),
+        ("nans", pa.int64()),
+        ("texts", pa.int64()),
+        ("first_text", pa.string()),
+        ("last_text", pa.string()),
+        ("first_time_ns", pa.int64()),
+        ("last_time_ns", pa.int64()),
+        ("version", pa.int64()),
+        ("restated_at", STAMP),
+        ("ingest", pa.int64()),
+        ("width", pa.string()),
+        ("date", pa.date32()),
+    ),
+    # Both widths in one table: a rollup becomes visible in one commit, and no crash can leave the
+    # minutes ahead of the hours.
+    ("width", "date"),
+    "one row a series and window of a minute (1m) or an hour (1h)",
+)

@@ -51,7 +51,7 @@ def spark_session(
     # Spark looks the host name up and warns when it is the loopback, which it shall be here.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName(app)
-    if master or "SPARK_ENV_LOADED" not in os.environ:
+    if master or "PYSPARK_GATEWAY_PORT" not in os.environ:  # set by spark-submit
         builder = builder.master(master or "local[2,3]")
     for key, value in SETTINGS.items():
         builder = builder.config(key, value)

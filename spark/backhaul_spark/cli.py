@@ -1,0 +1,42 @@
+"""`backhaul-spark`: the command line of the history tables.
+
+Importing this module must stay cheap: pyspark, pyarrow and matplotlib load in the commands that
+need them, so that `--help` and a wrong option answer at once.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from backhaul_spark.commands.completeness import completeness
+from backhaul_spark.commands.history import history
+from backhaul_spark.commands.ingest import ingest
+from backhaul_spark.commands.rollup import rollup
+from backhaul_spark.errors import BackhaulSparkError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="backhaul")
+def cli() -> None:
+    """Bring the hub's streams into the fleet history, and question it.
+
+    `ingest` writes every point once, `rollup` sums it up by minute and hour, `history` answers for
+    one series, `completeness` says what is still missing.
+    """
+
+
+for _command in (ingest, rollup, history, completeness):
+    cli.add_command(_command)
+
+
+def main() -> None:
+    """Run the command line; an error of ours is a line or two on stderr and exit status 1."""
+    try:
+        cli()
+    except BackhaulSparkError as error:
+        print(f"backhaul-spark: {error}", file=sys.stderr)
+        if error.hint:
+            print(f"  {error.hint}", file=sys.stderr)
+        sys.exit(1)

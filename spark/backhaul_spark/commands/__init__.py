@@ -1,0 +1,1 @@
+"""The subcommands of backhaul-spark, one a file. Heavy imports happen inside them."""

@@ -1,0 +1,91 @@
+"""Options that several commands share, and how progress is told."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from backhaul_spark.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+table_root = click.option(
+    "--table-root",
+    required=True,
+    envvar="BACKHAUL_TABLE_ROOT",
+    help="Directory, or object store URI, that holds the tables.",
+)
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for a script.")
+verbose = click.option("--verbose", is_flag=True, help="Let Spark's own log through.")
+quiet = click.option("--quiet", is_flag=True, help="No progress on stderr.")
+
+
+def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say where the hub is."""
+    for option in reversed(
+        [
+            click.option(
+                "--hub-dir",
+                type=click.Path(file_okay=False),
+                help="Directory that `backhaul-hub init` made: address and login are in it.",
+            ),
+            click.option(
+                "--servers", help="nats://host:port, several with commas; tls:// for TLS."
+            ),
+            click.option("--credentials", help="TOML file with user and password."),
+            click.option("--tls-ca", help="File with the certificate authority to trust."),
+            click.option("--streams", default="UP_*", show_default=True, help="Names or patterns."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+def source_options(
+    hub_dir: str | None,
+    servers: str | None,
+    credentials: str | None,
+    tls_ca: str | None,
+    streams: str,
+) -> dict[str, str]:
+    """Return the options of the jetstream source; the login stays in a file that they name."""
+    found = {"streams": streams}
+    if hub_dir:
+        path = Path(hub_dir) / "hub.toml"
+        found |= {"servers": hub_url(path), "credentials": str(path.absolute())}
+    if servers:
+        found["servers"] = servers
+    if credentials:
+        found["credentials"] = str(Path(credentials).absolute())
+    if tls_ca:
+        found["tls_ca"] = str(Path(tls_ca).absolute())
+    if "servers" not in found:
+        raise click.UsageError("say where the hub is: --hub-dir or --servers")
+    return found
+
+
+def hub_url(path: Path) -> str:
+    """Read the hub's client address from its hub.toml."""
+    import tomllib
+
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        return str(values["nats"]["url"])
+    except OSError as error:
+        raise OptionError(
+            "--hub-dir", str(path.parent), f"hub.toml in it ({error.strerror})"
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise OptionError("--hub-dir", str(path), f"TOML: {error}") from error
+    except (KeyError, TypeError) as error:
+        raise OptionError("--hub-dir", str(path), "a url under [nats]") from error
+
+
+def tell(text: str, *, quiet: bool = False) -> None:
+    """Say on stderr how far a long work is."""
+    if not quiet:
+        print(text, file=sys.stderr, flush=True)

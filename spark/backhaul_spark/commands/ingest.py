@@ -1,0 +1,143 @@
+"""`backhaul-spark ingest`: from the hub's streams into the points table."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from backhaul_spark.commands import _options
+
+if TYPE_CHECKING:
+    from backhaul_spark.ingest import Outcome
+
+
+@click.command()
+@_options.hub_options
+@_options.table_root
+@click.option("--once", is_flag=True, help="Ingest what is there now, then end.")
+@click.option("--every", help="Ingest a batch every so often, as in 5s; runs until it is stopped.")
+@click.option(
+    "--max-messages",
+    type=click.IntRange(min=1),
+    default=50_000,
+    show_default=True,
+    help="Most messages a batch.",
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="Tasks a batch: as many as cores.",
+)
+@_options.as_json
+@_options.quiet
+@_options.verbose
+def ingest(
+    hub_dir: str | None,
+    servers: str | None,
+    credentials: str | None,
+    tls_ca: str | None,
+    streams: str,
+    table_root: str,
+    once: bool,
+    every: str | None,
+    max_messages: int,
+    partitions: int,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
+) -> None:
+    """Write every point of the hub's streams into the points table, each exactly once.
+
+    Repeats are known by device, lane, epoch and sequence and left out, whenever they come. What
+    cannot be read is listed in the table `rejects`, what was gone before it was read in
+    `source_gaps`; neither stops the rest.
+    """
+    if once == (every is not None):
+        raise click.UsageError("say either --once or --every SECONDS")
+    every_s = None if every is None else seconds(every)
+    source = _options.source_options(hub_dir, servers, credentials, tls_ca, streams)
+    source |= {"maxMessages": str(max_messages), "partitions": str(partitions)}
+    totals = Totals(as_json=as_json, quiet=quiet)
+    _run(source, table_root, every_s, totals, verbose)
+    totals.print_summary()
+
+
+def _run(
+    source: dict[str, str], root: str, every_s: float | None, totals: Totals, verbose: bool
+) -> None:
+    from backhaul_spark.clock import SYSTEM_CLOCK
+    from backhaul_spark.source import Settings
+
+    # A wrong address or login is known in a millisecond; Spark takes seconds to come to it.
+    found = Settings(source).streams()
+    names = ", ".join(found) or "no stream yet"
+    _options.tell(f"reading {names}; starting Spark", quiet=totals.quiet)
+
+    from backhaul_spark.ingest import Ingest
+    from backhaul_spark.session import spark_session
+    from backhaul_spark.stream import IngestQuery
+
+    if every_s is not None:
+        # A service manager ends a service with SIGTERM: the same as Ctrl-C, and as safe.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    spark = spark_session("backhaul-ingest", verbose=verbose)
+    try:
+        writer = Ingest(root, SYSTEM_CLOCK)
+        IngestQuery(spark, writer, source, SYSTEM_CLOCK, totals.add).run(every_s)
+    finally:
+        spark.stop()
+
+
+def seconds(text: str) -> float:
+    """Read a duration such as `5s`, `500ms`, `2m` or a bare number of seconds."""
+    units = {"ms": 0.001, "s": 1.0, "m": 60.0, "": 1.0}
+    number = text.rstrip("ms")
+    try:
+        value = float(number) * units[text[len(number) :]]
+    except (ValueError, KeyError):
+        value = 0.0
+    if value <= 0:
+        raise click.BadParameter(f"{text!r} is not a duration such as 5s", param_hint="--every")
+    return value
+
+
+class Totals:
+    """Add up the batches of one run and tell of each."""
+
+    def __init__(self, *, as_json: bool, quiet: bool) -> None:
+        self._as_json = as_json
+        self.quiet = quiet
+        self._sums: dict[str, int] = {"batches": 0}
+        for name in ("messages", "points", "repeated", "rejected", "gaps", "timeless_points"):
+            self._sums[name] = 0
+
+    def add(self, outcome: Outcome) -> None:
+        """Take one batch in, and say so on stderr."""
+        values: dict[str, Any] = outcome.to_dict()
+        self._sums["batches"] += 1
+        for name in self._sums.keys() & values.keys():
+            self._sums[name] += values[name]
+        _options.tell(f"ingest {outcome.ingest}: {_sentence(values)}", quiet=self.quiet)
+
+    def print_summary(self) -> None:
+        """Print what the whole run did."""
+        if self._as_json:
+            print(json.dumps(self._sums))
+        else:
+            print(_sentence(self._sums))
+
+
+def _sentence(values: dict[str, int]) -> str:
+    text = f"{values['points']:,} points from {values['messages']:,} messages"
+    notes = [
+        (values["repeated"], "repeated messages left out"),
+        (values["rejected"], "messages rejected (table rejects)"),
+        (values["gaps"], "gaps in the streams (table source_gaps)"),
+        (values["timeless_points"], "points without a believable time (date 1970-01-01)"),
+    ]
+    return "; ".join([text, *(f"{count:,} {what}" for count, what in notes if count)])

@@ -1,0 +1,239 @@
+"""Answer for one series of one device, from the tables. No Spark, no JVM.
+
+A question about one series reads a few files that partitions and statistics point to; delta-rs
+and Arrow do that in a fraction of a second, where a Spark session alone takes four to start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from backhaul_codec.subjects import SubjectError, decode_token
+from backhaul_spark.errors import NothingFound, OptionError
+from backhaul_spark.schemas import POINTS_TABLE, ROLLUPS_TABLE
+from backhaul_spark.tables import committed_ingest, open_table
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+Resolution = Literal["raw", "1m", "1h"]
+# The finest resolution that still gives a plot no more rows than it has pixels, at 1 Hz.
+RAW_UP_TO = timedelta(hours=6)
+MINUTES_UP_TO = timedelta(days=10)
+
+NUMBERS = (1, 2, 3)
+TEXTS = (4,)
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Names one series of one device."""
+
+    device: str
+    node: str
+    type: str
+    key: str = ""
+
+    def __str__(self) -> str:
+        return ".".join(filter(None, (self.node, self.type, self.key)))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The history of a series.
+
+    `rows` for raw: time, value (double), text; else: window_start, count, min, max, mean, first,
+    last, texts, first_text, last_text, version. Ascending by time. `rolled_up_to` and `ingested`
+    are ingest numbers: where they differ, the rollups have not seen everything yet.
+    """
+
+    series: Series
+    resolution: Resolution
+    start: datetime
+    end: datetime
+    rows: pa.Table
+    untimed: int
+    rolled_up_to: int
+    ingested: int
+
+
+def parse_series(device: str, text: str) -> Series:
+    """Read `node.type` or `node.type.key`; names with other signs percent-encoded, as in subjects."""
+    tokens = text.split(".")
+    if len(tokens) not in (2, 3):
+        raise OptionError("--series", text, "node.type or node.type.key, such as battery.soc")
+    try:
+        return Series(device, *(decode_token(token) for token in tokens))
+    except SubjectError as error:
+        raise OptionError("--series", text, str(error)) from error
+
+
+def parse_time(option: str, text: str | None) -> datetime | None:
+    """Read an ISO 8601 time or date; without an offset it is UTC."""
+    if text is None:
+        return None
+    try:
+        value = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise OptionError(option, text, "a time such as 2026-01-31T12:00:00Z") from error
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+def choose_resolution(start: datetime, end: datetime) -> Resolution:
+    """Return the resolution for a span of time."""
+    if end - start <= RAW_UP_TO:
+        return "raw"
+    return "1m" if end - start <= MINUTES_UP_TO else "1h"
+
+
+class History:
+    """The tables under one root, opened for questions."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._points = open_table(root, POINTS_TABLE)
+
+    def ask(
+        self,
+        series: Series,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        resolution: Resolution | Literal["auto"] = "auto",
+    ) -> Answer:
+        """Return what the tables hold of a series; without bounds, all of it.
+
+        Raises:
+            NothingFound: the series has no points, or none in that time.
+            TableMissing: a rollup is asked for and there was none yet.
+        """
+        ends = self._extent(series)
+        if ends is None:
+            raise NothingFound(f"no points of {series} of {series.device}", self._known(series))
+        start, end = start or ends[0], end or ends[1] + timedelta(microseconds=1)
+        if start >= end:
+            raise OptionError("--from", start.isoformat(), f"a time before {end.isoformat()}")
+        rollups, rolled = self._rollups()
+        chosen: Resolution
+        chosen = choose_resolution(start, end) if resolution == "auto" else resolution
+        if resolution == "auto" and rollups is None:
+            chosen = "raw"  # slower, and right
+        if chosen == "raw":
+            rows = self._raw(series, start, end)
+        else:
+            table = rollups if rollups is not None else open_table(self._root, ROLLUPS_TABLE)
+            rows = _windows(table, series, start, end, chosen)
+        if not rows.num_rows:
+            raise NothingFound(f"{series} of {series.device} between {start} and {end}")
+        return Answer(
+            series, chosen, start, end, rows, ends[2], rolled, committed_ingest(self._points)
+        )
+
+    def _rollups(self) -> tuple[DeltaTable | None, int]:
+        from backhaul_spark.errors import TableMissing
+        from backhaul_spark.rollup import ROLLUP_APP
+
+        try:
+            table = open_table(self._root, ROLLUPS_TABLE)
+        except TableMissing:
+            return None, 0
+        return table, table.transaction_version(ROLLUP_APP) or 0
+
+    def _extent(self, series: Series) -> tuple[datetime, datetime, int] | None:
+        """Return first time, last time and the number of points without a believable time."""
+        rows = _dataset(self._points).to_table(
+            columns=["time", "date"], filter=_of(series) & pc.field("dtype").isin(NUMBERS + TEXTS)
+        )
+        if not rows.num_rows:
+            return None
+        timed = rows.filter(pc.field("date") > _UNTIMED)
+        bounds = pc.min_max((timed if timed.num_rows else rows).column("time")).as_py()
+        return bounds["min"], bounds["max"], rows.num_rows - timed.num_rows
+
+    def _raw(self, series: Series, start: datetime, end: datetime) -> pa.Table:
+        within = (pc.field("time") >= _us(start)) & (pc.field("time") < _us(end))
+        days = (pc.field("date") >= start.astimezone(UTC).date()) & (
+            pc.field("date") <= end.astimezone(UTC).date()
+        )
+        live = pc.bit_wise_and(pc.field("tombstone"), 1) == 0
+        kinds = pc.field("dtype").isin(NUMBERS + TEXTS)
+        rows = _dataset(self._points).to_table(
+            columns=[
+                *("time", "time_ns", "epoch", "seq", "index"),
+                *("dtype", "value_f64", "value_i64", "value_text"),
+            ],
+            filter=_of(series) & days & within & live & kinds,
+        )
+        rows = rows.sort_by([(n, "ascending") for n in ("time_ns", "seq", "index", "epoch")])
+        return pa.table(
+            {
+                "time": rows.column("time"),
+                "value": _as_double(rows),
+                "text": rows.column("value_text"),
+            }
+        )
+
+    def _known(self, series: Series) -> str:
+        """Say what there is instead."""
+        of_device = pc.field("device") == series.device
+        rows = _dataset(self._points).to_table(columns=["node", "type", "key"], filter=of_device)
+        if not rows.num_rows:
+            return f"the tables hold nothing of {series.device}; see `backhaul-spark completeness`"
+        names = rows.group_by(["node", "type", "key"]).aggregate([]).to_pylist()
+        known = sorted(str(Series(series.device, **row)) for row in names if row["node"])
+        return f"{series.device} has: {', '.join(known[:20])}" + (" ..." if len(known) > 20 else "")
+
+
+_UNTIMED = date(1970, 1, 1)
+
+
+def _dataset(table: DeltaTable) -> Any:
+    return table.to_pyarrow_dataset()
+
+
+def _us(moment: datetime) -> pa.Scalar:
+    return pa.scalar(moment, pa.timestamp("us", tz="UTC"))
+
+
+def _of(series: Series) -> Any:
+    return (
+        (pc.field("device") == series.device)
+        & (pc.field("node") == series.node)
+        & (pc.field("type") == series.type)
+        & (pc.field("key") == series.key)
+    )
+
+
+def _as_double(rows: pa.Table) -> pa.ChunkedArray:
+    """Return the numbers as doubles, null for text. Whole numbers beyond 2^53 are rounded."""
+    whole = rows.column("value_i64").combine_chunks()
+    signed = whole.cast(pa.float64(), safe=False)
+    unsigned = whole.view(pa.uint64()).cast(pa.float64(), safe=False)
+    is_unsigned = pc.equal(rows.column("dtype"), 3)
+    return pc.coalesce(rows.column("value_f64"), pc.if_else(is_unsigned, unsigned, signed))
+
+
+def _windows(
+    table: DeltaTable, series: Series, start: datetime, end: datetime, width: Resolution
+) -> pa.Table:
+    begin = pc.field("window_start")
+    days = (pc.field("date") >= start.astimezone(UTC).date()) & (
+        pc.field("date") <= end.astimezone(UTC).date()
+    )
+    rounded = start.replace(second=0, microsecond=0, minute=0 if width == "1h" else start.minute)
+    rows = _dataset(table).to_table(
+        columns=[
+            *("window_start", "count", "min", "max", "mean", "first", "last", "nans"),
+            *("texts", "first_text", "last_text", "version"),
+        ],
+        filter=(pc.field("width") == width)
+        & days
+        & _of(series)
+        & (begin >= _us(rounded))
+        & (begin < _us(end)),
+    )
+    return rows.sort_by("window_start")
