@@ -97,9 +97,8 @@ def _integers(base: int, steps: Sequence[int], dtype: int, exponent: int) -> Seq
         return _running(base, steps, 0, UINT64_MAX)
     numbers = _running(base, steps, INT64_MIN, INT64_MAX)
     if dtype == FLOAT64:
-        # Each number becomes a double first: dividing two Python integers would round once, where
-        # every other reader of the format rounds twice.
-        return list(map(truediv, map(float, numbers), repeat(POWERS[exponent])))
+        # Python makes the integer a double before it divides by one, as numpy does.
+        return list(map(truediv, numbers, repeat(POWERS[exponent])))
     return numbers
 
 

@@ -233,6 +233,12 @@ def test_each_rule_of_a_frame(changes: dict[str, Any], code: str) -> None:
     assert outcome(sealed(cbor2.dumps(fields(**changes)))) == code
 
 
+@pytest.mark.parametrize("base", [2**63, -(2**63) - 1])
+def test_a_base_outside_int64_is_refused_without_uint64_series_too(base: int) -> None:
+    _, body = unseal(encode_frame(POINTS[:2], epoch=1, seq=1))
+    assert outcome(sealed(cbor2.dumps(cbor2.loads(body) | {8: [base]}))) == "field"
+
+
 def test_columns_must_be_just_what_the_series_need() -> None:
     columns = fields()[9]
     for column, data in columns.items():
