@@ -65,6 +65,7 @@ class Daemon:
         self._notifier = notifier
         self._opener = opener
         self._stop = asyncio.Event()
+        self.parts: Parts | None = None
 
     def stop(self) -> None:
         """Begin the shutdown; safe to call from a signal handler, and more than once."""
@@ -84,14 +85,16 @@ class Daemon:
             opener=self._opener,
         )
         try:
-            await _Running(self._config, self._clock, ledger, self._notifier).run(self._stop)
+            self.parts = Parts(self._config, self._clock, ledger, self._notifier)
+            await self.parts.run(self._stop)
         finally:
+            self.parts = None
             await ledger.close()
             log.info("stopped")
 
 
-class _Running:
-    """The parts around an open ledger."""
+class Parts:
+    """Everything around an open ledger, wired together."""
 
     def __init__(self, config: Config, clock: Clock, ledger: Ledger, notifier: Notifier) -> None:
         self._config = config
@@ -107,6 +110,7 @@ class _Running:
         self._listening = True
 
     async def run(self, stop: asyncio.Event) -> None:
+        """Run until ``stop`` is set, then shut down in order."""
         await self._writer.restore()
         async with asyncio.TaskGroup() as group:
             writing = group.create_task(self._writer.run())

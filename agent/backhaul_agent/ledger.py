@@ -237,15 +237,13 @@ class Ledger:
             LedgerStorageError: SQLite could not read.
         """
         query = (
-            "SELECT seq, subject, body FROM messages WHERE lane = ? AND seq >= ? "
-            "ORDER BY seq LIMIT ?"
+            "SELECT seq, CAST(subject AS BLOB), CAST(body AS BLOB) FROM messages "
+            "WHERE lane = ? AND seq >= ? ORDER BY seq LIMIT ?"
         )
         rows = await self._query(query, self.lanes[lane].id, from_seq, rows_max)
-        # A damaged file may hold text where a blob was: bytes() of it must not stop the lane.
-        return [
-            Row(seq, str(subject), body if isinstance(body, bytes) else b"")
-            for seq, subject, body in rows
-        ]
+        # Cast, because damage may turn a blob into text that is no UTF-8, or into a number: the
+        # row must come back, so that it can be judged and set aside.
+        return [Row(seq, _text(subject), body or b"") for seq, subject, body in rows]
 
     async def explained(self, lane: str, lo: int, hi: int) -> set[int]:
         """Return which seqs of ``lo..hi`` are quarantined: they will never come."""
@@ -262,9 +260,12 @@ class Ledger:
 
     async def staged(self) -> list[StagedRow]:
         """Return all staged rows in the order they were acknowledged."""
-        query = "SELECT id, node, points, crc, body FROM staged ORDER BY id"
+        query = (
+            "SELECT id, CAST(node AS BLOB), CAST(points AS INTEGER), CAST(crc AS INTEGER), "
+            "CAST(body AS BLOB) FROM staged ORDER BY id"
+        )
         return [
-            StagedRow(id_, str(node), points, body, _intact(body, crc))
+            StagedRow(id_, _text(node), points, body, zlib.crc32(body) == crc)
             for id_, node, points, crc, body in await self._query(query)
         ]
 
@@ -401,5 +402,5 @@ class Ledger:
         return [tuple(row) for row in rows]
 
 
-def _intact(body: object, crc: int) -> bool:
-    return isinstance(body, bytes) and zlib.crc32(body) == crc
+def _text(raw: bytes | None) -> str:
+    return (raw or b"").decode(errors="replace")

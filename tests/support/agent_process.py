@@ -55,6 +55,13 @@ class AgentProcess:
         """End the process in order and return its exit code; a second call does nothing."""
         return self._end(signal.SIGTERM)
 
+    def wait(self) -> int:
+        """Wait for the process to end by itself and return its exit code."""
+        assert self._process is not None
+        code = self._process.wait(READY_S_MAX)
+        self._process = None
+        return code
+
     def _end(self, number: signal.Signals) -> int:
         process, self._process = self._process, None
         if process is None:

@@ -1,0 +1,425 @@
+"""The daemon on a real leaf server: what programs are told, and what the lanes survive."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import nats
+import pytest
+
+from backhaul_agent.client import connect
+from backhaul_agent.clock import SystemClock
+from backhaul_agent.config import parse
+from backhaul_agent.daemon import Daemon
+from backhaul_agent.errors import NoAgentError, NotKnownError, RefusedError
+from backhaul_agent.sdnotify import Notifier
+from backhaul_codec import Opaque, Point, encode_frame
+from tests.agent.test_ledger import FailingDisk
+from tests.support.agent_process import AgentProcess, running
+from tests.support.agent_streams import points_of, read_stream
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from nats.aio.client import Client
+
+    from tests.support.nats_server import NatsServer
+
+pytestmark = pytest.mark.nats
+SETTINGS = """
+[frame]
+age_s_max = 0.05
+points_max = 20
+bytes_max = 4096
+[ingest]
+value_bytes_max = 1000
+stage_s_max = 0.02
+"""
+
+
+class Recorder(Notifier):
+    """Remembers what systemd would have been told."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.messages: list[str] = []
+
+    def send(self, message: str) -> None:
+        self.messages.append(message)
+
+
+class Bench:
+    """A daemon in this process, a connection beside it, and its disk in our hands."""
+
+    def __init__(self, daemon: Daemon, client: Client, disk: FailingDisk, told: Recorder) -> None:
+        self.daemon = daemon
+        self.client = client
+        self.disk = disk
+        self.told = told
+
+    async def ask(self, subject: str, payload: bytes | str) -> dict[str, Any]:
+        data = payload.encode() if isinstance(payload, str) else payload
+        message = await self.client.request(subject, data, timeout=5)
+        answer: dict[str, Any] = json.loads(message.data)
+        return answer
+
+    async def until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    status = await self.ask("agent.status", b"")
+                    if wanted(status):
+                        return status
+                except nats.errors.NoRespondersError:
+                    pass
+                await asyncio.sleep(0.02)
+
+    async def drained(self) -> dict[str, Any]:
+        return await self.until(
+            lambda status: (
+                not status["ledger"]["staged_points"]
+                and all(
+                    running(lane) and lane["appended"] == lane["last_seq"]
+                    for lane in status["lanes"].values()
+                )
+            )
+        )
+
+
+@asynccontextmanager
+async def bench(
+    path: Path, server: NatsServer, *, extra: str = "", down: str = ""
+) -> AsyncIterator[Bench]:
+    text = f'[device]\nid = "VID-001"\ntoken = "tok1"\n{down}[nats]\nurl = "{server.url}"\n'
+    ledger = '[ledger]\npath = "ledger.db"\n'
+    config = parse(text + SETTINGS + extra + ledger, path / "agent.toml")
+    disk, told = FailingDisk(), Recorder()
+    daemon = Daemon(config, clock=SystemClock(), random_u32=lambda: 42, notifier=told, opener=disk)
+    task = asyncio.create_task(daemon.run())
+    client = await nats.connect(server.url)
+    made = Bench(daemon, client, disk, told)
+    try:
+        await made.drained()
+        yield made
+    finally:
+        daemon.stop()
+        await asyncio.wait_for(task, 15)
+        await made.client.close()
+
+
+async def test_json_publishes_are_answered(tmp_path: Path, nats_server: NatsServer) -> None:
+    async with bench(tmp_path, nats_server) as it:
+        assert await it.ask("app.battery.soc", "81.2") == {"kept": 1}
+        assert await it.ask("app.battery.soc", '{"value": 81.3, "time": 5}') == {"kept": 1}
+        assert await it.ask("app.door.state", '{"value": "open", "lane": "live"}') == {"kept": 1}
+        await it.drained()
+        bulk = await points_of(it.client, "OUT_bulk")
+        assert [(p.node, p.type, p.value) for p in bulk] == [
+            ("battery", "soc", 81.2), ("battery", "soc", 81.3),
+        ]  # fmt: skip
+        assert bulk[1].time == 5
+        (live,) = await points_of(it.client, "OUT_live")
+        assert (live.node, live.type, live.value) == ("door", "state", "open")
+
+
+@pytest.mark.parametrize(
+    ("subject", "payload", "code"),
+    [
+        ("app.a.b", "{", "bad_json"),
+        ("app.a.b", "true", "bad_value"),
+        ("app.a.b", '{"value": 1, "tiem": 2}', "bad_field"),
+        ("app.a.b", '{"value": 1, "time": "yesterday"}', "bad_time"),
+        ("app.a.b.c.d", "1", "bad_subject"),
+        ("app.a.b", '"' + "x" * 2000 + '"', "too_large"),
+        ("app.a", "x" * 100, "bad_frame"),
+    ],
+)
+async def test_mistakes_are_answered_counted_and_cost_nothing_else(
+    tmp_path: Path, nats_server: NatsServer, subject: str, payload: str, code: str
+) -> None:
+    async with bench(tmp_path, nats_server) as it:
+        rejected = await it.client.subscribe("agent.rejected")
+        answer = await it.ask(subject, payload)
+        assert answer["error"]["code"] == code
+        assert answer["error"]["message"]
+        await it.client.publish(subject, payload.encode())
+        note = json.loads((await rejected.next_msg(5)).data)
+        assert note["subject"] == subject
+        assert note["error"]["code"] == code
+        assert await it.ask("app.a.b", "1") == {"kept": 1}
+        status = await it.drained()
+        assert status["counters"]["refused"] == {code: 2}
+        assert [p.value for p in await points_of(it.client, "OUT_bulk")] == [1.0]
+
+
+async def test_the_client_keeps_every_kind_of_value(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    values = [
+        81.2,
+        -0.0,
+        float("inf"),
+        7,
+        -(2**63),
+        2**64 - 1,
+        "N",
+        "",
+        b"\x00\xff",
+        Opaque(6, b"{}"),
+    ]
+    async with bench(tmp_path, nats_server) as it, connect(nats_server.url) as agent:
+        for number, value in enumerate(values):
+            await agent.publish("n", "t", value, key="k", time=number)
+        await it.drained()
+        found = await points_of(it.client, "OUT_bulk")
+        assert [(p.time, p.key, repr(p.value)) for p in found] == [
+            (number, "k", repr(value)) for number, value in enumerate(values)
+        ]
+
+
+async def test_batches_and_singles_of_a_node_stay_in_order(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    async with bench(tmp_path, nats_server) as it, connect(nats_server.url) as agent:
+        number = 0
+        for count in (1, 3, 50, 2, 1, 15, 4):
+            points = [Point("n", "t", number + i, float(number + i)) for i in range(count)]
+            number += count
+            if count == 1:
+                await agent.publish("n", "t", points[0].value, time=points[0].time)
+            else:
+                assert await agent.publish_batch("n", points) == count
+        async with agent.batch("n") as batch:
+            batch.add("t", float(number), time=number)
+        assert batch.kept == 1
+        await it.drained()
+        assert [p.time for p in await points_of(it.client, "OUT_bulk")] == list(range(number + 1))
+
+
+async def test_the_client_raises_what_it_was_told(tmp_path: Path, nats_server: NatsServer) -> None:
+    async with bench(tmp_path, nats_server) as it, connect(nats_server.url) as agent:
+        for attempt, code in (
+            (agent.publish("n", "t", "x" * 1500), "too_large"),
+            (agent.publish("n", "t", True), "bad_value"),
+            (agent.publish("n", "t", b"", lane="live"), "bad_value"),
+            (agent.publish("n", "t", 2**64), "bad_value"),
+            (agent.publish("", "t", 1.0), "bad_subject"),
+            (agent.publish_batch("n", [Point("m", "t", 1, 1.0)]), "bad_frame"),
+            (agent.publish_batch("n", [Point("n", "t", 2**63, 1.0)]), "bad_value"),
+        ):
+            with pytest.raises(RefusedError) as caught:
+                await attempt
+            assert caught.value.code == code
+        assert await it.ask("app.a.b", "1") == {"kept": 1}
+
+
+async def test_the_client_says_when_nobody_listens(nats_server: NatsServer) -> None:
+    async with connect(nats_server.url) as agent:
+        with pytest.raises(NoAgentError, match="is backhaul-agent running"):
+            await agent.publish("n", "t", 1.0)
+
+
+async def test_the_client_says_when_it_does_not_know(nats_server: NatsServer) -> None:
+    other = await nats.connect(nats_server.url)
+    await other.subscribe("app.>")
+    await other.flush()
+    async with connect(nats_server.url, wait_s=0.05) as agent:
+        with pytest.raises(NotKnownError, match="may or may not be kept"):
+            await agent.publish("n", "t", 1.0)
+    await other.close()
+
+
+async def test_the_client_needs_a_server() -> None:
+    with pytest.raises(NoAgentError, match=r"refused|Connect call failed"):
+        async with connect("nats://127.0.0.1:1", wait_s=0.5):
+            pass
+
+
+async def test_a_full_disk_is_told_and_passes(tmp_path: Path, nats_server: NatsServer) -> None:
+    async with bench(tmp_path, nats_server) as it:
+        assert await it.ask("app.a.b", "1") == {"kept": 1}
+        await it.drained()
+        it.disk.error = OSError(28, "No space left on device")
+        answer = await it.ask("app.a.b", "2")
+        assert answer["error"]["code"] == "storage"
+        assert "No space left" in answer["error"]["message"]
+        assert "No space left" in (await it.ask("agent.status", b""))["last_error"]
+        it.disk.error = None
+        assert await it.ask("app.a.b", "3") == {"kept": 1}
+        status = await it.drained()
+        assert status["last_error"] == ""
+        assert [p.value for p in await points_of(it.client, "OUT_bulk")] == [1.0, 3.0]
+
+
+async def test_a_corrupt_row_is_set_aside_and_the_hub_is_told(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    async with bench(tmp_path, nats_server) as it:
+        nats_server.stop()
+        await commit_directly(it, 5)
+        db = sqlite3.connect(tmp_path / "ledger.db")
+        with db:
+            db.execute("UPDATE messages SET body = substr(body, 1, 30) || x'ff' WHERE seq = 2")
+            db.execute("DELETE FROM messages WHERE seq = 4")
+        db.close()
+        nats_server.start()
+        await it.client.close()
+        it.client = await nats.connect(nats_server.url)
+        status = await it.drained()
+        assert status["ledger"]["quarantined_rows"] == 2
+        found = await read_stream(it.client, "OUT_bulk")
+        assert [item.message.seq for item in found] == [1, 3, 5]
+        notes = [json.loads(p.value.data) for p in await points_of(it.client, "OUT_live")]  # type: ignore[union-attr]
+        assert [(n["lane"], n["epoch"], n["lo"], n["hi"]) for n in notes] == [
+            ("bulk", 42, 2, 2), ("bulk", 42, 4, 4),
+        ]  # fmt: skip
+        assert all(note["reason"].startswith("corrupt: ") for note in notes)
+
+
+async def commit_directly(it: Bench, count: int) -> None:
+    """Put frames into the ledger without a connection."""
+    writer = running_parts(it)._writer
+    from backhaul_agent.framer import Frame
+    from backhaul_agent.writer import Arrival
+
+    done = asyncio.Semaphore(0)
+    for number in range(count):
+        body = encode_frame([Point("n", "t", number, float(number))], epoch=0, seq=0)
+        writer.submit(Arrival(Frame("n", body, 1), 10, True, lambda *_: done.release()))
+    for _ in range(count):
+        await done.acquire()
+
+
+def running_parts(it: Bench) -> Any:
+    assert it.daemon.parts is not None
+    return it.daemon.parts
+
+
+async def test_a_deleted_stream_is_made_again_and_filled(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    async with bench(tmp_path, nats_server) as it:
+        assert await it.ask("app.a.b", "1") == {"kept": 1}
+        await it.drained()
+        await it.client.request("$JS.API.STREAM.DELETE.OUT_bulk", b"", timeout=5)
+        assert await it.ask("app.a.b", "2") == {"kept": 1}
+        await it.until(lambda status: status["lanes"]["bulk"]["last_seq"] == 2)
+        await it.drained()
+        assert [p.value for p in await points_of(it.client, "OUT_bulk")] == [1.0, 2.0]
+
+
+async def test_a_foreign_message_in_out_is_passed_over(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    """Local permissions should forbid it; if not, our appends must go on."""
+    async with bench(tmp_path, nats_server) as it:
+        assert await it.ask("app.a.b", "1") == {"kept": 1}
+        await it.drained()
+        await it.client.publish("f.x", b"garbage")
+        await it.client.flush()
+        assert await it.ask("app.a.b", "2") == {"kept": 1}
+        await it.until(lambda status: status["lanes"]["bulk"]["last_seq"] == 2)
+        status = await it.drained()
+        assert status["lanes"]["bulk"]["foreign_messages"] == 1
+        answer = await it.ask("$JS.API.STREAM.INFO.OUT_bulk", b"")
+        assert answer["state"]["messages"] == 3
+
+
+async def test_watermarks_are_read_garbage_is_not(tmp_path: Path, nats_server: NatsServer) -> None:
+    async with bench(tmp_path, nats_server) as it:
+        js = it.client.jetstream()
+        await js.add_stream(name="IN", subjects=["s.>"], max_msgs_per_subject=1)
+        for number in range(3):
+            await it.ask("app.a.b", f'{{"value": {number}, "lane": "live"}}')
+        await js.publish("s.watermark.live", b"garbage")
+        await it.until(lambda status: status["counters"]["watermarks_garbage"] == 1)
+        await js.publish("s.watermark.live", b'{"epoch": 41, "seq": 3}')
+        await js.publish("s.watermark.bulk", b'{"epoch": 42, "seq": 0}')
+        await js.publish("s.watermark.live", b'{"epoch": 42, "seq": 2}')
+        await it.until(lambda status: status["lanes"]["live"]["watermark"] == 2)
+        await js.publish("s.watermark.live", b'{"epoch": 42, "seq": 1}')
+        await js.publish("s.watermark.live", b'{"epoch": 42, "seq": 3}')
+        status = await it.until(lambda status: status["lanes"]["live"]["watermark"] == 3)
+        assert status["lanes"]["live"]["outstanding_bytes"] == 0
+        assert status["counters"]["watermarks_garbage"] == 1
+
+
+async def test_a_watermark_beyond_the_ledger_halts_the_lane(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    async with bench(tmp_path, nats_server) as it:
+        js = it.client.jetstream()
+        await js.add_stream(name="IN", subjects=["s.>"], max_msgs_per_subject=1)
+        await it.ask("app.a.b", "1")
+        await js.publish("s.watermark.bulk", b'{"epoch": 42, "seq": 9}')
+        status = await it.until(
+            lambda status: bool(status["lanes"]["bulk"]["state"] == "ledger_behind")
+        )
+        assert "watermark is 9" in status["last_error"]
+        assert status["lanes"]["live"]["state"] == "running"
+        assert await it.ask("app.a.b", "1") == {"kept": 1}
+
+
+async def test_streams_and_consumers_are_as_the_hub_needs_them(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    async with bench(tmp_path, nats_server, extra="[link]\nrate_kbit_s = 20.0\n") as it:
+        for lane, subjects, window in (("live", ["p.>", "e.>", "r.>"], 66), ("bulk", ["f.>"], 4)):
+            stream = (await it.ask(f"$JS.API.STREAM.INFO.OUT_{lane}", b""))["config"]
+            assert stream["subjects"] == subjects
+            assert (stream["discard"], stream["storage"]) == ("old", "file")
+            consumer = (await it.ask(f"$JS.API.CONSUMER.INFO.OUT_{lane}.tok1", b""))["config"]
+            assert consumer["ack_policy"] == "flow_control"
+            assert consumer["deliver_subject"] == f"dlv.VID-001.tok1_{lane}"
+            assert consumer["max_ack_pending"] == window
+    async with bench(tmp_path, nats_server, extra="[link]\nrate_kbit_s = 40.0\n") as it:
+        consumer = (await it.ask("$JS.API.CONSUMER.INFO.OUT_bulk.tok1", b""))["config"]
+        assert consumer["max_ack_pending"] == 9
+
+
+async def test_in_is_sourced_from_the_devices_part_of_down(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    async with bench(tmp_path, nats_server, down='down_stream = "DOWN_00"\n') as it:
+        (source,) = (await it.ask("$JS.API.STREAM.INFO.IN", b""))["config"]["sources"]
+        assert source["name"] == "DOWN_00"
+        assert source["external"]["api"] == "hubapi"
+        assert source["consumer"]["name"] == "VID-001-tok1"
+        assert source["consumer"]["deliver_subject"] == "dn.VID-001.tok1"
+        assert source["subject_transforms"] == [{"src": "in.VID-001.>", "dest": ">"}]
+
+
+async def test_systemd_hears_the_life_of_the_daemon(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    async with bench(tmp_path, nats_server) as it:
+        assert it.told.messages == ["READY=1"]
+    assert it.told.messages == ["READY=1", "STOPPING=1"]
+
+
+async def test_shutdown_answers_then_appends_then_closes(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    async with bench(tmp_path, nats_server) as it:
+        asking = [asyncio.create_task(it.ask("app.a.b", str(n))) for n in range(30)]
+        await it.client.flush()
+        it.daemon.stop()
+        assert await asyncio.gather(*asking) == [{"kept": 1}] * 30
+        while it.daemon.parts is not None:  # noqa: ASYNC110 - the daemon runs in this process
+            await asyncio.sleep(0.01)
+        assert [p.value for p in await points_of(it.client, "OUT_bulk")] == list(
+            map(float, range(30))
+        )
+
+
+def test_a_ledger_that_cannot_be_used_ends_the_process_with_a_hint(tmp_path: Path) -> None:
+    agent = AgentProcess(tmp_path, "nats://127.0.0.1:1")
+    agent.ledger.write_bytes(b"garbage" * 1000)
+    agent.start()
+    assert agent.wait() == 1
+    assert "move the file away" in agent.log.read_text()
