@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from backhaul_spark.errors import TablesBusy
@@ -22,7 +22,7 @@ from backhaul_spark.messages import STAMP
 from backhaul_spark.rollup_tasks import TOUCHED, FindTouched, SumHours
 from backhaul_spark.schemas import POINTS_TABLE, ROLLUPS_TABLE
 from backhaul_spark.tables import committed_ingest, make_table, open_table, table_uri
-from backhaul_spark.windows import SERIES, WINDOWS
+from backhaul_spark.windows import SERIES, WIDTHS_NS, WINDOWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -127,14 +127,16 @@ class Rollup:
                     commit_properties=properties,
                 )
                 return Restated(done, target)
-            metrics = self._merge(self._stamped(rows, target), properties)
+            known = self._known(rows)
+            all_rows, restated = versioned(self._stamped(rows, target), known)
+            self._replace(all_rows, properties)
         except CommitFailedError as error:
             raise TablesBusy(self._root, "another rollup has committed meanwhile") from error
         return Restated(
             done,
             target,
-            created=int(metrics["num_target_rows_inserted"]),
-            restated=int(metrics["num_target_rows_updated"]),
+            created=rows.num_rows - restated,
+            restated=restated,
         )
 
     def _stamped(self, rows: pa.Table, target: int) -> pa.Table:
@@ -149,21 +151,43 @@ class Rollup:
             rows = rows.append_column(name, column)
         return rows.select(ROLLUPS_TABLE.schema.names).cast(ROLLUPS_TABLE.schema)
 
-    def _merge(self, rows: pa.Table, properties: CommitProperties) -> dict[str, int]:
-        keys = ("width", "date", *SERIES, "window_start")
-        updates = {name: f"s.`{name}`" for name in rows.schema.names if name not in keys}
-        updates["version"] = "t.version + 1"
-        merger = self._rollups.merge(
+    def _known(self, rows: pa.Table) -> pa.Table:
+        """Return what the table holds of the days that `rows` are in."""
+        days = pc.unique(rows.column("window_start").cast(pa.date32()))
+        wanted = pc.field("date").isin(days) & pc.field("width").isin(list(WIDTHS_NS))
+        return self._rollups.to_pyarrow_dataset().to_table(filter=wanted)
+
+    def _replace(self, rows: pa.Table, properties: CommitProperties) -> None:
+        """Write `rows` in the place of all rows of their days, in one commit.
+
+        Not delta-rs's MERGE: it leaves files whose text columns Arrow cannot filter (string
+        views), so that pandas could not read the table with a filter.
+        """
+        days = ", ".join(f"'{day}'" for day in sorted(rows.column("date").unique().to_pylist()))
+        write_deltalake(
+            self._rollups,
             rows,
-            predicate=" and ".join(f"t.`{name}` = s.`{name}`" for name in keys),
-            source_alias="s",
-            target_alias="t",
+            mode="overwrite",
+            predicate=f"date in ({days})",
             commit_properties=properties,
         )
-        metrics: dict[str, int] = (
-            merger.when_matched_update(updates).when_not_matched_insert_all().execute()
-        )
-        return metrics
+
+
+def versioned(rows: pa.Table, known: pa.Table) -> tuple[pa.Table, int]:
+    """Return new rows and the known ones that they do not replace, sorted, and how many they do.
+
+    A row that replaces another gets its version plus one.
+    """
+    keys = ["width", *SERIES, "window_start"]
+    before = known.select([*keys, "version"]).rename_columns([*keys, "before"])
+    joined = rows.join(before, keys, join_type="left outer")
+    replaced = joined.num_rows - joined.column("before").null_count
+    version = pc.add(pc.fill_null(joined.column("before"), 0), 1)
+    position = joined.schema.get_field_index("version")
+    joined = joined.set_column(position, "version", version).select(rows.column_names)
+    kept = known.join(rows.select(keys), keys, join_type="left anti").select(rows.column_names)
+    result = pa.concat_tables([joined.cast(rows.schema), kept.cast(rows.schema)])
+    return result.sort_by([(name, "ascending") for name in keys]), replaced
 
 
 def files_of(points: DeltaTable) -> pa.Table:
