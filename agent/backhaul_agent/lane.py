@@ -107,8 +107,8 @@ class Lane:
                 await answers.unsubscribe()
 
     async def drained(self) -> None:
-        """Wait until everything committed is in the stream."""
-        while not self.appender.done:
+        """Wait until everything committed is in the stream, or the lane has halted."""
+        while not self.appender.done and self.appender.state is not State.BEHIND:
             self._moved.clear()
             await self._moved.wait()
 

@@ -17,7 +17,7 @@ from backhaul_agent.config import parse
 from backhaul_agent.daemon import Daemon
 from backhaul_agent.errors import NoAgentError, NotKnownError, RefusedError
 from backhaul_agent.sdnotify import Notifier
-from backhaul_codec import Opaque, Point, encode_frame
+from backhaul_codec import Opaque, Point, Value, encode_frame
 from tests.agent.test_ledger import FailingDisk
 from tests.support.agent_process import AgentProcess, running
 from tests.support.agent_streams import points_of, read_stream
@@ -31,6 +31,14 @@ if TYPE_CHECKING:
     from tests.support.nats_server import NatsServer
 
 pytestmark = pytest.mark.nats
+
+
+@pytest.fixture(autouse=True)
+def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backhaul_agent.watermarks.POLL_S", 0.05)
+    monkeypatch.setattr("backhaul_agent.watermarks.POLL_S_IDLE", 0.05)
+
+
 SETTINGS = """
 [frame]
 age_s_max = 0.05
@@ -160,7 +168,7 @@ async def test_mistakes_are_answered_counted_and_cost_nothing_else(
 async def test_the_client_keeps_every_kind_of_value(
     tmp_path: Path, nats_server: NatsServer
 ) -> None:
-    values = [
+    values: list[Value] = [
         81.2,
         -0.0,
         float("inf"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from backhaul_agent.errors import MappingError
@@ -71,7 +72,10 @@ class CsvRecording:
         self._columns = columns
         text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
         self._rows = csv.reader(text)
-        header = next(self._rows, [])
+        try:
+            header = next(self._rows, [])
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise MappingError(f"the header is not CSV: {error}") from error
         _require(columns, header)
         self._places = [header.index(name) for name in columns]
 
@@ -110,8 +114,16 @@ class ParquetRecording:
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield all rows, in order."""
+        pa, _ = _pyarrow()
         row = 0
-        for batch in self._file.iter_batches(batch_size=CHUNK_ROWS, columns=self._columns):
+        batches = self._file.iter_batches(batch_size=CHUNK_ROWS, columns=self._columns)
+        while True:
+            try:
+                batch = next(batches, None)
+            except (pa.ArrowException, OSError) as error:
+                raise MappingError(f"unreadable after row {row}: {error}") from error
+            if batch is None:
+                return
             columns = {name: _values(batch.column(name)) for name in self._columns}
             yield Chunk(row, batch.num_rows, columns, row + batch.num_rows)
             row += batch.num_rows
@@ -119,13 +131,7 @@ class ParquetRecording:
 
 @contextmanager
 def _open_parquet(path: Path, columns: list[str]) -> Iterator[ParquetRecording]:
-    try:
-        import pyarrow as pa  # type: ignore[import-untyped]
-        import pyarrow.parquet as pq  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise MappingError(
-            "Parquet needs pyarrow, which a vehicle does not: pip install 'backhaul[replay]'"
-        ) from error
+    pa, pq = _pyarrow()
     try:
         file = pq.ParquetFile(path)
     except pa.ArrowInvalid as error:
@@ -134,10 +140,19 @@ def _open_parquet(path: Path, columns: list[str]) -> Iterator[ParquetRecording]:
         yield ParquetRecording(file, columns)
 
 
+def _pyarrow() -> tuple[Any, Any]:
+    """Return pyarrow and pyarrow.parquet, imported only now: a vehicle has neither."""
+    try:
+        return import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise MappingError(
+            "Parquet needs pyarrow, which a vehicle does not: pip install 'backhaul[replay]'"
+        ) from error
+
+
 def _values(column: Any) -> list[Any]:
     """Return a column as Python values, its timestamps as integers of nanoseconds."""
-    import pyarrow as pa
-
+    pa, _ = _pyarrow()
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ns", column.type.tz)).cast(pa.int64())
     values: list[Any] = column.to_pylist()

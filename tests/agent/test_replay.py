@@ -1,0 +1,260 @@
+"""Replay: recordings become exactly the points the mapping says, and nothing is dropped silently."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import nats
+import pytest
+from click.testing import CliRunner
+
+from backhaul_agent.cli import cli
+from backhaul_agent.commands.replay import Pace
+from backhaul_agent.errors import MappingError
+from backhaul_agent.replay.mapping import load
+from backhaul_agent.replay.points import RowMapper, row_time
+from backhaul_agent.replay.readers import open_recording
+from tests.support.agent_clock import FakeClock
+from tests.support.agent_process import AgentProcess
+from tests.support.agent_streams import points_of
+
+if TYPE_CHECKING:
+    from backhaul_codec import Point
+    from tests.support.nats_server import NatsServer
+
+MAPPINGS = Path(__file__).parents[2] / "agent" / "mappings"
+RECORDINGS = Path(__file__).parents[2] / ".." / "shared" / "data"
+WIDE = """
+[time]
+column = "t"
+unit = "{unit}"
+[[series]]
+column = "soc"
+node = "battery"
+type = "soc"
+[[series]]
+column = "mode"
+node = "drive"
+type = "mode"
+key = "{{trip}}"
+"""
+CSV = """t,soc,mode,trip
+1,81.5,N,a
+2,,D,b
+,80.0,D,b
+x,80.0,D,b
+4,-0.0,"a,b",
+"""
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def points(recording: Path, mapping: Path) -> tuple[list[Point], RowMapper]:
+    loaded = load(mapping)
+    with open_recording(recording, loaded.columns()) as opened:
+        mapper = RowMapper(loaded, text_only=opened.text_only)
+        found = [p for chunk in opened.chunks() for _, row in mapper.points(chunk) for p in row]
+    return found, mapper
+
+
+def test_a_wide_csv(tmp_path: Path) -> None:
+    found, mapper = points(
+        write(tmp_path / "r.csv", CSV), write(tmp_path / "m.toml", WIDE.format(unit="s"))
+    )
+    assert [(p.time, p.node, p.type, p.key, repr(p.value)) for p in found] == [
+        (1_000_000_000, "battery", "soc", "", "81.5"),
+        (1_000_000_000, "drive", "mode", "a", "'N'"),
+        (2_000_000_000, "drive", "mode", "b", "'D'"),
+        (4_000_000_000, "battery", "soc", "", "-0.0"),
+        (4_000_000_000, "drive", "mode", "", "'a,b'"),
+    ]
+    tally = mapper.tally
+    assert (tally.rows, tally.points, tally.values_null) == (5, 5, 1)
+    assert tally.untimed == [(2, 3)]
+
+
+def test_a_long_csv_with_filter_and_templates(tmp_path: Path) -> None:
+    mapping = """
+[time]
+column = "when"
+unit = "rfc3339"
+[long]
+value = "v"
+node = "px4-{topic}"
+type = "{signal}"
+key = "{log}"
+dtype = "int64"
+[[filter]]
+column = "log"
+only = ["a", 2]
+"""
+    rows = (
+        "when,v,topic,signal,log\n2023-11-14T22:13:20.000000001Z,5,imu,gyro[0],a\n"
+        "2023-11-14T22:13:20Z,6,imu,x,b\n2023-11-14T22:13:20Z,7.5,imu,x,2\n"
+    )
+    found, mapper = points(write(tmp_path / "r.csv", rows), write(tmp_path / "m.toml", mapping))
+    assert [(p.time, p.node, p.type, p.key, p.value) for p in found] == [
+        (1_700_000_000_000_000_001, "px4-imu", "gyro[0]", "a", 5)
+    ]
+    assert mapper.tally.rows_filtered == 1
+    assert mapper.tally.values_unfit == {"v": 1}
+
+
+def test_parquet_keeps_types_and_float32_exactly(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+    single = struct.unpack("<f", struct.pack("<f", 0.1))[0]
+    table = pa.table(
+        {
+            "t": pa.array([1, None], pa.timestamp("us")),
+            "soc": pa.array([0.1, 1.0], pa.float32()),
+            "mode": pa.array([2**63 - 1, 0], pa.int64()),
+            "trip": ["a", "b"],
+        }
+    )
+    pq.write_table(table, tmp_path / "r.parquet")
+    found, mapper = points(
+        tmp_path / "r.parquet", write(tmp_path / "m.toml", WIDE.format(unit="ns"))
+    )
+    assert [(p.time, p.value) for p in found] == [(1000, single), (1000, 2**63 - 1)]
+    assert mapper.tally.untimed == [(1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("raw", "unit", "time"),
+    [
+        (5, "ns", 5),
+        (5, "us", 5_000),
+        (5, "ms", 5_000_000),
+        (5, "s", 5_000_000_000),
+        (1617016425.123456789, "s", 1_617_016_425_123_456_700),
+        ("1617016425.123456789", "s", 1_617_016_425_123_456_789),
+        ("-1", "ns", -1),
+        (None, "ns", None),
+        ("", "ns", None),
+        ("soon", "s", None),
+        (float("nan"), "s", None),
+        (float("inf"), "s", None),
+        (2**63, "ns", None),
+        (2**62, "s", None),
+        (True, "ns", None),
+        ("2023-11-14T22:13:20", "rfc3339", None),
+    ],
+)
+def test_row_times(raw: Any, unit: str, time: int | None) -> None:
+    found = row_time(raw, unit)
+    assert found == time or (isinstance(raw, float) and time and abs(found - time) < 1000)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[time", "m.toml: "),
+        ("", "time"),
+        ('[time]\ncolumn = "t"\n', "either"),
+        (WIDE.format(unit="s") + '[long]\nvalue = "v"\nnode = "n"\ntype = "t"\n', "either"),
+        (WIDE.format(unit="h"), "unit"),
+        (WIDE.format(unit="s") + "colour = 1\n", "colour"),
+    ],
+)
+def test_mappings_that_make_no_sense(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(MappingError, match=words):
+        load(write(tmp_path / "m.toml", text))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("r.csv", "t,soc,mode\n1,2,3\n", r"column 'trip': not in the recording, which has t, soc"),
+        ("r.csv", "", "column 't'"),
+        ("r.csv", "t,soc,mode,trip\n1,\xff\n".encode("latin-1"), "is not CSV"),
+        ("r.parquet", "no parquet", "r.parquet: "),
+        ("r.txt", "", "only .parquet and .csv"),
+        ("missing.csv", None, "No such file"),
+    ],
+)
+def test_recordings_that_do_not_fit(
+    tmp_path: Path, name: str, content: str | bytes | None, words: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(MappingError, match=words):
+        points(tmp_path / name, write(tmp_path / "m.toml", WIDE.format(unit="s")))
+
+
+def test_pace_follows_the_recording_and_cuts_pauses() -> None:
+    clock = FakeClock()
+    pace = Pace(2.0, clock)
+    assert pace.wait_s(10_000_000_000) == 0
+    assert pace.wait_s(12_000_000_000) == 1.0
+    clock.advance(1.0)
+    assert pace.wait_s(11_000_000_000) == 0  # back in time: the next trip
+    assert pace.wait_s(3_600_000_000_000) == 5.0
+    assert Pace(0.0, clock).wait_s(5) == 0
+
+
+@pytest.mark.nats
+async def test_a_replay_through_a_running_agent(tmp_path: Path, nats_server: NatsServer) -> None:
+    recording = write(tmp_path / "r.csv", CSV)
+    mapping = write(tmp_path / "m.toml", WIDE.format(unit="s"))
+    command = ["replay", str(recording), "--map", str(mapping), "--speed", "max", "--url"]
+    agent = AgentProcess(tmp_path / "agent", nats_server.url)
+    agent.start()
+    try:
+        await agent.ready()
+        result = await run(*command, nats_server.url)
+        assert result.exit_code == 0, result.output
+        assert "5 rows, 5 points: 5 kept, 0 refused, 0 not known; 2 rows skipped" in result.output
+        assert "2 rows without a valid time, not sent (rows count from 0): 2-3" in result.output
+        await agent.drained()
+        client = await nats.connect(nats_server.url)
+        found = await points_of(client, "OUT_bulk")
+        await client.close()
+        expected, _ = points(recording, mapping)
+        assert sorted(map(repr, found)) == sorted(map(repr, expected))
+        result = await run("status", "--json", "--url", nats_server.url)
+        assert '"points_kept": 5' in result.output
+        result = await run("status", "--config", str(agent.config))
+        assert "device    VID-001" in result.output
+    finally:
+        agent.stop()
+    result = await run(*command, nats_server.url)
+    assert "nobody is listening" in str(result.exception)
+
+
+@pytest.mark.parametrize("name", ["twizy", "kit", "ebike", "px4"])
+def test_the_mappings_shipped_fit_their_recordings(name: str) -> None:
+    files = list(RECORDINGS.glob(f"{name}*.parquet"))
+    if not files:
+        pytest.skip(f"no recording of {name} in ../shared/data")
+    pytest.importorskip("pyarrow")
+    mapping = load(MAPPINGS / f"{name}.toml")
+    with open_recording(files[0], mapping.columns()) as opened:
+        chunk = next(opened.chunks())
+        mapper = RowMapper(mapping, text_only=False)
+        rows = list(mapper.points(chunk))
+    assert len(rows) > 100
+    assert mapper.tally.values_unfit == {}
+
+
+async def run(*arguments: str) -> Any:
+    """Run a command in a thread: it has an event loop of its own."""
+    import asyncio
+
+    return await asyncio.to_thread(CliRunner().invoke, cli, list(arguments))
+
+
+def test_parquet_without_pyarrow_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "r.parquet").write_bytes(b"")
+    with pytest.raises(MappingError, match=r"pip install 'backhaul\[replay\]'"):
+        points(tmp_path / "r.parquet", write(tmp_path / "m.toml", WIDE.format(unit="s")))
