@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import nats
-from nats.errors import TimeoutError as NatsTimeoutError
-from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from backhaul_codec import decode
 from backhaul_codec.subjects import parse_uplink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-_FETCH_MESSAGES = 200
 
 
 class HubView:
@@ -33,19 +28,14 @@ class HubView:
         """Read UP_00 from its beginning until cancelled."""
         client = await nats.connect(url)
         try:
-            subscription = await client.jetstream().pull_subscribe(
-                "",
-                stream="UP_00",
-                config=ConsumerConfig(
-                    ack_policy=AckPolicy.NONE, deliver_policy=DeliverPolicy.ALL, mem_storage=True
-                ),
+            # An ordered consumer starts anew by itself where it misses a message.
+            subscription = await client.jetstream().subscribe(
+                "up.>", stream="UP_00", ordered_consumer=True
             )
-            while True:
-                with contextlib.suppress(NatsTimeoutError):
-                    for message in await subscription.fetch(_FETCH_MESSAGES, timeout=0.5):
-                        self._count(message.subject, message.data)
-                    async with self._changed:
-                        self._changed.notify_all()
+            async for message in subscription.messages:
+                self._count(message.subject, message.data)
+                async with self._changed:
+                    self._changed.notify_all()
         finally:
             await client.close()
 
