@@ -7,12 +7,16 @@ import shutil
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from .feeds import simulated
+from .feeds import known_recording, recorded, simulated
 from .rig import RigError
 from .story import Plan, Story
+
+if TYPE_CHECKING:
+    from .story import Feed
 
 
 @click.command()
@@ -20,18 +24,54 @@ from .story import Plan, Story
 @click.option("--seed", default=1, show_default=True, help="Another seed, other journeys.")
 @click.option("--cut", default=20.0, show_default=True, help="Seconds that the link is gone.")
 @click.option(
+    "--data",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A recording to replay instead: .parquet or .csv.",
+)
+@click.option(
+    "--map",
+    "mapping",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="What its columns mean; the recordings in agent/mappings/ bring their own.",
+)
+@click.option("--series", help="What to plot: node.type or node.type.key.")
+@click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("demo-out"),
     show_default=True,
     help="Where everything that the run makes is put; emptied first.",
 )
-def main(vehicles: int, seed: int, cut: float, out: Path) -> None:
+def main(
+    vehicles: int,
+    seed: int,
+    cut: float,
+    data: Path | None,
+    mapping: Path | None,
+    series: str | None,
+    out: Path,
+) -> None:
     """Run a hub and a small fleet on this machine, cut one link, and prove nothing is lost."""
+    devices = [f"VID-{number:03}" for number in range(1, vehicles + 1)]
+    plotted = ("cargo", "temp", "front")
+    feeds: dict[str, Feed] = {device: simulated(device, seed, time.time_ns) for device in devices}
+    if data is not None:
+        known = known_recording(data)
+        if known is None and mapping is None:
+            raise click.UsageError(f"{data.name} comes with no mapping: say --map")
+        chosen = mapping or (known[0] if known else data)
+        plotted = known[1] if known else plotted
+        feeds = {
+            device: recorded(data, chosen, share, vehicles) for share, device in enumerate(devices)
+        }
+    if series is not None:
+        node, _, rest = series.partition(".")
+        type_, _, key = rest.partition(".")
+        plotted = (node, type_, key)
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     try:
-        sound = asyncio.run(_tell(vehicles, seed, cut, out.absolute()))
+        sound = asyncio.run(_tell(out.absolute(), feeds, plotted, Plan(cut_s=cut)))
     except* RigError as errors:
         print(f"\ndemo: {errors.exceptions[0]}", file=sys.stderr)
         sys.exit(1)
@@ -41,11 +81,10 @@ def main(vehicles: int, seed: int, cut: float, out: Path) -> None:
     print(f"Every acknowledged reading is in the fleet's history exactly once. Look at {out}/*.png")
 
 
-async def _tell(vehicles: int, seed: int, cut_s: float, out: Path) -> bool:
-    devices = [f"VID-{number:03}" for number in range(1, vehicles + 1)]
-    feeds = {device: simulated(device, seed, time.time_ns) for device in devices}
-    story = Story(out, feeds, ("cargo", "temp", "front"), Plan(cut_s=cut_s), _say)
-    return await story.run()
+async def _tell(
+    out: Path, feeds: dict[str, Feed], series: tuple[str, str, str], plan: Plan
+) -> bool:
+    return await Story(out, feeds, series, plan, _say).run()
 
 
 def _say(line: str) -> None:
