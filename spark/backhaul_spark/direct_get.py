@@ -185,6 +185,12 @@ def borrowed(endpoint: Endpoint) -> Iterator[Reader]:
     _idle[os.getpid(), endpoint] = connection
 
 
+def close_connections() -> None:
+    """Close the connections that this process keeps between reads."""
+    while _idle:
+        _idle.popitem()[1].close()
+
+
 def read_range(
     endpoint: Endpoint, stream: str, lo: int, hi: int, *, clock: Clock = SYSTEM_CLOCK
 ) -> Iterator[Stored]:

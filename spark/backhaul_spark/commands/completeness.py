@@ -35,9 +35,8 @@ def completeness(table_root: str, device: str | None, as_json: bool) -> None:
 
 
 def _line(state: LaneState) -> str:
-    name = f"{state.device} {state.lane}" + (f" epoch {state.epoch}" if state.epoch != 1 else "")
     text = (
-        f"{name}: {state.state}, {state.points:,} points in {state.messages:,} messages, "
+        f"{state.device} {state.lane} epoch {state.epoch}: {state.state}, {state.points:,} points in {state.messages:,} messages, "
         f"sequence {state.lowest} to {state.highest}"
     )
     if state.missing:

@@ -1,0 +1,91 @@
+"""The command line: wrong options answer at once, without Spark."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from backhaul_spark.cli import cli
+from backhaul_spark.commands._options import source_options
+from backhaul_spark.commands.ingest import Totals, seconds
+from backhaul_spark.errors import OptionError, Unreachable
+from backhaul_spark.ingest import Outcome
+from tests.support.nats_server import free_port
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_importing_the_command_line_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, backhaul_spark.cli; "
+        "print([m for m in ('pyspark', 'pyarrow', 'numpy', 'matplotlib', 'deltalake') "
+        "if m in sys.modules])"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, timeout=60
+    )
+    assert found.stdout.decode().strip() == "[]"
+
+
+@pytest.mark.parametrize("command", ["ingest", "rollup", "history", "completeness"])
+def test_every_command_explains_itself(command: str) -> None:
+    result = CliRunner().invoke(cli, [command, "--help"])
+    assert result.exit_code == 0
+    assert "--table-root" in result.output
+
+
+def test_ingest_wants_to_know_when_and_from_where(tmp_path: Path) -> None:
+    common = ["ingest", "--table-root", str(tmp_path)]
+    assert "--once or --every" in CliRunner().invoke(cli, common).output
+    assert "--hub-dir or --servers" in CliRunner().invoke(cli, [*common, "--once"]).output
+
+
+def test_a_hub_that_is_not_there_is_known_before_spark_starts(tmp_path: Path) -> None:
+    servers = f"nats://127.0.0.1:{free_port()}"
+    arguments = ["ingest", "--table-root", str(tmp_path), "--servers", servers, "--once"]
+    result = CliRunner().invoke(cli, arguments)
+    assert isinstance(result.exception, Unreachable)
+    assert "pyspark" not in str(result.exception)
+
+
+def test_a_hub_directory_names_the_address_and_keeps_the_login(tmp_path: Path) -> None:
+    file = tmp_path / "hub.toml"
+    with pytest.raises(OptionError, match=r"hub\.toml in it"):
+        source_options(str(tmp_path), None, None, None, "UP_*")
+    file.write_text('[nats]\nurl = "nats://hub:4222"\n[nats.spark]\nuser = "u"\npassword = "p"\n')
+    options = source_options(str(tmp_path), None, None, None, "UP_*")
+    assert options == {
+        "servers": "nats://hub:4222",
+        "credentials": str(file),
+        "streams": "UP_*",
+    }
+    for broken in ("[nats]", "nats = 1", "[["):
+        file.write_text(broken)
+        with pytest.raises(OptionError):
+            source_options(str(tmp_path), None, None, None, "UP_*")
+
+
+def test_durations() -> None:
+    assert [seconds(text) for text in ("5s", "500ms", "2m", "3")] == [5.0, 0.5, 120.0, 3.0]
+    for text in ("", "soon", "-1s", "0", "5h"):
+        with pytest.raises(click.BadParameter):
+            seconds(text)
+
+
+def test_totals_tell_what_is_unusual(capsys: pytest.CaptureFixture[str]) -> None:
+    totals = Totals(as_json=False, quiet=False)
+    totals.add(Outcome(ingest=2, batch=0, messages=3, points=600))
+    totals.add(Outcome(ingest=3, batch=1, messages=1, points=2, repeated=4, gaps=1))
+    totals.print_summary()
+    out, err = capsys.readouterr()
+    assert err.splitlines()[0] == "ingest 2: 600 points from 3 messages"
+    assert out == (
+        "602 points from 4 messages; 4 repeated messages left out; "
+        "1 gaps in the streams (table source_gaps)\n"
+    )

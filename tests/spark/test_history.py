@@ -1,0 +1,162 @@
+"""Questions to the tables, and the pictures of the answers."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from backhaul_spark.cli import cli, main
+from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_spark.errors import NothingFound, OptionError, TableMissing
+from backhaul_spark.history import History, choose_resolution, parse_series, parse_time
+from backhaul_spark.ingest import Ingest
+from backhaul_spark.plot import broken, draw
+from backhaul_spark.rollup import Rollup, run_here
+from tests.support.spark_frames import frame, message_batch, stored, task
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Twelve hours of a reading a second, with a silence from hour 4 to 6; a mode; odd times."""
+    path = str(tmp_path_factory.mktemp("tables"))
+    ingest = Ingest(path, SYSTEM_CLOCK)
+    bodies = [
+        frame(hour + 1, [20.0 + hour + (s % 60) / 60 for s in range(3600)], type_="temp")
+        for hour in range(12)
+        if hour not in (4, 5)
+    ]
+    bodies.append(frame(20, ["idle", "drive"], type_="mode", start_ns=1_767_225_600_000_000_000))
+    bodies.append(frame(21, [1.0, 2.0, 3.0], type_="temp", start_ns=0))
+    bodies.append(frame(22, [2**64 - 1, 7], type_="count", start_ns=1_767_225_600_000_000_000))
+    report = task(path, ingest.tables.next_ingest, message_batch("UP_00", stored(bodies)))
+    ingest.commit("app", 0, [report])
+    Rollup(path, SYSTEM_CLOCK, run_here).run()
+    return path
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, arguments)
+
+
+def test_the_whole_history_comes_by_minute_and_an_hour_comes_raw(root: str) -> None:
+    temp = parse_series("VID-001", "battery.temp")
+    whole = History(root).ask(temp)
+    assert (whole.resolution, whole.rows.num_rows, whole.untimed) == ("1m", 600, 3)
+    assert whole.rolled_up_to == whole.ingested
+    hour = History(root).ask(temp, START, START + timedelta(hours=1))
+    assert (hour.resolution, hour.rows.num_rows) == ("raw", 3600)
+    assert hour.rows.column("value").to_pylist()[:2] == [20.0, 20.0 + 1 / 60]
+    hours = History(root).ask(temp, resolution="1h")
+    assert hours.rows.column("count").to_pylist() == [3600] * 10
+
+
+def test_bounds_are_from_included_to_excluded(root: str) -> None:
+    temp = parse_series("VID-001", "battery.temp")
+    answer = History(root).ask(temp, START + timedelta(seconds=1), START + timedelta(seconds=3))
+    assert answer.rows.num_rows == 2
+
+
+def test_text_and_unsigned_numbers_are_answered_too(root: str) -> None:
+    mode = History(root).ask(parse_series("VID-001", "battery.mode"))
+    assert mode.rows.column("text").to_pylist() == ["idle", "drive"]
+    count = History(root).ask(parse_series("VID-001", "battery.count"))
+    assert count.rows.column("value").to_pylist() == [float(2**64 - 1), 7.0]
+
+
+def test_what_is_not_there_is_said_with_what_is(root: str) -> None:
+    with pytest.raises(NothingFound) as caught:
+        History(root).ask(parse_series("VID-001", "battery.volt"))
+    assert caught.value.hint == "VID-001 has: battery.count, battery.mode, battery.temp"
+    with pytest.raises(NothingFound) as caught:
+        History(root).ask(parse_series("VID-999", "battery.temp"))
+    assert "completeness" in caught.value.hint
+    temp = parse_series("VID-001", "battery.temp")
+    with pytest.raises(NothingFound):
+        History(root).ask(temp, START + timedelta(hours=4), START + timedelta(hours=5))
+
+
+def test_wrong_questions_are_refused(root: str, tmp_path: Path) -> None:
+    for text in ("battery", "a.b.c.d", "bat tery.soc"):
+        with pytest.raises(OptionError):
+            parse_series("VID-001", text)
+    with pytest.raises(OptionError):
+        parse_time("--from", "yesterday")
+    with pytest.raises(OptionError, match="a time before"):
+        History(root).ask(parse_series("VID-001", "battery.temp"), START, START)
+    with pytest.raises(TableMissing, match="points"):
+        History(str(tmp_path))
+
+
+def test_series_and_times_are_read() -> None:
+    assert str(parse_series("V", "battery.cell.3%2E1")) == "battery.cell.3.1"
+    assert parse_time("--from", "2026-01-01") == START
+    assert parse_time("--from", "2026-01-01T02:00:00+02:00") == START
+    assert choose_resolution(START, START + timedelta(days=11)) == "1h"
+
+
+def test_gaps_lift_the_pen() -> None:
+    time = np.array([0, 1, 2, 3, 60, 61, 62], dtype="datetime64[s]")
+    at, usual_us = broken(time)
+    assert at.tolist() == [3]
+    assert usual_us == 1e6
+    assert broken(time[:1])[0].tolist() == []
+
+
+@pytest.mark.parametrize("resolution", ["raw", "1m", "1h"])
+def test_a_picture_is_drawn(root: str, tmp_path: Path, resolution: str) -> None:
+    file = tmp_path / "plot.png"
+    answer = History(root).ask(
+        parse_series("VID-001", "battery.temp"),
+        resolution=resolution,  # type: ignore[arg-type]
+    )
+    draw(answer, str(file))
+    assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_command_prints_json_and_writes_the_picture(root: str, tmp_path: Path) -> None:
+    common = ("history", "--table-root", root, "--device", "VID-001", "--series", "battery.temp")
+    result = invoke(*common, "--json", "--resolution", "1h", "--plot", str(tmp_path / "a.png"))
+    answer = json.loads(result.output)
+    assert (answer["resolution"], len(answer["rows"]), answer["points_without_time"]) == (
+        "1h",
+        10,
+        3,
+    )
+    assert answer["rollups_behind"] is False
+    assert (tmp_path / "a.png").exists()
+    text = invoke(*common).output
+    assert "battery.temp, 1m, 600 rows" in text
+    assert "3 points without a believable time" in text
+
+
+def test_completeness_prints_a_line_for_each_lane(root: str) -> None:
+    result = invoke("completeness", "--table-root", root)
+    assert result.output == (
+        "VID-001 bulk epoch 1: waiting, 36,007 points in 13 messages, sequence 1 to 22, "
+        "9 missing (holes 5-6, 13-19)\n"
+    )
+    [state] = json.loads(invoke("completeness", "--table-root", root, "--json").output)
+    assert (state["state"], state["missing"], state["holes"]) == ("waiting", 9, [[5, 6], [13, 19]])
+
+
+def test_an_error_is_a_line_with_what_to_do(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(
+        "sys.argv", ["backhaul-spark", "completeness", "--table-root", str(tmp_path)]
+    )
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 1
+    assert "no table at" in (said := capsys.readouterr().err)
+    assert "backhaul-spark ingest" in said

@@ -1,0 +1,222 @@
+"""Exactly once: repeats, replays, crashes at every step, and two writers at a time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+
+from backhaul_codec import Opaque, Point, encode_point
+from backhaul_spark import ingest as ingest_module
+from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_spark.completeness import lane_states
+from backhaul_spark.errors import TablesBusy
+from backhaul_spark.ingest import Ingest, Outcome
+from backhaul_spark.messages import gap_batch
+from backhaul_spark.offsets import GAP_RETENTION, Span
+from backhaul_spark.schemas import INGEST_TABLES
+from tests.support.spark_crash import ingest_batch
+from tests.support.spark_frames import T0_NS, frame, message_batch, stored, task
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+
+class World:
+    """Tables under a directory, and batches that come into them."""
+
+    def __init__(self, root: Path | str) -> None:
+        self.root = str(root)
+        self.ingest = Ingest(self.root, SYSTEM_CLOCK)
+        self.batch = -1
+
+    def take(self, *parts: pa.RecordBatch) -> Outcome:
+        self.batch += 1
+        number = self.ingest.tables.next_ingest
+        reports = [task(self.root, number, part) for part in parts]
+        return self.ingest.commit("app", self.batch, reports)
+
+    def points(self) -> Counter[tuple[int, int]]:
+        """Return how often each (seq, index) is in the points table."""
+        return held(self.root)
+
+    def rows(self, name: str) -> list[dict[str, object]]:
+        rows: list[dict[str, object]] = (
+            DeltaTable(f"{self.root}/{name}").to_pyarrow_table().to_pylist()
+        )
+        return rows
+
+
+def held(root: str) -> Counter[tuple[int, int]]:
+    rows = DeltaTable(f"{root}/points").to_pyarrow_table(columns=["seq", "index"]).to_pylist()
+    return Counter((row["seq"], row["index"]) for row in rows)
+
+
+def once(*seqs: int) -> Counter[tuple[int, int]]:
+    """Two points of each message, each once."""
+    return Counter({(seq, index): 1 for seq in seqs for index in (0, 1)})
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def frames(*seqs: int, first_seq: int = 1, epoch: int = 1) -> pa.RecordBatch:
+    bodies = [frame(seq, epoch=epoch) for seq in seqs]
+    return message_batch("UP_00", stored(bodies, first_seq=first_seq))
+
+
+def test_repeats_in_one_task_across_tasks_and_across_batches_are_left_out(world: World) -> None:
+    first = world.take(frames(1, 2, 2, 4), frames(4, 5, 1, first_seq=5))
+    assert (first.messages, first.points, first.repeated) == (4, 8, 3)
+    assert world.points() == once(1, 2, 4, 5)
+    second = world.take(frames(2, 3, 4, first_seq=20))
+    assert (second.messages, second.repeated) == (1, 2)
+    assert world.points() == once(1, 2, 3, 4, 5)
+
+
+def test_repeats_are_known_after_a_restart(world: World) -> None:
+    world.take(frames(1, 2, 3))
+    again = World(world.ingest.tables.root)
+    again.batch = 5
+    outcome = again.take(frames(3, 2, 4, first_seq=9))
+    assert (outcome.messages, outcome.repeated) == (1, 2)
+    assert again.points() == once(1, 2, 3, 4)
+
+
+def test_a_batch_of_nothing_but_repeats_adds_no_file(world: World) -> None:
+    world.take(frames(1, 2))
+    outcome = world.take(frames(1, 2, first_seq=3))
+    assert (outcome.files, outcome.messages, outcome.repeated) == (0, 0, 2)
+    assert world.points() == once(1, 2)
+
+
+def test_another_epoch_is_another_message(world: World) -> None:
+    world.take(frames(1), frames(1, first_seq=2, epoch=2))
+    assert sum(world.points().values()) == 4
+
+
+def test_a_garbage_message_with_a_good_header_does_not_take_the_place_of_the_real_one(
+    world: World,
+) -> None:
+    spoiled = bytearray(frame(2))
+    spoiled[-1] ^= 0xFF
+    outcome = world.take(message_batch("UP_00", stored([frame(1), bytes(spoiled), b"x"])))
+    assert (outcome.messages, outcome.rejected) == (1, 2)
+    assert [(r["stream_seq"], r["bytes"]) for r in world.rows("rejects")] == [
+        (2, len(spoiled)),
+        (3, 1),
+    ]
+    resent = world.take(frames(2, first_seq=9))
+    assert (resent.messages, resent.repeated) == (1, 0)
+    assert world.points() == once(1, 2)
+
+
+def test_gaps_in_a_stream_are_recorded(world: World) -> None:
+    outcome = world.take(gap_batch(Span("UP_00", 1, 7, GAP_RETENTION)), frames(1, first_seq=8))
+    assert outcome.gaps == 1
+    [row] = world.rows("source_gaps")
+    assert (row["lo"], row["hi"], row["code"]) == (1, 7, GAP_RETENTION)
+
+
+def test_receipts_explain_holes_once(world: World) -> None:
+    text = b'{"lane": "bulk", "epoch": 1, "lo": 2, "hi": 3, "reason": "evicted: disk full"}'
+    body = encode_point(Point("", "receipt", T0_NS, Opaque(6, text)), epoch=1, seq=1)
+    receipt = message_batch("UP_00", stored([body], leaf="e.receipt", first_seq=50))
+    again = message_batch("UP_00", stored([body], leaf="e.receipt", first_seq=51))
+    world.take(frames(1, 4, 6), receipt, again)
+    assert len(world.rows("receipts")) == 1
+    live, bulk = sorted(lane_states(world.root), key=lambda lane: lane.lane, reverse=True)
+    assert (live.lane, live.state) == ("live", "complete")
+    assert (bulk.messages, bulk.points, bulk.highest) == (3, 6, 6)
+    assert bulk.holes == [(2, 3), (5, 5)]
+    assert bulk.explained == [(2, 3, "evicted: disk full")]
+    assert (bulk.missing, bulk.state) == (1, "waiting")
+
+
+def test_points_without_a_believable_time_are_kept_and_counted(world: World) -> None:
+    odd = frame(1, [1.0, 2.0], start_ns=5)
+    outcome = world.take(message_batch("UP_00", stored([odd, frame(2)])))
+    assert outcome.timeless_points == 2
+    assert world.points() == once(1, 2)
+
+
+@pytest.mark.parametrize("step", ["files", "coverage", "points"])
+def test_killed_at_any_step_every_point_is_there_once(tmp_path: Path, step: str) -> None:
+    root = str(tmp_path)
+    for number in (0, 1):
+        command = [sys.executable, "-m", "tests.support.spark_crash", root, step, str(number)]
+        died = subprocess.run(command, check=False, timeout=60)
+        assert died.returncode == -9
+        ingest_batch(root, number)  # Spark hands a batch out again until it is committed
+        ingest_batch(root, number)
+    assert held(root) == once(*range(1, 13))
+    [lane] = lane_states(root)
+    assert (lane.state, lane.messages, lane.points) == ("complete", 12, 24)
+
+
+def test_a_batch_whose_commit_was_not_heard_of_is_not_done_twice(tmp_path: Path) -> None:
+    ingest_batch(str(tmp_path), 0)
+    ingest = Ingest(str(tmp_path), SYSTEM_CLOCK)
+    assert ingest.done("checkpoint-of-the-test", 0)
+    assert not ingest.done("checkpoint-of-the-test", 1)
+    assert not ingest.done("another-checkpoint", 0)
+
+
+def test_a_new_checkpoint_reads_everything_again_and_doubles_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.take(frames(1, 2, 3))
+    number = world.ingest.tables.next_ingest
+    outcome = world.ingest.commit("new", 0, [task(world.root, number, frames(1, 2, 3, 4))])
+    assert (outcome.messages, outcome.repeated) == (1, 3)
+    assert world.points() == once(1, 2, 3, 4)
+
+
+def test_a_writer_that_was_thought_dead_can_commit_nothing_any_more(tmp_path: Path) -> None:
+    slow = World(tmp_path)
+    slow.take(frames(1, 2))
+    report = task(slow.root, slow.ingest.tables.next_ingest, frames(3, first_seq=3))
+    successor = World(tmp_path)
+    successor.batch = 0
+    with pytest.raises(TablesBusy, match="taken over"):
+        slow.ingest.commit("app", 1, [report])
+    assert successor.take(frames(3, first_seq=3)).messages == 1
+    assert successor.points() == once(1, 2, 3)
+
+
+def test_a_successor_takes_out_what_the_dead_one_prepared_too_late(tmp_path: Path) -> None:
+    """The slow writer got its coverage in before the successor came, but not its points."""
+    slow = World(tmp_path)
+    report = task(slow.root, slow.ingest.tables.next_ingest, frames(1, 2))
+    decision = slow.ingest.coverage.decide(report.messages)
+    slow.ingest._prepare([report], decision.rows, {})
+    successor = World(tmp_path)
+    assert successor.rows("coverage") == []
+    with pytest.raises(TablesBusy):
+        slow.ingest.tables.commit_points([], "app", 0)
+    assert successor.take(frames(1, 2)).messages == 2
+
+
+def test_coverage_rows_are_merged_when_many(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingest_module, "LOOSE_ROWS_MAX", 3)
+    for seq in range(1, 8):
+        world.take(frames(seq, first_seq=seq))
+    rows = world.rows("coverage")
+    assert len(rows) < 6
+    assert sum(int(str(row["points"])) for row in rows) == 14
+    again = World(world.ingest.tables.root)
+    assert again.ingest.coverage.lanes == world.ingest.coverage.lanes
+
+
+def test_every_table_carries_its_schema_version(world: World) -> None:
+    for spec in INGEST_TABLES:
+        table = DeltaTable(f"{world.root}/{spec.name}")
+        assert table.metadata().configuration["backhaul.schema"] == "1"
+        assert table.metadata().description == spec.description

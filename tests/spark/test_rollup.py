@@ -1,0 +1,232 @@
+"""Rollups: what a window holds, and that exactly the touched windows are restated."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+from deltalake import DeltaTable
+
+from backhaul_codec import Point, encode_frame, encode_point
+from backhaul_spark import rollup as rollup_module
+from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_spark.errors import TablesBusy
+from backhaul_spark.ingest import Ingest
+from backhaul_spark.rollup import Restated, Rollup, plan_sums, run_here
+from tests.support.spark_frames import T0_NS, message_batch, stored, task
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backhaul_codec import Value
+
+MINUTE_NS, HOUR_NS = 60_000_000_000, 3_600_000_000_000
+
+
+class Fleet:
+    """Points come in, rollups go out."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = str(root)
+        self._ingest = Ingest(self.root, SYSTEM_CLOCK)
+        self._seqs: dict[tuple[str, str], int] = {}
+        self._batch = -1
+        self._stream_seq = 1
+
+    def send(
+        self,
+        *points: tuple[int, Value],
+        device: str = "VID-001",
+        type_: str = "soc",
+        clock: int = 0,
+    ) -> None:
+        """Ingest one frame of (ns after T0, value)."""
+        seq = self._next(device, "bulk")
+        rows = [Point("battery", type_, T0_NS + at, value) for at, value in points]
+        self._take(encode_frame(rows, epoch=1, seq=seq, clock=clock), device, "f.battery")
+
+    def send_alone(self, at: int, value: Value, *, tombstone: int = 0) -> None:
+        """Ingest one point message."""
+        point = Point("battery", "soc", T0_NS + at, value, tombstone=tombstone)
+        body = encode_point(point, epoch=1, seq=self._next("VID-001", "live"))
+        self._take(body, "VID-001", "p.battery.soc.%")
+
+    def rollup(self) -> Restated:
+        return Rollup(self.root, SYSTEM_CLOCK, run_here).run()
+
+    def windows(self, width: str = "1m", device: str = "VID-001") -> dict[int, dict[str, Any]]:
+        """Return the rows of a device by minutes since T0."""
+        rows = DeltaTable(f"{self.root}/rollups").to_pyarrow_table().to_pylist()
+        return {
+            round(row["window_start"].timestamp() - T0_NS / 1e9) // 60: row
+            for row in rows
+            if row["width"] == width and row["device"] == device
+        }
+
+    def _next(self, device: str, lane: str) -> int:
+        self._seqs[device, lane] = self._seqs.get((device, lane), 0) + 1
+        return self._seqs[device, lane]
+
+    def _take(self, body: bytes, device: str, leaf: str) -> None:
+        self._batch += 1
+        batch = message_batch(
+            "UP_00", stored([body], device=device, leaf=leaf, first_seq=self._stream_seq)
+        )
+        self._stream_seq += 1
+        report = task(self.root, self._ingest.tables.next_ingest, batch)
+        self._ingest.commit("app", self._batch, [report])
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Fleet:
+    return Fleet(tmp_path)
+
+
+def test_a_window_says_what_its_points_say(fleet: Fleet) -> None:
+    fleet.send((0, 3.0), (10, 1.0), (20, 8.0), (MINUTE_NS, 5.0))
+    assert fleet.rollup() == Restated(0, fleet_ingest(fleet), created=3)
+    first, second = fleet.windows()[0], fleet.windows()[1]
+    assert (first["count"], first["min"], first["max"], first["sum"]) == (3, 1.0, 8.0, 12.0)
+    assert (first["first"], first["last"], first["mean"]) == (3.0, 8.0, 4.0)
+    assert (first["first_time_ns"], first["last_time_ns"]) == (T0_NS, T0_NS + 20)
+    assert second["count"] == 1
+    hour = fleet.windows("1h")[0]
+    assert (hour["count"], hour["last"], hour["sum"], hour["version"]) == (4, 5.0, 17.0, 1)
+
+
+def fleet_ingest(fleet: Fleet) -> int:
+    return fleet._ingest.tables.committed
+
+
+def test_late_points_restate_exactly_the_windows_they_touch(fleet: Fleet) -> None:
+    for minute in (0, 1, 2, 61, 130):
+        fleet.send((minute * MINUTE_NS, float(minute)))
+    fleet.send((0, 1.0), device="VID-002")
+    fleet.rollup()
+    fleet.send((MINUTE_NS + 5, 7.0), (61 * MINUTE_NS + 1, 9.0), (200 * MINUTE_NS, 3.0))
+    result = fleet.rollup()
+    minutes, hours = fleet.windows(), fleet.windows("1h")
+    assert {m: row["version"] for m, row in minutes.items()} == {
+        0: 1,
+        1: 2,
+        2: 1,
+        61: 2,
+        130: 1,
+        200: 1,
+    }
+    assert {m: row["version"] for m, row in hours.items()} == {0: 2, 60: 2, 120: 1, 180: 1}
+    assert (result.created, result.restated) == (2, 4)
+    assert (minutes[1]["count"], minutes[1]["last"]) == (2, 7.0)
+    assert hours[0]["count"] == 4
+    assert fleet.windows(device="VID-002")[0]["version"] == 1
+
+
+def test_restated_windows_equal_a_recomputation_from_scratch_bit_for_bit(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in range(30):
+        at = (step * 7919) % 5 * 30 * MINUTE_NS + (step * 104729) % 1000
+        fleet.send(*((at + i * 1_000_000_000, 0.1 * (step + i)) for i in range(50)))
+        if step % 6 == 5:
+            fleet.rollup()
+    restated = {w: fleet.windows(w) for w in ("1m", "1h")}
+    (tmp_path / "rollups").rename(tmp_path / "rollups-before")
+    monkeypatch.setattr(rollup_module, "TASK_POINTS", 200)  # cut into other tasks, same answer
+    fleet.rollup()
+    for width, before in restated.items():
+        after = fleet.windows(width)
+        assert after.keys() == before.keys()
+        for minute, row in before.items():
+            for name in ("count", "min", "max", "mean", "sum", "first", "last"):
+                assert row[name] == after[minute][name]
+
+
+def test_nothing_new_nothing_done(fleet: Fleet) -> None:
+    fleet.send((0, 1.0))
+    fleet.rollup()
+    version = DeltaTable(f"{fleet.root}/rollups").version()
+    result = fleet.rollup()
+    assert (result.created, result.restated) == (0, 0)
+    assert DeltaTable(f"{fleet.root}/rollups").version() == version
+
+
+def test_an_ingest_without_readings_is_passed_over_once(fleet: Fleet) -> None:
+    fleet.send((0, b"bytes are no reading"))
+    assert fleet.rollup().created == 0
+    assert fleet.rollup().after_ingest == fleet_ingest(fleet)
+
+
+def test_integers_signed_and_unsigned_sum_as_numbers(fleet: Fleet) -> None:
+    fleet.send((0, -5), (1, 2**64 - 1), (2, 7))
+    fleet.rollup()
+    row = fleet.windows()[0]
+    assert (row["count"], row["min"], row["max"]) == (3, -5.0, float(2**64 - 1))
+
+
+def test_nan_is_counted_apart_and_infinity_is_a_number(fleet: Fleet) -> None:
+    fleet.send((0, 1.0), (1, math.nan), (2, math.inf), (3, 2.0))
+    fleet.rollup()
+    row = fleet.windows()[0]
+    assert (row["count"], row["nans"], row["max"], row["last"]) == (3, 1, math.inf, 2.0)
+
+
+def test_text_has_first_and_last_and_no_sum(fleet: Fleet) -> None:
+    fleet.send((0, "idle"), (1, "drive"), (2, "park"), type_="mode")
+    fleet.rollup()
+    row = fleet.windows()[0]
+    assert (row["count"], row["texts"], row["mean"]) == (0, 3, None)
+    assert (row["first_text"], row["last_text"]) == ("idle", "park")
+
+
+def test_a_head_sent_ahead_and_again_in_a_frame_is_one_reading(fleet: Fleet) -> None:
+    fleet.send_alone(20, 8.0)
+    fleet.send((0, 3.0), (20, 8.0))
+    fleet.rollup()
+    assert fleet.windows()[0]["count"] == 2
+    fleet.send_alone(30, 8.0)
+    fleet.rollup()
+    assert fleet.windows()[0]["count"] == 3
+
+
+def test_deleted_points_and_unset_clocks_are_in_no_window(fleet: Fleet) -> None:
+    fleet.send_alone(0, 1.0, tombstone=1)
+    fleet.send((0, 1.0), clock=2)
+    assert fleet.rollup().created == 0
+
+
+def test_two_rollups_at_a_time_one_of_them_gives_way(fleet: Fleet) -> None:
+    fleet.send((0, 1.0))
+    fleet.rollup()
+    fleet.send((5, 2.0))
+    slow = Rollup(fleet.root, SYSTEM_CLOCK, run_here)
+    fleet.rollup()
+    with pytest.raises(TablesBusy, match="meanwhile"):
+        slow.run()
+    assert fleet.windows()[0]["version"] == 2
+
+
+def test_hours_with_many_points_are_cut_by_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollup_module, "TASK_POINTS", 100)
+    files = pa.table(
+        {
+            "path": ["a", "b"],
+            "rows": [300, 10],
+            "last_ingest": [1, 1],
+            "first_hour": [5, 9],
+            "last_hour": [5, 9],
+        }
+    )
+    touched = pa.table(
+        {
+            "device": ["A", "B", "C", "A"],
+            "node": ["n"] * 4,
+            "type": ["t"] * 4,
+            "key": [""] * 4,
+            "minute": [300, 301, 302, 540],
+        }
+    )
+    tasks = plan_sums("uri", files, touched)
+    assert [(t.first, t.last, t.paths) for t in tasks] == [(5, 5, ("a",))] * 3 + [(9, 9, ("b",))]
+    assert [t.touched.column("device").to_pylist() for t in tasks] == [["A"], ["B"], ["C"], ["A"]]
