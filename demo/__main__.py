@@ -78,7 +78,9 @@ def main(
     if not sound:
         print("demo: readings are missing or doubled; see above", file=sys.stderr)
         sys.exit(1)
-    print(f"Every acknowledged reading is in the fleet's history exactly once. Look at {out}/*.png")
+    print(
+        f"Every acknowledged reading is in the fleet's history exactly once. Look at {out}/fleet.png"
+    )
 
 
 async def _tell(

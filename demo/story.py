@@ -16,6 +16,7 @@ from backhaul_agent.client import connect
 from backhaul_codec import Point
 
 from .account import Account, Verdict
+from .picture import Progress, draw, read_series
 from .relay import Relay
 from .rig import DeviceRig, HubRig, program, run_to_end
 from .view import HubView
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
     Feed = AsyncIterator[dict[str, list[Point]]]
 
-_REPORT_INTERVAL_S = 3.0
+_LOOK_INTERVAL_S = 0.2
+_LOOKS_A_REPORT = 15
 _DRAIN_TIMEOUT_S = 90.0
 
 
@@ -75,6 +77,7 @@ class Story:
         self._view = HubView()
         self._vehicles: dict[str, Vehicle] = {}
         self._unlucky = list(feeds)[1 % len(feeds)]
+        self._progress = Progress(self._unlucky)
         self._start_s = asyncio.get_running_loop().time()
 
     async def run(self) -> bool:
@@ -150,22 +153,25 @@ class Story:
             await client.close()
 
     async def _cut_and_heal(self) -> None:
-        device, clock = self._unlucky, asyncio.get_running_loop().time
+        device = self._unlucky
         vehicle = self._vehicles[device]
         await vehicle.relay.cut()
         vehicle.connected = False
+        cut_s = self._now_s()
         self._tell(f"CUT   the link of {device} is gone; the vehicle goes on taking readings")
         await asyncio.sleep(self._plan.cut_s)
-        behind = self._kept(device) - self._arrived(device)
         arrived = self._arrived(device)
-        healed_s = clock()
+        behind = self._kept(device) - arrived
         await vehicle.relay.heal()
         vehicle.connected = True
+        healed_s = self._now_s()
+        self._progress.cut_s = (cut_s, healed_s)
         self._tell(f"HEAL  the link of {device} is back; {behind:,} readings wait on the vehicle")
         await self._view.until(lambda: self._arrived(device) > arrived, _DRAIN_TIMEOUT_S)
-        self._tell(f"      resumed after {clock() - healed_s:.1f} s")
+        self._tell(f"      resumed after {self._now_s() - healed_s:.1f} s")
         await self._view.until(lambda: self._arrived(device) >= arrived + behind, _DRAIN_TIMEOUT_S)
-        self._tell(f"      drained after {clock() - healed_s:.1f} s: nothing of the cut is missing")
+        took_s = self._now_s() - healed_s
+        self._tell(f"      drained after {took_s:.1f} s: nothing of the cut is missing")
 
     async def _drained(self, device: str) -> None:
         """Wait until the hub has all that a vehicle has kept."""
@@ -174,8 +180,13 @@ class Story:
 
     async def _report(self) -> None:
         """Say every few seconds how much each vehicle has kept, and what the hub still lacks."""
-        while True:
-            await asyncio.sleep(_REPORT_INTERVAL_S)
+        for look in itertools.count(1):
+            await asyncio.sleep(_LOOK_INTERVAL_S)
+            self._progress.note(
+                self._now_s(), self._kept(self._unlucky), self._arrived(self._unlucky)
+            )
+            if look % _LOOKS_A_REPORT:
+                continue
             parts = []
             for device, vehicle in self._vehicles.items():
                 kept, arrived = self._kept(device), self._arrived(device)
@@ -194,8 +205,10 @@ class Story:
         self._say(f"\nFleet history, {name} by the minute:\n")
         for device in self._vehicles:
             command = ["history", *at_tables, "--device", device, "--series", name]
-            extra = ["--resolution", "1m", "--plot", str(self._out / f"{device}-{name}.png")]
-            self._say(await run_to_end(_spark(*command, *extra)))
+            self._say(await run_to_end(_spark(*command, "--resolution", "1m")))
+        points = tables / "points"
+        fleet = {device: read_series(points, device, self._series) for device in self._vehicles}
+        draw(self._out / "fleet.png", name, fleet, self._progress)
 
     async def _completeness(self) -> list[dict[str, Any]]:
         tables = str(self._out / "history")
@@ -226,7 +239,11 @@ class Story:
         return self._view.points[device]
 
     def _tell(self, what: str) -> None:
-        self._say(f"[{asyncio.get_running_loop().time() - self._start_s:5.1f} s] {what}")
+        self._say(f"[{self._now_s():5.1f} s] {what}")
+
+    def _now_s(self) -> float:
+        """Seconds since the start."""
+        return asyncio.get_running_loop().time() - self._start_s
 
 
 def _hub(command: str, directory: Path) -> list[str]:
