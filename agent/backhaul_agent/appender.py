@@ -66,9 +66,9 @@ class Appender:
         self.last_seq = 0
         self.watermark = 0
         self.appended = 0  # highest seq known to be in the stream (or below the watermark)
-        self.repeats_avoided = 0
         self._epoch = epoch
         self._limits = limits
+        self._claimed = 0  # highest seq the hub says it has
         self._position = 0  # highest seq sent
         self._stream_seq = 0  # the sequence the last sent message has, once stored
         self._sent: deque[_Sent] = deque()
@@ -91,9 +91,9 @@ class Appender:
 
     def raise_watermark(self, seq: int) -> None:
         """Note up to where the hub holds everything: those bytes are no longer outstanding."""
+        self._claimed = max(self._claimed, seq)
         if seq > self.last_seq:
-            self._clear_window()
-            self.state = State.BEHIND
+            self._doubt()
             return
         self.watermark = max(self.watermark, seq)
         if self.state is State.RUNNING and self._position < self.watermark:
@@ -113,17 +113,16 @@ class Appender:
 
         ``outstanding``: (last seq, bytes) of runs of messages from the watermark to there.
         """
+        if self.state is not State.SEEKING:
+            return  # the connection went while the tail was being read
         start = self.start_of(tail)
         self._buckets = deque(outstanding)
         self.outstanding_bytes = sum(size for _, size in self._buckets)
-        if start > self.last_seq:
+        if max(start, self._claimed) > self.last_seq:
             # The hub or the leaf knows seqs this ledger never gave out: it went back in time.
             # Whatever is appended now would pass for something the hub already has.
-            self._clear_window()
             self.state = State.BEHIND
             return
-        self.repeats_avoided += max(0, start - self.appended) if self.appended else 0
-        self._clear_window()
         self._position = self.appended = start
         self._stream_seq = tail.stream_seq
         self.state = State.RUNNING
@@ -148,7 +147,7 @@ class Appender:
     @property
     def done(self) -> bool:
         """Whether everything committed is known to be in the stream."""
-        return self.appended >= self.last_seq
+        return self.state is State.RUNNING and self.appended >= self.last_seq
 
     def skip(self, seq: int) -> None:
         """Pass over a seq that will never be sent (quarantined)."""

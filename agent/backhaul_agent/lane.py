@@ -64,7 +64,7 @@ class Lane:
         self.appender = Appender(ledger.epoch, Limits(outstanding_bytes=outstanding))
         self._rows: deque[Row] = deque()
         self._wake = asyncio.Event()
-        self._moved = asyncio.Event()  # an answer came
+        self._moved = asyncio.Event()  # an answer came, or the tail was read
         state = ledger.lanes[name]
         self.appender.committed(state.last_seq)
         self.appender.raise_watermark(state.watermark)
@@ -77,9 +77,7 @@ class Lane:
     def on_watermark(self, seq: int) -> None:
         """Learn how far the hub holds everything; persisted with the next commit."""
         self.appender.raise_watermark(seq)
-        if self.appender.state is State.BEHIND:
-            self._trouble(f"the hub's watermark is {seq}, the ledger ends at {self._last_seq}")
-        else:
+        if seq <= self._last_seq:
             self._writer.set_watermark(self.name, seq)
         self._wake.set()
 
@@ -129,6 +127,7 @@ class Lane:
         if self.appender.state is State.SEEKING:
             await self._seek(jetstream)
         await self._fill(client, inbox)
+        self._moved.set()
         if self.appender.state is State.SEEKING:
             return
         if self.last_error and self.appender.state is State.RUNNING:
@@ -151,7 +150,8 @@ class Lane:
         self._rows.clear()
         if self.appender.state is State.BEHIND:
             self._trouble(
-                f"{self.stream} holds seq {tail.seq}, the ledger ends at {self._last_seq}"
+                f"the ledger ends at seq {self._last_seq}, but {self.stream} or the hub has more: "
+                "an old copy was put back; set ledger.path to a new file to go on with a new epoch"
             )
         else:
             log.info("lane goes on", lane=self.name, after_seq=start, stream_seq=tail.stream_seq)

@@ -233,10 +233,10 @@ def test_halts_where_others_know_seqs_this_ledger_never_gave_out(tail: Tail) -> 
     """A ledger restored from a backup would give known identities to new points."""
     appender = Appender(EPOCH, LIMITS)
     appender.committed(10)
-    appender.connected()
-    appender.sought(tail, [])
     if tail.seq is None:
         appender.raise_watermark(11)
+    appender.connected()
+    appender.sought(tail, [])
     assert appender.state is State.BEHIND
     assert appender.next_seq() is None
     assert not appender.done
@@ -283,7 +283,42 @@ def test_answers_to_an_earlier_window_change_nothing() -> None:
     appender.send(1, 100, 0.0)
     appender.refused(old)
     appender.sought(Tail(0), [])
+    appender.send(1, 100, 0.0)
     appender.answered(old, 1)
     assert appender.appended == 0
     appender.refused(old)
-    assert appender.next_seq() == 1
+    assert appender.next_seq() == 2
+
+
+def test_a_leaf_rolled_back_behind_the_watermark_gets_only_what_the_hub_lacks() -> None:
+    appender = Appender(EPOCH, LIMITS)
+    appender.committed(10)
+    appender.raise_watermark(8)
+    appender.connected()
+    appender.sought(Tail(6, EPOCH, 6), [])
+    assert appender.next_seq() == 9
+
+
+def test_a_claim_of_the_hub_while_running_halts_after_the_next_look() -> None:
+    appender = running(last_seq=10)
+    appender.raise_watermark(11)
+    assert appender.next_seq() is None
+    appender.sought(Tail(0), [])
+    assert appender.state is State.BEHIND
+    appender.connected()
+    appender.sought(Tail(0), [])
+    assert appender.state is State.BEHIND
+
+
+def test_a_watermark_past_what_was_sent_passes_over_what_may_be_forgotten() -> None:
+    appender = running(last_seq=10)
+    appender.raise_watermark(6)
+    assert appender.next_seq() == 7
+    assert appender.appended == 6
+
+
+def test_a_tail_read_on_a_connection_that_is_gone_is_of_no_interest() -> None:
+    appender = running()
+    appender.disconnected()
+    appender.sought(Tail(0), [])
+    assert appender.next_seq() is None

@@ -101,11 +101,11 @@ class Bench:
 
 @asynccontextmanager
 async def bench(
-    path: Path, server: NatsServer, *, extra: str = "", down: str = ""
+    path: Path, server: NatsServer, *, extra: str = "", down: str = "", limits: str = ""
 ) -> AsyncIterator[Bench]:
     text = f'[device]\nid = "VID-001"\ntoken = "tok1"\n{down}[nats]\nurl = "{server.url}"\n'
     ledger = '[ledger]\npath = "ledger.db"\n'
-    config = parse(text + SETTINGS + extra + ledger, path / "agent.toml")
+    config = parse(text + SETTINGS + limits + "\n" + extra + ledger, path / "agent.toml")
     disk, told = FailingDisk(), Recorder()
     daemon = Daemon(config, clock=SystemClock(), random_u32=lambda: 42, notifier=told, opener=disk)
     task = asyncio.create_task(daemon.run())
@@ -163,6 +163,22 @@ async def test_mistakes_are_answered_counted_and_cost_nothing_else(
         status = await it.drained()
         assert status["counters"]["refused"] == {code: 2}
         assert [p.value for p in await points_of(it.client, "OUT_bulk")] == [1.0]
+
+
+async def test_a_flood_is_answered_kept_or_busy_but_always_answered(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    async with bench(tmp_path, nats_server, limits="pending_messages_max = 16") as it:
+        asking = [asyncio.create_task(it.ask("app.a.b", str(n))) for n in range(2000)]
+        answers = await asyncio.gather(*asking)
+        kept = [n for n, answer in enumerate(answers) if answer == {"kept": 1}]
+        busy = [answer for answer in answers if answer.get("error", {}).get("code") == "busy"]
+        assert kept
+        assert busy
+        assert len(kept) + len(busy) == 2000
+        status = await it.drained()
+        assert status["counters"]["refused"] == {"busy": len(busy)}
+        assert [p.value for p in await points_of(it.client, "OUT_bulk")] == list(map(float, kept))
 
 
 async def test_the_client_keeps_every_kind_of_value(
@@ -368,7 +384,7 @@ async def test_a_watermark_beyond_the_ledger_halts_the_lane(
         status = await it.until(
             lambda status: bool(status["lanes"]["bulk"]["state"] == "ledger_behind")
         )
-        assert "watermark is 9" in status["last_error"]
+        assert "but OUT_bulk or the hub has more" in status["last_error"]
         assert status["lanes"]["live"]["state"] == "running"
         assert await it.ask("app.a.b", "1") == {"kept": 1}
 

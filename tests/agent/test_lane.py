@@ -1,0 +1,251 @@
+"""A lane against a leaf that is scripted: appends held up, answers lost, streams gone.
+
+What a real server does only once in a long while, it does here on command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from nats.errors import TimeoutError as NatsTimeoutError
+
+from backhaul_agent.config import Config, DeviceConfig
+from backhaul_agent.framer import Frame
+from backhaul_agent.jetstream import JetStream
+from backhaul_agent.lane import Lane
+from backhaul_agent.ledger import Ledger
+from backhaul_agent.writer import Arrival, Writer
+from backhaul_codec import Point, encode_frame, peek
+from tests.support.agent_clock import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+CONFIG = Config(device=DeviceConfig(id="VID-001", token="tok"))
+
+
+class Append(NamedTuple):
+    data: bytes
+    reply: str
+    expected: str | None
+
+
+class Leaf:
+    """One stream. Honours the expected last sequence if, and only if, it is told one."""
+
+    def __init__(self) -> None:
+        self.stored: list[bytes] = []
+        self.refused = 0
+        self.down = False
+
+    def append(self, append: Append) -> bytes:
+        if append.expected is not None and int(append.expected) != len(self.stored):
+            self.refused += 1
+            text = f"wrong last sequence: {len(self.stored)}"
+            return json.dumps({"error": {"code": 400, "description": text}}).encode()
+        self.stored.append(append.data)
+        return json.dumps({"stream": "OUT_bulk", "seq": len(self.stored)}).encode()
+
+    async def request(self, subject: str, payload: bytes) -> bytes:
+        await asyncio.sleep(0)
+        if self.down:
+            raise NatsTimeoutError
+        answer: dict[str, Any] = {
+            "config": {},
+            "state": {
+                "messages": len(self.stored), "first_seq": 1, "last_seq": len(self.stored),
+            },
+        }  # fmt: skip
+        if "MSG.GET" in subject:
+            seq = json.loads(payload)["seq"]
+            data = base64.b64encode(self.stored[seq - 1]).decode()
+            answer = {"message": {"seq": seq, "subject": "f.n", "data": data}}
+        return json.dumps(answer).encode()
+
+    @property
+    def seqs(self) -> list[int]:
+        return [peek(data).seq for data in self.stored]
+
+
+class Message(NamedTuple):
+    subject: str
+    data: bytes
+
+
+class Connection:
+    """Stands in for a NATS client. ``hold`` keeps appends on their way; `release` lets them in."""
+
+    is_closed = False
+
+    def __init__(self, leaf: Leaf, *, hold: bool = False, lose_answers: bool = False) -> None:
+        self.held: list[Append] = []
+        self._leaf = leaf
+        self._hold = hold
+        self._lose_answers = lose_answers
+        self._callback: Callable[[Any], Awaitable[None]] | None = None
+
+    def new_inbox(self) -> str:
+        return "_INBOX.x"
+
+    async def subscribe(self, subject: str, cb: Callable[[Any], Awaitable[None]]) -> Connection:
+        self._callback = cb
+        return self
+
+    async def unsubscribe(self) -> None:
+        self._callback = None
+
+    async def publish(
+        self, subject: str, data: bytes, *, reply: str, headers: dict[str, str]
+    ) -> None:
+        self.held.append(Append(data, reply, headers.get("Nats-Expected-Last-Sequence")))
+        if not self._hold:
+            await self.release()
+
+    async def release(self) -> None:
+        held, self.held = self.held, []
+        for append in held:
+            answer = self._leaf.append(append)
+            if self._callback is not None and not self._lose_answers:
+                await self._callback(Message(append.reply, answer))
+
+
+class Rig:
+    """A ledger with a running writer, one bulk lane, and a leaf."""
+
+    def __init__(self, ledger: Ledger, writer: Writer, lane: Lane, clock: FakeClock) -> None:
+        self.ledger = ledger
+        self.writer = writer
+        self.lane = lane
+        self.clock = clock
+        self.leaf = Leaf()
+
+    async def commit(self, count: int) -> None:
+        done = asyncio.Semaphore(0)
+        for number in range(count):
+            body = encode_frame([Point("n", "t", number, float(number))], epoch=0, seq=0)
+            self.writer.submit(Arrival(Frame("n", body, 1), 10, True, lambda *_: done.release()))
+        for _ in range(count):
+            await done.acquire()
+
+    @asynccontextmanager
+    async def connected(self, connection: Connection) -> AsyncIterator[None]:
+        run = self.lane.run(connection, JetStream(self.leaf.request))  # type: ignore[arg-type]
+        task = asyncio.create_task(run)
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def drained(self) -> None:
+        await asyncio.wait_for(self.lane.drained(), 5)
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    ledger = await Ledger.open(
+        tmp_path / "ledger.db", device="VID-001", bytes_max=1 << 26, epoch=lambda: 42
+    )
+    lanes: list[Lane] = []
+    clock = FakeClock()
+    writer = Writer(ledger, CONFIG, clock, on_commit=lambda: lanes[0].on_commit())
+    lanes.append(Lane("bulk", ledger, writer, CONFIG, clock))
+    task = asyncio.create_task(writer.run())
+    try:
+        yield Rig(ledger, writer, lanes[0], clock)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await ledger.close()
+
+
+async def until(wanted: Callable[[], object]) -> None:
+    async with asyncio.timeout(5):
+        while not wanted():  # noqa: ASYNC110 - no event to wait for in a fake
+            await asyncio.sleep(0.001)
+
+
+async def test_appends_that_arrive_after_the_new_tail_was_read_are_not_doubled(rig: Rig) -> None:
+    """The old connection's last appends come in late: the case expected sequences exist for."""
+    await rig.commit(5)
+    old, new = Connection(rig.leaf, hold=True), Connection(rig.leaf, hold=True)
+    async with rig.connected(old):
+        await until(lambda: len(old.held) == 5)
+    async with rig.connected(new):
+        await until(lambda: len(new.held) == 5)
+        await old.release()
+        await new.release()
+        await until(lambda: rig.leaf.refused and rig.lane.appender.done)
+    assert rig.leaf.seqs == [1, 2, 3, 4, 5]
+
+
+async def test_only_the_first_of_the_late_appends_arrives(rig: Rig) -> None:
+    await rig.commit(5)
+    old, new = Connection(rig.leaf, hold=True), Connection(rig.leaf, hold=True)
+    async with rig.connected(old):
+        await until(lambda: len(old.held) == 5)
+    async with rig.connected(new):
+        await until(lambda: len(new.held) == 5)
+        del old.held[2:]
+        await old.release()
+        await new.release()
+        await rig.drained()
+    assert rig.leaf.refused == 2
+    assert rig.leaf.seqs == [1, 2, 3, 4, 5]
+
+
+async def test_lost_answers_are_found_in_the_tail(rig: Rig) -> None:
+    await rig.commit(3)
+    deaf = Connection(rig.leaf, lose_answers=True)
+    async with rig.connected(deaf):
+        await until(lambda: len(rig.leaf.stored) == 3)
+        assert rig.lane.appender.appended == 0
+        rig.clock.advance(6)
+        await rig.commit(1)  # wakes the lane, which finds its answers overdue
+        await until(lambda: len(rig.leaf.stored) == 4)
+    assert rig.leaf.seqs == [1, 2, 3, 4]
+
+
+async def test_a_leaf_that_answers_nothing_is_asked_again(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backhaul_agent.lane.RETRY_S_MIN", 0.001)
+    await rig.commit(2)
+    rig.leaf.down = True
+    async with rig.connected(Connection(rig.leaf)):
+        await until(lambda: rig.lane.last_error)
+        rig.leaf.down = False
+        await rig.drained()
+    assert rig.leaf.seqs == [1, 2]
+
+
+async def test_another_epochs_stream_is_continued_after_the_watermark(rig: Rig) -> None:
+    await rig.commit(4)
+    rig.lane.on_watermark(2)
+    rig.leaf.stored = [encode_frame([Point("n", "t", 1, 1.0)], epoch=41, seq=9)]
+    async with rig.connected(Connection(rig.leaf)):
+        await rig.drained()
+    assert rig.leaf.seqs == [9, 3, 4]
+
+
+async def test_rows_damaged_while_waiting_leave_a_receipt(rig: Rig) -> None:
+    await rig.commit(6)
+    await rig.ledger._db.execute("UPDATE messages SET body = 'x' WHERE seq IN (1, 3)")
+    await rig.ledger._db.execute("UPDATE messages SET subject = 'p.x.y.z' WHERE seq = 5")
+    async with rig.connected(Connection(rig.leaf)):
+        await rig.drained()
+    assert rig.leaf.seqs == [2, 4, 6]
+    assert await rig.ledger.explained("bulk", 1, 6) == {1, 3, 5}
+    assert rig.ledger.lanes["live"].last_seq == 3
+    again = Connection(rig.leaf)
+    rig.leaf.stored.clear()
+    async with rig.connected(again):
+        await rig.drained()
+    assert rig.leaf.seqs == [2, 4, 6]
+    assert rig.ledger.lanes["live"].last_seq == 3, "a gap is explained once"
