@@ -1,0 +1,113 @@
+"""`python -m benchmarks`: measure, print each figure beside what it is compared with, write JSON.
+
+The exit status is 0 even where an aim is missed, which is printed; it is 1 where a benchmark
+breaks or acknowledged data is missing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import shutil
+import sys
+import traceback
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from backhaul_hub.clock import SystemClock
+
+from . import machine, scratch
+
+if TYPE_CHECKING:
+    from backhaul_hub.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """One module of this package with `run(*, quick) -> dict`, and what it measures."""
+
+    name: str
+    about: str
+    needs_java: bool = False
+
+    def run(self, *, quick: bool) -> dict[str, object]:
+        """Run it; it prints its own table."""
+        if self.needs_java and not _java():
+            reason = "no Java: set JAVA_HOME, or use make bench, which looks for one"
+            print(f"{self.name}: skipped, {reason}")
+            return {"skipped": reason}
+        module = importlib.import_module(f"benchmarks.{self.name}")
+        result: dict[str, object] = module.run(quick=quick)
+        return result
+
+
+BENCHMARKS = (
+    Benchmark("frame_size", "bytes per point of frames, on recordings of real vehicles"),
+    Benchmark("link_bytes", "bytes on the link per point, and while idle"),
+    Benchmark("ingest", "points and messages per second that an agent makes durable"),
+    Benchmark("memory", "resident memory of the agent"),
+    Benchmark("hub_drain", "how fast a backlog reaches the hub and is proved complete"),
+    Benchmark("resume", "seconds until a restored link carries the backlog"),
+    Benchmark("spark_ingest", "points per second into the history tables", needs_java=True),
+)
+_LIST = "\n".join(f"{each.name:14}{each.about}" for each in BENCHMARKS)
+
+
+@click.command(epilog=f"\b\nBenchmarks:\n{_LIST}")
+@click.argument("names", nargs=-1, type=click.Choice([each.name for each in BENCHMARKS]))
+@click.option(
+    "--quick", is_flag=True, help="Smaller loads: minutes instead of a quarter of an hour."
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("bench-out"),
+    show_default=True,
+    help="Where NAME.json is written, and where servers keep their files meanwhile.",
+)
+def main(names: tuple[str, ...], quick: bool, out: Path) -> None:
+    """Run all benchmarks, or those named."""
+    chosen = [each for each in BENCHMARKS if not names or each.name in names]
+    sys.exit(0 if run_all(chosen, quick=quick, out=out, clock=SystemClock()) else 1)
+
+
+def run_all(chosen: list[Benchmark], *, quick: bool, out: Path, clock: Clock) -> bool:
+    """Run benchmarks one after another; return whether none of them broke."""
+    scratch.OUT.set(out)
+    out.mkdir(parents=True, exist_ok=True)
+    broken = []
+    for benchmark in chosen:
+        began = datetime.fromtimestamp(clock.now_ns() / 1e9, UTC).isoformat(timespec="seconds")
+        record: dict[str, object] = {
+            "benchmark": benchmark.name,
+            "date": began,
+            "quick": quick,
+            "machine": machine.describe(),
+        }
+        print(f"\n{benchmark.name}: {benchmark.about}", flush=True)
+        try:
+            record["result"] = benchmark.run(quick=quick)
+        except Exception as error:  # noqa: BLE001 - the others still run; the exit status tells
+            traceback.print_exc()
+            record["broken"] = f"{type(error).__name__}: {error}"
+            broken.append(benchmark.name)
+        (out / f"{benchmark.name}.json").write_text(json.dumps(record, indent=2) + "\n")
+    if broken:
+        print(f"\nbroken: {', '.join(broken)}", file=sys.stderr)
+    return not broken
+
+
+def _java() -> bool:
+    home = os.environ.get("JAVA_HOME")
+    return (home is not None and (Path(home) / "bin" / "java").exists()) or bool(
+        shutil.which("java")
+    )
+
+
+if __name__ == "__main__":
+    main()

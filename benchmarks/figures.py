@@ -1,0 +1,100 @@
+"""Figures, the aims beside them, and how both are printed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_WIDTH_COLUMNS = 118
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What a figure should reach; its limit has the figure's unit."""
+
+    limit: float
+    at_most: bool
+
+    def met(self, value: float) -> bool:
+        """Return whether a measured value reaches it."""
+        return value <= self.limit if self.at_most else value >= self.limit
+
+    def __str__(self) -> str:
+        return f"{'at most' if self.at_most else 'at least'} {readable(self.limit)}"
+
+
+def at_most(limit: float) -> Aim:
+    """Return an aim that smaller figures reach."""
+    return Aim(limit, at_most=True)
+
+
+def at_least(limit: float) -> Aim:
+    """Return an aim that larger figures reach."""
+    return Aim(limit, at_most=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured number. `note` says in a few words what it is compared with, or how got."""
+
+    name: str
+    value: float
+    unit: str
+    aim: Aim | None = None
+    note: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """Whether the aim is met: yes, no, or nothing where there is none."""
+        if self.aim is None:
+            return ""
+        return "yes" if self.aim.met(self.value) else "no"
+
+    def as_json(self) -> dict[str, object]:
+        """Return it ready for JSON."""
+        found: dict[str, object] = {
+            "name": self.name,
+            "value": float(f"{self.value:.6g}") if math.isfinite(self.value) else None,
+            "unit": self.unit,
+        }
+        if self.aim is not None:
+            found |= {"aim": str(self.aim), "met": self.verdict == "yes"}
+        if self.note:
+            found["note"] = self.note
+        return found
+
+
+def report(title: str, figures: Sequence[Figure], **details: object) -> dict[str, object]:
+    """Print the table of a benchmark and return what goes into its JSON file."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    table.add_column("figure", no_wrap=True)
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("unit", no_wrap=True)
+    table.add_column("aim", no_wrap=True)
+    table.add_column("met")
+    table.add_column("note")
+    for figure in figures:
+        table.add_row(
+            figure.name,
+            readable(figure.value),
+            figure.unit,
+            str(figure.aim or ""),
+            figure.verdict,
+            figure.note,
+        )
+    Console(width=_WIDTH_COLUMNS, highlight=False).print(table)
+    return {"figures": [figure.as_json() for figure in figures], **details}
+
+
+def readable(value: float) -> str:
+    """Return a number with three significant digits, thousands apart."""
+    if abs(value) >= 100 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.3g}"

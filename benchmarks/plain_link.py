@@ -1,0 +1,124 @@
+"""What plain NATS offers: a leaf stream and a hub stream that sources it, all settings default.
+
+No durable consumer, no control plane, one account on both sides. Ping and reconnect times are the
+same as in our own configurations, so that what differs is the sourcing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from backhaul_hub.jetstream import JetStreamApi
+from demo.relay import Relay
+from demo.rig import Part, free_port, program
+
+from .errors import BenchmarkError
+from .vehicle_rig import connection
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+LEAF_STREAM = "PLAIN_OUT"
+HUB_STREAM = "PLAIN_UP"
+_POLL_S = 0.05
+
+
+@dataclass(slots=True)
+class PlainLink:
+    """Two servers and the relay between them."""
+
+    leaf_url: str
+    hub_url: str
+    relay: Relay
+
+    async def sourced(self, timeout_s: float = 60.0) -> None:
+        """Wait until the hub's stream is fed.
+
+        Raises:
+            BenchmarkError: it was not in time.
+        """
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        async with connection(self.hub_url) as client:
+            while loop.time() < deadline_s:
+                info = await JetStreamApi(client).request(f"STREAM.INFO.{HUB_STREAM}")
+                if 0 <= info["sources"][0]["active"] < 2_000_000_000:
+                    return
+                await asyncio.sleep(_POLL_S)
+        raise BenchmarkError(f"{HUB_STREAM} is not fed after {timeout_s:.0f} s")
+
+
+@asynccontextmanager
+async def plain_link(directory: Path) -> AsyncIterator[PlainLink]:
+    """Start both servers and the source between them; stop them at the end."""
+    async with AsyncExitStack() as stack:
+        leaf_port = free_port()
+        hub_url = await stack.enter_async_context(
+            plain_server(
+                directory,
+                "plain-hub",
+                f'leafnodes {{ listen: "127.0.0.1:{leaf_port}" }}',
+            )
+        )
+        relay = await stack.enter_async_context(Relay("127.0.0.1", leaf_port))
+        leaf_url = await stack.enter_async_context(
+            plain_server(
+                directory,
+                "plain-leaf",
+                f"""leafnodes {{
+                  reconnect: "500ms"
+                  remotes: [{{
+                    url: "nats-leaf://127.0.0.1:{relay.port}"
+                    # It would learn the hub's own port and pass the relay by.
+                    ignore_discovered_servers: true
+                  }}]
+                }}""",
+            )
+        )
+        async with connection(leaf_url) as client:
+            await make_stream(JetStreamApi(client))
+        source = {"name": LEAF_STREAM, "external": {"api": "$JS.plain-leaf.API", "deliver": ""}}
+        async with connection(hub_url) as client:
+            await JetStreamApi(client).request(
+                f"STREAM.CREATE.{HUB_STREAM}",
+                {"name": HUB_STREAM, "storage": "file", "num_replicas": 1, "sources": [source]},
+            )
+        link = PlainLink(leaf_url, hub_url, relay)
+        await link.sourced()
+        yield link
+
+
+@asynccontextmanager
+async def plain_server(
+    directory: Path, name: str, more: str = "", *, sync_interval: str = "always"
+) -> AsyncIterator[str]:
+    """Start one nats-server with JetStream, its domain its name; yield its client URL."""
+    port = free_port()
+    conf = directory / f"{name}.conf"
+    conf.write_text(f"""\
+server_name: {name}
+listen: "127.0.0.1:{port}"
+jetstream {{ store_dir: "{directory / name}", domain: {name}, sync_interval: {sync_interval} }}
+ping_interval: "10s"
+ping_max: 2
+{more}
+""")
+    server = Part(name, [program("nats-server"), "-c", str(conf)], directory / f"{name}.log")
+    await server.start()
+    try:
+        await server.wait_listening(port)
+        yield f"nats://127.0.0.1:{port}"
+    finally:
+        await server.stop()
+
+
+async def make_stream(api: JetStreamApi) -> None:
+    """Make the stream that local programs publish their points to, one message each."""
+    await api.request(
+        f"STREAM.CREATE.{LEAF_STREAM}",
+        {"name": LEAF_STREAM, "subjects": ["p.>"], "storage": "file", "num_replicas": 1},
+    )
