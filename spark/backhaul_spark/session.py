@@ -71,18 +71,18 @@ def _stderr_of_children(verbose: bool) -> Iterator[IO[bytes]]:
     The JVM and its launcher write warnings there before any log setting is read, and Spark's log
     of a failed task repeats in two hundred lines what the exception says in one.
     """
-    log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the JVM that writes to it
-    if verbose:
-        yield log
-        return
-    sys.stderr.flush()
-    own = os.dup(2)
-    os.dup2(log.fileno(), 2)
-    try:
-        yield log
-    finally:
-        os.dup2(own, 2)
-        os.close(own)
+    with tempfile.TemporaryFile() as log:
+        if verbose:
+            yield log
+            return
+        sys.stderr.flush()
+        own = os.dup(2)
+        os.dup2(log.fileno(), 2)
+        try:
+            yield log
+        finally:
+            os.dup2(own, 2)
+            os.close(own)
 
 
 def _why_not_started(log: IO[bytes], error: Exception) -> str:

@@ -1,0 +1,154 @@
+"""Ingest in a real Spark session: availableNow over everything that can be wrong with a stream."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+
+from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_spark.errors import BackhaulSparkError
+from backhaul_spark.ingest import Ingest, Outcome
+from backhaul_spark.rollup import Rollup, run_on
+from backhaul_spark.stream import IngestQuery, checkpoint_uri
+from tests.support.spark_frames import frame
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.support.spark_server import HubServer
+
+pytestmark = [pytest.mark.spark, pytest.mark.nats, pytest.mark.timeout(120)]
+
+
+class Runs:
+    """Runs of `ingest --once` against one hub and one table root."""
+
+    def __init__(self, spark: SparkSession, hub: HubServer, root: Path) -> None:
+        self.spark, self.hub, self.root = spark, hub, str(root)
+
+    def once(self, **source: str) -> list[Outcome]:
+        """Ingest what is there, as a process of its own would; return the batches."""
+        outcomes: list[Outcome] = []
+        ingest = Ingest(self.root, SYSTEM_CLOCK)
+        options = self.hub.options | source
+        IngestQuery(self.spark, ingest, options, SYSTEM_CLOCK, outcomes.append).run(None)
+        return outcomes
+
+    def seqs(self) -> Counter[int]:
+        """Return how many points each sequence has."""
+        table = DeltaTable(f"{self.root}/points").to_pyarrow_table(columns=["seq"])
+        return Counter(table.column("seq").to_pylist())
+
+    def gaps(self) -> list[tuple[int, int, str]]:
+        rows = DeltaTable(f"{self.root}/source_gaps").to_pyarrow_table().to_pylist()
+        return [(row["lo"], row["hi"], row["code"]) for row in rows]
+
+
+@pytest.fixture
+def runs(spark: SparkSession, hub_server: HubServer, tmp_path: Path) -> Runs:
+    return Runs(spark, hub_server, tmp_path / "tables")
+
+
+def frames(*seqs: int) -> list[bytes]:
+    return [frame(seq) for seq in seqs]
+
+
+def twice(*seqs: int) -> Counter[int]:
+    return Counter(dict.fromkeys(seqs, 2))
+
+
+def test_every_point_once_over_batches_repeats_garbage_and_restarts(runs: Runs) -> None:
+    runs.hub.put([*frames(1, 2, 2), b"garbage", *frames(3, 1, 4, 5)])
+    outcomes = runs.once(maxMessages="3")
+    assert len(outcomes) == 3
+    assert sum(o.messages for o in outcomes) == 5
+    assert sum(o.repeated for o in outcomes) == 2
+    assert sum(o.rejected for o in outcomes) == 1
+    assert runs.seqs() == twice(1, 2, 3, 4, 5)
+    assert runs.once() == []
+    runs.hub.put(frames(5, 6))
+    [outcome] = runs.once()
+    assert (outcome.messages, outcome.repeated) == (1, 1)
+    assert runs.seqs() == twice(1, 2, 3, 4, 5, 6)
+
+
+def test_a_recreated_stream_and_a_retention_gap_are_recorded_and_reading_goes_on(
+    runs: Runs,
+) -> None:
+    runs.hub.put(frames(1, 2, 3))
+    runs.once()
+    runs.hub.put(frames(4, 5, 6))
+    runs.hub.purge_below(6)
+    runs.once()
+    assert runs.seqs() == twice(1, 2, 3, 6)
+    assert runs.gaps() == [(4, 5, "gap_retention")]
+    runs.hub.delete_stream()
+    runs.hub.make_stream()
+    runs.hub.put(frames(4, 5, 6))  # what the vehicle sends again
+    [outcome] = runs.once()
+    assert (outcome.messages, outcome.repeated, outcome.gaps) == (2, 1, 1)
+    assert runs.seqs() == twice(1, 2, 3, 4, 5, 6)
+    assert sorted(runs.gaps()) == [(4, 5, "gap_retention"), (7, 6, "gap_recreated")]
+
+
+def test_a_stream_that_is_gone_stops_ingest_with_its_name(runs: Runs) -> None:
+    runs.hub.put(frames(1))
+    runs.once()
+    runs.hub.delete_stream()
+    with pytest.raises(BackhaulSparkError, match="there is no stream UP_00") as caught:
+        runs.once()
+    assert "new checkpoint" in caught.value.hint
+
+
+def test_a_shard_that_comes_later_is_read_from_its_start(runs: Runs) -> None:
+    runs.hub.delete_stream()
+    runs.hub.make_stream(subjects="up.VID-001.>")
+    runs.hub.put(frames(1))
+    runs.once()
+    runs.hub.make_stream("UP_01", subjects="up.VID-002.>")
+    runs.hub.put(frames(7, 8), device="VID-002")
+    assert sum(outcome.messages for outcome in runs.once()) == 2
+    assert runs.seqs() == twice(1, 7, 8)
+
+
+def test_rollups_run_on_the_executors(runs: Runs) -> None:
+    runs.hub.put(frames(*range(1, 40)))
+    runs.once()
+    first = Rollup(runs.root, SYSTEM_CLOCK, run_on(runs.spark)).run()
+    assert (first.created, first.restated) == (3, 0)
+    runs.hub.put(frames(40))
+    runs.once()
+    second = Rollup(runs.root, SYSTEM_CLOCK, run_on(runs.spark)).run()
+    assert (second.created, second.restated) == (0, 2)
+
+
+@pytest.mark.parametrize("moment", ["coverage", "points"])
+def test_the_driver_killed_between_commits_loses_and_doubles_nothing(
+    runs: Runs, moment: str
+) -> None:
+    runs.hub.put(frames(1, 2, 3, 2))
+    program = (
+        "import os, signal\n"
+        "from backhaul_spark.clock import SYSTEM_CLOCK\n"
+        "from backhaul_spark.ingest import Ingest\n"
+        "from backhaul_spark.session import spark_session\n"
+        "from backhaul_spark.stream import IngestQuery\n"
+        f"die = lambda step: step == {moment!r} and os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"ingest = Ingest({runs.root!r}, SYSTEM_CLOCK, die)\n"
+        f"IngestQuery(spark_session(), ingest, {runs.hub.options!r}, SYSTEM_CLOCK).run(None)\n"
+    )
+    died = subprocess.run([sys.executable, "-c", program], check=False, timeout=100)
+    assert died.returncode == -signal.SIGKILL
+    runs.hub.put(frames(3, 4))
+    runs.once()
+    assert runs.seqs() == twice(1, 2, 3, 4)
+    assert os.path.exists(checkpoint_uri(runs.root))  # noqa: PTH110 - a URI in general
