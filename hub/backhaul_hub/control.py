@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
-from nats.js.errors import APIError
 
 from .continuity import Continuity, LaneKey
 from .errors import HubError
@@ -101,7 +100,7 @@ class ControlPlane:
                         leafs.watch(_LEAFS_INTERVAL_S),
                         self._keep_sources(api, registry),
                         self._watch_sources(api, leafs),
-                        self._tell_watermarks(client),
+                        self._tell_watermarks(api),
                         *(reader.run() for reader in self._readers),
                     )
                 ]
@@ -177,16 +176,15 @@ class ControlPlane:
                     log.warning("source_kicked", device=device, lane=lane, why=why)
                     self._connected(device)
 
-    async def _tell_watermarks(self, client: Client) -> None:
+    async def _tell_watermarks(self, api: JetStreamApi) -> None:
         """Tell every device how far the hub holds each lane, whenever that has changed."""
-        jetstream = client.jetstream(timeout=5)
         while True:
             for key, watermark in self._untold().items():
                 body = json.dumps({"epoch": key.epoch, "seq": watermark}).encode()
                 try:
-                    await jetstream.publish(f"in.{key.device}.s.watermark.{key.lane}", body)
-                except (NatsError, APIError) as error:
-                    log.warning("watermark_not_told", device=key.device, error=repr(error))
+                    await api.publish(f"in.{key.device}.s.watermark.{key.lane}", body)
+                except (HubError, NatsError) as error:
+                    log.warning("watermark_not_told", device=key.device, error=str(error))
                     break
                 self._told[key] = watermark
             await asyncio.sleep(self._config.watermark.interval_s)

@@ -6,11 +6,11 @@ nats-py's typed configurations do not know durable sources, the flow_control ack
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
 from nats.errors import NoRespondersError
-from nats.errors import TimeoutError as NatsTimeoutError
 
 from .errors import HubError, JetStreamError
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 STREAM_NOT_FOUND = 10059
 CONSUMER_NOT_FOUND = 10014
+WRONG_LAST_SEQUENCE = 10071
 
 Json = dict[str, Any]
 
@@ -42,15 +43,36 @@ class JetStreamApi:
             JetStreamError: the server answered with an error.
             HubError: nobody answered in time.
         """
-        subject = f"$JS.API.{verb}"
         payload = json.dumps(body).encode() if body is not None else b""
+        return await self._ask(f"$JS.API.{verb}", payload, None)
+
+    async def publish(
+        self, subject: str, payload: bytes, headers: dict[str, str] | None = None
+    ) -> Json:
+        """Store a message in the stream that takes this subject; return the acknowledgement.
+
+        Raises:
+            JetStreamError: the stream refused it.
+            HubError: no stream takes it, or there was no answer in time.
+        """
+        return await self._ask(subject, payload, headers)
+
+    async def _ask(self, subject: str, payload: bytes, headers: dict[str, str] | None) -> Json:
         try:
-            message = await self._client.request(subject, payload, timeout=self._timeout_s)
+            # nats-py's own time limit is asyncio.wait_for, which before Python 3.12 loses a
+            # cancellation that comes together with the answer (bpo-37658).
+            async with asyncio.timeout(self._timeout_s):
+                message = await self._client.request(
+                    subject,
+                    payload,
+                    timeout=None,  # type: ignore[arg-type]
+                    headers=headers,
+                )
         except NoRespondersError:
             raise HubError(
                 f"no JetStream behind {subject}", hint="does this user belong to account HUB?"
             ) from None
-        except NatsTimeoutError:
+        except TimeoutError:
             raise HubError(f"no answer to {subject} in {self._timeout_s:g} s") from None
         answer: Json = json.loads(message.data)
         if error := answer.get("error"):

@@ -13,21 +13,19 @@ import msgspec
 import structlog
 from msgspec import Meta
 from nats.errors import Error as NatsError
-from nats.js.errors import APIError, BadRequestError
 
 from backhaul_codec import CodecError, Kind, Opaque, check, decode
 from backhaul_codec.subjects import SubjectError, parse_uplink
 
 from .continuity import Continuity, LaneKey
-from .errors import HubError
+from .errors import HubError, JetStreamError
+from .jetstream import WRONG_LAST_SEQUENCE, JetStreamApi
 from .registry import Position, Registry
 from .stored import Stored, StoredReader
-from .streams import QUARANTINE
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
-    from .jetstream import JetStreamApi
 
 log = structlog.get_logger(__name__)
 
@@ -36,7 +34,6 @@ _IDLE_S = 0.1
 _RETRY_S = 1.0
 _RECEIPT_SUBJECT = "e.receipt"
 _JSON = 6
-_WRONG_LAST_SEQUENCE = 10071
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +103,6 @@ class UplinkReader:
     ) -> None:
         self.stream = stream
         self.position = Position()
-        self._jetstream = client.jetstream(timeout=10)
         self._reader = StoredReader(client, stream)
         self._api = api
         self._continuity = continuity
@@ -128,7 +124,7 @@ class UplinkReader:
                         await self._take(messages)
                     else:
                         await asyncio.sleep(_IDLE_S)
-            except (HubError, NatsError, APIError, OSError) as error:
+            except (HubError, NatsError, OSError) as error:
                 if str(error) != trouble:
                     trouble = str(error) or repr(error)
                     log.warning("uplink_interrupted", stream=self.stream, error=trouble)
@@ -187,11 +183,10 @@ class UplinkReader:
             reason=error.reason,
         )
         try:
-            await self._jetstream.publish(
+            await self._api.publish(
                 f"quarantine.{self.stream}.{message.seq}",
                 message.body,
-                stream=QUARANTINE,
-                headers={
+                {
                     "Backhaul-Subject": message.subject,
                     "Backhaul-Code": error.code,
                     "Backhaul-Reason": error.reason.replace("\n", " "),
@@ -199,8 +194,8 @@ class UplinkReader:
                     "Nats-Expected-Last-Subject-Sequence": "0",
                 },
             )
-        except BadRequestError as refused:
-            if refused.err_code != _WRONG_LAST_SEQUENCE:
+        except JetStreamError as refused:
+            if refused.code != WRONG_LAST_SEQUENCE:
                 raise
 
 
