@@ -22,6 +22,7 @@ from nats.errors import ConnectionClosedError, NoRespondersError
 from nats.errors import Error as NatsError
 from nats.errors import TimeoutError as NatsTimeoutError
 
+from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.clock import Clock, SystemClock, stamp_ms
 from backhaul_agent.errors import Code, NoAgentError, NotKnownError, RefusedError
 from backhaul_codec import CodecError, Opaque, Point, encode_frame
@@ -215,6 +216,7 @@ class Agent:
             raise NoAgentError(subject) from error
         except (NatsTimeoutError, ConnectionClosedError) as error:
             raise NotKnownError(subject, self._wait_s) from error
+        heed_cancel()
         return message.data
 
 

@@ -52,7 +52,7 @@ class NatsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class LedgerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[ledger]: where acknowledged points live, and how many bytes of disk they may take."""
 
-    path: Annotated[str, Meta(min_length=1)] = "/var/lib/backhaul/ledger.db"
+    path: Annotated[str, Meta(min_length=1)] = "/var/lib/backhaul-agent/ledger.db"
     bytes_max: Annotated[int, Meta(ge=MIB, le=1 << 44)] = 512 * MIB
 
 

@@ -15,6 +15,7 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
+from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.errors import AgentError
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Link:
             retry_s = RETRY_S_MIN
             log.info("connected to the leaf server", url=self._config.nats.url)
             try:
+                heed_cancel()
                 self.client = client
                 await self._until_closed(session(client), closed)
             except* (NatsError, OSError, TimeoutError, AgentError) as group:
@@ -128,6 +130,7 @@ def requester(client: Client) -> Callable[[str, bytes], Awaitable[bytes]]:
 
     async def request(subject: str, payload: bytes) -> bytes:
         message = await client.request(subject, payload, timeout=REQUEST_S_MAX)
+        heed_cancel()
         return message.data
 
     return request

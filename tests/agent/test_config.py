@@ -18,7 +18,7 @@ def test_only_the_device_is_needed() -> None:
     assert config.device.id == "VID-001"
     assert config.frame.points_max == 250
     assert config.frame.bytes_max == 32 * 1024
-    assert config.ledger.path == "/var/lib/backhaul/ledger.db"
+    assert config.ledger.path == "/var/lib/backhaul-agent/ledger.db"
 
 
 def test_relative_paths_count_from_the_file() -> None:
