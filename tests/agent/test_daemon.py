@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import sqlite3
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import nats
 import pytest
 
-from backhaul_agent.client import connect
+from backhaul_agent.client import Agent, connect
 from backhaul_agent.clock import SystemClock
 from backhaul_agent.config import parse
 from backhaul_agent.daemon import Daemon
@@ -101,10 +102,16 @@ class Bench:
 
 @asynccontextmanager
 async def bench(
-    path: Path, server: NatsServer, *, extra: str = "", down: str = "", limits: str = ""
+    path: Path,
+    server: NatsServer,
+    *,
+    extra: str = "",
+    down: str = "",
+    limits: str = "",
+    ledger: str = "",
 ) -> AsyncIterator[Bench]:
     text = f'[device]\nid = "VID-001"\ntoken = "tok1"\n{down}[nats]\nurl = "{server.url}"\n'
-    ledger = '[ledger]\npath = "ledger.db"\n'
+    ledger = '[ledger]\npath = "ledger.db"\n' + ledger
     config = parse(text + SETTINGS + limits + "\n" + extra + ledger, path / "agent.toml")
     disk, told = FailingDisk(), Recorder()
     daemon = Daemon(config, clock=SystemClock(), random_u32=lambda: 42, notifier=told, opener=disk)
@@ -371,6 +378,42 @@ async def test_watermarks_are_read_garbage_is_not(tmp_path: Path, nats_server: N
         status = await it.until(lambda status: status["lanes"]["live"]["watermark"] == 3)
         assert status["lanes"]["live"]["outstanding_bytes"] == 0
         assert status["counters"]["watermarks_garbage"] == 1
+
+
+async def test_what_the_hub_lacks_is_never_discarded_and_a_full_ledger_says_so(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    """The hub confirms nothing: OUT fills to half, then the ledger, then publishers are told."""
+    small = "[streams]\nout_bulk_bytes_max = 262144\n"
+    async with (
+        bench(tmp_path, nats_server, extra=small, ledger="bytes_max = 1048576\n") as it,
+        connect(nats_server.url) as agent,
+    ):
+        js = it.client.jetstream()
+        await js.add_stream(name="IN", subjects=["s.>"], max_msgs_per_subject=1)
+        with pytest.raises(RefusedError) as caught:
+            await publish_noise(agent, 2000)
+        assert caught.value.code == "ledger_full"
+        status = await it.until(lambda status: bool(status["lanes"]["bulk"]["waits_for_hub"]))
+        last = status["lanes"]["bulk"]["last_seq"]
+        stream = (await it.ask("$JS.API.STREAM.INFO.OUT_bulk", b""))["state"]
+        assert stream["first_seq"] == 1
+        assert 100_000 < stream["bytes"] < 200_000
+        while status["lanes"]["bulk"]["appended"] < last:
+            appended = status["lanes"]["bulk"]["appended"]
+            mark = json.dumps({"epoch": 42, "seq": appended}).encode()
+            await js.publish("s.watermark.bulk", mark)
+            status = await it.until(
+                lambda status, seen=appended: status["lanes"]["bulk"]["appended"] > seen  # type: ignore[misc]
+            )
+        await it.until(lambda status: not status["ledger"]["full"])
+        assert await it.ask("app.a.b", "1") == {"kept": 1}
+
+
+async def publish_noise(agent: Agent, count: int) -> None:
+    noise = random.Random(1)
+    for number in range(count):
+        await agent.publish_batch("n", [Point("n", "t", number, noise.randbytes(3000))])
 
 
 async def test_a_watermark_beyond_the_ledger_halts_the_lane(
