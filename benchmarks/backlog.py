@@ -1,0 +1,69 @@
+"""A backlog of frames, made quickly: encoded beforehand, published like any local program's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+from backhaul_codec import encode_frame, peek
+from backhaul_codec.subjects import encode_token
+
+from .errors import BenchmarkError, LostDataError
+from .load import NODE, points
+from .stream_content import read_stream
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+
+# The agent passes a batch of this size through as a frame of its own (default settings).
+FRAME_POINTS = 125
+_DISTINCT_FRAMES = 200
+_IN_FLIGHT = 64
+
+
+async def publish_frames(client: Client, count: int) -> int:
+    """Have the agent keep `count` frames of `FRAME_POINTS`; return how many points that were.
+
+    `client` is connected to the leaf server. The same few frames come again and again: each is a
+    message of its own to everyone, and nothing here looks at their points.
+
+    Raises:
+        BenchmarkError: the agent refused one.
+    """
+    bodies = [
+        encode_frame(points(FRAME_POINTS, number * FRAME_POINTS), epoch=0, seq=0)
+        for number in range(min(count, _DISTINCT_FRAMES))
+    ]
+    subject = f"app.{encode_token(NODE)}"
+    remaining = iter(range(count))
+    kept = 0
+
+    async def one_after_another() -> None:
+        nonlocal kept
+        for number in remaining:
+            answer = await client.request(subject, bodies[number % len(bodies)], timeout=30)
+            said = json.loads(answer.data)
+            if "kept" not in said:
+                raise BenchmarkError(f"the agent refused a frame: {said}")
+            kept += said["kept"]
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(_IN_FLIGHT):
+            tasks.create_task(one_after_another())
+    return kept
+
+
+async def require_all_frames(hub_url: str, last_seq: int) -> int:
+    """Check that UP holds every bulk message up to `last_seq`; return how many are repeats.
+
+    Raises:
+        LostDataError: some are missing.
+    """
+    seqs = [
+        peek(body).seq for subject, body in await read_stream(hub_url, "UP_00") if ".f." in subject
+    ]
+    missing = len(set(range(1, last_seq + 1)) - set(seqs))
+    if missing:
+        raise LostDataError("UP_00, in messages", missing=missing, doubled=0)
+    return len(seqs) - len(set(seqs))
