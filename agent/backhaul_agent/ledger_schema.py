@@ -72,6 +72,9 @@ class Opener(Protocol):
 
 async def open_file(path: Path) -> aiosqlite.Connection:
     """Open (or create) the file at ``path`` in autocommit mode: transactions are spelled out."""
+    # A file that cannot be opened must fail here: aiosqlite's thread outlives a failed connect and
+    # complains into a loop that may be gone by then.
+    sqlite3.connect(path).close()
     return await aiosqlite.connect(path, isolation_level=None, timeout=5.0)
 
 
