@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 # Coverage rows are merged when so many have come on top of what is needed.
 LOOSE_ROWS_MAX = 10_000
+# Every so many ingests the small files of the points table become large ones.
+COMPACT_EVERY = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,8 @@ class Ingest:
         self._after("points")
         self._loose_rows += len(decision.rows)
         self._merge_coverage()
+        if number % COMPACT_EVERY == 0:
+            self.tables.compact_points()
         return Outcome(
             ingest=number,
             batch=batch,

@@ -121,6 +121,7 @@ def named_error(error: Exception) -> errors.BackhaulSparkError:
         return errors.JobFailed(str(error).strip().splitlines()[0] if str(error) else repr(error))
     name, text = found[-1]
     kind = getattr(errors, name, errors.JobFailed)
-    named = errors.JobFailed(text)
-    named.hint = kind.hint
+    # Its fields stayed in the other process; its kind, text and hint are what is acted upon.
+    named: errors.BackhaulSparkError = kind.__new__(kind)
+    named.args = (text,)
     return named

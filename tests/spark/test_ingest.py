@@ -18,6 +18,7 @@ from backhaul_spark.errors import TablesBusy
 from backhaul_spark.ingest import Ingest, Outcome
 from backhaul_spark.messages import gap_batch
 from backhaul_spark.offsets import GAP_RETENTION, Span
+from backhaul_spark.rollup import Rollup, run_here
 from backhaul_spark.schemas import INGEST_TABLES
 from tests.support.spark_crash import ingest_batch
 from tests.support.spark_frames import T0_NS, frame, message_batch, stored, task
@@ -213,6 +214,20 @@ def test_coverage_rows_are_merged_when_many(world: World, monkeypatch: pytest.Mo
     assert sum(int(str(row["points"])) for row in rows) == 14
     again = World(world.ingest.tables.root)
     assert again.ingest.coverage.lanes == world.ingest.coverage.lanes
+
+
+def test_small_files_become_large_ones_and_rollups_still_find_what_is_new(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingest_module, "COMPACT_EVERY", 5)
+    for seq in range(1, 10):
+        world.take(frames(seq, first_seq=seq))
+        if seq == 4:
+            assert Rollup(world.root, SYSTEM_CLOCK, run_here).run().created == 2
+    assert len(DeltaTable(f"{world.root}/points").file_uris()) < 9
+    assert world.points() == once(*range(1, 10))
+    result = Rollup(world.root, SYSTEM_CLOCK, run_here).run()
+    assert (result.created, result.restated) == (0, 2)
 
 
 def test_every_table_carries_its_schema_version(world: World) -> None:

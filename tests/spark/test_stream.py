@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable
@@ -20,8 +22,6 @@ from backhaul_spark.stream import IngestQuery, checkpoint_uri
 from tests.support.spark_frames import frame
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from tests.support.spark_server import HubServer
@@ -152,3 +152,34 @@ def test_the_driver_killed_between_commits_loses_and_doubles_nothing(
     runs.once()
     assert runs.seqs() == twice(1, 2, 3, 4)
     assert os.path.exists(checkpoint_uri(runs.root))  # noqa: PTH110 - a URI in general
+
+
+def test_a_service_outlives_its_hub_and_ends_on_sigterm(runs: Runs) -> None:
+    runs.hub.put(frames(1))
+    program = Path(sys.executable).with_name("backhaul-spark")
+    command = [str(program), "ingest", "--every", "500ms", "--table-root", runs.root]
+    command += ["--servers", runs.hub.url, "--credentials", str(runs.hub.credentials)]
+    with subprocess.Popen([*command, "--json"], stdout=-1, stderr=-1, text=True) as service:
+        try:
+            assert service.stderr is not None
+            wait_for(service.stderr, "2 points from 1 messages")
+            runs.hub.server.kill()
+            wait_for(service.stderr, "trying again")
+            runs.hub.server.start()
+            runs.hub.put(frames(2))
+            wait_for(service.stderr, "2 points from 1 messages")
+            service.send_signal(signal.SIGTERM)
+            out, _ = service.communicate(timeout=30)
+        finally:
+            service.kill()
+    assert service.returncode == 0
+    assert json.loads(out)["points"] == 4
+    assert runs.seqs() == twice(1, 2)
+
+
+def wait_for(lines: IO[str], text: str) -> None:
+    """Read until a line holds the text; the test's own timeout is the deadline."""
+    for line in lines:
+        if text in line:
+            return
+    pytest.fail(f"the service ended before it said {text!r}")

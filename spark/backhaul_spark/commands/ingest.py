@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backhaul_spark.commands import _options
+from backhaul_spark.errors import HubError, LoginRefused
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
     from backhaul_spark.ingest import Outcome
+    from backhaul_spark.stream import IngestQuery
+
+RETRY_S = 5.0
 
 
 @click.command()
@@ -70,7 +78,6 @@ def ingest(
 def _run(
     source: dict[str, str], root: str, every_s: float | None, totals: Totals, verbose: bool
 ) -> None:
-    from backhaul_spark.clock import SYSTEM_CLOCK
     from backhaul_spark.source import Settings
 
     # A wrong address or login is known in a millisecond; Spark takes seconds to come to it.
@@ -78,19 +85,46 @@ def _run(
     names = ", ".join(found) or "no stream yet"
     _options.tell(f"reading {names}; starting Spark", quiet=totals.quiet)
 
-    from backhaul_spark.ingest import Ingest
     from backhaul_spark.session import spark_session
-    from backhaul_spark.stream import IngestQuery
 
     if every_s is not None:
         # A service manager ends a service with SIGTERM: the same as Ctrl-C, and as safe.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     spark = spark_session("backhaul-ingest", verbose=verbose)
     try:
-        writer = Ingest(root, SYSTEM_CLOCK)
-        IngestQuery(spark, writer, source, SYSTEM_CLOCK, totals.add).run(every_s)
+        if every_s is None:
+            _query(spark, root, source, totals).run(None)
+        else:
+            _run_on(lambda: _query(spark, root, source, totals), every_s, totals)
     finally:
         spark.stop()
+
+
+def _query(spark: SparkSession, root: str, source: dict[str, str], totals: Totals) -> IngestQuery:
+    from backhaul_spark.clock import SYSTEM_CLOCK
+    from backhaul_spark.ingest import Ingest
+    from backhaul_spark.stream import IngestQuery
+
+    return IngestQuery(spark, Ingest(root, SYSTEM_CLOCK), source, SYSTEM_CLOCK, totals.add)
+
+
+def _run_on(query: Callable[[], IngestQuery], every_s: float, totals: Totals) -> None:
+    """Ingest until told to stop; a hub that is away for a while is waited for."""
+    from backhaul_spark.clock import SYSTEM_CLOCK
+
+    try:
+        while True:
+            try:
+                query().run(every_s)
+            except LoginRefused:
+                raise
+            except HubError as error:
+                _options.tell(f"{error}; trying again in {RETRY_S:g} s", quiet=totals.quiet)
+                SYSTEM_CLOCK.sleep(RETRY_S)
+            else:
+                return
+    except KeyboardInterrupt:
+        return
 
 
 def seconds(text: str) -> float:
