@@ -54,6 +54,7 @@ class FailingDisk:
     def __init__(self) -> None:
         self.error: Exception | None = None
         self.at = "COMMIT"
+        self.on_failure: Callable[[], object] = lambda: None
         self.opened = 0
 
     async def __call__(self, path: Path) -> aiosqlite.Connection:
@@ -63,6 +64,7 @@ class FailingDisk:
 
         def execute(sql: str, parameters: Any = None) -> Any:
             if self.error is not None and sql.startswith(self.at):
+                self.on_failure()
                 raise self.error
             return real(sql, parameters)
 

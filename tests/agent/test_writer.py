@@ -14,6 +14,7 @@ import pytest
 
 from backhaul_agent.config import Config, DeviceConfig, FrameConfig, IngestConfig
 from backhaul_agent.errors import RefusedError
+from backhaul_agent.events import event
 from backhaul_agent.framer import Frame, Points
 from backhaul_agent.ledger import Ledger, Quarantine
 from backhaul_agent.writer import Arrival, Writer
@@ -195,6 +196,36 @@ async def test_what_the_agent_owes_is_retried(
             await done
         assert it.ledger.lanes["bulk"].watermark == 1
         assert await it.ledger.explained("bulk", 1, 1) == {1}
+
+
+async def test_what_comes_to_be_owed_during_a_failing_commit_is_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backhaul_agent.writer.RETRY_S", 0.01)
+    async with bench(tmp_path) as it:
+        for number in range(10):
+            it.submit(number, waits=True)
+        await it.until(lambda: len(it.answers) == 10)
+        later: list[asyncio.Task[None]] = []
+
+        def set_aside(seq: int, note: str) -> asyncio.Task[None]:
+            rows, notes = [Quarantine("bulk", seq, "bad")], [event(note, {}, 0)]
+            return asyncio.create_task(it.writer.set_aside(rows, notes))
+
+        def during() -> None:
+            it.disk.on_failure = lambda: None
+            it.writer.set_watermark("bulk", 1)
+            later.append(set_aside(2, "during"))
+
+        it.disk.error, it.disk.on_failure = OSError(28, "No space left on device"), during
+        first = set_aside(1, "before")
+        await it.until(lambda: later)
+        it.disk.error = None
+        await asyncio.wait_for(asyncio.gather(first, later[0]), 5)
+        subjects = [row.subject for row in await it.ledger.read("live", 1, 9)]
+        assert sorted(subjects) == ["e.before", "e.during"]
+        assert await it.ledger.explained("bulk", 1, 2) == {1, 2}
+        assert it.ledger.lanes["bulk"].watermark == 1
 
 
 @pytest.mark.parametrize(("count", "size"), [(17, 100), (3, 30_000)], ids=["messages", "bytes"])
