@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import BackhaulSparkError
 from backhaul_spark.ingest import Ingest, Outcome
+from backhaul_spark.read import read_table
 from backhaul_spark.rollup import Rollup, run_on
 from backhaul_spark.stream import IngestQuery, checkpoint_uri
 from tests.support.spark_frames import frame
@@ -129,6 +130,10 @@ def test_rollups_run_on_the_executors(runs: Runs) -> None:
     runs.once()
     second = Rollup(runs.root, SYSTEM_CLOCK, run_on(runs.spark)).run()
     assert (second.created, second.restated) == (0, 2)
+    points, rollups = (read_table(runs.spark, runs.root, name) for name in ("points", "rollups"))
+    assert points.where("date = '2026-01-01' and node = 'battery'").count() == 80
+    assert {row.version for row in rollups.where("width = '1h'").collect()} == {2}
+    assert read_table(runs.spark, runs.root, "rejects").count() == 0
 
 
 @pytest.mark.parametrize("moment", ["coverage", "points"])
