@@ -23,6 +23,7 @@ from deltalake.transaction import AddAction
 from backhaul_spark.coverage import Coverage, merge_rows
 from backhaul_spark.part_file import without_messages
 from backhaul_spark.part_writer import MESSAGE_FACTS, TaskReport
+from backhaul_spark.points import TIMELESS
 from backhaul_spark.schemas import (
     COVERAGE_TABLE,
     GAPS_TABLE,
@@ -114,7 +115,7 @@ class Ingest:
             repeated=decision.repeated,
             rejected=sum(len(report.rejects) for report in reports),
             gaps=sum(len(report.gaps) for report in reports),
-            timeless_points=sum(file["rows"] for file in files if file["date"] == "1970-01-01"),
+            timeless_points=sum(file["rows"] for file in files if file["date"] == str(TIMELESS)),
             files=len(files),
         )
 

@@ -50,7 +50,6 @@ class TaskReport:
     rejects: list[dict[str, Any]] = field(default_factory=list)
     gaps: list[dict[str, Any]] = field(default_factory=list)
     receipts: list[dict[str, Any]] = field(default_factory=list)
-    timeless: int = 0
     messages: pa.Table = field(default_factory=MESSAGE_FACTS.empty_table)
 
     def to_batch(self) -> pa.RecordBatch:
@@ -59,7 +58,7 @@ class TaskReport:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, MESSAGE_FACTS) as writer:
             writer.write_table(self.messages)
-        row = {"facts": json.dumps(facts | {"timeless": self.timeless})}
+        row = {"facts": json.dumps(facts)}
         return pa.RecordBatch.from_pylist(
             [row | {"messages": sink.getvalue().to_pybytes()}], schema=REPORT
         )
@@ -137,9 +136,7 @@ def write_parts(
     for batch in batches:
         for decoded in decode_batch(batch):
             if decoded.points.num_rows:
-                days = partition_days(decoded.points)
-                report.timeless += int(np.count_nonzero(days == 0))
-                writer.write(decoded.points, days)
+                writer.write(decoded.points, partition_days(decoded.points))
             facts.append(_message_facts(decoded))
             _note_bad(decoded, report)
             report.receipts += _receipts(decoded)
