@@ -72,7 +72,7 @@ class IngestConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     value_bytes_max: Annotated[int, Meta(ge=16, le=900 * KIB)] = 64 * KIB
     pending_bytes_max: Annotated[int, Meta(ge=64 * KIB, le=1 << 30)] = 4 * MIB
-    pending_messages_max: Annotated[int, Meta(ge=16, le=1_000_000)] = 16_384
+    pending_messages_max: Annotated[int, Meta(ge=16, le=1_000_000)] = 8192
     stage_s_max: Annotated[float, Meta(ge=0.001, le=10.0)] = 0.2
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 APP_SUBJECTS = "app.>"
 REJECTED_SUBJECT = "agent.rejected"
-ANSWERS_MAX = 65_536
+NOTES_MAX_MIN = 4096
 log = structlog.get_logger("ingest")
 
 
@@ -41,7 +41,10 @@ class Listener:
         self._intake = intake
         self._writer = writer
         self._limits = config.ingest
-        self._answers: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(ANSWERS_MAX)
+        # Room for an answer to everything that may be pending; notes that nobody asked for may
+        # take half of it, so that a flood of them cannot crowd out a "kept".
+        self._notes_max = max(NOTES_MAX_MIN, config.ingest.pending_messages_max)
+        self._answers: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(2 * self._notes_max)
         self._kept: dict[int, bytes] = {}
         self._subscription: Subscription | None = None
 
@@ -108,10 +111,12 @@ class Listener:
 
     def _refuse(self, subject: str, reply: str, points: int, error: RefusedError) -> None:
         body: dict[str, Any] = {"error": {"code": error.code, "message": error.message}}
-        if not reply:
+        if reply:
+            self._send(reply, msgspec.json.encode(body))
+        elif self._answers.qsize() < self._notes_max:
             # Nobody waits for the answer: whoever cares can listen in one place.
-            body = {"subject": subject, "points": points, **body}
-        self._send(reply or REJECTED_SUBJECT, msgspec.json.encode(body))
+            note = {"subject": subject, "points": points, **body}
+            self._send(REJECTED_SUBJECT, msgspec.json.encode(note))
         if count := self.refusals.note(error.code, points):
             log.warning(
                 "refused", code=error.code, points=count, subject=subject, error=error.message
