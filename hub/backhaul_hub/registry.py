@@ -105,22 +105,17 @@ class Registry:
         """
         try:
             connection = await aiosqlite.connect(path, isolation_level=None)
-            await connection.execute("PRAGMA journal_mode = WAL")
-            await connection.execute("PRAGMA synchronous = FULL")
-            await connection.execute("PRAGMA busy_timeout = 5000")
-            version = await _schema_version(connection)
-            if version == 0:
-                await connection.executescript(
-                    f"BEGIN; {_SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
-                )
-            elif version != SCHEMA_VERSION:
-                await connection.close()
-                raise RegistryError(
-                    f"{path} has schema {version}, this program knows {SCHEMA_VERSION}",
-                    hint="use the version of backhaul that wrote it, or a newer one",
-                )
         except sqlite3.Error as error:
             raise RegistryError(f"{path}: {error}") from error
+        try:
+            await _prepare(connection, path)
+        except sqlite3.Error as error:
+            # An open connection is a thread that would keep the whole program from ending.
+            await connection.close()
+            raise RegistryError(f"{path}: {error}") from error
+        except BaseException:
+            await connection.close()
+            raise
         return cls(connection, path)
 
     async def __aenter__(self) -> Self:
@@ -191,15 +186,30 @@ class Registry:
                 (stream, position.created, position.seq, position.quarantined),
             )
             await self._connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except BaseException as error:
+            # A cancelled reader leaves a transaction behind as a failed one does.
             if self._connection.in_transaction:
                 await self._connection.execute("ROLLBACK")
-            raise RegistryError(f"{self._path}: {error}") from error
+            if isinstance(error, sqlite3.Error):
+                raise RegistryError(f"{self._path}: {error}") from error
+            raise
 
 
-async def _schema_version(connection: aiosqlite.Connection) -> int:
+async def _prepare(connection: aiosqlite.Connection, path: Path) -> None:
+    await connection.execute("PRAGMA journal_mode = WAL")
+    await connection.execute("PRAGMA synchronous = FULL")
+    await connection.execute("PRAGMA busy_timeout = 5000")
     rows = await connection.execute_fetchall("PRAGMA user_version")
-    return int(next(iter(rows))[0])
+    version = int(next(iter(rows))[0])
+    if version == 0:
+        await connection.executescript(
+            f"BEGIN; {_SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+        )
+    elif version != SCHEMA_VERSION:
+        raise RegistryError(
+            f"{path} has schema {version}, this program knows {SCHEMA_VERSION}",
+            hint="use the version of backhaul that wrote it, or a newer one",
+        )
 
 
 def _lane_row(key: LaneKey, state: LaneState) -> tuple[object, ...]:

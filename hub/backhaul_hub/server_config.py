@@ -60,6 +60,9 @@ def render_hub(settings: HubServer) -> str:
 server_name: hub
 listen: {_text(f"{settings.host}:{settings.client_port}")}
 
+# As on the leafs: a message that a leaf takes and the hub does not would cut the link, for ever.
+max_payload: 2MB
+
 jetstream {{
   store_dir: {_text(settings.store_dir)}
   domain: hub

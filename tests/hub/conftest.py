@@ -1,0 +1,5 @@
+"""Fixtures of the hub's tests."""
+
+from tests.support.nats_server import nats_server
+
+__all__ = ["nats_server"]

@@ -1,0 +1,104 @@
+"""Streams on a real server: created, updated in place, or refused with the difference."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import nats
+import pytest
+
+from backhaul_hub.errors import HubError, JetStreamError, StreamConflictError
+from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.registry import Device
+from backhaul_hub.sources import applied_devices, apply_sources
+from backhaul_hub.stored import StoredReader
+from backhaul_hub.streams import ensure_down_consumer, reconcile
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from nats.aio.client import Client
+
+    from tests.support.nats_server import NatsServer
+
+pytestmark = pytest.mark.nats
+STREAM = {"name": "S", "subjects": ["s.>"], "storage": "file", "max_age": 10**9}
+DEVICE = Device("VID-001", "ab12", "", 0)
+
+
+@pytest.fixture
+async def client(nats_server: NatsServer) -> AsyncIterator[Client]:
+    connection = await nats.connect(nats_server.url)
+    yield connection
+    await connection.close()
+
+
+async def test_a_stream_is_created_once_and_updated_in_place(client: Client) -> None:
+    api = JetStreamApi(client)
+    assert await reconcile(api, STREAM) == ["created S"]
+    assert await reconcile(api, STREAM) == []
+    await api.publish("s.1", b"kept")
+    changes = await reconcile(api, STREAM | {"max_age": 10**10})
+    assert changes == ["updated S: max_age is 1000000000, wanted 10000000000"]
+    info = await api.stream_info("S")
+    assert info is not None
+    assert info["config"]["max_age"] == 10**10
+
+
+async def test_what_cannot_change_in_place_is_refused_and_left(client: Client) -> None:
+    api = JetStreamApi(client)
+    await reconcile(api, STREAM)
+    with pytest.raises(StreamConflictError, match="storage is 'file', wanted 'memory'"):
+        await reconcile(api, STREAM | {"storage": "memory"})
+    info = await api.stream_info("S")
+    assert info is not None
+    assert info["config"]["storage"] == "file"
+
+
+async def test_sources_survive_a_reconcile(client: Client) -> None:
+    api = JetStreamApi(client)
+    up = STREAM | {"name": "UP_00"}
+    await reconcile(api, up)
+    await apply_sources(api, "UP_00", {DEVICE.id: DEVICE}, [DEVICE.id])
+    await reconcile(api, up | {"max_age": 10**10})
+    assert await applied_devices(api, "UP_00") == {"VID-001"}
+    await apply_sources(api, "UP_00", {DEVICE.id: DEVICE}, [])
+    assert await applied_devices(api, "UP_00") == frozenset()
+
+
+async def test_a_device_gets_its_consumer_once(client: Client) -> None:
+    api = JetStreamApi(client)
+    await reconcile(api, STREAM | {"name": "DOWN_00", "subjects": ["in.>"]})
+    assert await ensure_down_consumer(api, DEVICE)
+    assert not await ensure_down_consumer(api, DEVICE)
+
+
+async def test_reading_by_position(client: Client) -> None:
+    api = JetStreamApi(client)
+    await reconcile(api, STREAM | {"allow_direct": True, "max_age": 0})
+    for number in range(1, 6):
+        await api.publish(f"s.{number}", str(number).encode())
+    await api.request("STREAM.MSG.DELETE.S", {"seq": 3})
+    reader = StoredReader(client, "S")
+    first = await reader.read(1, 3)
+    assert [(each.seq, each.subject, each.body) for each in first] == [
+        (1, "s.1", b"1"),
+        (2, "s.2", b"2"),
+        (4, "s.4", b"4"),
+    ]
+    assert [each.seq for each in await reader.read(5, 100)] == [5]
+    assert await reader.read(6, 100) == []
+    with pytest.raises(HubError, match="direct get answers 503"):
+        await StoredReader(client, "NONE").read(1, 1)
+
+
+async def test_a_refused_publish_says_why(client: Client) -> None:
+    api = JetStreamApi(client)
+    await reconcile(api, STREAM)
+    once = {"Nats-Expected-Last-Subject-Sequence": "0"}
+    await api.publish("s.x", b"1", once)
+    with pytest.raises(JetStreamError, match="wrong last sequence") as caught:
+        await api.publish("s.x", b"1", once)
+    assert caught.value.code == 10071
+    with pytest.raises(HubError, match="no JetStream behind t"):
+        await api.publish("t", b"1")

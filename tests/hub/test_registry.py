@@ -1,0 +1,69 @@
+"""hub.db: what is stored is there again, and a file that is not ours is refused."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul_codec.ranges import RangeSet
+from backhaul_hub.continuity import LaneKey, LaneState
+from backhaul_hub.errors import RegistryError
+from backhaul_hub.registry import Device, Position, Registry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LANE = LaneKey("VID-001", "bulk", 7)
+STATE = LaneState(RangeSet([(1, 5), (9, 9)]), RangeSet([(6, 6)]), 6, 2, 600, 123)
+
+
+async def test_lanes_and_position_come_back_together(tmp_path: Path) -> None:
+    async with await Registry.open(tmp_path / "hub.db") as registry:
+        await registry.store("UP_00", Position("t", 9, 1), {LANE: STATE})
+    async with await Registry.open(tmp_path / "hub.db") as registry:
+        assert await registry.position("UP_00") == Position("t", 9, 1)
+        assert await registry.lanes() == {LANE: STATE}
+        assert await registry.position("UP_01") == Position()
+
+
+async def test_nothing_is_written_where_the_disk_refuses(tmp_path: Path) -> None:
+    async with await Registry.open(tmp_path / "hub.db") as registry:
+        await registry.store("UP_00", Position("t", 1, 0), {})
+        full = LaneState(last_seen_ns=1 << 70)  # more than SQLite's integers hold
+        with pytest.raises(OverflowError):
+            await registry.store("UP_00", Position("t", 2, 0), {LANE: full})
+        await registry.store("UP_00", Position("t", 3, 0), {})
+        assert await registry.position("UP_00") == Position("t", 3, 0)
+        assert await registry.lanes() == {}
+
+
+async def test_a_device_is_added_once(tmp_path: Path) -> None:
+    async with await Registry.open(tmp_path / "hub.db") as registry:
+        device = Device("VID-001", "ab", "hash", 1)
+        await registry.add_device(device)
+        with pytest.raises(RegistryError, match="exists already"):
+            await registry.add_device(device)
+        assert await registry.devices() == {"VID-001": device}
+
+
+@pytest.mark.parametrize("device", ["", "VID 1", "-x", "a.b", "a" * 64, "up.>", "é"])
+async def test_no_device_with_an_id_that_is_none(tmp_path: Path, device: str) -> None:
+    async with await Registry.open(tmp_path / "hub.db") as registry:
+        with pytest.raises(RegistryError, match="is no device id"):
+            await registry.add_device(Device(device, "ab", "hash", 1))
+
+
+async def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "hub.db") as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(RegistryError, match="schema 99"):
+        await Registry.open(tmp_path / "hub.db")
+
+
+async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "hub.db").write_bytes(b"this is no database, and long enough to tell" * 40)
+    with pytest.raises(RegistryError, match=r"hub\.db: file is not a database"):
+        await Registry.open(tmp_path / "hub.db")
