@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from backhaul_agent.ledger import Outgoing
+from backhaul_agent.ledger_rows import Outgoing
 from backhaul_codec import Opaque, Point, encode_point
 from backhaul_codec.subjects import event_subject
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backhaul_agent.ledger import Changes, Outgoing, Staged
+from backhaul_agent.ledger_rows import Changes, Outgoing, Staged
 from backhaul_codec import CodecError, Opaque, Point, encode_frame, encode_point
 from backhaul_codec.subjects import frame_subject, point_subject
 

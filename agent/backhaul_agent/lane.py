@@ -13,7 +13,8 @@ from nats.errors import Error as NatsError
 from backhaul_agent.appender import Appender, Limits, State, Tail
 from backhaul_agent.errors import JetStreamError, LedgerStorageError
 from backhaul_agent.events import receipt
-from backhaul_agent.ledger import ROW_BYTES, Quarantine
+from backhaul_agent.ledger import ROW_BYTES
+from backhaul_agent.ledger_rows import Quarantine
 from backhaul_agent.link_config import out_consumer_config, out_stream, out_stream_config
 from backhaul_codec import CodecError, check, peek
 from backhaul_codec.subjects import SubjectError, parse_leaf
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from backhaul_agent.clock import Clock
     from backhaul_agent.config import Config
     from backhaul_agent.jetstream import JetStream
-    from backhaul_agent.ledger import Ledger, Row
+    from backhaul_agent.ledger import Ledger
+    from backhaul_agent.ledger_rows import Row
     from backhaul_agent.writer import Writer
 
 READ_ROWS = 64

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import zlib
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from backhaul_agent import ledger_schema
 from backhaul_agent.errors import LedgerCorruptError, LedgerStorageError
+from backhaul_agent.ledger_rows import STAGED, Changes, Outgoing, Quarantine, Row, StagedRow
 from backhaul_codec import restamp
 
 if TYPE_CHECKING:
@@ -24,70 +25,10 @@ if TYPE_CHECKING:
     import aiosqlite
 
 LANES = ("live", "bulk")
-STAGED = "staged"  # stands where a lane's name would, for a row that has no seq yet
 # Above this part of bytes_max new points are refused; the rest lets what is already kept be framed.
 FULL_AT = 15 / 16
 FORGET_ROWS = 512
 ROW_BYTES = 128  # what a message costs besides subject and body, here and in a stream: at most
-
-
-class Outgoing(NamedTuple):
-    """A message to be committed: its envelope is stamped with epoch and seq on the way in."""
-
-    lane: str
-    subject: str
-    body: bytes
-
-
-class Staged(NamedTuple):
-    """Acknowledged points of one node that no frame holds yet (``body``: see framer.pack)."""
-
-    node: str
-    points: int
-    body: bytes
-
-
-class Quarantine(NamedTuple):
-    """A row to set aside: a message of a lane, or (``lane`` STAGED) a staged row by its id."""
-
-    lane: str
-    seq: int
-    reason: str
-
-
-@dataclass(slots=True)
-class Changes:
-    """What one transaction writes. Messages of a lane get consecutive seqs in list order."""
-
-    messages: list[Outgoing] = field(default_factory=list)
-    staged: list[Staged] = field(default_factory=list)
-    unstage: list[int] = field(default_factory=list)
-    watermarks: dict[str, int] = field(default_factory=dict)
-    quarantine: list[Quarantine] = field(default_factory=list)
-    time_ns: int = 0
-
-    def __bool__(self) -> bool:
-        return bool(
-            self.messages or self.staged or self.unstage or self.watermarks or self.quarantine
-        )
-
-
-class StagedRow(NamedTuple):
-    """A staged row as read back; ``intact`` is False where its checksum does not fit."""
-
-    id: int
-    node: str
-    points: int
-    body: bytes
-    intact: bool
-
-
-class Row(NamedTuple):
-    """A message as read back for appending."""
-
-    seq: int
-    subject: str
-    body: bytes
 
 
 @dataclass(slots=True)

@@ -17,14 +17,15 @@ import structlog
 from backhaul_agent.errors import Code, LedgerStorageError, RefusedError
 from backhaul_agent.events import event
 from backhaul_agent.framer import Frame, Framer, Points, unpack
-from backhaul_agent.ledger import STAGED, Changes, Outgoing, Quarantine
+from backhaul_agent.ledger_rows import STAGED, Changes, Outgoing, Quarantine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from backhaul_agent.clock import Clock
     from backhaul_agent.config import Config
-    from backhaul_agent.ledger import Ledger, StagedRow
+    from backhaul_agent.ledger import Ledger
+    from backhaul_agent.ledger_rows import StagedRow
     from backhaul_codec import Point
 
 RETRY_S = 1.0  # between attempts to write what nobody can be refused: watermarks, receipts, frames

@@ -14,7 +14,8 @@ from backhaul_agent.errors import (
     LedgerNewerError,
     LedgerStorageError,
 )
-from backhaul_agent.ledger import Changes, Ledger, Outgoing, Quarantine, Staged
+from backhaul_agent.ledger import Ledger
+from backhaul_agent.ledger_rows import Changes, Outgoing, Quarantine, Staged
 from backhaul_agent.ledger_schema import open_file
 from backhaul_codec import Point, encode_point, peek
 

@@ -16,7 +16,8 @@ from backhaul_agent.config import Config, DeviceConfig, FrameConfig, IngestConfi
 from backhaul_agent.errors import RefusedError
 from backhaul_agent.events import event
 from backhaul_agent.framer import Frame, Points
-from backhaul_agent.ledger import Ledger, Quarantine
+from backhaul_agent.ledger import Ledger
+from backhaul_agent.ledger_rows import Quarantine
 from backhaul_agent.writer import Arrival, Writer
 from backhaul_codec import Opaque, Point, decode
 from tests.agent.test_ledger import FailingDisk
