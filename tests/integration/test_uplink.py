@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import sqlite3
 from typing import Any
 
 import pytest
@@ -153,6 +154,31 @@ async def test_a_wiped_leaf_store_is_filled_again_from_the_ledger(world: World) 
     await relay.heal()
     await world.until(lambda report: lane(report).get("watermark", 0) == 8)
     assert await at_the_hub(world) == list(range(1, 2001))
+
+
+async def test_a_rotten_ledger_row_is_a_named_gap_and_stops_nothing(world: World) -> None:
+    rig, relay = await world.vehicle()
+    await relay.cut()
+    async with connect(rig.url) as agent:
+        await keep(agent, 1, 1000)
+    await rig.stop()
+    # The leaf forgets, so the agent has to read its ledger again, where a bit has flipped.
+    state = rig.agent_toml.parent
+    await run_to_end(["rm", "-r", str(state / "backhaul-leaf")])
+    with sqlite3.connect(state / "backhaul-agent" / "ledger.db") as ledger:
+        (body,) = ledger.execute(
+            "SELECT body FROM messages JOIN lanes ON lane = lanes.id"
+            " WHERE name = 'bulk' AND seq = 3"
+        ).fetchone()
+        rotten = body[:-1] + bytes([body[-1] ^ 1])
+        ledger.execute("UPDATE messages SET body = ? WHERE body = ?", (rotten, body))
+    ledger.close()
+    await rig.start()
+    await relay.heal()
+    report = await world.until(lambda report: lane(report).get("watermark", 0) == 4)
+    assert lane(report)["explained"] == [[3, 3]]
+    assert lane(report)["gaps"] == []
+    assert await at_the_hub(world) == [*range(1, 501), *range(751, 1001)]
 
 
 async def test_two_vehicles_are_told_apart(world: World) -> None:

