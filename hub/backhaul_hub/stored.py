@@ -34,6 +34,8 @@ class Stored:
     body: bytes
     stored_ns: int
     """When the stream took it in; ns since the Unix epoch."""
+    origin_seq: int = 0
+    """Its sequence in the stream that it was sourced from, 0 where it was not."""
 
 
 class StoredReader:
@@ -75,9 +77,13 @@ class StoredReader:
             except TimeoutError:
                 raise HubError(f"{self._stream}: no answer in {self._timeout_s:g} s") from None
             headers = message.headers or {}
+            # Headers that came with a stored message stand before those the server adds, and the
+            # last of a name wins. So none of the server's can be forged, and only a stored
+            # message has a sequence; its "Status" says nothing.
+            if "Nats-Sequence" in headers:
+                found.append(_stored(message, headers))
+                continue
             match headers.get("Status"):
-                case None:
-                    found.append(_stored(message, headers))
                 case status if status == _NOT_FOUND:
                     return []
                 case status if status == _END_OF_BATCH:
@@ -96,7 +102,17 @@ def _stored(message: Msg, headers: dict[str, str]) -> Stored:
         subject=headers["Nats-Subject"],
         body=message.data,
         stored_ns=stamp_ns(headers["Nats-Time-Stamp"]),
+        origin_seq=origin_seq(headers.get("Nats-Stream-Source", "")),
     )
+
+
+def origin_seq(source: str) -> int:
+    """Return the sequence in a `Nats-Stream-Source` header: its second word; 0 without one.
+
+    The sourcing server writes that header itself and drops one that came along.
+    """
+    words = source.split(" ")
+    return int(words[1]) if len(words) > 1 and words[1].isdecimal() else 0
 
 
 def stamp_ns(text: str) -> int:

@@ -102,3 +102,23 @@ async def test_a_refused_publish_says_why(client: Client) -> None:
     assert caught.value.code == 10071
     with pytest.raises(HubError, match="no JetStream behind t"):
         await api.publish("t", b"1")
+
+
+async def test_headers_that_a_device_forges_change_nothing(client: Client) -> None:
+    """What a device puts on its messages is stored with them, names of the server's included."""
+    api = JetStreamApi(client)
+    await reconcile(api, STREAM | {"allow_direct": True, "max_age": 0})
+    forged = {
+        "Status": "204",
+        "Nats-Sequence": "77",
+        "Nats-Subject": "up.VID-002.f.battery",
+        "Nats-Time-Stamp": "1999-01-01T00:00:00Z",
+        "Nats-Last-Sequence": "9",
+        "Description": "EOB",
+    }
+    await api.publish("s.1", b"1", forged)
+    await api.publish("s.2", b"2", {name.lower(): value for name, value in forged.items()})
+    await api.publish("s.3", b"3")
+    read = await StoredReader(client, "S").read(1, 100)
+    assert [(each.seq, each.subject) for each in read] == [(1, "s.1"), (2, "s.2"), (3, "s.3")]
+    assert min(each.stored_ns for each in read) > 1_700_000_000 * 10**9
