@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from backhaul_spark.clock import Clock
     from backhaul_spark.ingest import Ingest, Outcome
 
+_LOOK_S = 1
+
 Said = Callable[["Outcome"], None]
 
 
@@ -70,15 +72,24 @@ class IngestQuery:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{round(every_s * 1000)} milliseconds").start()
 
-    def run(self, every_s: float | None) -> None:
-        """Start the query and wait until it ends. Raises: BackhaulSparkError."""
+    def run(self, every_s: float | None, stopping: Callable[[], bool] = lambda: False) -> None:
+        """Start the query and wait until it ends, or until `stopping` says so.
+
+        A flag that is looked at, not an exception out of a signal handler: one that strikes while
+        Python talks to the JVM leaves a broken conversation behind.
+
+        Raises:
+            BackhaulSparkError: the query failed.
+        """
         query = self.start(every_s)
         try:
-            query.awaitTermination()
-        except KeyboardInterrupt:
-            query.stop()
+            while not query.awaitTermination(_LOOK_S):
+                if stopping():
+                    query.stop()
+                    return
         except Exception as error:
-            raise named_error(error) from error
+            if not stopping():
+                raise named_error(error) from error
 
     def _batch(self, messages: DataFrame, batch: int) -> None:
         if self._ingest.done(self._app_id(), batch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -87,15 +88,17 @@ def _run(
 
     from backhaul_spark.session import spark_session
 
+    stop = threading.Event()
     if every_s is not None:
-        # A service manager ends a service with SIGTERM: the same as Ctrl-C, and as safe.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        # A service manager ends a service with SIGTERM, a person with Ctrl-C.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
     spark = spark_session("backhaul-ingest", verbose=verbose)
     try:
         if every_s is None:
             _query(spark, root, source, totals).run(None)
         else:
-            _run_on(lambda: _query(spark, root, source, totals), every_s, totals)
+            _run_on(lambda: _query(spark, root, source, totals), every_s, totals, stop)
     finally:
         spark.stop()
 
@@ -108,23 +111,18 @@ def _query(spark: SparkSession, root: str, source: dict[str, str], totals: Total
     return IngestQuery(spark, Ingest(root, SYSTEM_CLOCK), source, SYSTEM_CLOCK, totals.add)
 
 
-def _run_on(query: Callable[[], IngestQuery], every_s: float, totals: Totals) -> None:
+def _run_on(
+    query: Callable[[], IngestQuery], every_s: float, totals: Totals, stop: threading.Event
+) -> None:
     """Ingest until told to stop; a hub that is away for a while is waited for."""
-    from backhaul_spark.clock import SYSTEM_CLOCK
-
-    try:
-        while True:
-            try:
-                query().run(every_s)
-            except LoginRefused:
-                raise
-            except HubError as error:
-                _options.tell(f"{error}; trying again in {RETRY_S:g} s", quiet=totals.quiet)
-                SYSTEM_CLOCK.sleep(RETRY_S)
-            else:
-                return
-    except KeyboardInterrupt:
-        return
+    while not stop.is_set():
+        try:
+            query().run(every_s, stop.is_set)
+        except LoginRefused:
+            raise
+        except HubError as error:
+            _options.tell(f"{error}; trying again in {RETRY_S:g} s", quiet=totals.quiet)
+            stop.wait(RETRY_S)
 
 
 def seconds(text: str) -> float:
