@@ -108,6 +108,17 @@ class Appender:
             return max(tail.seq, self.watermark)
         return self.watermark
 
+    def least_stream_seq(self, tail: Tail, offset: int) -> int:
+        """Return how far the stream's sequences must have gone before anything is appended.
+
+        A store that a power cut rolled back would give out sequences again that the hub's source
+        has passed, and the source would take what comes under them for old. Appending goes on at
+        the same distance between seq and sequence as ever, or at a greater one.
+
+        ``offset``: the greatest distance (stream sequence - seq) there has been on this lane.
+        """
+        return self.start_of(tail) + offset
+
     def sought(self, tail: Tail, outstanding: Iterable[tuple[int, int]]) -> None:
         """Go on after the tail that was read.
 

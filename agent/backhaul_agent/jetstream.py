@@ -77,6 +77,10 @@ class JetStream:
             raise JetStreamError("STREAM.MSG.GET", 0, 0, f"bad base64: {error}") from error
         return Stored(int(message["seq"]), str(message["subject"]), data)
 
+    async def purge(self, stream: str, next_seq: int) -> None:
+        """Remove everything below ``next_seq``; also the next message then gets it, at least."""
+        await self.call(f"STREAM.PURGE.{stream}", {"seq": next_seq})
+
     async def ensure_stream(self, config: dict[str, Any]) -> bool:
         """Create the stream, or update it where it differs; return whether anything changed."""
         name = config["name"]

@@ -146,7 +146,17 @@ class Lane:
         """Read where the stream ends, and go on after it."""
         tail = await self._tail(jetstream)
         self.appender.committed(self._last_seq)
+        least = self.appender.least_stream_seq(tail, self._ledger.lanes[self.name].stream_offset)
+        if tail.stream_seq < least:
+            log.warning(
+                "the leaf's store went back in time", stream=self.stream,
+                stream_seq=tail.stream_seq, go_on_after=least,
+            )  # fmt: skip
+            # Empties the stream: all above the watermark is appended again.
+            await jetstream.purge(self.stream, least + 1)
+            tail = Tail(least)
         start = self.appender.start_of(tail)
+        await self._writer.raise_stream_offset(self.name, tail.stream_seq - start)
         sizes = await self._ledger.sizes(self.name, self.appender.watermark + 1, start)
         self.appender.sought(tail, sizes)
         self._rows.clear()

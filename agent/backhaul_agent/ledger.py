@@ -33,12 +33,17 @@ ROW_BYTES = 128  # what a message costs besides subject and body, here and in a 
 
 @dataclass(slots=True)
 class Lane:
-    """A lane's committed state: the next seq to give out, and what the hub holds without gaps."""
+    """A lane's committed state.
+
+    ``next_seq``: the next seq to give out. ``watermark``: what the hub holds without gaps.
+    ``stream_offset``: by how much at most the sequences of OUT have been ahead of the seqs in it.
+    """
 
     id: int
     name: str
     next_seq: int
     watermark: int
+    stream_offset: int = 0
 
     @property
     def last_seq(self) -> int:
@@ -147,6 +152,8 @@ class Ledger:
             self.lanes[name].next_seq = seq
         for name, seq in changes.watermarks.items():
             self.lanes[name].watermark = max(self.lanes[name].watermark, seq)
+        for name, offset in changes.stream_offsets.items():
+            self.lanes[name].stream_offset = max(self.lanes[name].stream_offset, offset)
         self.quarantined += len(changes.quarantine)
         self._next_staged_id = first_id + len(staged)
         self._unmeasured += sum(len(row[3]) + ROW_BYTES for row in rows)
@@ -259,6 +266,11 @@ class Ledger:
                 "UPDATE lanes SET watermark = max(watermark, ?) WHERE name = ?",
                 [(seq, name) for name, seq in changes.watermarks.items()],
             )
+        if changes.stream_offsets:
+            await db.executemany(
+                "UPDATE lanes SET stream_offset = max(stream_offset, ?) WHERE name = ?",
+                [(offset, name) for name, offset in changes.stream_offsets.items()],
+            )
         await db.execute("COMMIT")
 
     async def _set_aside(self, row: Quarantine, time_ns: int) -> None:
@@ -282,10 +294,10 @@ class Ledger:
         )
         rows = await self._db.execute_fetchall(
             "SELECT id, name, max(next_seq, 1 + coalesce((SELECT max(seq) FROM messages "
-            "WHERE lane = lanes.id), 0)), watermark FROM lanes"
+            "WHERE lane = lanes.id), 0)), watermark, stream_offset FROM lanes"
         )
-        for id_, name, next_seq, watermark in rows:
-            self.lanes[name] = Lane(id_, name, next_seq, watermark)
+        for id_, name, next_seq, watermark, stream_offset in rows:
+            self.lanes[name] = Lane(id_, name, next_seq, watermark, stream_offset)
         counts = await self._db.execute_fetchall(
             "SELECT (SELECT coalesce(max(id), 0) FROM staged), (SELECT count(*) FROM quarantined)"
         )

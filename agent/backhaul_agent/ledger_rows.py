@@ -40,12 +40,18 @@ class Changes:
     staged: list[Staged] = field(default_factory=list)
     unstage: list[int] = field(default_factory=list)
     watermarks: dict[str, int] = field(default_factory=dict)
+    stream_offsets: dict[str, int] = field(default_factory=dict)
     quarantine: list[Quarantine] = field(default_factory=list)
     time_ns: int = 0
 
     def __bool__(self) -> bool:
         return bool(
-            self.messages or self.staged or self.unstage or self.watermarks or self.quarantine
+            self.messages
+            or self.staged
+            or self.unstage
+            or self.watermarks
+            or self.stream_offsets
+            or self.quarantine
         )
 
 

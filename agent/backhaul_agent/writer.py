@@ -58,12 +58,13 @@ class _Owed:
     """What the agent itself wants written: it is retried, never refused."""
 
     watermarks: dict[str, int] = field(default_factory=dict)
+    stream_offsets: dict[str, int] = field(default_factory=dict)
     quarantine: list[Quarantine] = field(default_factory=list)
     messages: list[Outgoing] = field(default_factory=list)
     done: list[asyncio.Future[None]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.watermarks or self.quarantine or self.messages)
+        return bool(self.watermarks or self.stream_offsets or self.quarantine or self.messages)
 
 
 class Writer:
@@ -141,6 +142,16 @@ class Writer:
             self._owed.watermarks[lane] = seq
             self._wake.set()
 
+    async def raise_stream_offset(self, lane: str, offset: int) -> None:
+        """Record how far OUT's sequences are ahead of the seqs in it; returns when it is durable."""
+        if offset <= self._ledger.lanes[lane].stream_offset:
+            return
+        done = asyncio.get_running_loop().create_future()
+        self._owed.stream_offsets[lane] = offset
+        self._owed.done.append(done)
+        self._wake.set()
+        await done
+
     async def set_aside(self, rows: list[Quarantine], receipts: list[Outgoing]) -> None:
         """Quarantine rows and commit the receipts that explain them; returns when it is durable."""
         done = asyncio.get_running_loop().create_future()
@@ -208,6 +219,7 @@ class Writer:
         changes = plan.changes
         changes.messages += owed.messages
         changes.watermarks = owed.watermarks
+        changes.stream_offsets = owed.stream_offsets
         changes.quarantine = owed.quarantine
         changes.time_ns = self._clock.time_ns()
         if not changes:
@@ -246,6 +258,7 @@ class Writer:
         self._retry_at_s = self._clock.monotonic_s() + RETRY_S
         for lane, seq in self._owed.watermarks.items():
             owed.watermarks[lane] = max(seq, owed.watermarks.get(lane, 0))
+        owed.stream_offsets |= self._owed.stream_offsets
         owed.quarantine += self._owed.quarantine
         owed.messages += self._owed.messages
         owed.done += self._owed.done

@@ -41,16 +41,21 @@ class Leaf:
 
     def __init__(self) -> None:
         self.stored: list[bytes] = []
+        self.purged = 0  # sequences that are gone, from the first on
         self.refused = 0
         self.down = False
 
+    @property
+    def last_seq(self) -> int:
+        return self.purged + len(self.stored)
+
     def append(self, append: Append) -> bytes:
-        if append.expected is not None and int(append.expected) != len(self.stored):
+        if append.expected is not None and int(append.expected) != self.last_seq:
             self.refused += 1
-            text = f"wrong last sequence: {len(self.stored)}"
+            text = f"wrong last sequence: {self.last_seq}"
             return json.dumps({"error": {"code": 400, "description": text}}).encode()
         self.stored.append(append.data)
-        return json.dumps({"stream": "OUT_bulk", "seq": len(self.stored)}).encode()
+        return json.dumps({"stream": "OUT_bulk", "seq": self.last_seq}).encode()
 
     async def request(self, subject: str, payload: bytes) -> bytes:
         await asyncio.sleep(0)
@@ -59,18 +64,23 @@ class Leaf:
         answer: dict[str, Any] = {
             "config": {},
             "state": {
-                "messages": len(self.stored), "first_seq": 1, "last_seq": len(self.stored),
+                "messages": len(self.stored),
+                "first_seq": self.purged + 1,
+                "last_seq": self.last_seq,
             },
         }  # fmt: skip
         if "MSG.GET" in subject:
             seq = json.loads(payload)["seq"]
-            data = base64.b64encode(self.stored[seq - 1]).decode()
+            data = base64.b64encode(self.stored[seq - 1 - self.purged]).decode()
             answer = {"message": {"seq": seq, "subject": "f.n", "data": data}}
+        if "PURGE" in subject:
+            self.stored.clear()
+            self.purged = json.loads(payload)["seq"] - 1
         return json.dumps(answer).encode()
 
     @property
     def seqs(self) -> list[int]:
-        return [peek(data).seq for data in self.stored]
+        return [peek(data).seq for data in self.stored if not data.startswith(b"a local")]
 
 
 class Message(NamedTuple):
@@ -227,11 +237,43 @@ async def test_a_leaf_that_answers_nothing_is_asked_again(
 
 async def test_another_epochs_stream_is_continued_after_the_watermark(rig: Rig) -> None:
     await rig.commit(4)
-    rig.lane.on_watermark(2)
+    rig.lane.on_watermark(1)
     rig.leaf.stored = [encode_frame([Point("n", "t", 1, 1.0)], epoch=41, seq=9)]
     async with rig.connected(Connection(rig.leaf)):
         await rig.drained()
-    assert rig.leaf.seqs == [9, 3, 4]
+    assert rig.leaf.seqs == [9, 2, 3, 4]
+
+
+async def test_a_store_rolled_back_to_before_the_watermark_reuses_no_sequence(rig: Rig) -> None:
+    """The hub's source has passed sequence 4 and takes whatever comes under 3 or 4 for old."""
+    await rig.commit(4)
+    async with rig.connected(Connection(rig.leaf)):
+        await rig.drained()
+    rig.lane.on_watermark(3)
+    rig.leaf.stored = rig.leaf.stored[:2]
+    await rig.commit(2)
+    async with rig.connected(Connection(rig.leaf)):
+        await rig.drained()
+    assert rig.leaf.seqs == [4, 5, 6]
+    assert rig.leaf.last_seq == 6
+
+
+async def test_a_rolled_back_store_that_held_foreign_messages_reuses_no_sequence(rig: Rig) -> None:
+    """Seq 3 stood under sequence 4, so nothing after seq 3 may come under a lesser one than 5."""
+    await rig.commit(2)
+    async with rig.connected(Connection(rig.leaf)):
+        await rig.drained()
+        rig.leaf.stored.append(b"a local program's")
+        await rig.commit(1)
+        await rig.drained()
+    assert rig.leaf.seqs == [1, 2, 3]
+    assert rig.ledger.lanes["bulk"].stream_offset == 1
+    rig.leaf.stored = rig.leaf.stored[:1]
+    await rig.commit(1)
+    async with rig.connected(Connection(rig.leaf)):
+        await rig.drained()
+    assert rig.leaf.seqs == [1, 2, 3, 4]
+    assert rig.leaf.last_seq - 4 >= 1
 
 
 async def test_rows_damaged_while_waiting_leave_a_receipt(rig: Rig) -> None:

@@ -13,7 +13,7 @@ import pytest
 from backhaul_agent.client import Agent, connect
 from backhaul_codec import Point, decode
 from backhaul_codec.subjects import parse_uplink
-from demo.rig import RigError, program, run_to_end
+from demo.rig import DeviceRig, RigError, program, run_to_end
 
 from .conftest import World, lane
 
@@ -69,16 +69,21 @@ async def test_what_is_kept_during_a_cut_arrives_once_the_link_is_back(world: Wo
 
 async def test_the_watermark_comes_back_to_the_vehicle(world: World) -> None:
     rig, _ = await world.vehicle()
-    local = await world.connect(rig.url)
     async with connect(rig.url) as agent:
         await keep(agent, 1, 1000)
+    await confirmed(world, rig, 4)
+
+
+async def confirmed(world: World, rig: DeviceRig, seq: int) -> None:
+    """Wait until the agent has heard that the hub holds everything up to `seq`."""
+    local = await world.connect(rig.url)
     status: dict[str, Any] = {}
     for _ in range(200):
         status = json.loads((await local.request("agent.status", b"")).data)
-        if status["lanes"]["bulk"]["watermark"] == 4:
+        if status["lanes"]["bulk"]["watermark"] == seq:
             return
         await asyncio.sleep(0.05)
-    pytest.fail(f"the agent never heard that the hub holds seq 4: {status['lanes']}")
+    pytest.fail(f"the agent never heard that the hub holds seq {seq}: {status['lanes']}")
 
 
 async def test_garbage_is_set_aside_with_the_reason_and_stops_nothing(world: World) -> None:
@@ -154,6 +159,32 @@ async def test_a_wiped_leaf_store_is_filled_again_from_the_ledger(world: World) 
     await relay.heal()
     await world.until(lambda report: lane(report).get("watermark", 0) == 8)
     assert await at_the_hub(world) == list(range(1, 2001))
+
+
+async def test_a_leaf_store_that_a_power_cut_rolled_back(world: World) -> None:
+    """The leaf reuses sequences then, and the hub's source takes what comes under them for old."""
+    rig, _ = await world.vehicle()
+    store = rig.agent_toml.parent / "backhaul-leaf"
+    older = rig.agent_toml.parent / "older"
+    async with connect(rig.url) as agent:
+        await keep(agent, 1, 1000)
+        await world.until(lambda report: lane(report).get("watermark", 0) == 4)
+    await rig.stop()
+    await run_to_end(["cp", "-a", str(store), str(older)])
+    await rig.start()
+    async with connect(rig.url) as agent:
+        await keep(agent, 1001, 2000)
+        await world.until(lambda report: lane(report).get("watermark", 0) == 12)
+        await confirmed(world, rig, 12)
+    await rig.agent.stop(signal.SIGKILL)
+    await rig.leaf.stop(signal.SIGKILL)
+    await run_to_end(["rm", "-r", str(store)])
+    await run_to_end(["mv", str(older), str(store)])
+    await rig.start()
+    async with connect(rig.url) as agent:
+        await keep(agent, 3001, 3000)
+    await world.until(lambda report: lane(report).get("watermark", 0) == 24)
+    assert await at_the_hub(world) == list(range(1, 6001))
 
 
 async def test_a_rotten_ledger_row_is_a_named_gap_and_stops_nothing(world: World) -> None:
