@@ -7,6 +7,8 @@ from typing import Any
 from .figures import Figure, at_most, report
 
 _POINTS_A_FRAME = "200"
+# The envelope's 22 bytes are 0.11 a point; the aims for what it holds are 2.1, 1.7, 2.3 and 5.2.
+_ENVELOPE = 0.12
 _AIMS = {"KIT OBD": 2.1, "Twizy": 1.7, "e-bike": 2.3, "PX4": 5.2}
 
 
@@ -19,7 +21,7 @@ def judged(result: dict[str, Any]) -> dict[str, object]:
             name,
             recording["bytes_per_point"][_POINTS_A_FRAME],
             "B/point",
-            at_most(_AIMS[name]) if name in _AIMS else None,
+            at_most(_AIMS[name] + _ENVELOPE) if name in _AIMS else None,
             f"JSON: {recording['json_bytes_per_point']} B/point",
         )
         for name, recording in result["recordings"].items()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from backhaul_agent.client import connect
+from backhaul_agent.config import IngestConfig
 
 from . import ingest_naive, scratch
 from .errors import BenchmarkError
@@ -41,9 +42,10 @@ BATCH_SIZES = (100, 250, 1000)
 BATCH_AIM = at_least(100_000)
 SINGLE_AIM = at_least(5_000)
 WAITING_PUBLISHERS = 256
-# Fire and forget has no answer to pace it; the agent holds 16,384 messages it has not committed.
-UNKEPT_MAX = 8_000
-_STATUS_EVERY = 1_000
+# Fire and forget has no answer to pace it, and the agent refuses more than so many messages that
+# it has not committed. The publisher looks at the agent's count often enough to stay below.
+_STATUS_EVERY = 500
+UNKEPT_MAX = IngestConfig().pending_messages_max * 7 // 8 - _STATUS_EVERY
 
 
 @dataclass(frozen=True, slots=True)
