@@ -8,9 +8,12 @@ reuses sequence numbers); the seqs that the ledger wrote into every message do.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_codec.ranges import RangeSet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class LaneKey(NamedTuple):
@@ -57,15 +60,23 @@ class LaneState:
 class Continuity:
     """Continuity of every lane that sends to this hub."""
 
-    def __init__(self, lanes: dict[LaneKey, LaneState] | None = None) -> None:
-        self.lanes: dict[LaneKey, LaneState] = lanes if lanes is not None else {}
+    def __init__(self) -> None:
+        self.lanes: dict[LaneKey, LaneState] = {}
+        self._newest: dict[str, dict[str, LaneKey]] = {}
         self._changed: set[LaneKey] = set()
+
+    def restore(self, lanes: Mapping[LaneKey, LaneState]) -> None:
+        """Take in what was stored before."""
+        for key, state in lanes.items():
+            self.lanes[key] = state
+            self._heard(key, state)
 
     def arrived(self, key: LaneKey, seq: int, body_bytes: int, stored_ns: int) -> bool:
         """Take in one message; return whether it is new (False: a repeat)."""
         state = self._state(key)
         self._changed.add(key)
         state.last_seen_ns = max(state.last_seen_ns, stored_ns)
+        self._heard(key, state)
         if not state.held.add(seq):
             state.repeats += 1
             return False
@@ -83,7 +94,7 @@ class Continuity:
         self._changed.add(key)
 
     def take_changed(self) -> dict[LaneKey, LaneState]:
-        """Return the lanes that changed since the last call, to be stored and told about."""
+        """Return the lanes that changed since the last call, to be stored."""
         changed = {key: self.lanes[key] for key in self._changed}
         self._changed.clear()
         return changed
@@ -93,14 +104,14 @@ class Continuity:
 
         Epochs are random, so the newest is the one that was heard from last.
         """
-        newest: dict[str, tuple[int, LaneState]] = {}
-        for key, state in self.lanes.items():
-            if key.device != device:
-                continue
-            known = newest.get(key.lane)
-            if known is None or state.last_seen_ns >= known[1].last_seen_ns:
-                newest[key.lane] = (key.epoch, state)
-        return newest
+        newest = self._newest.get(device, {})
+        return {lane: (key.epoch, self.lanes[key]) for lane, key in newest.items()}
+
+    def _heard(self, key: LaneKey, state: LaneState) -> None:
+        lanes = self._newest.setdefault(key.device, {})
+        known = lanes.get(key.lane)
+        if known is None or state.last_seen_ns >= self.lanes[known].last_seen_ns:
+            lanes[key.lane] = key
 
     def _state(self, key: LaneKey) -> LaneState:
         state = self.lanes.get(key)

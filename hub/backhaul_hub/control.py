@@ -84,7 +84,7 @@ class ControlPlane:
             for declared in declared_streams(self._config):
                 for change in await reconcile(api, declared):
                     log.info("stream_reconciled", change=change)
-            self._continuity.lanes.update(await registry.lanes())
+            self._continuity.restore(await registry.lanes())
             await self._reload(api, registry)
             leafs = Leafs(system, self._clock, self._connected, self._disconnected)
             await leafs.start()

@@ -46,6 +46,17 @@ def test_epochs_of_a_lane_are_counted_apart() -> None:
     assert (epoch, state.watermark) == (8, 1)
 
 
+def test_the_newest_epoch_is_known_again_after_a_restart() -> None:
+    continuity = Continuity()
+    for epoch, stored_ns in ((7, 5), (8, 9), (9, 2)):
+        continuity.arrived(LANE._replace(epoch=epoch), 1, 10, stored_ns)
+    again = Continuity()
+    again.restore(dict(reversed(continuity.lanes.items())))
+    assert again.current("VID-001")["bulk"][0] == 8
+    assert continuity.current("VID-001")["bulk"][0] == 8
+    assert again.current("VID-002") == {}
+
+
 def test_changed_lanes_are_handed_out_once() -> None:
     continuity = Continuity()
     continuity.arrived(LANE, 1, 10, 1)
