@@ -37,7 +37,7 @@ FRAME_POINTS = 250
 FRAME_VALUE_BYTES = (
     24 * 1024
 )  # a frame is sent before its texts and blobs outgrow the agent's limit
-BATCHES_IN_FLIGHT = 8
+BATCHES_IN_FLIGHT = 32
 WAIT_S = 5.0
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import resource
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def status(
         "device": device,
         "epoch": ledger.epoch,
         "uptime_s": round(uptime_s, 3),
-        "memory_bytes_max": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "memory_bytes_max": memory_bytes_max(),
         "connects": link.connects,
         "last_error": next(filter(None, errors), ""),
         "lanes": {lane.name: lane_status(lane, ledger) for lane in lanes},
@@ -73,3 +73,16 @@ def lane_status(lane: Lane, ledger: Ledger) -> dict[str, Any]:
         "foreign_messages": lane.foreign_messages,
         "last_error": lane.last_error,
     }
+
+
+def memory_bytes_max() -> int:
+    """Return the most memory this process has had resident; 0 where /proc does not say.
+
+    Not `ru_maxrss`: that is inherited over fork and exec, so it speaks of whoever started us.
+    """
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return 0
+    kilobytes = next((line.split()[1] for line in lines if line.startswith("VmHWM:")), "0")
+    return int(kilobytes) * 1024

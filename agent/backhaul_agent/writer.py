@@ -129,7 +129,13 @@ class Writer:
             )
         self._pending.append(arrival)
         self._pending_bytes += arrival.size
-        if arrival.waited_for:
+        # Half full is a reason to commit too: a burst that nobody waits for must not be refused
+        # while the disk is idle.
+        crowded = (
+            2 * len(self._pending) >= limits.pending_messages_max
+            or 2 * self._pending_bytes >= limits.pending_bytes_max
+        )
+        if arrival.waited_for or crowded:
             self._waiting += 1
             self._wake.set()
         elif self._stage_by_s is None:

@@ -46,6 +46,18 @@ class HubLayout:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceSettings:
+    """What `backhaul-hub add-device` is told about a vehicle."""
+
+    client_port: int
+    """Where local programs reach the leaf."""
+    state_dir: Path
+    """Where on the vehicle ledger and streams are kept."""
+    link_kbit_s: float = 1000.0
+    """What its link carries at its worst."""
+
+
+@dataclass(frozen=True, slots=True)
 class AddedDevice:
     """What `backhaul-hub add-device` has written."""
 
@@ -89,9 +101,7 @@ async def create_device(
     config: HubConfig,
     clock: Clock,
     device_id: str,
-    *,
-    client_port: int,
-    state_dir: Path,
+    settings: DeviceSettings,
 ) -> AddedDevice:
     """Enrol a device: into hub.db and devices.conf, and its leaf.conf and agent.toml.
 
@@ -99,26 +109,27 @@ async def create_device(
 
     Raises:
         RegistryError: the id is none, or taken.
+        ConfigError: fleet.leaf_url is no address that a leaf could dial; nothing was added.
     """
     check_device_id(device_id)
     password = secrets.token_urlsafe(24)
     device = Device(device_id, secrets.token_hex(12), _hash(password), clock.now_ns())
+    leaf = LeafServer(
+        device=device_id,
+        token=device.token,
+        remote_url=_with_login(config.fleet.leaf_url, device_id, password),
+        client_port=settings.client_port,
+        store_dir=str(settings.state_dir / "backhaul-leaf"),
+    )
     async with await Registry.open(directory / "hub.db") as registry:
         await registry.add_device(device)
         known = await registry.devices()
     logins = [DeviceLogin(each.id, each.token, each.password_hash) for each in known.values()]
     write_private(directory / "devices.conf", render_devices(logins))
-    leaf = LeafServer(
-        device=device_id,
-        token=device.token,
-        remote_url=_with_login(config.fleet.leaf_url, device_id, password),
-        client_port=client_port,
-        store_dir=str(state_dir / "backhaul-leaf"),
-    )
     target = directory / "devices" / device_id
     target.mkdir(parents=True, exist_ok=True)
     write_private(target / "leaf.conf", render_leaf(leaf))
-    write_private(target / "agent.toml", _agent_toml(device, client_port, state_dir))
+    write_private(target / "agent.toml", _agent_toml(device, settings))
     return AddedDevice(device, target / "leaf.conf", target / "agent.toml")
 
 
@@ -174,7 +185,7 @@ interval_s = {layout.watermark_interval_s}
 """
 
 
-def _agent_toml(device: Device, client_port: int, state_dir: Path) -> str:
+def _agent_toml(device: Device, settings: DeviceSettings) -> str:
     return f"""\
 # Agent of {device.id}, written by `backhaul-hub add-device`. Unknown keys are refused.
 
@@ -184,8 +195,13 @@ token = "{device.token}"
 down_stream = "{DOWN}"
 
 [nats]
-url = "nats://127.0.0.1:{client_port}"
+url = "nats://127.0.0.1:{settings.client_port}"
 
 [ledger]
-path = "{state_dir / "backhaul-agent" / "ledger.db"}"
+path = "{settings.state_dir / "backhaul-agent" / "ledger.db"}"
+
+[link]
+# What the link carries at its worst: no more than four seconds of it are ever in flight, so that
+# what is urgent does not wait behind a backlog.
+rate_kbit_s = {settings.link_kbit_s}
 """

@@ -229,6 +229,17 @@ async def test_what_comes_to_be_owed_during_a_failing_commit_is_not_forgotten(
         assert it.ledger.lanes["bulk"].watermark == 1
 
 
+@pytest.mark.parametrize(("count", "size"), [(8, 100), (2, 16_400)], ids=["messages", "bytes"])
+async def test_a_burst_nobody_waits_for_is_committed_once_there_is_half_of_what_may_wait(
+    tmp_path: Path, count: int, size: int
+) -> None:
+    async with bench(tmp_path, start=False) as it:
+        for number in range(count):
+            assert not it.writer._due()
+            it.submit(number, waits=False, size=size)
+        assert it.writer._due()
+
+
 @pytest.mark.parametrize(("count", "size"), [(17, 100), (3, 30_000)], ids=["messages", "bytes"])
 async def test_more_than_may_wait_is_busy(tmp_path: Path, count: int, size: int) -> None:
     async with bench(tmp_path, start=False) as it:

@@ -14,7 +14,7 @@ from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.control import RELOAD_SERVICE, connect
 from backhaul_hub.errors import HubError
-from backhaul_hub.setup import create_device
+from backhaul_hub.setup import DeviceSettings, create_device
 
 from ._options import directory_option
 
@@ -36,12 +36,21 @@ if TYPE_CHECKING:
     show_default=True,
     help="Where on the vehicle backhaul-agent/ (ledger) and backhaul-leaf/ (streams) are kept.",
 )
-def add_device(device: str, directory: Path, port: int, state_dir: Path) -> None:
+@click.option(
+    "--link-kbit-s",
+    default=1000.0,
+    show_default=True,
+    help="What the vehicle's link carries at its worst; bounds how much is in flight on it.",
+)
+def add_device(
+    device: str, directory: Path, port: int, state_dir: Path, link_kbit_s: float
+) -> None:
     """Enrol device VID and write its leaf.conf and agent.toml.
 
     A running hub learns of it at once, without a restart.
     """
-    added, reload_problem = asyncio.run(_add(directory, device, port, state_dir))
+    settings = DeviceSettings(client_port=port, state_dir=state_dir, link_kbit_s=link_kbit_s)
+    added, reload_problem = asyncio.run(_add(directory, device, settings))
     click.echo(f"""\
 {device} may send to this hub. Bring these two files to it (they hold its password and token):
   {added.leaf_conf}     for: nats-server -c leaf.conf
@@ -54,12 +63,10 @@ def add_device(device: str, directory: Path, port: int, state_dir: Path) -> None
 
 
 async def _add(
-    directory: Path, device: str, port: int, state_dir: Path
+    directory: Path, device: str, settings: DeviceSettings
 ) -> tuple[AddedDevice, str | None]:
     config = load(directory)
-    added = await create_device(
-        directory, config, SystemClock(), device, client_port=port, state_dir=state_dir
-    )
+    added = await create_device(directory, config, SystemClock(), device, settings)
     try:
         await _reload(config)
     except HubError as error:
