@@ -11,6 +11,7 @@ import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_agent.appender import Appender, Limits, State, Tail
+from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.errors import JetStreamError, LedgerStorageError
 from backhaul_agent.events import receipt
 from backhaul_agent.ledger import ROW_BYTES
@@ -207,6 +208,7 @@ class Lane:
                 reply=f"{inbox}.{appender.generation}.{seq}",
                 headers={"Nats-Expected-Last-Sequence": str(expected)},
             )
+            heed_cancel()
 
     async def _row(self, seq: int) -> Row | None:
         """Return the first row from ``seq`` on; what was read ahead is kept in memory."""

@@ -8,6 +8,7 @@ connection or failed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 CONNECT_S_MAX = 5.0
 RETRY_S_MIN, RETRY_S_MAX = 0.1, 2.0
 PING_S = 10
+LOOK_S = 0.5
 REQUEST_S_MAX = 5.0
 log = structlog.get_logger("link")
 
@@ -55,7 +57,7 @@ class Link:
             try:
                 heed_cancel()
                 self.client = client
-                await self._until_closed(session(client), closed)
+                await self._until_closed(client, session(client), closed)
             except* (NatsError, OSError, TimeoutError, AgentError) as group:
                 self._trouble(str(group.exceptions[0]))
             finally:
@@ -101,10 +103,17 @@ class Link:
             **login,
         }
 
-    async def _until_closed(self, session: Awaitable[None], closed: asyncio.Event) -> None:
+    async def _until_closed(
+        self, client: Client, session: Awaitable[None], closed: asyncio.Event
+    ) -> None:
         async with asyncio.TaskGroup() as group:
             running = group.create_task(_as_coroutine(session))
-            await closed.wait()
+            # nats-py's closed callback is left out where its close is cut short, now and then when
+            # the leaf is killed under load. Its state is right all the same, so that is asked too.
+            while not (closed.is_set() or client.is_closed):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_S):
+                        await closed.wait()
             log.warning("connection to the leaf server lost", error=self.last_error)
             running.cancel()
 

@@ -11,6 +11,7 @@ import structlog
 from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
+from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.logs import Bursts
 from backhaul_agent.writer import Arrival, points_in
@@ -72,6 +73,7 @@ class Listener:
             subject, payload = await self._answers.get()
             try:
                 await client.publish(subject, payload)
+                heed_cancel()
             except NatsError as error:
                 log.debug("answer not sent", subject=subject, error=str(error))
             finally:

@@ -101,6 +101,7 @@ class ControlPlane:
                         self._keep_sources(api, registry),
                         self._watch_sources(api, leafs),
                         self._tell_watermarks(api),
+                        _watch_connections(client, system),
                         *(reader.run() for reader in self._readers),
                     )
                 ]
@@ -254,6 +255,16 @@ class ControlPlane:
                 for lane, (epoch, state) in sorted(self._continuity.current(device).items())
             },
         }
+
+
+async def _watch_connections(*clients: Client) -> None:
+    """End with an error where a connection has closed for good, which only our own close should.
+
+    A service manager starts the control plane again; going on would be going on deaf.
+    """
+    while not any(client.is_closed for client in clients):
+        await asyncio.sleep(_RETRY_S)
+    raise HubError("a connection to the hub's nats-server has closed for good")
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
