@@ -13,6 +13,7 @@ import structlog
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.control import ControlPlane
+from backhaul_hub.errors import HubError
 
 from ._options import directory_option
 
@@ -43,5 +44,8 @@ async def _run(directory: Path) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, plane.stop)
-    await plane.run()
+    try:
+        await plane.run()
+    except* HubError as group:
+        raise group.exceptions[0] from None
     structlog.get_logger().info("stopped")
