@@ -99,8 +99,7 @@ class Appender:
         if self.state is State.RUNNING and self._position < self.watermark:
             # A wiped leaf made us start over further back than needed; those rows may be gone.
             self.skip(self.watermark)
-        while self._buckets and self._buckets[0][0] <= self.watermark:
-            self.outstanding_bytes -= self._buckets.popleft()[1]
+        self._drop_confirmed()
 
     def start_of(self, tail: Tail) -> int:
         """Return the seq after which appending goes on, given the stream's tail."""
@@ -129,6 +128,7 @@ class Appender:
         start = self.start_of(tail)
         self._buckets = deque(outstanding)
         self.outstanding_bytes = sum(size for _, size in self._buckets)
+        self._drop_confirmed()  # the watermark may have risen while the sizes were read
         if max(start, self._claimed) > self.last_seq:
             # The hub or the leaf knows seqs this ledger never gave out: it went back in time.
             # Whatever is appended now would pass for something the hub already has.
@@ -202,6 +202,10 @@ class Appender:
         due_s = self.answer_due_s()
         if due_s is not None and now_s >= due_s:
             self._doubt()
+
+    def _drop_confirmed(self) -> None:
+        while self._buckets and self._buckets[0][0] <= self.watermark:
+            self.outstanding_bytes -= self._buckets.popleft()[1]
 
     def _doubt(self) -> None:
         self._clear_window()

@@ -1,8 +1,15 @@
-"""A cancellation that nats-py may have swallowed."""
+"""How nats-py ends things: a cancellation that it may swallow, a close that may fail."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from nats.errors import Error as NatsError
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
 
 
 def heed_cancel() -> None:
@@ -14,3 +21,12 @@ def heed_cancel() -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
+
+
+async def close_quietly(client: Client) -> None:
+    """Close a connection whose other end may be gone.
+
+    The reset that nats-py then raises would replace whatever is already on its way out.
+    """
+    with contextlib.suppress(NatsError, OSError):
+        await client.close()

@@ -22,7 +22,7 @@ from nats.errors import ConnectionClosedError, NoRespondersError
 from nats.errors import Error as NatsError
 from nats.errors import TimeoutError as NatsTimeoutError
 
-from backhaul_agent.cancellation import heed_cancel
+from backhaul_agent.cancellation import close_quietly, heed_cancel
 from backhaul_agent.clock import Clock, SystemClock, stamp_ms
 from backhaul_agent.errors import Code, NoAgentError, NotKnownError, RefusedError
 from backhaul_codec import CodecError, Opaque, Point, encode_frame
@@ -77,12 +77,12 @@ async def connect(
                 **login,
             )
     except (NatsError, OSError, TimeoutError) as error:
-        await nats.close()
+        await close_quietly(nats)
         raise NoAgentError(f"{url}: {errors[0] if errors else error}") from error
     try:
         yield Agent(nats, wait_s, clock or SystemClock())
     finally:
-        await nats.close()
+        await close_quietly(nats)
 
 
 class Agent:
@@ -244,8 +244,7 @@ class Batch:
             self._launch()
             await self._land(0)
         else:
-            for task in self._flying:
-                task.cancel()
+            await self._give_up()
 
     def add(
         self,
@@ -299,5 +298,16 @@ class Batch:
             done, self._flying = await asyncio.wait(
                 self._flying, return_when=asyncio.FIRST_COMPLETED
             )
-            for task in done:
-                self.kept += task.result()
+            failures = [error for task in done if (error := task.exception()) is not None]
+            self.kept += sum(task.result() for task in done if task.exception() is None)
+            if failures:
+                await self._give_up()
+                raise failures[0]
+
+    async def _give_up(self) -> None:
+        """Let go of what is on its way; it may still be kept, and what was counts as kept."""
+        flying, self._flying = self._flying, set()
+        for task in flying:
+            task.cancel()
+        results = await asyncio.gather(*flying, return_exceptions=True)
+        self.kept += sum(result for result in results if isinstance(result, int))

@@ -56,11 +56,10 @@ class JetStream:
             )
         return answer
 
-    async def state(self, stream: str) -> dict[str, Any]:
-        """Return the stream's state: ``messages``, ``bytes``, ``first_seq``, ``last_seq`` and more."""
+    async def created_and_state(self, stream: str) -> tuple[str, dict[str, Any]]:
+        """Return when a stream was made, and its state: ``messages``, ``last_seq`` and more."""
         answer = await self.call(f"STREAM.INFO.{stream}")
-        state: dict[str, Any] = answer["state"]
-        return state
+        return str(answer["created"]), answer["state"]
 
     async def message(self, stream: str, **query: int | str) -> Stored | None:
         """Return a message by ``seq=`` or ``last_by_subj=``, or None where there is none."""

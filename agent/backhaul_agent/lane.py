@@ -15,7 +15,7 @@ from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.errors import JetStreamError, LedgerStorageError
 from backhaul_agent.events import receipt
 from backhaul_agent.ledger import ROW_BYTES
-from backhaul_agent.ledger_rows import Quarantine
+from backhaul_agent.ledger_rows import Distance, Quarantine
 from backhaul_agent.link_config import out_consumer_config, out_stream, out_stream_config
 from backhaul_codec import CodecError, check, peek
 from backhaul_codec.subjects import SubjectError, parse_leaf
@@ -145,10 +145,13 @@ class Lane:
 
     async def _seek(self, jetstream: JetStream) -> None:
         """Read where the stream ends, and go on after it."""
-        tail = await self._tail(jetstream)
+        created, tail = await self._tail(jetstream)
         self.appender.committed(self._last_seq)
-        least = self.appender.least_stream_seq(tail, self._ledger.lanes[self.name].stream_offset)
-        if tail.stream_seq < least:
+        known = self._ledger.lanes[self.name].distance
+        least = self.appender.least_stream_seq(tail, known.offset)
+        # A stream that was made anew is read from its start by the hub, which knows it by its
+        # identity: only the same stream can have gone back in time.
+        if created == known.created and tail.stream_seq < least:
             log.warning(
                 "the leaf's store went back in time", stream=self.stream,
                 stream_seq=tail.stream_seq, go_on_after=least,
@@ -157,7 +160,7 @@ class Lane:
             await jetstream.purge(self.stream, least + 1)
             tail = Tail(least)
         start = self.appender.start_of(tail)
-        await self._writer.raise_stream_offset(self.name, tail.stream_seq - start)
+        await self._writer.set_distance(self.name, Distance(created, tail.stream_seq - start))
         sizes = await self._ledger.sizes(self.name, self.appender.watermark + 1, start)
         self.appender.sought(tail, sizes)
         self._rows.clear()
@@ -169,8 +172,9 @@ class Lane:
         else:
             log.info("lane goes on", lane=self.name, after_seq=start, stream_seq=tail.stream_seq)
 
-    async def _tail(self, jetstream: JetStream) -> Tail:
-        state = await jetstream.state(self.stream)
+    async def _tail(self, jetstream: JetStream) -> tuple[str, Tail]:
+        """Return when the stream was made, and where it ends."""
+        created, state = await jetstream.created_and_state(self.stream)
         last, first = int(state["last_seq"]), int(state["first_seq"])
         if state["messages"]:
             for stream_seq in range(last, max(first, last - WALK_BACK + 1) - 1, -1):
@@ -182,22 +186,23 @@ class Lane:
                 except CodecError:
                     header = None
                 if header is not None and header.epoch == self._ledger.epoch:
-                    return Tail(last, header.epoch, header.seq)
+                    return created, Tail(last, header.epoch, header.seq)
                 self.foreign_messages += 1
-        return Tail(last)
+        return created, Tail(last)
 
     async def _fill(self, client: Client, inbox: str) -> None:
         """Send until the window is full or the ledger's end is reached."""
         appender = self.appender
         while (seq := appender.next_seq()) is not None:
+            last_seq = appender.last_seq  # before the read: what is committed during it is no hole
             row = await self._row(seq)
+            if appender.next_seq() != seq:  # an answer or a watermark came in while we read
+                continue
             if row is None or row.seq != seq:
-                await self._explain_hole(seq, row.seq - 1 if row else appender.last_seq)
+                await self._explain_hole(seq, row.seq - 1 if row else last_seq)
                 continue
             if flaw := self._flaw(row):
                 await self._set_aside(seq, seq, flaw)
-                continue
-            if appender.next_seq() != seq:  # an answer came in while we read
                 continue
             self._rows.popleft()
             size = len(row.body) + len(row.subject) + ROW_BYTES

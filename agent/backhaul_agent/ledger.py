@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul_agent import ledger_schema
 from backhaul_agent.errors import LedgerCorruptError, LedgerStorageError
-from backhaul_agent.ledger_rows import STAGED, Changes, Outgoing, Quarantine, Row, StagedRow
+from backhaul_agent.ledger_rows import (
+    STAGED,
+    Changes,
+    Distance,
+    Outgoing,
+    Quarantine,
+    Row,
+    StagedRow,
+)
 from backhaul_codec import restamp
 
 if TYPE_CHECKING:
@@ -36,14 +44,14 @@ class Lane:
     """A lane's committed state.
 
     ``next_seq``: the next seq to give out. ``watermark``: what the hub holds without gaps.
-    ``stream_offset``: by how much at most the sequences of OUT have been ahead of the seqs in it.
+    ``distance``: how far the sequences of OUT are ahead of the seqs in it.
     """
 
     id: int
     name: str
     next_seq: int
     watermark: int
-    stream_offset: int = 0
+    distance: Distance
 
     @property
     def last_seq(self) -> int:
@@ -152,8 +160,8 @@ class Ledger:
             self.lanes[name].next_seq = seq
         for name, seq in changes.watermarks.items():
             self.lanes[name].watermark = max(self.lanes[name].watermark, seq)
-        for name, offset in changes.stream_offsets.items():
-            self.lanes[name].stream_offset = max(self.lanes[name].stream_offset, offset)
+        for name, distance in changes.distances.items():
+            self.lanes[name].distance = distance
         self.quarantined += len(changes.quarantine)
         self._next_staged_id = first_id + len(staged)
         self._unmeasured += sum(len(row[3]) + ROW_BYTES for row in rows)
@@ -266,10 +274,10 @@ class Ledger:
                 "UPDATE lanes SET watermark = max(watermark, ?) WHERE name = ?",
                 [(seq, name) for name, seq in changes.watermarks.items()],
             )
-        if changes.stream_offsets:
+        if changes.distances:
             await db.executemany(
-                "UPDATE lanes SET stream_offset = max(stream_offset, ?) WHERE name = ?",
-                [(offset, name) for name, offset in changes.stream_offsets.items()],
+                "UPDATE lanes SET stream_created = ?, stream_offset = ? WHERE name = ?",
+                [(*distance, name) for name, distance in changes.distances.items()],
             )
         await db.execute("COMMIT")
 
@@ -294,10 +302,11 @@ class Ledger:
         )
         rows = await self._db.execute_fetchall(
             "SELECT id, name, max(next_seq, 1 + coalesce((SELECT max(seq) FROM messages "
-            "WHERE lane = lanes.id), 0)), watermark, stream_offset FROM lanes"
+            "WHERE lane = lanes.id), 0)), watermark, stream_created, "
+            "stream_offset FROM lanes"
         )
-        for id_, name, next_seq, watermark, stream_offset in rows:
-            self.lanes[name] = Lane(id_, name, next_seq, watermark, stream_offset)
+        for id_, name, next_seq, watermark, *distance in rows:
+            self.lanes[name] = Lane(id_, name, next_seq, watermark, Distance(*distance))
         counts = await self._db.execute_fetchall(
             "SELECT (SELECT coalesce(max(id), 0) FROM staged), (SELECT count(*) FROM quarantined)"
         )

@@ -32,6 +32,16 @@ class Quarantine(NamedTuple):
     reason: str
 
 
+class Distance(NamedTuple):
+    """How far at most the sequences of a lane's stream have been ahead of the seqs in it.
+
+    ``created`` says which stream: one that was made anew counts its sequences anew.
+    """
+
+    created: str = ""
+    offset: int = 0
+
+
 @dataclass(slots=True)
 class Changes:
     """What one transaction writes. Messages of a lane get consecutive seqs in list order."""
@@ -40,7 +50,7 @@ class Changes:
     staged: list[Staged] = field(default_factory=list)
     unstage: list[int] = field(default_factory=list)
     watermarks: dict[str, int] = field(default_factory=dict)
-    stream_offsets: dict[str, int] = field(default_factory=dict)
+    distances: dict[str, Distance] = field(default_factory=dict)
     quarantine: list[Quarantine] = field(default_factory=list)
     time_ns: int = 0
 
@@ -50,7 +60,7 @@ class Changes:
             or self.staged
             or self.unstage
             or self.watermarks
-            or self.stream_offsets
+            or self.distances
             or self.quarantine
         )
 

@@ -31,6 +31,7 @@ CREATE TABLE lanes (
     name TEXT NOT NULL UNIQUE,
     next_seq INTEGER NOT NULL DEFAULT 1,
     watermark INTEGER NOT NULL DEFAULT 0,
+    stream_created TEXT NOT NULL DEFAULT '',
     stream_offset INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE messages (

@@ -16,7 +16,7 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
-from backhaul_agent.cancellation import heed_cancel
+from backhaul_agent.cancellation import close_quietly, heed_cancel
 from backhaul_agent.errors import AgentError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Link:
                 self._trouble(str(group.exceptions[0]))
             finally:
                 self.client = None
-                await client.close()
+                await close_quietly(client)
             await asyncio.sleep(RETRY_S_MIN)
 
     async def _connect(self, closed: asyncio.Event) -> Client | None:
@@ -77,7 +77,7 @@ class Link:
                 await client.connect(**self._login(), closed_cb=on_closed, error_cb=self._on_error)
         except (NatsError, OSError, TimeoutError) as error:
             self._trouble(self.last_error or str(error) or "no answer")
-            await client.close()
+            await close_quietly(client)
             return None
         self.connects += 1
         self.last_error = ""

@@ -17,7 +17,7 @@ import structlog
 from backhaul_agent.errors import Code, LedgerStorageError, RefusedError
 from backhaul_agent.events import event
 from backhaul_agent.framer import Frame, Framer, Points, unpack
-from backhaul_agent.ledger_rows import STAGED, Changes, Outgoing, Quarantine
+from backhaul_agent.ledger_rows import STAGED, Changes, Distance, Outgoing, Quarantine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,13 +58,13 @@ class _Owed:
     """What the agent itself wants written: it is retried, never refused."""
 
     watermarks: dict[str, int] = field(default_factory=dict)
-    stream_offsets: dict[str, int] = field(default_factory=dict)
+    distances: dict[str, Distance] = field(default_factory=dict)
     quarantine: list[Quarantine] = field(default_factory=list)
     messages: list[Outgoing] = field(default_factory=list)
     done: list[asyncio.Future[None]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.watermarks or self.stream_offsets or self.quarantine or self.messages)
+        return bool(self.watermarks or self.distances or self.quarantine or self.messages)
 
 
 class Writer:
@@ -148,12 +148,13 @@ class Writer:
             self._owed.watermarks[lane] = seq
             self._wake.set()
 
-    async def raise_stream_offset(self, lane: str, offset: int) -> None:
+    async def set_distance(self, lane: str, distance: Distance) -> None:
         """Record how far OUT's sequences are ahead of the seqs in it; returns when it is durable."""
-        if offset <= self._ledger.lanes[lane].stream_offset:
+        known = self._ledger.lanes[lane].distance
+        if distance.created == known.created and distance.offset <= known.offset:
             return
         done = asyncio.get_running_loop().create_future()
-        self._owed.stream_offsets[lane] = offset
+        self._owed.distances[lane] = distance
         self._owed.done.append(done)
         self._wake.set()
         await done
@@ -225,7 +226,7 @@ class Writer:
         changes = plan.changes
         changes.messages += owed.messages
         changes.watermarks = owed.watermarks
-        changes.stream_offsets = owed.stream_offsets
+        changes.distances = owed.distances
         changes.quarantine = owed.quarantine
         changes.time_ns = self._clock.time_ns()
         if not changes:
@@ -264,7 +265,7 @@ class Writer:
         self._retry_at_s = self._clock.monotonic_s() + RETRY_S
         for lane, seq in self._owed.watermarks.items():
             owed.watermarks[lane] = max(seq, owed.watermarks.get(lane, 0))
-        owed.stream_offsets |= self._owed.stream_offsets
+        owed.distances |= self._owed.distances
         owed.quarantine += self._owed.quarantine
         owed.messages += self._owed.messages
         owed.done += self._owed.done

@@ -79,6 +79,8 @@ class Link(_Section, frozen=True):
 
     stalled_after_s: Positive = 15.0
     """A connected device's source without heartbeat for so long is set up again."""
+    stuck_after_s: Positive = 10.0
+    """So is one that lags, by its own account, and has taken nothing for so long."""
 
 
 class HubConfig(_Section, frozen=True):

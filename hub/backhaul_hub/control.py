@@ -21,6 +21,7 @@ from .errors import HubError
 from .jetstream import JetStreamApi
 from .leafs import Leafs, Link
 from .registry import Registry
+from .server_config import LANES
 from .sources import SourcePlan, SourceWatch, applied_devices, apply_sources, source_of
 from .streams import declared_streams, ensure_down_consumer, reconcile, shard_of, up_name
 from .uplink import UplinkReader
@@ -86,6 +87,8 @@ class ControlPlane:
                     log.info("stream_reconciled", change=change)
             self._continuity.restore(await registry.lanes())
             await self._reload(api, registry)
+            for shard, plan in enumerate(self._plans):
+                plan.succeeded(await applied_devices(api, up_name(shard)))
             leafs = Leafs(system, self._clock, self._connected, self._disconnected)
             await leafs.start()
             await self._serve(client, api, registry, leafs)
@@ -134,8 +137,6 @@ class ControlPlane:
 
     async def _keep_sources(self, api: JetStreamApi, registry: Registry) -> None:
         """Apply what the plans say whenever something changed; try again where that failed."""
-        for shard, plan in enumerate(self._plans):
-            plan.succeeded(await applied_devices(api, up_name(shard)))
         while True:
             await self._sources_due.wait()
             self._sources_due.clear()
@@ -154,7 +155,8 @@ class ControlPlane:
 
     async def _watch_sources(self, api: JetStreamApi, leafs: Leafs) -> None:
         """Read the sources' lag, and set up again those that a connected device does not feed."""
-        watch = SourceWatch(self._config.link.stalled_after_s)
+        link = self._config.link
+        watch = SourceWatch(link.stalled_after_s, link.stuck_after_s)
         while True:
             await asyncio.sleep(_SOURCES_INTERVAL_S)
             try:
@@ -169,10 +171,10 @@ class ControlPlane:
             for source in (source for info in infos for source in info.get("sources") or []):
                 device, lane = source_of(source)
                 self._lags[device, lane] = source["lag"]
-                link = leafs.links.get(device)
-                if link is None or not link.up:
+                leaf = leafs.links.get(device)
+                if leaf is None or not leaf.up:
                     continue
-                up_s = (self._clock.now_ns() - link.since_ns) / 1e9
+                up_s = (self._clock.now_ns() - leaf.since_ns) / 1e9
                 if (why := watch.complaint(source, up_s, now_s)) is not None:
                     log.warning("source_kicked", device=device, lane=lane, why=why)
                     self._connected(device)
@@ -195,7 +197,8 @@ class ControlPlane:
         for device in self._devices:
             for lane, (epoch, state) in self._continuity.current(device).items():
                 key, watermark = LaneKey(device, lane, epoch), state.watermark
-                if self._told.get(key, 0) != watermark:
+                # A lane of another name can only stand in hub.db from elsewhere; it is no subject.
+                if lane in LANES and self._told.get(key, 0) != watermark:
                     untold[key] = watermark
         return untold
 

@@ -7,6 +7,7 @@ when the leaf connects is what makes it resume at once instead of after 5 to 120
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .server_config import LANES, deliver_subject, out_stream
@@ -85,19 +86,33 @@ class SourcePlan:
         self._settling = set()
 
 
+@dataclass(slots=True)
+class _Watched:
+    """What is remembered of one lane's source."""
+
+    kicked_s: float = -float("inf")
+    backoff_s: float = _FIRST_BACKOFF_S
+    seq: int = -1
+    moved_s: float = 0.0
+    """When `seq`, the last sequence taken from the leaf, was last seen to change."""
+
+
 class SourceWatch:
     """Decides when a connected device's source has to be set up again. Pure.
 
     The server itself waits 5 s for an answer that got lost, 10 s times the failures after a
-    refusal, and believes in a silent source for longer still. Here one that was refused or never
-    heard its device (whose agent had not made its streams yet: every vehicle's first start) is
-    set up again after 1 s, then 2, 4 ...; one that has fallen silent after `patience_s`.
+    refusal, and believes in a source for as long as it hears heartbeats. Here
+
+    - one that was refused or never heard its device (whose agent had not made its streams yet:
+      every vehicle's first start) is set up again after 1 s, then 2, 4 ...
+    - one that says itself that it lags, and takes nothing, after `stuck_s`
+    - one that has fallen silent after `patience_s`
     """
 
-    def __init__(self, patience_s: float) -> None:
+    def __init__(self, patience_s: float, stuck_s: float) -> None:
         self._patience_s = patience_s
-        self._last_kick_s: dict[str, float] = {}
-        self._backoff_s: dict[str, float] = {}
+        self._stuck_s = stuck_s
+        self._lanes: dict[tuple[str, str], _Watched] = {}
 
     def complaint(self, source: Json, up_s: float, now_s: float) -> str | None:
         """Return why this source is to be kicked now, None where it is not.
@@ -107,22 +122,26 @@ class SourceWatch:
             up_s: for how long the device's link has been up.
             now_s: monotonic seconds.
         """
-        device, _ = source_of(source)
+        watched = self._lanes.setdefault(source_of(source), _Watched())
+        if source.get("seq", 0) != watched.seq or not source["lag"]:
+            watched.seq, watched.moved_s = source.get("seq", 0), now_s
         idle_s = source["active"] / 1e9 if source["active"] >= 0 else up_s
-        refused, deaf = source.get("error"), source["active"] < 0
-        if not refused and not deaf and idle_s < self._patience_s:
-            self._backoff_s.pop(device, None)
+        if error := source.get("error"):
+            why, wait_s = f"refused: {error.get('description', '')}", watched.backoff_s
+        elif source["active"] < 0:
+            why, wait_s = "never heard its device", watched.backoff_s
+        elif idle_s >= self._patience_s:
+            why, wait_s = f"silent for {idle_s:.0f} s", self._patience_s
+        elif now_s - watched.moved_s >= self._stuck_s:
+            why, wait_s = f"stands still at a lag of {source['lag']}", self._stuck_s
+        else:
+            watched.backoff_s = _FIRST_BACKOFF_S
             return None
-        backoff_s = self._backoff_s.get(device, _FIRST_BACKOFF_S)
-        wait_s = backoff_s if refused or deaf else self._patience_s
-        since_s = min(up_s, now_s - self._last_kick_s.get(device, -float("inf")))
-        if since_s < wait_s:
+        if min(up_s, now_s - watched.kicked_s) < wait_s:
             return None
-        self._last_kick_s[device] = now_s
-        self._backoff_s[device] = min(2 * backoff_s, self._patience_s)
-        if refused:
-            return f"refused: {refused.get('description', '')}"
-        return "never heard its device" if deaf else f"silent for {idle_s:.0f} s"
+        watched.kicked_s = now_s
+        watched.backoff_s = min(2 * watched.backoff_s, self._patience_s)
+        return why
 
 
 async def apply_sources(

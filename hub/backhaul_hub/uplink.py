@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 import structlog
@@ -18,7 +18,7 @@ from backhaul_codec import CodecError, Kind, Opaque, check, decode
 from backhaul_codec.subjects import SubjectError, parse_uplink
 
 from .continuity import Continuity, LaneKey
-from .errors import HubError, JetStreamError
+from .errors import HubError, JetStreamError, RegistryError
 from .jetstream import WRONG_LAST_SEQUENCE, JetStreamApi
 from .registry import Position, Registry
 from .stored import Stored, StoredReader
@@ -146,22 +146,35 @@ class UplinkReader:
             self.position = Position(created, last_seq, self.position.quarantined)
 
     async def _take(self, messages: list[Stored]) -> None:
-        quarantined = self.position.quarantined
+        """Set garbage aside, count the rest, and store both with the new position."""
+        examined: list[tuple[Stored, Examined]] = []
         for message in messages:
             try:
-                examined = examine(message.subject, message.body)
+                examined.append((message, examine(message.subject, message.body)))
             except UnreadableError as error:
                 await self._quarantine(message, error)
-                quarantined += 1
-                continue
-            self._continuity.arrived(
-                examined.key, examined.seq, len(message.body), message.stored_ns
-            )
-            if (receipt := examined.receipt) is not None:
-                self._explain(receipt)
-        position = Position(self.position.created, messages[-1].seq, quarantined)
-        await self._registry.store(self.stream, position, self._continuity.take_changed())
-        self.position = position
+        # From here on nothing is read again, so nothing is counted twice.
+        for message, said in examined:
+            self._continuity.arrived(said.key, said.seq, len(message.body), message.stored_ns)
+            if said.receipt is not None:
+                self._explain(said.receipt)
+        garbage = len(messages) - len(examined)
+        self.position = Position(
+            self.position.created, messages[-1].seq, self.position.quarantined + garbage
+        )
+        await self._store()
+
+    async def _store(self) -> None:
+        """Store the position and the lanes that changed, trying until the disk takes them."""
+        changed = self._continuity.take_changed()
+        while True:
+            try:
+                await self._registry.store(self.stream, self.position, changed)
+            except RegistryError as error:
+                log.warning("hub_db_does_not_write", stream=self.stream, error=str(error))
+                await asyncio.sleep(_RETRY_S)
+            else:
+                return
 
     def _explain(self, receipt: Receipt) -> None:
         log.warning(
@@ -202,10 +215,10 @@ class UplinkReader:
 class _ReceiptBody(msgspec.Struct, frozen=True):
     """The JSON of an `e.receipt` event."""
 
-    lane: str
+    lane: Literal["live", "bulk"]
     epoch: Annotated[int, Meta(ge=1, lt=1 << 32)]
-    lo: Annotated[int, Meta(ge=1)]
-    hi: Annotated[int, Meta(ge=1)]
+    lo: Annotated[int, Meta(ge=1, lt=1 << 62)]
+    hi: Annotated[int, Meta(ge=1, lt=1 << 62)]
     reason: str
 
 

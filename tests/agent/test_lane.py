@@ -41,6 +41,7 @@ class Leaf:
 
     def __init__(self) -> None:
         self.stored: list[bytes] = []
+        self.created = "2026-01-01T00:00:00Z"
         self.purged = 0  # sequences that are gone, from the first on
         self.refused = 0
         self.down = False
@@ -63,6 +64,7 @@ class Leaf:
             raise NatsTimeoutError
         answer: dict[str, Any] = {
             "config": {},
+            "created": self.created,
             "state": {
                 "messages": len(self.stored),
                 "first_seq": self.purged + 1,
@@ -258,6 +260,20 @@ async def test_a_store_rolled_back_to_before_the_watermark_reuses_no_sequence(ri
     assert rig.leaf.last_seq == 6
 
 
+async def test_a_stream_that_was_made_anew_starts_at_its_start(rig: Rig) -> None:
+    await rig.commit(4)
+    async with rig.connected(Connection(rig.leaf)):
+        await rig.drained()
+    rig.lane.on_watermark(3)
+    rig.leaf.stored.clear()
+    rig.leaf.created = "2026-01-02T00:00:00Z"
+    async with rig.connected(Connection(rig.leaf)):
+        await rig.drained()
+    assert rig.leaf.seqs == [4]
+    assert rig.leaf.last_seq == 1
+    assert rig.ledger.lanes["bulk"].distance == ("2026-01-02T00:00:00Z", -3)
+
+
 async def test_a_rolled_back_store_that_held_foreign_messages_reuses_no_sequence(rig: Rig) -> None:
     """Seq 3 stood under sequence 4, so nothing after seq 3 may come under a lesser one than 5."""
     await rig.commit(2)
@@ -267,7 +283,7 @@ async def test_a_rolled_back_store_that_held_foreign_messages_reuses_no_sequence
         await rig.commit(1)
         await rig.drained()
     assert rig.leaf.seqs == [1, 2, 3]
-    assert rig.ledger.lanes["bulk"].stream_offset == 1
+    assert rig.ledger.lanes["bulk"].distance.offset == 1
     rig.leaf.stored = rig.leaf.stored[:1]
     await rig.commit(1)
     async with rig.connected(Connection(rig.leaf)):

@@ -115,36 +115,60 @@ def test_a_source_names_its_device_in_prefix_api_and_deliver_subject() -> None:
     assert source_of(source) == ("VID-001", "bulk")
 
 
-def listed(active_s: float, error: str | None = None) -> dict[str, Any]:
-    source: dict[str, Any] = lane_source(Device("VID-001", "ab12", "", 0), "bulk")
-    source |= {"active": int(active_s * 1e9) if active_s >= 0 else -1, "lag": 0}
+def listed(
+    active_s: float, error: str | None = None, *, lane: str = "bulk", lag: int = 0, seq: int = 0
+) -> dict[str, Any]:
+    source: dict[str, Any] = lane_source(Device("VID-001", "ab12", "", 0), lane)
+    source |= {"active": int(active_s * 1e9) if active_s >= 0 else -1, "lag": lag, "seq": seq}
     return source | ({"error": {"description": error}} if error else {})
 
 
 def test_a_source_that_hears_its_device_is_left_alone() -> None:
-    watch = SourceWatch(15.0)
+    watch = SourceWatch(15.0, 10.0)
     assert [watch.complaint(listed(0.5), 100.0 + now, now) for now in range(60)] == [None] * 60
 
 
 def test_a_refused_source_is_kicked_soon_then_less_often() -> None:
-    watch = SourceWatch(15.0)
+    watch = SourceWatch(15.0, 10.0)
     kicks = [now for now in range(60) if watch.complaint(listed(-1, "no stream"), now, now)]
     assert kicks == [1, 3, 7, 15, 30, 45]
 
 
 def test_a_source_that_never_heard_its_device_is_kicked_soon() -> None:
-    watch = SourceWatch(15.0)
+    watch = SourceWatch(15.0, 10.0)
     kicks = [now for now in range(10) if watch.complaint(listed(-1), now, now)]
     assert kicks == [1, 3, 7]
 
 
 def test_a_silent_source_is_kicked_once_patience_is_over() -> None:
     """Lag 0 is no proof: a source can be stalled while the server calls it healthy."""
-    watch = SourceWatch(15.0)
+    watch = SourceWatch(15.0, 10.0)
     kicks = [now for now in range(50) if watch.complaint(listed(float(now)), now, now)]
     assert kicks == [15, 30, 45]
 
 
+def test_a_source_that_lags_and_takes_nothing_is_kicked_though_it_hears_heartbeats() -> None:
+    watch = SourceWatch(15.0, 10.0)
+    kicks = [now for now in range(35) if watch.complaint(listed(0.5, lag=93, seq=7), 99.0, now)]
+    assert kicks == [10, 20, 30]
+
+
+def test_a_source_that_lags_and_gets_on_is_left_alone() -> None:
+    watch = SourceWatch(15.0, 10.0)
+    for now in range(60):
+        assert watch.complaint(listed(0.5, lag=93, seq=now // 9), 99.0, now) is None
+
+
+def test_a_healthy_lane_does_not_make_its_deaf_twin_impatient() -> None:
+    watch = SourceWatch(15.0, 10.0)
+    kicks = []
+    for now in range(20):
+        assert watch.complaint(listed(0.5, lane="live"), now, now) is None
+        if watch.complaint(listed(-1), now, now):
+            kicks.append(now)
+    assert kicks == [1, 3, 7, 15]
+
+
 def test_no_kick_within_patience_of_a_new_link() -> None:
-    watch = SourceWatch(15.0)
+    watch = SourceWatch(15.0, 10.0)
     assert watch.complaint(listed(3600.0), 2.0, 5000.0) is None

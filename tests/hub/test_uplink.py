@@ -59,6 +59,11 @@ def test_a_receipt_speaks_for_its_own_device_only() -> None:
         ("up.VID-001.e.receipt", receipt({"lane": "bulk"}), "receipt"),
         (
             "up.VID-001.e.receipt",
+            receipt({"lane": "a b", "epoch": 7, "lo": 1, "hi": 2, "reason": ""}),
+            "receipt",
+        ),
+        (
+            "up.VID-001.e.receipt",
             receipt({"lane": "bulk", "epoch": 7, "lo": 5, "hi": 2, "reason": ""}),
             "receipt",
         ),
