@@ -8,6 +8,7 @@ hub.db are closed; what a reader had not stored yet is read again at the next st
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
@@ -88,7 +89,9 @@ class ControlPlane:
             self._continuity.restore(await registry.lanes())
             await self._reload(api, registry)
             for shard, plan in enumerate(self._plans):
-                plan.succeeded(await applied_devices(api, up_name(shard)))
+                plan.succeeded(
+                    await applied_devices(api, up_name(shard)), self._clock.monotonic_s()
+                )
             leafs = Leafs(system, self._clock, self._connected, self._disconnected)
             await leafs.start()
             await self._serve(client, api, registry, leafs)
@@ -138,20 +141,28 @@ class ControlPlane:
     async def _keep_sources(self, api: JetStreamApi, registry: Registry) -> None:
         """Apply what the plans say whenever something changed; try again where that failed."""
         while True:
-            await self._sources_due.wait()
+            await self._sources_wait()
             self._sources_due.clear()
             for shard, plan in enumerate(self._plans):
                 try:
                     if plan.wanted - self._devices.keys():
                         await self._reload(api, registry)
-                    while (target := plan.next_update()) is not None:
+                    while (target := plan.next_update(self._clock.monotonic_s())) is not None:
                         await apply_sources(api, up_name(shard), self._devices, target)
-                        plan.succeeded(target)
+                        plan.succeeded(target, self._clock.monotonic_s())
                 except (HubError, NatsError) as error:
                     plan.failed()
                     log.warning("sources_not_applied", stream=up_name(shard), error=str(error))
                     await asyncio.sleep(_RETRY_S)
                     self._sources_due.set()
+
+    async def _sources_wait(self) -> None:
+        """Wait until a plan may have something to do: a change, or a set-up's time is over."""
+        times = [time for plan in self._plans if (time := plan.look_again_s()) is not None]
+        wait_s = max(0.0, min(times) - self._clock.monotonic_s()) if times else None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._sources_due.wait()
 
     async def _watch_sources(self, api: JetStreamApi, leafs: Leafs) -> None:
         """Read the sources' lag, and set up again those that a connected device does not feed."""
@@ -159,6 +170,7 @@ class ControlPlane:
         watch = SourceWatch(link.stalled_after_s, link.stuck_after_s)
         while True:
             await asyncio.sleep(_SOURCES_INTERVAL_S)
+            asked_s = self._clock.monotonic_s()
             try:
                 infos = [
                     await api.request(f"STREAM.INFO.{up_name(shard)}")
@@ -168,9 +180,12 @@ class ControlPlane:
                 log.warning("sources_unknown", error=str(error))
                 continue
             now_s = self._clock.monotonic_s()
+            heard: dict[str, set[str]] = {}
             for source in (source for info in infos for source in info.get("sources") or []):
                 device, lane = source_of(source)
                 self._lags[device, lane] = source["lag"]
+                if source["active"] >= 0:
+                    heard.setdefault(device, set()).add(lane)
                 leaf = leafs.links.get(device)
                 if leaf is None or not leaf.up:
                     continue
@@ -178,6 +193,9 @@ class ControlPlane:
                 if (why := watch.complaint(source, up_s, now_s)) is not None:
                     log.warning("source_kicked", device=device, lane=lane, why=why)
                     self._connected(device)
+            for device, lanes in heard.items():
+                if len(lanes) == len(LANES):
+                    self._plan(device).established(device, asked_s)
 
     async def _tell_watermarks(self, api: JetStreamApi) -> None:
         """Tell every device how far the hub holds each lane, whenever that has changed."""

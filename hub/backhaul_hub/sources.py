@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from .server_config import LANES, deliver_subject, out_stream
 
 _FIRST_BACKOFF_S = 1.0
+# The server waits 5 s for the answer to a set-up, also after the source is gone.
+SETUP_S = 5.5
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -38,11 +40,15 @@ def lane_source(device: Device, lane: str) -> Json:
 
 
 class SourcePlan:
-    """Decides which updates bring a stream's sources in line. Pure.
+    """Decides which updates bring a stream's sources in line. Pure; `now_s` is monotonic.
 
     It is told who connects and who leaves; `next_update` gives one set of devices after another
     that the stream should source from, None once it is in line. A device that connects while its
     source still stands gets the source removed and added again: left alone, it would wait.
+
+    A source whose set-up may still wait for its answer is not touched for `SETUP_S`: the server
+    waits on after the source is removed, takes the answer for the next one's, and leaves a
+    subscription behind with which the source never gets on (random faults, seed 13).
     """
 
     def __init__(self) -> None:
@@ -51,6 +57,7 @@ class SourcePlan:
         self.wanted: set[str] = set()
         self._kicked: set[str] = set()
         self._settling: set[str] = set()
+        self._unheard_until_s: dict[str, float] = {}
 
     def connected(self, device: str) -> None:
         """Take in that a device's leaf has connected (again)."""
@@ -62,12 +69,19 @@ class SourcePlan:
         self.wanted.discard(device)
         self._kicked.discard(device)
 
-    def next_update(self) -> frozenset[str] | None:
-        """Return the devices to source from next, None where nothing is to be done.
+    def established(self, device: str, asked_s: float) -> None:
+        """Take in that at `asked_s` the source heard its device: no set-up is under way."""
+        if self._unheard_until_s.get(device, float("inf")) - SETUP_S <= asked_s:
+            del self._unheard_until_s[device]
+
+    def next_update(self, now_s: float) -> frozenset[str] | None:
+        """Return the devices to source from next, None where nothing is to be done now.
 
         Report back with `succeeded` or `failed` before asking again.
         """
-        target = frozenset(self.wanted - (self._kicked & self.applied))
+        busy = {device for device, until_s in self._unheard_until_s.items() if now_s < until_s}
+        due = self.wanted - (self._kicked & self.applied) - busy
+        target = frozenset(due | (self.applied & busy))
         if target == self.applied:
             return None
         # A device that connects while the update is under way is kicked anew, not settled by it.
@@ -75,8 +89,18 @@ class SourcePlan:
         self._kicked -= self._settling
         return target
 
-    def succeeded(self, devices: frozenset[str]) -> None:
+    def look_again_s(self) -> float | None:
+        """Return when a source that had to be left alone may be touched, None where none waits."""
+        waiting = (self.wanted ^ self.applied) | (self._kicked & self.applied)
+        return min(
+            (until_s for device, until_s in self._unheard_until_s.items() if device in waiting),
+            default=None,
+        )
+
+    def succeeded(self, devices: frozenset[str], now_s: float) -> None:
         """Take in that the stream now sources from exactly these devices."""
+        for device in devices - self.applied:
+            self._unheard_until_s[device] = now_s + SETUP_S
         self.applied = devices
         self._settling = set()
 
@@ -103,8 +127,9 @@ class SourceWatch:
     The server itself waits 5 s for an answer that got lost, 10 s times the failures after a
     refusal, and believes in a source for as long as it hears heartbeats. Here
 
-    - one that was refused or never heard its device (whose agent had not made its streams yet:
-      every vehicle's first start) is set up again after 1 s, then 2, 4 ...
+    - one that was refused (its agent has not made the streams yet: a vehicle's first start) is
+      set up again after 1 s, then 2, 4 ...; one that never heard its device, once the server has
+      surely given up waiting
     - one that says itself that it lags, and takes nothing, after `stuck_s`
     - one that has fallen silent after `patience_s`
     """
@@ -129,7 +154,7 @@ class SourceWatch:
         if error := source.get("error"):
             why, wait_s = f"refused: {error.get('description', '')}", watched.backoff_s
         elif source["active"] < 0:
-            why, wait_s = "never heard its device", watched.backoff_s
+            why, wait_s = "never heard its device", max(SETUP_S, watched.backoff_s)
         elif idle_s >= self._patience_s:
             why, wait_s = f"silent for {idle_s:.0f} s", self._patience_s
         elif now_s - watched.moved_s >= self._stuck_s:

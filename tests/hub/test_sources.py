@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_hub.registry import Device
-from backhaul_hub.sources import SourcePlan, SourceWatch, lane_source, source_of
+from backhaul_hub.sources import SETUP_S, SourcePlan, SourceWatch, lane_source, source_of
 
 DEVICES = ["VID-001", "VID-002", "VID-003"]
 STEPS = st.lists(
@@ -21,10 +21,12 @@ STEPS = st.lists(
 )
 
 
-def drain(plan: SourcePlan) -> list[frozenset[str]]:
+def drain(plan: SourcePlan, now_s: float = 0.0) -> list[frozenset[str]]:
     updates = []
-    while (target := plan.next_update()) is not None:
-        plan.succeeded(target)
+    while (target := plan.next_update(now_s)) is not None:
+        plan.succeeded(target, now_s)
+        for device in target:
+            plan.established(device, now_s)
         updates.append(target)
         assert len(updates) < 10, "does not come to rest"
     return updates
@@ -39,7 +41,7 @@ def test_a_new_device_is_one_update() -> None:
 
 def test_a_device_that_connects_again_is_taken_out_and_put_back() -> None:
     plan = SourcePlan()
-    plan.succeeded(frozenset({"VID-001", "VID-002"}))
+    plan.succeeded(frozenset({"VID-001", "VID-002"}), -100.0)
     plan.wanted = {"VID-001", "VID-002"}
     plan.connected("VID-001")
     assert drain(plan) == [frozenset({"VID-002"}), frozenset({"VID-001", "VID-002"})]
@@ -58,9 +60,38 @@ def test_a_failed_kick_is_done_again() -> None:
     plan.connected("VID-001")
     drain(plan)
     plan.connected("VID-001")
-    assert plan.next_update() == frozenset()
+    assert plan.next_update(0.0) == frozenset()
     plan.failed()
     assert drain(plan) == [frozenset(), frozenset({"VID-001"})]
+
+
+def test_a_source_whose_set_up_may_be_under_way_is_left_alone() -> None:
+    plan = SourcePlan()
+    plan.connected("VID-001")
+    assert plan.next_update(0.0) == frozenset({"VID-001"})
+    plan.succeeded(frozenset({"VID-001"}), 0.0)
+    plan.connected("VID-001")  # again, before its source has heard of it
+    assert plan.next_update(1.0) is None
+    assert plan.look_again_s() == SETUP_S
+    assert plan.next_update(SETUP_S) == frozenset()
+    plan.succeeded(frozenset(), SETUP_S)
+    assert plan.next_update(SETUP_S) == frozenset({"VID-001"})
+
+
+def test_a_device_that_left_during_its_set_up_is_added_again_only_after_it() -> None:
+    plan = SourcePlan()
+    plan.connected("VID-001")
+    plan.succeeded(frozenset({"VID-001"}), 0.0)
+    plan.disconnected("VID-001")
+    assert plan.next_update(1.0) is None
+    plan.connected("VID-001")
+    plan.connected("VID-002")
+    assert plan.next_update(2.0) == frozenset({"VID-001", "VID-002"}), "others are not held up"
+    plan.succeeded(frozenset({"VID-001", "VID-002"}), 2.0)
+    plan.established("VID-001", -1.0)
+    assert plan.next_update(2.0) is None, "that was an earlier source of it"
+    plan.established("VID-001", 1.5)
+    assert plan.next_update(2.0) == frozenset({"VID-002"}), "once it is heard, it is kicked at once"
 
 
 @given(STEPS)
@@ -80,7 +111,9 @@ def test_comes_to_rest_at_what_is_wanted_and_kicks_every_reconnect(
         added = in_flight - plan.applied
         fresh.update(added & begun_after)
         fresh.intersection_update(in_flight)
-        plan.succeeded(in_flight)
+        plan.succeeded(in_flight, 0.0)
+        for device in in_flight:
+            plan.established(device, 0.0)
         in_flight = None
 
     for what, device in [*steps, ("rest", "")]:
@@ -98,11 +131,11 @@ def test_comes_to_rest_at_what_is_wanted_and_kicks_every_reconnect(
         elif what == "succeeded" and in_flight is not None:
             land()
         if in_flight is None:
-            in_flight = plan.next_update()
+            in_flight = plan.next_update(0.0)
             begun_after = set(connected)
     while in_flight is not None:
         land()
-        in_flight = plan.next_update()
+        in_flight = plan.next_update(0.0)
         begun_after = set(connected)
     assert plan.applied == connected
     assert fresh >= connected
@@ -136,8 +169,8 @@ def test_a_refused_source_is_kicked_soon_then_less_often() -> None:
 
 def test_a_source_that_never_heard_its_device_is_kicked_soon() -> None:
     watch = SourceWatch(15.0, 10.0)
-    kicks = [now for now in range(10) if watch.complaint(listed(-1), now, now)]
-    assert kicks == [1, 3, 7]
+    kicks = [now for now in range(40) if watch.complaint(listed(-1), now, now)]
+    assert kicks == [6, 12, 18, 26]
 
 
 def test_a_silent_source_is_kicked_once_patience_is_over() -> None:
@@ -166,7 +199,7 @@ def test_a_healthy_lane_does_not_make_its_deaf_twin_impatient() -> None:
         assert watch.complaint(listed(0.5, lane="live"), now, now) is None
         if watch.complaint(listed(-1), now, now):
             kicks.append(now)
-    assert kicks == [1, 3, 7, 15]
+    assert kicks == [6, 12, 18]
 
 
 def test_no_kick_within_patience_of_a_new_link() -> None:
