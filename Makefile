@@ -29,7 +29,7 @@ types: setup  ## mypy --strict
 contracts: setup  ## Who may import whom
 	$(BIN)/lint-imports
 
-check: test lint types contracts  ## What CI runs
+check: test lint types contracts  ## Everything but the demo
 
 bench: setup  ## Measure, print a table beside what it is compared with, write bench-out/*.json
 	@tools/with-java $(BIN)/python -m benchmarks $(BENCH_ARGS)

@@ -173,6 +173,8 @@ class HubRig:
                 str(self.leaf_port),
                 "--watermark-interval",
                 str(self._watermark_interval_s),
+                "--up-gib",
+                "1",
             ]
         )
 

@@ -24,6 +24,8 @@ class Login(_Section, frozen=True):
 
     user: str
     password: str
+    api: str = "$JS.API"
+    """Prefix of JetStream's API as this user sees it."""
 
 
 class Nats(_Section, frozen=True):
@@ -51,20 +53,20 @@ class Fleet(_Section, frozen=True):
 class Up(_Section, frozen=True):
     """The UP streams: what Spark can still read."""
 
-    bytes_max: Bytes = 50 * (1 << 30)
+    bytes_max: Bytes = 4 << 30
     age_days_max: Annotated[int, Meta(ge=1, le=3650)] = 30
 
 
 class Down(_Section, frozen=True):
     """The DOWN stream."""
 
-    bytes_max: Bytes = 1 << 30
+    bytes_max: Bytes = 256 << 20
 
 
 class Quarantine(_Section, frozen=True):
     """Where unreadable messages are set aside."""
 
-    bytes_max: Bytes = 1 << 30
+    bytes_max: Bytes = 256 << 20
 
 
 class Watermark(_Section, frozen=True):

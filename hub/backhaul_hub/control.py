@@ -22,7 +22,7 @@ from .errors import HubError
 from .jetstream import JetStreamApi
 from .leafs import Leafs, Link
 from .registry import Registry
-from .server_config import LANES
+from .server_config import LANES, leaf_name
 from .sources import SourcePlan, SourceWatch, applied_devices, apply_sources, source_of
 from .streams import declared_streams, ensure_down_consumer, reconcile, shard_of, up_name
 from .uplink import UplinkReader
@@ -92,7 +92,7 @@ class ControlPlane:
                 plan.succeeded(
                     await applied_devices(api, up_name(shard)), self._clock.monotonic_s()
                 )
-            leafs = Leafs(system, self._clock, self._connected, self._disconnected)
+            leafs = Leafs(system, self._clock, self._device_of, self._connected, self._disconnected)
             await leafs.start()
             await self._serve(client, api, registry, leafs)
             self._readers = [
@@ -127,6 +127,10 @@ class ControlPlane:
                 log.info("device_added", device=device.id)
         self._devices = known
 
+    def _device_of(self, leaf: str) -> str | None:
+        device = self._devices.get(leaf.rpartition("-")[0])
+        return device.id if device and leaf == leaf_name(device.id, device.token) else None
+
     def _connected(self, device: str) -> None:
         self._plan(device).connected(device)
         self._sources_due.set()
@@ -134,6 +138,8 @@ class ControlPlane:
     def _disconnected(self, device: str) -> None:
         self._plan(device).disconnected(device)
         self._sources_due.set()
+        for lane in LANES:
+            self._lags.pop((device, lane), None)  # nobody knows how far it is ahead now
 
     def _plan(self, device: str) -> SourcePlan:
         return self._plans[shard_of(device, self._config.fleet.shards)]
@@ -179,6 +185,8 @@ class ControlPlane:
             except (HubError, NatsError) as error:
                 log.warning("sources_unknown", error=str(error))
                 continue
+            for reader, info in zip(self._readers, infos, strict=True):
+                reader.note_state(info["created"], info["state"]["last_seq"])
             now_s = self._clock.monotonic_s()
             heard: dict[str, set[str]] = {}
             for source in (source for info in infos for source in info.get("sources") or []):

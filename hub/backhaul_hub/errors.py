@@ -1,7 +1,7 @@
 """What can go wrong at the hub.
 
 HubError                    the base: message, hint (what to do about it)
-├── ConfigError             hub.toml or the hub directory: path, key
+├── ConfigError             hub.toml or the hub directory
 ├── RegistryError           hub.db, or a device that is (or is not) in it
 ├── JetStreamError          the server refused a JetStream request: subject, code
 └── StreamConflictError     a stream exists and differs where it must not: stream, differences

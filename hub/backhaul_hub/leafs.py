@@ -47,6 +47,7 @@ class Leafs:
 
     Args:
         client: a connection in the system account.
+        device_of: tells whose leaf has a name; the name itself is what a leaf says of itself.
         on_connect, on_disconnect: called with the device id.
     """
 
@@ -54,11 +55,13 @@ class Leafs:
         self,
         client: Client,
         clock: Clock,
+        device_of: Callable[[str], str | None],
         on_connect: Callable[[str], None],
         on_disconnect: Callable[[str], None],
     ) -> None:
         self._client = client
         self._clock = clock
+        self._device_of = device_of
         self._on_connect = on_connect
         self._on_disconnect = on_disconnect
         self.links: dict[str, Link] = {}
@@ -82,9 +85,10 @@ class Leafs:
         """Ask the server who is connected, and report what the events did not."""
         answer = await self._client.request(_LEAFZ, b"{}", timeout=5)
         listed: dict[str, dict[str, Any]] = {
-            leaf["name"]: leaf
+            device: leaf
             for leaf in json.loads(answer.data).get("data", {}).get("leafs") or []
             if leaf.get("account") == "FLEET"
+            and (device := self._device_of(leaf["name"])) is not None
         }
         for device, leaf in listed.items():
             if self._connection_ids.get(device) != leaf["id"]:

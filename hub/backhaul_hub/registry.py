@@ -6,6 +6,9 @@ stretch of UP again and comes to the same result; it never skips one.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
 import sqlite3
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -95,6 +98,8 @@ class Registry:
     def __init__(self, connection: aiosqlite.Connection, path: Path) -> None:
         self._connection = connection
         self._path = path
+        # One connection, several readers: a transaction is one reader's at a time.
+        self._writing = asyncio.Lock()
 
     @classmethod
     async def open(cls, path: Path) -> Self:
@@ -104,8 +109,10 @@ class Registry:
             RegistryError: it is no database of this project, a newer one, or not readable.
         """
         try:
+            # It holds tokens and password hashes: nobody else's to read, from the first byte on.
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
             connection = await aiosqlite.connect(path, isolation_level=None)
-        except sqlite3.Error as error:
+        except (OSError, sqlite3.Error) as error:
             raise RegistryError(f"{path}: {error}") from error
         try:
             await _prepare(connection, path)
@@ -175,6 +182,12 @@ class Registry:
         Raises:
             RegistryError: the database refused; nothing was written.
         """
+        async with self._writing:
+            await self._store(stream, position, lanes)
+
+    async def _store(
+        self, stream: str, position: Position, lanes: Mapping[LaneKey, LaneState]
+    ) -> None:
         try:
             await self._connection.execute("BEGIN IMMEDIATE")
             await self._connection.executemany(
@@ -189,7 +202,8 @@ class Registry:
         except BaseException as error:
             # A cancelled reader leaves a transaction behind as a failed one does.
             if self._connection.in_transaction:
-                await self._connection.execute("ROLLBACK")
+                with contextlib.suppress(sqlite3.Error):
+                    await self._connection.execute("ROLLBACK")
             if isinstance(error, sqlite3.Error):
                 raise RegistryError(f"{self._path}: {error}") from error
             raise

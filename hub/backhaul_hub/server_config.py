@@ -1,7 +1,7 @@
 """The text of nats-server configurations: the hub's, and each device's leaf.
 
 Pure: settings in, text out. What the settings are for, and what was measured without them, stands
-beside each. The permissions are the narrow set that withstood a hostile leaf (docs/security.md).
+beside each. The permissions are the narrow set that withstood a hostile leaf.
 """
 
 from __future__ import annotations
@@ -16,12 +16,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 LANES = ("live", "bulk")
+# What a reader of streams asks that has one answer.
+_READ_ONE = ("STREAM.INFO.*", "STREAM.LIST")
+# As what account JOBS knows the API: $JS.API is each account's own, and JOBS has none.
+JOBS_API = "jobsapi"
 
 
 @dataclass(frozen=True, slots=True)
 class HubServer:
     """Settings of the hub's nats-server."""
 
+    client_host: str
     host: str
     client_port: int
     leaf_port: int
@@ -58,10 +63,10 @@ def render_hub(settings: HubServer) -> str:
 # nats-server configuration of a backhaul hub, written by `backhaul-hub init`.
 
 server_name: hub
-listen: {_text(f"{settings.host}:{settings.client_port}")}
+listen: {_text(f"{settings.client_host}:{settings.client_port}")}
 
-# As on the leafs: a message that a leaf takes and the hub does not would cut the link, for ever.
-max_payload: 2MB
+# More than the leafs': a message that a leaf takes and the hub does not would cut the link, for ever.
+max_payload: 4MB
 
 jetstream {{
   store_dir: {_text(settings.store_dir)}
@@ -94,20 +99,25 @@ accounts {{
     jetstream: enabled
     users: [
       {{ user: control, password: {_text(settings.control_hash)} }}
-      # Reads streams; creates nothing, deletes nothing.
-      {{ user: spark, password: {_text(settings.spark_hash)}, permissions {{
-          publish: ["$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.NAMES",
-                    "$JS.API.STREAM.LIST", "$JS.API.DIRECT.GET.>"]
-          subscribe: ["_INBOX.>"]
-      }} }}
     ]
     exports: [
 {_lines(f'{{ service: "{subject}" }}' for subject in _hub_services())}
       {{ stream: "dn.>" }}
+{_lines(f'{{ service: "$JS.API.{verb}", accounts: [JOBS] }}' for verb in _READ_ONE)}
+      {{ service: "$JS.API.DIRECT.GET.*", response_type: "Stream", accounts: [JOBS] }}
     ]
     imports: [
 {_lines(f'{{ service: {{ account: FLEET, subject: "{subject}" }} }}' for subject in _fleet_services())}
       {{ stream: {{ account: FLEET, subject: "dlv.*.*" }} }}
+    ]
+  }}
+
+  # Reads streams, through the account boundary and so with no reply subject of its own choosing:
+  # creates nothing, deletes nothing, writes nothing.
+  JOBS {{
+    users: [ {{ user: spark, password: {_text(settings.spark_hash)} }} ]
+    imports: [
+{_lines(f'{{ service: {{ account: HUB, subject: "$JS.API.{verb}" }}, to: "{JOBS_API}.{verb}" }}' for verb in (*_READ_ONE, "DIRECT.GET.*"))}
     ]
   }}
 
@@ -143,7 +153,8 @@ def render_leaf(settings: LeafServer) -> str:
 # nats-server configuration of {settings.device}, written by `backhaul-hub add-device`.
 # It holds the device's password: keep it readable for the server alone.
 
-server_name: {_text(settings.device)}
+# Nobody else's to know: the hub's server cuts an older leaf when one of the same name connects.
+server_name: {_text(leaf_name(settings.device, settings.token))}
 # Local programs only. They publish to app.<node>.<type> with any NATS client.
 listen: "127.0.0.1:{settings.client_port}"
 
@@ -200,6 +211,11 @@ LOCAL_SUBJECTS = (
     "$O.>",
     "_INBOX.>",
 )
+
+
+def leaf_name(device: str, token: str) -> str:
+    """Return the name of a device's leaf server."""
+    return f"{device}-{token}"
 
 
 def out_stream(lane: str) -> str:

@@ -13,6 +13,7 @@ import bcrypt
 from .errors import ConfigError
 from .registry import Device, Registry, check_device_id
 from .server_config import (
+    JOBS_API,
     DeviceLogin,
     HubServer,
     LeafServer,
@@ -37,12 +38,14 @@ _BCRYPT_ROUNDS = 4
 class HubLayout:
     """What `backhaul-hub init` is told."""
 
+    client_host: str
     host: str
     client_port: int
     leaf_port: int
     leaf_url: str
     shards: int
     watermark_interval_s: float
+    up_gib: int = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ def create_hub(directory: Path, layout: HubLayout) -> None:
         )
     passwords = {user: secrets.token_urlsafe(24) for user in ("control", "spark", "system")}
     server = HubServer(
+        client_host=layout.client_host,
         host=layout.host,
         client_port=layout.client_port,
         leaf_port=layout.leaf_port,
@@ -87,7 +91,7 @@ def create_hub(directory: Path, layout: HubLayout) -> None:
         system_hash=_hash(passwords["system"]),
     )
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_private(directory / "hub.conf", render_hub(server))
         write_private(directory / "devices.conf", render_devices([]))
         # Last: a directory with a hub.toml is a whole hub.
@@ -127,7 +131,7 @@ async def create_device(
     logins = [DeviceLogin(each.id, each.token, each.password_hash) for each in known.values()]
     write_private(directory / "devices.conf", render_devices(logins))
     target = directory / "devices" / device_id
-    target.mkdir(parents=True, exist_ok=True)
+    target.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_private(target / "leaf.conf", render_leaf(leaf))
     write_private(target / "agent.toml", _agent_toml(device, settings))
     return AddedDevice(device, target / "leaf.conf", target / "agent.toml")
@@ -163,9 +167,9 @@ def _hub_toml(layout: HubLayout, passwords: dict[str, str]) -> str:
 # Control plane of a backhaul hub, written by `backhaul-hub init`. Unknown keys are refused.
 
 [nats]
-url = "nats://{layout.host}:{layout.client_port}"
+url = "nats://{layout.client_host}:{layout.client_port}"
 control = {{ user = "control", password = "{passwords["control"]}" }}
-spark = {{ user = "spark", password = "{passwords["spark"]}" }}
+spark = {{ user = "spark", password = "{passwords["spark"]}", api = "{JOBS_API}" }}
 system = {{ user = "system", password = "{passwords["system"]}" }}
 
 [fleet]
@@ -175,8 +179,9 @@ leaf_url = "{layout.leaf_url}"
 shards = {layout.shards}
 
 [up]
-# What Spark has not read by then is lost to it, so be generous.
-bytes_max = {50 * (1 << 30)}
+# What Spark has not read by then is lost to it, so be generous. The server sets this much of the
+# disk aside for every shard, and no more than three quarters of what was free.
+bytes_max = {layout.up_gib << 30}
 age_days_max = 30
 
 [watermark]

@@ -34,8 +34,6 @@ class Stored:
     body: bytes
     stored_ns: int
     """When the stream took it in; ns since the Unix epoch."""
-    origin_seq: int = 0
-    """Its sequence in the stream that it was sourced from, 0 where it was not."""
 
 
 class StoredReader:
@@ -102,17 +100,7 @@ def _stored(message: Msg, headers: dict[str, str]) -> Stored:
         subject=headers["Nats-Subject"],
         body=message.data,
         stored_ns=stamp_ns(headers["Nats-Time-Stamp"]),
-        origin_seq=origin_seq(headers.get("Nats-Stream-Source", "")),
     )
-
-
-def origin_seq(source: str) -> int:
-    """Return the sequence in a `Nats-Stream-Source` header: its second word; 0 without one.
-
-    The sourcing server writes that header itself and drops one that came along.
-    """
-    words = source.split(" ")
-    return int(words[1]) if len(words) > 1 and words[1].isdecimal() else 0
 
 
 def stamp_ns(text: str) -> int:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from .errors import StreamConflictError
+from .errors import JetStreamError, StreamConflictError
+from .jetstream import INSUFFICIENT_STORAGE
 
 if TYPE_CHECKING:
     from .config import HubConfig
@@ -123,7 +124,12 @@ async def reconcile(api: JetStreamApi, declared: Json) -> list[str]:
     name = declared["name"]
     info = await api.stream_info(name)
     if info is None:
-        await api.request(f"STREAM.CREATE.{name}", declared)
+        try:
+            await api.request(f"STREAM.CREATE.{name}", declared)
+        except JetStreamError as error:
+            if error.code == INSUFFICIENT_STORAGE:
+                error.hint = "free some disk, or lower bytes_max in hub.toml: it is set aside whole"
+            raise
         return [f"created {name}"]
     existing = info["config"]
     updatable, fixed = differences(declared, existing)

@@ -32,6 +32,8 @@ log = structlog.get_logger(__name__)
 _BATCH_MESSAGES = 512
 _IDLE_S = 0.1
 _RETRY_S = 1.0
+# The rest stays in UP; the copy and its headers must fit into one message.
+_QUARANTINED_BYTES_MAX = 1 << 20
 _RECEIPT_SUBJECT = "e.receipt"
 _JSON = 6
 
@@ -105,6 +107,7 @@ class UplinkReader:
         self.position = Position()
         self._reader = StoredReader(client, stream)
         self._api = api
+        self._went_back = False
         self._continuity = continuity
         self._registry = registry
 
@@ -115,7 +118,7 @@ class UplinkReader:
         while True:
             try:
                 await self._check_position()
-                while True:
+                while not self._went_back:
                     messages = await self._reader.read(self.position.seq + 1, _BATCH_MESSAGES)
                     if trouble:
                         log.info("uplink_resumed", stream=self.stream, seq=self.position.seq)
@@ -130,8 +133,14 @@ class UplinkReader:
                     log.warning("uplink_interrupted", stream=self.stream, error=trouble)
                 await asyncio.sleep(_RETRY_S)
 
+    def note_state(self, created: str, last_seq: int) -> None:
+        """Take in how the stream is now: a store put back while nobody looked is noticed so."""
+        known = self.position
+        self._went_back = bool(known.created) and (known.created != created or known.seq > last_seq)
+
     async def _check_position(self) -> None:
         """See that the stream is still the one that was read, and as long as it was."""
+        self._went_back = False
         info = await self._api.request(f"STREAM.INFO.{self.stream}")
         created, last_seq = info["created"], info["state"]["last_seq"]
         was_at = self.position.seq
@@ -143,7 +152,9 @@ class UplinkReader:
         elif was_at > last_seq:
             # The store went back in time: a restored backup, or a power cut with a lazy sync.
             log.error("stream_rolled_back", stream=self.stream, was_at=was_at, last_seq=last_seq)
-            self.position = Position(created, last_seq, self.position.quarantined)
+            # All of it is read again: what is known already counts as a repeat, and what the
+            # stream took in since it went back is not passed over.
+            self.position = Position(created, 0, self.position.quarantined)
 
     async def _take(self, messages: list[Stored]) -> None:
         """Set garbage aside, count the rest, and store both with the new position."""
@@ -197,9 +208,11 @@ class UplinkReader:
         )
         try:
             await self._api.publish(
-                f"quarantine.{self.stream}.{message.seq}",
-                message.body,
+                # A stream that was made anew counts its sequences anew.
+                f"quarantine.{self.stream}.{_digits(self.position.created)}.{message.seq}",
+                message.body[:_QUARANTINED_BYTES_MAX],
                 {
+                    "Backhaul-Size": str(len(message.body)),
                     "Backhaul-Subject": message.subject,
                     "Backhaul-Code": error.code,
                     "Backhaul-Reason": error.reason.replace("\n", " "),
@@ -210,6 +223,10 @@ class UplinkReader:
         except JetStreamError as refused:
             if refused.code != WRONG_LAST_SEQUENCE:
                 raise
+
+
+def _digits(text: str) -> str:
+    return "".join(character for character in text if character.isdigit())
 
 
 class _ReceiptBody(msgspec.Struct, frozen=True):

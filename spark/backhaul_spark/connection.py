@@ -56,6 +56,7 @@ class Connection:
         self._inbox = f"_INBOX.{uuid.uuid4().hex}"
         self._requests = 0
         self.server = ""
+        self.api = endpoint.api
         self._socket = self._open(dial)
         try:
             self._log_in()

@@ -105,11 +105,14 @@ class Reader:
     def _batch(self, stream: str, lo: int, hi: int) -> tuple[Stored, bool]:
         wanted = {"seq": lo, "batch": min(BATCH_MESSAGES, hi - lo + 1), "max_bytes": BATCH_BYTES}
         what = f"direct get of {stream} from {lo}"
-        reply = self.connection.send(f"$JS.API.DIRECT.GET.{stream}", json.dumps(wanted).encode())
+        reply = self.connection.send(
+            f"{self.connection.api}.DIRECT.GET.{stream}", json.dumps(wanted).encode()
+        )
         part = Stored()
         while True:
             header, body = self.connection.answer(reply, what)
-            if header.startswith(b"NATS/1.0 "):
+            # A sender may have put a status on its message too, but a sequence has only the server.
+            if header.startswith(b"NATS/1.0 ") and b"\r\nNats-Sequence:" not in header:
                 return part, self._is_end(stream, header, part)
             # The server writes its fields last; a sender may have put the same names in front.
             seq = int(_field(header, b"Nats-Sequence"))
@@ -133,7 +136,9 @@ class Reader:
         raise HubProtocolError(self.connection.server, f"direct get of {stream}: {text}")
 
     def _api(self, verb: str, body: dict[str, object]) -> dict[str, Any]:
-        header, answer = self.connection.request(f"$JS.API.{verb}", json.dumps(body).encode())
+        header, answer = self.connection.request(
+            f"{self.connection.api}.{verb}", json.dumps(body).encode()
+        )
         if header.startswith(b"NATS/1.0 503"):
             raise HubProtocolError(self.connection.server, "JetStream is off for this account")
         result: dict[str, Any] = json.loads(answer)

@@ -29,6 +29,8 @@ class Endpoint:
     password: str = ""
     tls: bool = False
     tls_ca: str = ""
+    api: str = "$JS.API"
+    """Prefix of JetStream's API as this login sees it."""
 
     def __repr__(self) -> str:
         """Leave the password out: this text ends up in logs and plans."""
@@ -65,12 +67,15 @@ def parse_servers(text: str) -> tuple[tuple[tuple[str, int], ...], bool, str, st
     return tuple(servers), tls, user, password
 
 
-def read_credentials(path: str) -> tuple[str, str]:
-    """Read user and password from a TOML file: at its top, or under [nats.spark] as in hub.toml."""
+def read_credentials(path: str) -> tuple[str, str, str]:
+    """Read user, password and API prefix from a TOML file: at its top, or as hub.toml has them.
+
+    There they stand under [nats.spark]. Without `api` the prefix is JetStream's own.
+    """
     try:
         values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         values = values.get("nats", {}).get("spark", values)
-        return str(values["user"]), str(values["password"])
+        return str(values["user"]), str(values["password"]), str(values.get("api", "$JS.API"))
     except OSError as error:
         raise OptionError("credentials", path, f"a readable file ({error.strerror})") from error
     except KeyError as error:
@@ -88,12 +93,14 @@ def endpoint_from(options: Mapping[str, str]) -> Endpoint:
     text = options.get("servers") or options.get("url") or ""
     servers, tls, user, password = parse_servers(text)
     user, password = options.get("user", user), options.get("password", password)
+    api = "$JS.API"
     if options.get("credentials"):
-        user, password = read_credentials(options["credentials"])
+        user, password, api = read_credentials(options["credentials"])
     return Endpoint(
         servers=servers,
         user=user,
         password=password,
         tls=tls or bool(options.get("tls_ca")),
         tls_ca=options.get("tls_ca", ""),
+        api=api,
     )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LAYOUT = HubLayout(
+    client_host="127.0.0.1",
     host="127.0.0.1",
     client_port=4222,
     leaf_port=7422,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,21 @@ async def test_nothing_is_written_where_the_disk_refuses(tmp_path: Path) -> None
         await registry.store("UP_00", Position("t", 3, 0), {})
         assert await registry.position("UP_00") == Position("t", 3, 0)
         assert await registry.lanes() == {}
+
+
+async def test_readers_of_several_shards_store_side_by_side(tmp_path: Path) -> None:
+    async with await Registry.open(tmp_path / "hub.db") as registry:
+
+        async def shard(number: int) -> None:
+            for seq in range(1, 30):
+                lane = LANE._replace(device=f"VID-{number}")
+                await registry.store(f"UP_{number:02}", Position("t", seq, 0), {lane: STATE})
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(4):
+                tasks.create_task(shard(number))
+        assert len(await registry.lanes()) == 4
+        assert [(await registry.position(f"UP_0{n}")).seq for n in range(4)] == [29] * 4
 
 
 async def test_a_device_is_added_once(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ class FixedClock:
 
 
 def layout(leaf_url: str = "nats-leaf://hub.example.org:7422") -> HubLayout:
-    return HubLayout("127.0.0.1", 4222, 7422, leaf_url, 1, 5.0)
+    return HubLayout("127.0.0.1", "127.0.0.1", 4222, 7422, leaf_url, 1, 5.0)
 
 
 def settings(tmp_path: Path) -> DeviceSettings:
@@ -57,6 +57,8 @@ async def test_a_devices_files_are_its_own(tmp_path: Path) -> None:
     for subject in subjects:
         assert token in subject or subject in ("_R_.*.*", "_INBOX_VID-001.>"), subject
 
+    assert (hub / "hub.db").stat().st_mode & 0o777 == 0o600
+    assert hub.stat().st_mode & 0o777 == 0o700
     leaf = (made / "leaf.conf").read_text()
     password = leaf.split("nats-leaf://VID-001:")[1].split("@")[0]
     assert len(password) == 32

@@ -9,11 +9,12 @@ import sqlite3
 from typing import Any
 
 import pytest
+from nats.errors import NoRespondersError
 
 from backhaul_agent.client import Agent, connect
 from backhaul_codec import Point, decode
 from backhaul_codec.subjects import parse_uplink
-from demo.rig import DeviceRig, RigError, program, run_to_end
+from demo.rig import DeviceRig, RigError, program, run_to_end, wait_for_log
 
 from .conftest import World, lane
 
@@ -97,11 +98,89 @@ async def test_garbage_is_set_aside_with_the_reason_and_stops_nothing(world: Wor
         report = await world.until(lambda report: lane(report).get("watermark", 0) == 2)
     assert report["streams"][0]["quarantined"] == 1
     hub = await world.connect(world.hub.url())
-    set_aside = await hub.jetstream().get_last_msg("QUARANTINE", "quarantine.UP_00.*")
+    set_aside = await hub.jetstream().get_last_msg("QUARANTINE", "quarantine.UP_00.>")
     assert set_aside.data == b"this is no frame"
     assert set_aside.headers is not None
     assert set_aside.headers["Backhaul-Subject"] == "up.VID-001.f.battery"
     assert set_aside.headers["Backhaul-Reason"]
+
+
+async def test_garbage_of_the_largest_size_stops_nothing(world: World) -> None:
+    rig, _ = await world.vehicle()
+    local = await world.connect(rig.url)
+    await local.publish("f.battery", bytes(local.max_payload))
+    await local.flush()
+    async with connect(rig.url) as agent:
+        await keep(agent, 1, 250)
+        report = await world.until(lambda report: lane(report).get("watermark", 0) == 1)
+    assert report["streams"][0]["quarantined"] == 1
+    hub = await world.connect(world.hub.url())
+    set_aside = await hub.jetstream().get_last_msg("QUARANTINE", "quarantine.UP_00.>")
+    assert set_aside.headers is not None
+    assert set_aside.headers["Backhaul-Size"] == str(local.max_payload)
+
+
+async def test_two_shards_are_read_side_by_side(world: World) -> None:
+    await world.hub.stop()
+    path = world.hub.directory / "hub.toml"
+    path.write_text(path.read_text().replace("shards = 1", "shards = 2"))
+    await world.hub.start()
+    async with asyncio.TaskGroup() as tasks:
+        for device in ("VID-001", "VID-002"):  # they fall into different shards
+            rig, _ = await world.vehicle(device)
+            tasks.create_task(keep_with(rig, 2500))
+    await world.until(
+        lambda report: [lane(report, f"VID-00{n}").get("watermark") for n in (1, 2)] == [10, 10]
+    )
+
+
+async def keep_with(rig: DeviceRig, count: int) -> None:
+    async with connect(rig.url) as agent:
+        await keep(agent, 1, count)
+
+
+async def test_the_jobs_user_reads_and_does_nothing_else(world: World) -> None:
+    """Reply subjects are never permission-checked: in the streams' account one could delete."""
+    rig, _ = await world.vehicle()
+    async with connect(rig.url) as agent:
+        await keep(agent, 1, 250)
+        await world.until(lambda report: lane(report).get("watermark", 0) == 1)
+    jobs = await world.connect(world.hub.url("spark"))
+    info = json.loads((await jobs.request("jobsapi.STREAM.INFO.UP_00", b"")).data)
+    assert info["state"]["messages"] == 1
+    ask = b'{"last_by_subj": "up.VID-001.f.battery"}'
+    got = await jobs.request("jobsapi.DIRECT.GET.UP_00", ask)
+    assert got.headers is not None
+    assert got.headers["Nats-Subject"] == "up.VID-001.f.battery"
+    for reply in ("$JS.API.STREAM.DELETE.QUARANTINE", "in.VID-001.s.watermark.bulk"):
+        await jobs.publish("jobsapi.DIRECT.GET.UP_00", ask, reply=reply)
+        await jobs.publish(reply, b"{}")
+    await jobs.flush()
+    with pytest.raises(NoRespondersError):
+        await jobs.request("jobsapi.STREAM.PURGE.UP_00", b"")
+    control = await world.connect(world.hub.url())
+    assert (await control.jetstream().stream_info("QUARANTINE")).config.name == "QUARANTINE"
+    told = await control.jetstream().get_last_msg("DOWN_00", "in.VID-001.s.watermark.bulk")
+    assert told.data is not None
+    assert json.loads(told.data)["seq"] == 1
+
+
+async def test_a_store_put_back_while_nobody_looked_is_noticed(world: World) -> None:
+    rig, _ = await world.vehicle()
+    store, older = world.hub.directory / "jetstream", world.directory / "older"
+    async with connect(rig.url) as agent:
+        await keep(agent, 1, 500)
+        await world.until(lambda report: lane(report).get("watermark", 0) == 2)
+        await world.hub.server.stop()
+        await run_to_end(["cp", "-a", str(store), str(older)])
+        await world.hub.server.start()
+        await keep(agent, 501, 500)
+        await world.until(lambda report: lane(report).get("watermark", 0) == 4)
+        await world.hub.server.stop(signal.SIGKILL)
+        await run_to_end(["rm", "-r", str(store)])
+        await run_to_end(["mv", str(older), str(store)])
+        await world.hub.server.start()
+        await wait_for_log(world.hub.control, '"event": "stream_rolled_back"')
 
 
 async def test_a_control_plane_that_crashes_reads_on_where_it_was(world: World) -> None:

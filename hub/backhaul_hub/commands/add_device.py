@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
 
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
@@ -57,7 +58,7 @@ def add_device(
   {added.agent_toml}    for: backhaul-agent run --config agent.toml""")
     if reload_problem:
         click.echo(
-            f"The hub was not told ({reload_problem}); it will know {device} at its next start.",
+            f"The hub was not told ({reload_problem}); reload or restart its nats-server for it to know {device}.",
             err=True,
         )
 
@@ -90,8 +91,10 @@ async def _reload(config: HubConfig) -> None:
     control = await connect(config.nats.url, config.nats.control)
     try:
         await control.request(RELOAD_SERVICE, b"", timeout=10)
-    except NatsError:
+    except NoRespondersError:
         # No control plane runs; it reads hub.db when it starts.
         return
+    except NatsError as error:
+        raise HubError(f"the control plane did not take note: {error!r}") from error
     finally:
         await control.close()

@@ -11,7 +11,15 @@ from backhaul_hub.setup import HubLayout, create_hub
 
 @click.command()
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Address of the leaf port, for vehicles."
+)
+@click.option(
+    "--client-host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address of the client port: control plane and Spark. There is no TLS yet.",
+)
 @click.option("--port", default=4222, show_default=True, help="Port for clients.")
 @click.option("--leaf-port", default=7422, show_default=True, help="Port for vehicles' leafs.")
 @click.option(
@@ -19,9 +27,23 @@ from backhaul_hub.setup import HubLayout, create_hub
     help="Where vehicles reach the leaf port: nats-leaf://hub.example.org:7422."
     "  [default: nats-leaf://HOST:LEAF-PORT]",
 )
-@click.option("--shards", default=1, show_default=True, help="UP streams, one per 500 devices.")
+@click.option(
+    "--shards",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="UP streams, one per 500 devices.",
+)
+@click.option(
+    "--up-gib",
+    type=click.IntRange(1),
+    default=4,
+    show_default=True,
+    help="Disk set aside for each UP stream, in GiB.",
+)
 @click.option(
     "--watermark-interval",
+    type=click.FloatRange(0, min_open=True),
     default=5.0,
     show_default=True,
     help="Seconds between two words to a device on how far the hub holds its points.",
@@ -29,22 +51,28 @@ from backhaul_hub.setup import HubLayout, create_hub
 def init(
     directory: Path,
     host: str,
+    client_host: str,
     port: int,
     leaf_port: int,
     leaf_url: str | None,
     shards: int,
+    up_gib: int,
     watermark_interval: float,
 ) -> None:
     """Write a new hub's server and control plane configuration into DIRECTORY."""
+    if leaf_url is None and host in ("0.0.0.0", "::"):  # noqa: S104 - asked about, not bound
+        raise click.UsageError("vehicles cannot dial a wildcard address: say --leaf-url")
     create_hub(
         directory,
         HubLayout(
+            client_host=client_host,
             host=host,
             client_port=port,
             leaf_port=leaf_port,
             leaf_url=leaf_url or f"nats-leaf://{host}:{leaf_port}",
             shards=shards,
             watermark_interval_s=watermark_interval,
+            up_gib=up_gib,
         ),
     )
     click.echo(f"""\
