@@ -174,6 +174,7 @@ class ControlPlane:
         """Read the sources' lag, and set up again those that a connected device does not feed."""
         link = self._config.link
         watch = SourceWatch(link.stalled_after_s, link.stuck_after_s)
+        trouble = False
         while True:
             await asyncio.sleep(_SOURCES_INTERVAL_S)
             asked_s = self._clock.monotonic_s()
@@ -183,8 +184,13 @@ class ControlPlane:
                     for shard in range(self._config.fleet.shards)
                 ]
             except (HubError, NatsError) as error:
-                log.warning("sources_unknown", error=str(error))
+                if not trouble:
+                    log.warning("sources_unknown", error=str(error))
+                trouble = True
                 continue
+            if trouble:
+                log.info("sources_known_again")
+                trouble = False
             for reader, info in zip(self._readers, infos, strict=True):
                 reader.note_state(info["created"], info["state"]["last_seq"])
             now_s = self._clock.monotonic_s()

@@ -149,17 +149,19 @@ class Registry:
             )
         except sqlite3.IntegrityError:
             raise RegistryError(f"device {device.id} exists already") from None
+        except sqlite3.Error as error:
+            raise RegistryError(f"{self._path}: {error}") from error
 
     async def devices(self) -> dict[str, Device]:
         """Return all devices by id, in the order of their ids."""
-        rows = await self._connection.execute_fetchall(
+        rows = await self._fetch(
             "SELECT id, token, password_hash, added_ns FROM device ORDER BY id"
         )
         return {row[0]: Device(*row) for row in rows}
 
     async def lanes(self) -> dict[LaneKey, LaneState]:
         """Return what continuity knew at the last `store`."""
-        rows = await self._connection.execute_fetchall(
+        rows = await self._fetch(
             "SELECT device, lane, epoch, held, explained, messages, repeats, body_bytes,"
             " last_seen_ns FROM lane"
         )
@@ -169,7 +171,7 @@ class Registry:
 
     async def position(self, stream: str) -> Position:
         """Return how far a stream has been read (nothing, where it never was)."""
-        rows = await self._connection.execute_fetchall(
+        rows = await self._fetch(
             "SELECT created, seq, quarantined FROM position WHERE stream = ?", (stream,)
         )
         return next((Position(*row) for row in rows), Position())
@@ -207,6 +209,12 @@ class Registry:
             if isinstance(error, sqlite3.Error):
                 raise RegistryError(f"{self._path}: {error}") from error
             raise
+
+    async def _fetch(self, query: str, values: tuple[str, ...] = ()) -> list[sqlite3.Row]:
+        try:
+            return list(await self._connection.execute_fetchall(query, values))
+        except sqlite3.Error as error:
+            raise RegistryError(f"{self._path}: {error}") from error
 
 
 async def _prepare(connection: aiosqlite.Connection, path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import secrets
 from dataclasses import dataclass
@@ -10,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import bcrypt
 
-from .errors import ConfigError
+from .errors import ConfigError, RegistryError
 from .registry import Device, Registry, check_device_id
 from .server_config import (
     JOBS_API,
@@ -24,6 +26,7 @@ from .server_config import (
 from .streams import DOWN
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from .clock import Clock
@@ -113,7 +116,8 @@ async def create_device(
 
     Raises:
         RegistryError: the id is none, or taken.
-        ConfigError: fleet.leaf_url is no address that a leaf could dial; nothing was added.
+        ConfigError: fleet.leaf_url is no address that a leaf could dial, or a file could not be
+            written; the device was not added.
     """
     check_device_id(device_id)
     password = secrets.token_urlsafe(24)
@@ -125,16 +129,32 @@ async def create_device(
         client_port=settings.client_port,
         store_dir=str(settings.state_dir / "backhaul-leaf"),
     )
-    async with await Registry.open(directory / "hub.db") as registry:
-        await registry.add_device(device)
-        known = await registry.devices()
-    logins = [DeviceLogin(each.id, each.token, each.password_hash) for each in known.values()]
-    write_private(directory / "devices.conf", render_devices(logins))
     target = directory / "devices" / device_id
-    target.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_private(target / "leaf.conf", render_leaf(leaf))
-    write_private(target / "agent.toml", _agent_toml(device, settings))
+    try:
+        with _alone_in(directory):
+            async with await Registry.open(directory / "hub.db") as registry:
+                if device_id in await registry.devices():
+                    raise RegistryError(f"device {device_id} exists already")
+                # What the device needs first, its row last: an attempt that failed halfway can
+                # simply be made again.
+                target.mkdir(parents=True, exist_ok=True, mode=0o700)
+                write_private(target / "leaf.conf", render_leaf(leaf))
+                write_private(target / "agent.toml", _agent_toml(device, settings))
+                known = [*(await registry.devices()).values(), device]
+                logins = [DeviceLogin(it.id, it.token, it.password_hash) for it in known]
+                write_private(directory / "devices.conf", render_devices(logins))
+                await registry.add_device(device)
+    except OSError as error:
+        raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
     return AddedDevice(device, target / "leaf.conf", target / "agent.toml")
+
+
+@contextlib.contextmanager
+def _alone_in(directory: Path) -> Iterator[None]:
+    """Hold the hub directory's lock: devices are added one at a time."""
+    with (directory / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def write_private(path: Path, text: str) -> None:

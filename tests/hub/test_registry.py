@@ -79,6 +79,17 @@ async def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
         await Registry.open(tmp_path / "hub.db")
 
 
+async def test_a_database_that_lost_a_table_is_an_error_of_ours(tmp_path: Path) -> None:
+    async with await Registry.open(tmp_path / "hub.db") as registry:
+        with sqlite3.connect(tmp_path / "hub.db") as other:
+            other.execute("DROP TABLE device")
+        other.close()
+        with pytest.raises(RegistryError, match="no such table"):
+            await registry.devices()
+        with pytest.raises(RegistryError, match="no such table"):
+            await registry.add_device(Device("VID-001", "ab", "hash", 1))
+
+
 async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "hub.db").write_bytes(b"this is no database, and long enough to tell" * 40)
     with pytest.raises(RegistryError, match=r"hub\.db: file is not a database"):

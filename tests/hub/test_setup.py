@@ -66,6 +66,19 @@ async def test_a_devices_files_are_its_own(tmp_path: Path) -> None:
     assert "@hub.example.org:7422" in leaf
 
 
+async def test_an_attempt_that_failed_halfway_can_be_made_again(tmp_path: Path) -> None:
+    hub = tmp_path / "hub"
+    create_hub(hub, layout())
+    (hub / "devices").write_text("in the way")
+    with pytest.raises(ConfigError, match="devices"):
+        await create_device(hub, load(hub), FixedClock(), "VID-001", settings(tmp_path))
+    (hub / "devices").unlink()
+    await create_device(hub, load(hub), FixedClock(), "VID-001", settings(tmp_path))
+    with pytest.raises(RegistryError, match="exists already"):
+        await create_device(hub, load(hub), FixedClock(), "VID-001", settings(tmp_path))
+    assert (hub / "devices.conf").read_text().count('user: "VID-001"') == 1
+
+
 async def test_a_leaf_url_that_is_none_is_refused_and_adds_nothing(tmp_path: Path) -> None:
     hub = tmp_path / "hub"
     create_hub(hub, layout(leaf_url="http://hub.example.org"))
