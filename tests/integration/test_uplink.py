@@ -144,7 +144,7 @@ async def test_the_jobs_user_reads_and_does_nothing_else(world: World) -> None:
     rig, _ = await world.vehicle()
     async with connect(rig.url) as agent:
         await keep(agent, 1, 250)
-        await world.until(lambda report: lane(report).get("watermark", 0) == 1)
+    await confirmed(world, rig, 1)
     jobs = await world.connect(world.hub.url("spark"))
     info = json.loads((await jobs.request("jobsapi.STREAM.INFO.UP_00", b"")).data)
     assert info["state"]["messages"] == 1
