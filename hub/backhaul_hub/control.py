@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from .clock import Clock
     from .config import HubConfig, Login
+    from .consumers import Consumer
     from .registry import Device
 
 log = structlog.get_logger(__name__)
@@ -64,6 +65,7 @@ class ControlPlane:
         self._sources_due = asyncio.Event()
         self._told: dict[LaneKey, int] = {}
         self._readers: list[UplinkReader] = []
+        self._consumers: list[Consumer] = []
         self._lags: dict[tuple[str, str], int] = {}
         self._stop = asyncio.Event()
 
@@ -96,7 +98,9 @@ class ControlPlane:
             await leafs.start()
             await self._serve(client, api, registry, leafs)
             self._readers = [
-                UplinkReader(up_name(shard), client, api, self._continuity, registry)
+                UplinkReader(
+                    up_name(shard), client, api, self._continuity, registry, self._consumers
+                )
                 for shard in range(self._config.fleet.shards)
             ]
             async with asyncio.TaskGroup() as group:

@@ -11,7 +11,7 @@ import contextlib
 import os
 import sqlite3
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import aiosqlite
 import msgspec
@@ -23,10 +23,12 @@ from .continuity import LaneKey, LaneState
 from .errors import RegistryError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-SCHEMA_VERSION = 1
+    from .consumers import Change
+
+SCHEMA_VERSION = 2
 
 _SCHEMA = """
 CREATE TABLE device (
@@ -98,7 +100,9 @@ class Registry:
     def __init__(self, connection: aiosqlite.Connection, path: Path) -> None:
         self._connection = connection
         self._path = path
-        # One connection, several readers: a transaction is one reader's at a time.
+        self.turn = asyncio.Lock()
+        """Held by the one reader of UP that changes what is known and stores that change."""
+        # One connection, several writers: a transaction is one writer's at a time.
         self._writing = asyncio.Lock()
 
     @classmethod
@@ -154,14 +158,12 @@ class Registry:
 
     async def devices(self) -> dict[str, Device]:
         """Return all devices by id, in the order of their ids."""
-        rows = await self._fetch(
-            "SELECT id, token, password_hash, added_ns FROM device ORDER BY id"
-        )
+        rows = await self.fetch("SELECT id, token, password_hash, added_ns FROM device ORDER BY id")
         return {row[0]: Device(*row) for row in rows}
 
     async def lanes(self) -> dict[LaneKey, LaneState]:
         """Return what continuity knew at the last `store`."""
-        rows = await self._fetch(
+        rows = await self.fetch(
             "SELECT device, lane, epoch, held, explained, messages, repeats, body_bytes,"
             " last_seen_ns FROM lane"
         )
@@ -171,24 +173,32 @@ class Registry:
 
     async def position(self, stream: str) -> Position:
         """Return how far a stream has been read (nothing, where it never was)."""
-        rows = await self._fetch(
+        rows = await self.fetch(
             "SELECT created, seq, quarantined FROM position WHERE stream = ?", (stream,)
         )
         return next((Position(*row) for row in rows), Position())
 
     async def store(
-        self, stream: str, position: Position, lanes: Mapping[LaneKey, LaneState]
+        self,
+        stream: str,
+        position: Position,
+        lanes: Mapping[LaneKey, LaneState],
+        changes: Sequence[Change] = (),
     ) -> None:
-        """Write a read position and the lanes that changed on the way there, atomically.
+        """Write a read position and all that changed on the way there, atomically.
 
         Raises:
             RegistryError: the database refused; nothing was written.
         """
         async with self._writing:
-            await self._store(stream, position, lanes)
+            await self._store(stream, position, lanes, changes)
 
     async def _store(
-        self, stream: str, position: Position, lanes: Mapping[LaneKey, LaneState]
+        self,
+        stream: str,
+        position: Position,
+        lanes: Mapping[LaneKey, LaneState],
+        changes: Sequence[Change],
     ) -> None:
         try:
             await self._connection.execute("BEGIN IMMEDIATE")
@@ -200,6 +210,8 @@ class Registry:
                 "INSERT OR REPLACE INTO position VALUES (?, ?, ?, ?)",
                 (stream, position.created, position.seq, position.quarantined),
             )
+            for change in changes:
+                await self._connection.executemany(change.statement, change.rows)
             await self._connection.execute("COMMIT")
         except BaseException as error:
             # A cancelled reader leaves a transaction behind as a failed one does.
@@ -210,7 +222,12 @@ class Registry:
                 raise RegistryError(f"{self._path}: {error}") from error
             raise
 
-    async def _fetch(self, query: str, values: tuple[str, ...] = ()) -> list[sqlite3.Row]:
+    async def fetch(self, query: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
+        """Return the rows of a query.
+
+        Raises:
+            RegistryError: the database refused.
+        """
         try:
             return list(await self._connection.execute_fetchall(query, values))
         except sqlite3.Error as error:
@@ -230,7 +247,9 @@ async def _prepare(connection: aiosqlite.Connection, path: Path) -> None:
     elif version != SCHEMA_VERSION:
         raise RegistryError(
             f"{path} has schema {version}, this program knows {SCHEMA_VERSION}",
-            hint="use the version of backhaul that wrote it, or a newer one",
+            hint="move the hub directory aside and make the hub again"
+            if version < SCHEMA_VERSION
+            else "use the version of backhaul that wrote it, or a newer one",
         )
 
 

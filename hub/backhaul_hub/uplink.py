@@ -1,4 +1,4 @@
-"""Reading UP: one shard's messages into continuity, unreadable ones into quarantine.
+"""Reading UP: one shard's messages into continuity and to consumers, garbage into quarantine.
 
 `UplinkReader` is the shell; `examine` is the decision about one message and does no I/O.
 """
@@ -15,7 +15,7 @@ from msgspec import Meta
 from nats.errors import Error as NatsError
 
 from backhaul_codec import CodecError, Kind, Opaque, check, decode
-from backhaul_codec.subjects import SubjectError, parse_uplink
+from backhaul_codec.subjects import SubjectError, Uplink, parse_uplink
 
 from .continuity import Continuity, LaneKey
 from .errors import HubError, JetStreamError, RegistryError
@@ -24,8 +24,11 @@ from .registry import Position, Registry
 from .stored import Stored, StoredReader
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nats.aio.client import Client
 
+    from .consumers import Consumer
 
 log = structlog.get_logger(__name__)
 
@@ -54,6 +57,7 @@ class Examined:
 
     key: LaneKey
     seq: int
+    uplink: Uplink
     receipt: Receipt | None = None
 
 
@@ -85,7 +89,7 @@ def examine(subject: str, body: bytes) -> Examined:
         raise UnreadableError("kind", f"a {header.kind.name.lower()} on {subject}")
     key = LaneKey(uplink.device, uplink.lane, header.epoch)
     receipt = _receipt(uplink.device, body) if uplink.leaf_subject == _RECEIPT_SUBJECT else None
-    return Examined(key, header.seq, receipt)
+    return Examined(key, header.seq, uplink, receipt)
 
 
 class UplinkReader:
@@ -93,6 +97,7 @@ class UplinkReader:
 
     Args:
         client: a connection in account HUB.
+        consumers: told of every good message, in this order (see consumers.py).
     """
 
     def __init__(
@@ -102,6 +107,7 @@ class UplinkReader:
         api: JetStreamApi,
         continuity: Continuity,
         registry: Registry,
+        consumers: Sequence[Consumer] = (),
     ) -> None:
         self.stream = stream
         self.position = Position()
@@ -110,6 +116,7 @@ class UplinkReader:
         self._went_back = False
         self._continuity = continuity
         self._registry = registry
+        self._consumers = consumers
 
     async def run(self) -> None:
         """Read until cancelled; trouble with the server is logged once and waited out."""
@@ -164,23 +171,32 @@ class UplinkReader:
                 examined.append((message, examine(message.subject, message.body)))
             except UnreadableError as error:
                 await self._quarantine(message, error)
-        # From here on nothing is read again, so nothing is counted twice.
-        for message, said in examined:
-            self._continuity.arrived(said.key, said.seq, len(message.body), message.stored_ns)
-            if said.receipt is not None:
-                self._explain(said.receipt)
-        garbage = len(messages) - len(examined)
-        self.position = Position(
-            self.position.created, messages[-1].seq, self.position.quarantined + garbage
-        )
-        await self._store()
+        async with self._registry.turn:
+            # From here on nothing is read again, so nothing is counted twice.
+            for message, said in examined:
+                self._tell(message, said)
+            garbage = len(messages) - len(examined)
+            self.position = Position(
+                self.position.created, messages[-1].seq, self.position.quarantined + garbage
+            )
+            await self._store()
+        for consumer in self._consumers:
+            consumer.stored()
+
+    def _tell(self, message: Stored, said: Examined) -> None:
+        is_new = self._continuity.arrived(said.key, said.seq, len(message.body), message.stored_ns)
+        if said.receipt is not None:
+            self._explain(said.receipt)
+        for consumer in self._consumers:
+            consumer.on_message(said.key, said.seq, said.uplink, message.body, is_new)
 
     async def _store(self) -> None:
-        """Store the position and the lanes that changed, trying until the disk takes them."""
-        changed = self._continuity.take_changed()
+        """Store the position and what changed on the way to it, trying until the disk takes it."""
+        lanes = self._continuity.take_changed()
+        changes = [change for each in self._consumers for change in each.take_changes()]
         while True:
             try:
-                await self._registry.store(self.stream, self.position, changed)
+                await self._registry.store(self.stream, self.position, lanes, changes)
             except RegistryError as error:
                 log.warning("hub_db_does_not_write", stream=self.stream, error=str(error))
                 await asyncio.sleep(_RETRY_S)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_codec.ranges import RangeSet
+from backhaul_hub.consumers import Change
 from backhaul_hub.continuity import LaneKey, LaneState
 from backhaul_hub.errors import RegistryError
 from backhaul_hub.registry import Device, Position, Registry
@@ -71,11 +72,23 @@ async def test_no_device_with_an_id_that_is_none(tmp_path: Path, device: str) ->
             await registry.add_device(Device(device, "ab", "hash", 1))
 
 
-async def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+async def test_rows_of_a_consumer_stand_or_fall_with_the_position(tmp_path: Path) -> None:
+    async with await Registry.open(tmp_path / "hub.db") as registry:
+        device = Change("INSERT INTO device VALUES (?, ?, ?, ?)", [("VID-001", "ab", "hash", 1)])
+        await registry.store("UP_00", Position("t", 1, 0), {}, [device])
+        assert list(await registry.devices()) == ["VID-001"]
+        with pytest.raises(RegistryError, match="UNIQUE"):
+            await registry.store("UP_00", Position("t", 2, 0), {LANE: STATE}, [device])
+        assert await registry.position("UP_00") == Position("t", 1, 0)
+        assert await registry.lanes() == {}
+
+
+@pytest.mark.parametrize(("version", "hint"), [(1, "make the hub again"), (99, "a newer one")])
+async def test_another_schema_is_refused(tmp_path: Path, version: int, hint: str) -> None:
     with sqlite3.connect(tmp_path / "hub.db") as connection:
-        connection.execute("PRAGMA user_version = 99")
+        connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
-    with pytest.raises(RegistryError, match="schema 99"):
+    with pytest.raises(RegistryError, match=f"schema {version}, .*{hint}"):
         await Registry.open(tmp_path / "hub.db")
 
 

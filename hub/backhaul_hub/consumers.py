@@ -1,0 +1,53 @@
+"""What may take part in the reading of UP: consumers of good messages, told in stream order.
+
+A batch of UP goes through one turn: every good message is told to continuity and to each consumer,
+then the read position, the lanes and the consumers' own rows are written to hub.db in one
+transaction, then the consumers hear that it stands. One reader has the turn at a time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backhaul_codec.subjects import Uplink
+
+    from .continuity import LaneKey
+
+
+class Change(NamedTuple):
+    """Rows for hub.db: one statement, executed once for each tuple of values."""
+
+    statement: str
+    rows: Sequence[tuple[Any, ...]]
+
+
+class Consumer(Protocol):
+    """Takes in what vehicles say.
+
+    Everything must bear repetition. A message comes again where a lane was sent again (`is_new` is
+    False then), and also with `is_new` True where the hub had lost it: UP purged, put back from a
+    copy, made anew; or where hub.db itself was.
+    """
+
+    def on_message(self, key: LaneKey, seq: int, uplink: Uplink, body: bytes, is_new: bool) -> None:
+        """Take in one good message: no I/O, and no exception, whatever a device has written.
+
+        Args:
+            key: the lane and its epoch.
+            seq: its place in the lane.
+            uplink: its subject, parsed.
+            body: the whole envelope, checked; decode it with `backhaul_codec.decode`.
+            is_new: whether continuity did not hold this seq.
+        """
+
+    def take_changes(self) -> Sequence[Change]:
+        """Return what is to be written along with the messages of this turn, and forget it.
+
+        Where the disk refuses, the same rows are tried again before anything else is taken in.
+        """
+
+    def stored(self) -> None:
+        """Take in that the turn is on disk: now it may be acted upon (set an event, no I/O)."""

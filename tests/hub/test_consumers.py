@@ -1,0 +1,73 @@
+"""Consumers of UP, on a real server: told in order, stored with the position, told again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import nats
+import pytest
+
+from backhaul_codec import Point, encode_frame
+from backhaul_hub.consumers import Change
+from backhaul_hub.continuity import Continuity, LaneKey
+from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.registry import Registry
+from backhaul_hub.uplink import UplinkReader
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from backhaul_codec.subjects import Uplink
+    from tests.support.nats_server import NatsServer
+
+pytestmark = pytest.mark.nats
+
+
+class Recorder:
+    """Writes down what it is told, in hub.db too."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[LaneKey, int, str, bool]] = []
+        self.stored_count = 0
+        self._waiting: list[tuple[str, str, str, int]] = []
+
+    def on_message(self, key: LaneKey, seq: int, uplink: Uplink, body: bytes, is_new: bool) -> None:
+        self.told.append((key, seq, uplink.leaf_subject, is_new))
+        self._waiting.append((f"{uplink.device}-{len(self.told)}", str(len(self.told)), "", seq))
+
+    def take_changes(self) -> Sequence[Change]:
+        rows, self._waiting = self._waiting, []
+        return [Change("INSERT INTO device VALUES (?, ?, ?, ?)", rows)]
+
+    def stored(self) -> None:
+        self.stored_count += 1
+
+
+async def test_a_consumer_hears_of_good_messages_and_its_rows_are_stored(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async with await Registry.open(tmp_path / "hub.db") as registry:
+        client = await nats.connect(nats_server.url)
+        api = JetStreamApi(client)
+        stream = {"name": "UP_00", "subjects": ["up.>", "quarantine.>"], "allow_direct": True}
+        await api.request("STREAM.CREATE.UP_00", stream)
+        for seq in (1, 2, 2):
+            frame = encode_frame([Point("battery", "soc", 1, 81.5)], epoch=7, seq=seq)
+            await api.publish("up.VID-001.f.battery", frame)
+        recorder = Recorder()
+        reader = UplinkReader("UP_00", client, api, Continuity(), registry, [recorder])
+        task = asyncio.create_task(reader.run())
+        await until(lambda: reader.position.seq == 3 and recorder.stored_count > 0)
+        task.cancel()
+        await asyncio.wait([task])
+        await client.close()
+        key = LaneKey("VID-001", "bulk", 7)
+        assert recorder.told == [
+            (key, 1, "f.battery", True),
+            (key, 2, "f.battery", True),
+            (key, 2, "f.battery", False),
+        ]
+        assert list(await registry.devices()) == ["VID-001-1", "VID-001-2", "VID-001-3"]
