@@ -50,6 +50,8 @@ class HubView:
 
     def _count(self, subject: str, body: bytes) -> None:
         uplink = parse_uplink(subject)
+        if uplink.system:
+            return
         message = decode(body, node=uplink.node, type=uplink.type, key=uplink.key)
         identity = (uplink.device, uplink.lane, message.epoch, message.seq)
         if identity not in self._seen:

@@ -17,7 +17,8 @@ from backhaul_agent.events import receipt
 from backhaul_agent.ledger import ROW_BYTES
 from backhaul_agent.ledger_rows import Distance, Quarantine
 from backhaul_agent.link_config import out_consumer_config, out_stream, out_stream_config
-from backhaul_codec import CodecError, check, peek
+from backhaul_codec import CodecError, peek
+from backhaul_codec.placed import check_placed
 from backhaul_codec.subjects import SubjectError, parse_leaf
 
 if TYPE_CHECKING:
@@ -227,8 +228,7 @@ class Lane:
         """Return what is wrong with a row read back, or nothing: bits rot, disks lie."""
         try:
             place = parse_leaf(row.subject)
-            frame_node = place.node if place.letter == "f" else None
-            header = check(row.body, node=frame_node)
+            header = check_placed(place, row.body)
         except (CodecError, SubjectError) as error:
             return str(error)
         if place.lane != self.name:

@@ -58,6 +58,7 @@ SCHEMA = pa.schema(
 
 # Arrow's string and binary arrays count their bytes in an int32.
 _TEXT_BYTES_MAX = 2**31 - 1
+_NAMES_BYTES_MAX = 2 * NAME_BYTES_MAX + 1  # both ends of an edge
 _POWERS = np.array(POWERS)
 _IS_TEXT = np.array([is_text(dtype) for dtype in range(256)])
 _DTYPES = {
@@ -133,8 +134,11 @@ class _Batch:
 
     def nodes(self) -> pa.Array:
         """Return the node of each row."""
-        nodes = [layout.node for layout in self.layouts]
-        return self._names(nodes, self.per_frame(range(len(nodes)), np.int32))
+        if all(layout.nodes is None for layout in self.layouts):
+            nodes = [layout.node for layout in self.layouts]
+            return self._names(nodes, self.per_frame(range(len(nodes)), np.int32))
+        named = [layout.nodes or [layout.node] * len(layout.types) for layout in self.layouts]
+        return self._names(list(chain.from_iterable(named)), self.series)
 
     def types(self) -> pa.Array:
         """Return the type of each row."""
@@ -230,7 +234,7 @@ class _Batch:
 
 def _take(strings: pa.Array, indices: Array, valid: Array | None = None) -> pa.Array:
     """Return strings[indices], null where not valid."""
-    if len(indices) * NAME_BYTES_MAX > _TEXT_BYTES_MAX or valid is not None:
+    if len(indices) * _NAMES_BYTES_MAX > _TEXT_BYTES_MAX or valid is not None:
         lengths = pc.binary_length(strings).fill_null(0).to_numpy(zero_copy_only=False)
         taken = lengths.astype(np.int64)[indices if valid is None else indices[valid]]
         if int(taken.sum()) > _TEXT_BYTES_MAX:

@@ -30,14 +30,14 @@ from backhaul_codec.points import (
     Opaque,
     Value,
 )
-from backhaul_codec.subjects import SubjectError, parse_leaf, parse_uplink
+from backhaul_codec.subjects import NODE_TYPE_PREFIX, SubjectError, parse_leaf, parse_uplink
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa  # type: ignore[import-untyped]
 
-__all__ = ["SCHEMA", "Rejected", "decode_columns"]
+__all__ = ["SCHEMA", "Rejected", "decode_columns", "edge_name"]
 
 _DOUBLE = Struct("<d")
 _NO_NUMBERS = Numbers("b", b"")
@@ -54,12 +54,18 @@ class Rejected:
 
 
 class _Names(NamedTuple):
-    """Hold what a subject says of its message; `kind` None where there was no subject."""
+    """Hold what a subject says of its message; `kind` None where there was no subject.
+
+    `parent` of a frame is the upper end of its edge, "" for a node's frame; `node` of an edge's
+    single point says both ends. `silent`: no point of it is a row.
+    """
 
     kind: Kind | None
     node: str | None
     type: str
     key: str
+    parent: str = ""
+    silent: bool = False
 
 
 _NO_NAMES = _Names(None, None, "", "")
@@ -78,7 +84,8 @@ def decode_columns(
     null. `subjects`, one for each message, `up.<device>.` before it or not, give a point message
     its node, type and key and must agree with a frame's node. Without them point messages have
     empty names. An event's kind is its type; a result's command id is its key; the point of an
-    edge has `<parent>><node>` as its node.
+    edge has `<parent>><node>` as its node, alone or in a frame. An event of SYSTEM_EVENTS is proven
+    as any other and gives no row.
 
     A message that does not decode is appended to `rejected` and left out.
     Raises: CodecError with `index` for the first such message if `rejected` is None; CodecError
@@ -99,6 +106,8 @@ def decode_columns(
                 raise CodecError(error.reason, error.code, index) from error
             rejected.append(Rejected(index, error.code, error.reason))
         else:
+            if names.silent:
+                continue
             indices.append(index)
             headers.append(header)
             layouts.append(layout)
@@ -117,12 +126,17 @@ def _parse(subject: str) -> _Names:
         uplink = parse_uplink(subject) if subject.startswith("up.") else parse_leaf(subject)
     except SubjectError as error:
         raise CodecError(str(error), "subject") from error
-    if uplink.letter == "f":
-        return _Names(Kind.FRAME, uplink.node, "", "")
+    if uplink.frame:
+        return _Names(Kind.FRAME, uplink.node, "", "", uplink.parent or "")
     node = uplink.node or ""
     if uplink.parent is not None:
-        node = f"{uplink.parent}>{node}"
-    return _Names(Kind.POINT, node, uplink.type or "", uplink.key or "")
+        node = edge_name(uplink.parent, node)
+    return _Names(Kind.POINT, node, uplink.type or "", uplink.key or "", silent=uplink.system)
+
+
+def edge_name(parent: str, node: str) -> str:
+    """Return the node of an edge's points in rows: `<parent>><node>`."""
+    return f"{parent}>{node}"
 
 
 def _read(message: bytes, names: _Names) -> tuple[Header, Layout]:
@@ -130,12 +144,23 @@ def _read(message: bytes, names: _Names) -> tuple[Header, Layout]:
     if names.kind not in (None, header.kind):
         raise CodecError(f"a {header.kind.name.lower()} came on a subject of others", "subject")
     if header.kind is Kind.FRAME:
-        return header, read_frame(body, names.node)
+        layout = read_frame(body, names.node)
+        if names.parent:
+            _name_ends(layout, names.parent)
+        return header, layout
     time, value, tombstone, origin = read_point(body)
     layout = _layout_of_point(time, value, names)
     layout.tomb = bytes([tombstone])
     layout.origins, layout.origin_of = [origin], _FIRST
     return header, layout
+
+
+def _name_ends(layout: Layout, parent: str) -> None:
+    """Say of each series in a frame of an edge whether it is the edge's or the lower node's."""
+    edge = edge_name(parent, layout.node)
+    own = [type_.startswith(NODE_TYPE_PREFIX) for type_ in layout.types]
+    layout.nodes = [layout.node if mine else edge for mine in own]
+    layout.types = [type_.removeprefix(NODE_TYPE_PREFIX) for type_ in layout.types]
 
 
 def _layout_of_point(time: int, value: Value, names: _Names) -> Layout:

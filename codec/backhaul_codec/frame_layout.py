@@ -62,8 +62,10 @@ class Layout:
     """Hold the columns of a frame, every length and reference proven.
 
     Lists of series run in series order: `types`, `keys` (None: all empty), `kinds` (three bytes
-    each: dtype, column, exponent), `counts` (points). `bases` has one number for each series in columns 0..3. A column
-    without data is absent: 0..3 and the blob indices are in `numbers`, byte planes in `planes`.
+    each: dtype, column, exponent), `counts` (points), `nodes` (None: all `node`; the body never says
+    so, the subject of an edge's frame does). `bases` has one number for each series in columns
+    0..3. A column without data is absent: 0..3 and the blob indices are in `numbers`, byte planes
+    in `planes`.
     """
 
     n: int
@@ -84,6 +86,7 @@ class Layout:
     tomb: bytes | None
     origins: list[str]
     origin_of: Numbers | None
+    nodes: list[str] | None = None
 
     def shapes(self) -> tuple[bytes, bytes, bytes]:
         """Return the dtypes, columns and exponents of the series."""

@@ -1,15 +1,26 @@
 """Name the subjects that messages travel on, and read them back.
 
 On a vehicle: `f.<node>` frames, `p.<node>.<type>.<key>` points, `p.<parent>.<node>.<type>.<key>`
-points of an edge, `e.<kind>` events, `r.<command id>` results. At the hub the same with
-`up.<device>.` before it, set by the hub's own stream, never by the device.
+points of an edge, `p.<node>` and `p.<parent>.<node>` frames of such points that hold or fall as one,
+`e.<kind>` events, `r.<command id>` results. Where every node has lanes of its own the same after
+`n.<node>.`. At the hub all of it with `up.<device>.` before it, set by the hub's own stream, never
+by the device.
 """
 
 import re
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
-Lane: TypeAlias = Literal["live", "bulk"]
+# "live", "bulk", or "n_" and the token of a node that has a lane of its own.
+Lane: TypeAlias = str
+LIVE, BULK = "live", "bulk"
+_NODE_LANE = "n_"
+
+# In a frame of an edge's points, a type that starts so is a point of the edge's lower node.
+NODE_TYPE_PREFIX = "node:"
+# Events that vehicle and hub keep house with. What they say is elsewhere, or of no lasting interest:
+# no history counts them as points.
+SYSTEM_EVENTS = frozenset({"clock", "digest", "epoch", "heads", "mark", "seen"})
 
 DEVICE_ID = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9_-]{0,62}\Z")
 
@@ -29,8 +40,8 @@ class Uplink:
     """Hold what a subject `up.<device>.<leaf subject>` says.
 
     `letter` is f, p, e or r. `node`: of frames and points. `type`: of points, and the kind of an
-    event. `key`: of points, and the id of a result's command. `parent`: of the points of an edge,
-    whose `node` is the lower end.
+    event; None of frames. `key`: of points, and the id of a result's command. `parent`: of the
+    points of an edge, whose `node` is the lower end. `lane_node`: whose lane it is, if of one node.
     """
 
     device: str
@@ -41,6 +52,22 @@ class Uplink:
     type: str | None = None
     key: str | None = None
     parent: str | None = None
+    lane_node: str | None = None
+
+    @property
+    def frame(self) -> bool:
+        """Tell whether the body must be a frame (else a point)."""
+        return self.letter == "f" or (self.letter == "p" and self.type is None)
+
+    @property
+    def frame_node(self) -> str | None:
+        """Return the node that a frame must say it is of, None where the body is no frame."""
+        return self.node if self.frame else None
+
+    @property
+    def system(self) -> bool:
+        """Tell whether it is an event of SYSTEM_EVENTS, in no history."""
+        return self.letter == "e" and self.type in SYSTEM_EVENTS
 
 
 def encode_token(text: str) -> str:
@@ -75,7 +102,7 @@ def decode_token(token: str) -> str:
 
 
 def frame_subject(node: str) -> str:
-    """Return the subject of a node's frames on its vehicle."""
+    """Return the subject of a node's telemetry frames on its vehicle."""
     return f"f.{encode_token(node)}"
 
 
@@ -85,8 +112,26 @@ def point_subject(node: str, type: str, key: str = "") -> str:
 
 
 def edge_subject(parent: str, node: str, type: str, key: str = "") -> str:
-    """Return the subject of the points of the edge from a parent down to a node."""
+    """Return the subject of the points of the edge from a parent down to a node.
+
+    Raises: SubjectError, for an edge from no node, or a type that starts with NODE_TYPE_PREFIX.
+    """
+    _require_edge(parent, type)
     return f"p.{encode_token(parent)}.{point_subject(node, type, key)[2:]}"
+
+
+def node_frame_subject(node: str) -> str:
+    """Return the subject of a frame of a node's own points, applied whole or not at all."""
+    return f"p.{encode_token(node)}"
+
+
+def edge_frame_subject(parent: str, node: str) -> str:
+    """Return the subject of a frame of an edge's points, applied whole or not at all.
+
+    Raises: SubjectError, for an edge from no node.
+    """
+    _require_edge(parent, "")
+    return f"p.{encode_token(parent)}.{encode_token(node)}"
 
 
 def event_subject(kind: str) -> str:
@@ -94,13 +139,35 @@ def event_subject(kind: str) -> str:
     return f"e.{encode_token(kind)}"
 
 
+def node_lane(node: str) -> Lane:
+    """Return the name of a node's own lane: a token, fit for a subject and a stream's name."""
+    return _NODE_LANE + encode_token(node)
+
+
+def node_of_lane(lane: Lane) -> str | None:
+    """Return whose lane it is, None if it is the device's. Raises: SubjectError if it is no lane."""
+    if lane in (LIVE, BULK):
+        return None
+    if not lane.startswith(_NODE_LANE):
+        raise SubjectError(f"{lane[:80]!r} is no lane")
+    return decode_token(lane.removeprefix(_NODE_LANE))
+
+
+def node_lane_subject(node: str, leaf_subject: str) -> str:
+    """Return a leaf subject as it is in the node's own lane."""
+    return f"n.{encode_token(node)}.{leaf_subject}"
+
+
 def lane_of(leaf_subject: str) -> Lane:
     """Return the lane that a leaf subject belongs to. Raises: SubjectError for any other subject."""
-    match leaf_subject.partition(".")[0]:
+    letter, _, rest = leaf_subject.partition(".")
+    match letter:
         case "f":
-            return "bulk"
+            return BULK
         case "p" | "e" | "r":
-            return "live"
+            return LIVE
+        case "n":
+            return node_lane(decode_token(rest.partition(".")[0]))
     raise SubjectError(f"{leaf_subject[:80]!r} belongs to no lane")
 
 
@@ -117,16 +184,42 @@ def parse_leaf(leaf_subject: str, device: str = "") -> Uplink:
     """Read a subject as it is on the vehicle. Raises: SubjectError."""
     lane = lane_of(leaf_subject)
     letter, *tokens = leaf_subject.split(".")
+    if letter == "n":
+        return _of_node_lane(leaf_subject, device, lane)
     names = [decode_token(token) for token in tokens]
     match letter, names:
-        case "f", [node]:
+        case (("f" | "p"), [node]):
             return Uplink(device, lane, leaf_subject, letter, node)
+        case "p", [parent, node]:
+            _require_edge(parent, "")
+            return Uplink(device, lane, leaf_subject, letter, node, parent=parent)
         case "p", [node, type_, key]:
             return Uplink(device, lane, leaf_subject, letter, node, type_, key)
         case "p", [parent, node, type_, key]:
+            _require_edge(parent, type_)
             return Uplink(device, lane, leaf_subject, letter, node, type_, key, parent)
         case "e", [kind]:
             return Uplink(device, lane, leaf_subject, letter, type=kind)
         case "r", [command]:
             return Uplink(device, lane, leaf_subject, letter, key=command)
     raise SubjectError(f"{leaf_subject[:80]!r} has the wrong number of tokens")
+
+
+def _of_node_lane(leaf_subject: str, device: str, lane: Lane) -> Uplink:
+    """Read `n.<node>.<leaf subject>`; what names a node must name this one (an edge: below)."""
+    node = node_of_lane(lane)
+    rest = leaf_subject.split(".", 2)[-1]
+    inner = None if rest.startswith("n.") else parse_leaf(rest, device)
+    if inner is None or inner.node not in (None, node):
+        raise SubjectError(f"{leaf_subject[:80]!r} is not of the lane of {node!r}")
+    return replace(inner, lane=lane, leaf_subject=leaf_subject, lane_node=node)
+
+
+def _require_edge(parent: str, type_: str) -> None:
+    # An empty parent is how heads tell a node's own points from those of an edge.
+    if not parent:
+        raise SubjectError("an edge comes down from a node, and that has a name")
+    if type_.startswith(NODE_TYPE_PREFIX):
+        raise SubjectError(
+            f"the type {type_[:80]!r} is of frames only, for the lower node's points"
+        )

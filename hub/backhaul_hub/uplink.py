@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import structlog
 from msgspec import Meta
 from nats.errors import Error as NatsError
 
-from backhaul_codec import CodecError, Kind, Opaque, check, decode
-from backhaul_codec.subjects import SubjectError, Uplink, parse_uplink
+from backhaul_codec import CodecError, Opaque, decode
+from backhaul_codec.placed import check_placed
+from backhaul_codec.subjects import SubjectError, Uplink, node_of_lane, parse_uplink
 
 from .continuity import Continuity, LaneKey
 from .errors import HubError, JetStreamError, RegistryError
@@ -37,7 +38,6 @@ _IDLE_S = 0.1
 _RETRY_S = 1.0
 # The rest stays in UP; the copy and its headers must fit into one message.
 _QUARANTINED_BYTES_MAX = 1 << 20
-_RECEIPT_SUBJECT = "e.receipt"
 _JSON = 6
 
 
@@ -78,17 +78,16 @@ def examine(subject: str, body: bytes) -> Examined:
     """
     try:
         uplink = parse_uplink(subject)
-        header = check(body, node=uplink.node if uplink.letter == "f" else None)
+        header = check_placed(uplink, body)
     except SubjectError as error:
         raise UnreadableError("subject", str(error)) from error
     except CodecError as error:
         raise UnreadableError(error.code, error.reason) from error
     if header.epoch == 0 or header.seq == 0:
         raise UnreadableError("no_position", "the message has no epoch and seq of a lane")
-    if (header.kind is Kind.FRAME) is not (uplink.letter == "f"):
-        raise UnreadableError("kind", f"a {header.kind.name.lower()} on {subject}")
     key = LaneKey(uplink.device, uplink.lane, header.epoch)
-    receipt = _receipt(uplink.device, body) if uplink.leaf_subject == _RECEIPT_SUBJECT else None
+    is_receipt = (uplink.letter, uplink.type) == ("e", "receipt")
+    receipt = _receipt(uplink.device, body) if is_receipt else None
     return Examined(key, header.seq, uplink, receipt)
 
 
@@ -248,7 +247,7 @@ def _digits(text: str) -> str:
 class _ReceiptBody(msgspec.Struct, frozen=True):
     """The JSON of an `e.receipt` event."""
 
-    lane: Literal["live", "bulk"]
+    lane: str
     epoch: Annotated[int, Meta(ge=1, lt=1 << 32)]
     lo: Annotated[int, Meta(ge=1, lt=1 << 62)]
     hi: Annotated[int, Meta(ge=1, lt=1 << 62)]
@@ -263,6 +262,10 @@ def _receipt(device: str, body: bytes) -> Receipt:
         said = msgspec.json.decode(value.data, type=_ReceiptBody)
     except msgspec.DecodeError as error:
         raise UnreadableError("receipt", f"a receipt that is none: {error}") from error
+    try:
+        node_of_lane(said.lane)
+    except SubjectError as error:
+        raise UnreadableError("receipt", f"a receipt for no lane: {error}") from error
     if said.lo > said.hi:
         raise UnreadableError("receipt", f"a receipt for no range: {said.lo}..{said.hi}")
     return Receipt(LaneKey(device, said.lane, said.epoch), said.lo, said.hi, said.reason)

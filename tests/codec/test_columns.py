@@ -184,6 +184,18 @@ def test_subjects_name_points_and_prove_frames() -> None:
         decode_columns([frame, frame], subjects=["f.gps"])
 
 
+def test_system_events_are_proven_and_give_no_row() -> None:
+    event = encode_point(Point("", "", NOON, Opaque(6, b"{}")), epoch=0, seq=0)
+    rejected: list[Rejected] = []
+    batch = decode_columns(
+        [event, event, event, event[:-1]],
+        subjects=["e.heads", "up.V.e.boot", "up.V.n.gps.e.mark", "e.heads"],
+        rejected=rejected,
+    )
+    assert [(row["message"], row["type"]) for row in batch.to_pylist()] == [(1, "boot")]
+    assert [bad.index for bad in rejected] == [3]
+
+
 def test_a_batch_past_what_arrow_counts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(column_batch, "_TEXT_BYTES_MAX", 99)
     message = encode_frame([Point("n", "t", NOON, "x" * 50)], epoch=0, seq=0)

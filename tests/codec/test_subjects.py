@@ -1,5 +1,7 @@
 """Names to subjects and back, each name with exactly one token."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +28,10 @@ def test_what_encode_would_not_write_is_refused(token: str) -> None:
         subjects.decode_token(token)
 
 
+ends = names.filter(bool)
+edge_types = names.filter(lambda type_: not type_.startswith("node:"))
+
+
 @given(names, names, names)
 def test_subjects_are_read_back(node: str, type_: str, key: str) -> None:
     leaf = subjects.point_subject(node, type_, key)
@@ -34,6 +40,65 @@ def test_subjects_are_read_back(node: str, type_: str, key: str) -> None:
     )
     leaf = subjects.frame_subject(node)
     assert subjects.parse_uplink(f"up.VID-001.{leaf}") == Uplink("VID-001", "bulk", leaf, "f", node)
+
+
+@given(ends, names, edge_types, names)
+def test_live_frames_and_edges_are_read_back(parent: str, node: str, type_: str, key: str) -> None:
+    leaf = subjects.node_frame_subject(node)
+    assert subjects.parse_leaf(leaf) == Uplink("", "live", leaf, "p", node)
+    leaf = subjects.edge_frame_subject(parent, node)
+    assert subjects.parse_leaf(leaf) == Uplink("", "live", leaf, "p", node, parent=parent)
+    leaf = subjects.edge_subject(parent, node, type_, key)
+    assert subjects.parse_leaf(leaf) == Uplink("", "live", leaf, "p", node, type_, key, parent)
+
+
+@given(names)
+def test_the_lane_of_a_node_is_read_back(node: str) -> None:
+    lane = subjects.node_lane(node)
+    assert subjects.node_of_lane(lane) == node
+    assert subjects.encode_token(lane.replace("%", "_")) == lane.replace("%", "_")
+    for inner in (
+        *(subjects.frame_subject(node), subjects.node_frame_subject(node), "e.mark", "r.1"),
+        *(subjects.point_subject(node, "t"), subjects.edge_subject("up", node, "t")),
+    ):
+        leaf = subjects.node_lane_subject(node, inner)
+        assert subjects.lane_of(leaf) == lane
+        found = subjects.parse_uplink(f"up.VID-001.{leaf}")
+        plain = subjects.parse_uplink(f"up.VID-001.{inner}")
+        assert found == replace(plain, lane=lane, leaf_subject=leaf, lane_node=node)
+        assert (found.frame, found.system) == (plain.frame, plain.system)
+
+
+def test_a_body_is_a_frame_or_a_point_by_its_subject() -> None:
+    bodies = {leaf: subjects.parse_leaf(leaf).frame for leaf in ("f.a", "p.a", "p.a.b")}
+    assert bodies == {"f.a": True, "p.a": True, "p.a.b": True}
+    for leaf in ("p.a.b.%", "p.a.b.c.%", "e.heads", "r.1"):
+        assert not subjects.parse_leaf(leaf).frame
+        assert subjects.parse_leaf(leaf).frame_node is None
+    assert subjects.parse_leaf("p.a.b").frame_node == "b"
+
+
+def test_system_events_are_told_from_others() -> None:
+    system = [kind for kind in ("heads", "receipt", "link.up", "mark") if _event(kind).system]
+    assert system == ["heads", "mark"]
+    assert not subjects.parse_leaf("p.heads.heads.heads").system
+
+
+def _event(kind: str) -> Uplink:
+    return subjects.parse_leaf(subjects.event_subject(kind))
+
+
+def test_lanes_that_are_none() -> None:
+    assert [subjects.node_of_lane(lane) for lane in ("live", "bulk")] == [None, None]
+    for lane in ("", "n", "n_", "n_a.b", "N_a", "dead", "n_%61"):
+        with pytest.raises(SubjectError):
+            subjects.node_of_lane(lane)
+
+
+@pytest.mark.parametrize(("parent", "type_"), [("", "t"), ("a", "node:t"), ("a", "node:")])
+def test_edges_that_are_none(parent: str, type_: str) -> None:
+    with pytest.raises(SubjectError):
+        subjects.edge_subject(parent, "b", type_)
 
 
 def test_every_letter_has_its_parts() -> None:
@@ -50,7 +115,10 @@ def test_every_letter_has_its_parts() -> None:
     [
         *("", "up", "up.VID-001", "up.VID-001.", "down.VID-001.f.gps", "up..f.gps"),
         *("up.VID 1.f.gps", "up.VID-001.x.gps", "up.VID-001.f", "up.VID-001.f.a.b"),
-        *("up.VID-001.p.a.b", "up.VID-001.e.a.b", "up.VID-001\n.f.gps", "up.-a.f.gps"),
+        *("up.VID-001.p", "up.VID-001.e.a.b", "up.VID-001\n.f.gps", "up.-a.f.gps"),
+        *("up.V.p.%.b", "up.V.p.%.b.t.%", "up.V.p.a.b.node%3At.%", "up.V.p.a.b.t.k.x"),
+        *("up.V.n", "up.V.n.a", "up.V.n.a.", "up.V.n.a.f.b", "up.V.n.a.p.a.b", "up.V.n.a.x.a"),
+        *("up.V.n.a.n.a.f.a", "up.V." + "n.a." * 5000 + "f.a", "up.V.n.%61.f.a"),
     ],
 )
 def test_other_subjects_are_refused(subject: str) -> None:
@@ -59,8 +127,9 @@ def test_other_subjects_are_refused(subject: str) -> None:
 
 
 def test_lanes() -> None:
-    assert [subjects.lane_of(s) for s in ("f.a", "p.a.b.%", "e.x", "r.1")] == [
-        *("bulk", "live", "live", "live")
+    leafs = ("f.a", "p.a", "p.a.b", "p.a.b.%", "e.x", "r.1", "n.a%20b.f.a%20b")
+    assert [subjects.lane_of(leaf) for leaf in leafs] == [
+        *("bulk", "live", "live", "live", "live", "live", "n_a%20b")
     ]
     for other in ("s.watermark", "c.1", "fx", ""):
         with pytest.raises(SubjectError):

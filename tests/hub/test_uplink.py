@@ -32,6 +32,23 @@ def test_a_point_has_its_place_in_live() -> None:
     assert (examined.key, examined.seq) == (LaneKey("VID-001", "live", 7), 1)
 
 
+@pytest.mark.parametrize(
+    ("leaf", "lane"),
+    [("p.battery", "live"), ("p.car.battery", "live"), ("n.battery.f.battery", "n_battery")],
+)
+def test_a_frame_has_its_place_in_other_lanes(leaf: str, lane: str) -> None:
+    examined = examine(f"up.VID-001.{leaf}", FRAME)
+    assert (examined.key, examined.seq) == (LaneKey("VID-001", lane, 7), 3)
+
+
+def test_a_receipt_may_speak_of_a_nodes_lane() -> None:
+    body = receipt({"lane": "n_gps", "epoch": 7, "lo": 2, "hi": 5, "reason": "full"})
+    for leaf in ("e.receipt", "n.gps.e.receipt"):
+        said = examine(f"up.VID-001.{leaf}", body).receipt
+        assert said is not None
+        assert said.key == LaneKey("VID-001", "n_gps", 7)
+
+
 def test_a_receipt_speaks_for_its_own_device_only() -> None:
     body = receipt({"lane": "bulk", "epoch": 7, "lo": 2, "hi": 5, "reason": "corrupt row"})
     said = examine("up.VID-001.e.receipt", body).receipt
@@ -49,7 +66,9 @@ def test_a_receipt_speaks_for_its_own_device_only() -> None:
         ("up.VID-001.f.motor", FRAME, None),
         ("up.VID-001", FRAME, "subject"),
         ("up.VID-001.x.battery", FRAME, "subject"),
-        ("up.VID-001.p.battery.soc.%", FRAME, "kind"),
+        ("up.VID-001.p.battery.soc.%", FRAME, "subject"),
+        ("up.VID-001.p.motor", FRAME, "node"),
+        ("up.VID-001.n.motor.f.battery", FRAME, "subject"),
         (
             "up.VID-001.f.battery",
             encode_frame([Point("battery", "soc", 1, 2.0)], epoch=0, seq=0),

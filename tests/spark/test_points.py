@@ -120,6 +120,30 @@ def test_points_and_events_get_their_names_from_the_subject() -> None:
     assert (row["type"], row["letter"], row["value_text"]) == ("boot", "e", "{}")
 
 
+def test_live_frames_are_rows_and_system_events_are_covered_without_one(tmp_path: Path) -> None:
+    system = [
+        encode_point(Point("", "", T0_NS, Opaque(6, b"{}")), epoch=1, seq=seq) for seq in (1, 2)
+    ]
+    batches = [
+        message_batch("UP_00", stored([system[0]], leaf="e.heads")),
+        message_batch("UP_00", stored([system[1]], leaf="e.mark", first_seq=2)),
+        message_batch("UP_00", stored([frame(3, [1.5])], leaf="p.car.battery", first_seq=3)),
+        message_batch("UP_00", stored([frame(4, [1.5])], leaf="p.battery", first_seq=4)),
+    ]
+    report = task(str(tmp_path), 1, *batches)
+    rows = [
+        row
+        for file in report.files
+        for row in pq.read_table(tmp_path / "points" / file["path"], partitioning=None).to_pylist()
+    ]
+    assert [(row["seq"], row["lane"], row["letter"], row["node"]) for row in rows] == [
+        *((3, "live", "p", "car>battery"), (4, "live", "p", "battery"))
+    ]
+    facts = report.messages.to_pylist()
+    assert [(fact["seq"], fact["points"]) for fact in facts] == [(1, 0), (2, 0), (3, 1), (4, 1)]
+    assert not report.rejects
+
+
 def test_a_gap_is_a_row_of_its_own() -> None:
     batch = gap_batch(Span("UP_00", 5, 9, GAP_RETENTION))
     [part] = point_rows(batch)
