@@ -6,6 +6,7 @@ AgentError
 ├── LedgerError            the ledger cannot be used
 │   ├── LedgerForeignError     the file is not this device's ledger
 │   ├── LedgerNewerError       a newer backhaul wrote it
+│   ├── LedgerOlderError       an older backhaul wrote it
 │   ├── LedgerCorruptError     SQLite cannot read it
 │   └── LedgerStorageError     one write or read failed; heals when the disk does
 ├── RefusedError           one publish was refused; nothing of it was kept
@@ -86,6 +87,10 @@ class LedgerForeignError(LedgerError):
 
 class LedgerNewerError(LedgerError):
     """A newer backhaul wrote this ledger; this one would not understand it."""
+
+
+class LedgerOlderError(LedgerError):
+    """An older backhaul wrote this ledger, before its first release: its tables are others."""
 
 
 class LedgerCorruptError(LedgerError):

@@ -41,7 +41,7 @@ ROW_BYTES = 128  # what a message costs besides subject and body, here and in a 
 
 @dataclass(slots=True)
 class Lane:
-    """A lane's committed state.
+    """A lane's committed state, in one epoch.
 
     ``next_seq``: the next seq to give out. ``watermark``: what the hub holds without gaps.
     ``distance``: how far the sequences of OUT are ahead of the seqs in it.
@@ -49,6 +49,7 @@ class Lane:
 
     id: int
     name: str
+    epoch: int
     next_seq: int
     watermark: int
     distance: Distance
@@ -75,6 +76,7 @@ class Ledger:
         self.epoch = epoch
         self.bytes_max = bytes_max
         self.lanes: dict[str, Lane] = {}
+        self.closed: dict[tuple[str, int], Lane] = {}  # lanes of former epochs, by name and epoch
         self._bytes_measured = 0
         self.quarantined = 0
         self.forgotten = 0
@@ -203,8 +205,8 @@ class Ledger:
 
     async def explained(self, lane: str, lo: int, hi: int) -> set[int]:
         """Return which seqs of ``lo..hi`` are quarantined: they will never come."""
-        query = "SELECT seq FROM quarantined WHERE lane = ? AND seq BETWEEN ? AND ?"
-        return {seq for (seq,) in await self._query(query, lane, lo, hi)}
+        query = "SELECT seq FROM quarantined WHERE lane = ? AND epoch = ? AND seq BETWEEN ? AND ?"
+        return {seq for (seq,) in await self._query(query, lane, self.epoch, lo, hi)}
 
     async def sizes(self, lane: str, lo: int, hi: int) -> list[tuple[int, int]]:
         """Return ``(last seq, bytes)`` of each run of 64 seqs in ``lo..hi``, in order."""
@@ -266,47 +268,54 @@ class Ledger:
             await self._set_aside(row, changes.time_ns)
         if next_seqs:
             await db.executemany(
-                "UPDATE lanes SET next_seq = ? WHERE name = ?",
-                [(seq, name) for name, seq in next_seqs.items()],
+                "UPDATE lanes SET next_seq = ? WHERE id = ?",
+                [(seq, self.lanes[name].id) for name, seq in next_seqs.items()],
             )
         if changes.watermarks:
             await db.executemany(
-                "UPDATE lanes SET watermark = max(watermark, ?) WHERE name = ?",
-                [(seq, name) for name, seq in changes.watermarks.items()],
+                "UPDATE lanes SET watermark = max(watermark, ?) WHERE id = ?",
+                [(seq, self.lanes[name].id) for name, seq in changes.watermarks.items()],
             )
         if changes.distances:
             await db.executemany(
-                "UPDATE lanes SET stream_created = ?, stream_offset = ? WHERE name = ?",
-                [(*distance, name) for name, distance in changes.distances.items()],
+                "UPDATE lanes SET stream_created = ?, stream_offset = ? WHERE id = ?",
+                [(*far, self.lanes[name].id) for name, far in changes.distances.items()],
             )
         await db.execute("COMMIT")
 
     async def _set_aside(self, row: Quarantine, time_ns: int) -> None:
         """Move a row to `quarantined`; a message that is gone altogether leaves a bare entry."""
-        insert = "INSERT OR IGNORE INTO quarantined (lane, seq, subject, body, reason, time_ns) "
+        insert = (
+            "INSERT OR IGNORE INTO quarantined (lane, epoch, seq, subject, body, reason, time_ns) "
+        )
         if row.lane == STAGED:
-            found = "SELECT 'staged', 0, node, body, ?, ? FROM staged WHERE id = ?"
+            found = "SELECT 'staged', 0, 0, node, body, ?, ? FROM staged WHERE id = ?"
             await self._db.execute(insert + found, (row.reason, time_ns, row.seq))
             await self._db.execute("DELETE FROM staged WHERE id = ?", (row.seq,))
             return
         place = (self.lanes[row.lane].id, row.seq)
-        found = "SELECT ?, ?, coalesce(max(subject), ''), max(body), ?, ? FROM messages "
-        values = (row.lane, row.seq, row.reason, time_ns, *place)
+        found = "SELECT ?, ?, ?, coalesce(max(subject), ''), max(body), ?, ? FROM messages "
+        values = (row.lane, self.epoch, row.seq, row.reason, time_ns, *place)
         await self._db.execute(insert + found + "WHERE lane = ? AND seq = ?", values)
         await self._db.execute("DELETE FROM messages WHERE lane = ? AND seq = ?", place)
 
     async def _load(self) -> None:
         """Read the lanes and counters back: at opening, and after a commit of unknown outcome."""
         await self._db.executemany(
-            "INSERT OR IGNORE INTO lanes (name) VALUES (?)", [(name,) for name in LANES]
+            "INSERT OR IGNORE INTO lanes (name, epoch) VALUES (?, ?)",
+            [(name, self.epoch) for name in LANES],
         )
         rows = await self._db.execute_fetchall(
-            "SELECT id, name, max(next_seq, 1 + coalesce((SELECT max(seq) FROM messages "
+            "SELECT id, name, epoch, max(next_seq, 1 + coalesce((SELECT max(seq) FROM messages "
             "WHERE lane = lanes.id), 0)), watermark, stream_created, "
             "stream_offset FROM lanes"
         )
-        for id_, name, next_seq, watermark, *distance in rows:
-            self.lanes[name] = Lane(id_, name, next_seq, watermark, Distance(*distance))
+        for id_, name, epoch, next_seq, watermark, *distance in rows:
+            lane = Lane(id_, name, epoch, next_seq, watermark, Distance(*distance))
+            if epoch == self.epoch:
+                self.lanes[name] = lane
+            else:
+                self.closed[name, epoch] = lane
         counts = await self._db.execute_fetchall(
             "SELECT (SELECT coalesce(max(id), 0) FROM staged), (SELECT count(*) FROM quarantined)"
         )

@@ -11,6 +11,7 @@ from backhaul_agent.errors import (
     LedgerCorruptError,
     LedgerForeignError,
     LedgerNewerError,
+    LedgerOlderError,
     LedgerStorageError,
 )
 
@@ -19,20 +20,23 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 APPLICATION_ID = 0x424B484C  # "BKHL" in the file's header: this file is a ledger
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 PAGE_BYTES = 4096
 
 # `messages` has a rowid of its own, so that the oldest of all lanes can be found without
 # trusting any clock. `next_seq` is stored: after all messages are forgotten, seqs go on.
+# `lanes` holds those of former epochs too (docs/adr/0008): their messages may be asked for again.
 SCHEMA = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE lanes (
     id INTEGER PRIMARY KEY,
-    name TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
     next_seq INTEGER NOT NULL DEFAULT 1,
     watermark INTEGER NOT NULL DEFAULT 0,
     stream_created TEXT NOT NULL DEFAULT '',
-    stream_offset INTEGER NOT NULL DEFAULT 0
+    stream_offset INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (name, epoch)
 );
 CREATE TABLE messages (
     id INTEGER PRIMARY KEY,
@@ -52,13 +56,14 @@ CREATE TABLE staged (
 CREATE TABLE quarantined (
     id INTEGER PRIMARY KEY,
     lane TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
     seq INTEGER NOT NULL,
     subject TEXT NOT NULL,
     body BLOB,
     reason TEXT NOT NULL,
     time_ns INTEGER NOT NULL
 );
-CREATE UNIQUE INDEX quarantined_lane_seq ON quarantined (lane, seq) WHERE seq > 0;
+CREATE UNIQUE INDEX quarantined_lane_seq ON quarantined (lane, epoch, seq) WHERE seq > 0;
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """
@@ -117,6 +122,13 @@ async def _prepare(
             path,
             f"its schema is {version}, this backhaul knows up to {SCHEMA_VERSION}",
             hint="install the backhaul that wrote it",
+        )
+    if not fresh and version < SCHEMA_VERSION:
+        raise LedgerOlderError(
+            path,
+            f"its schema is {version}, this backhaul needs {SCHEMA_VERSION}",
+            hint="let the backhaul that wrote it send everything, then move the file away: "
+            "a new ledger gets a new epoch",
         )
     await set_pragmas(db)
     if fresh:

@@ -12,6 +12,7 @@ from backhaul_agent.errors import (
     LedgerCorruptError,
     LedgerForeignError,
     LedgerNewerError,
+    LedgerOlderError,
     LedgerStorageError,
 )
 from backhaul_agent.ledger import Ledger
@@ -276,7 +277,13 @@ def plain_sqlite(path: Path) -> None:
 
 def newer(path: Path) -> None:
     db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version = 2")
+    db.execute("PRAGMA user_version = 3")
+    db.close()
+
+
+def older(path: Path) -> None:
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA user_version = 1")
     db.close()
 
 
@@ -313,6 +320,7 @@ async def test_the_ledger_of_another_device_is_refused(tmp_path: Path) -> None:
     ("damage", "error"),
     [
         (newer, LedgerNewerError),
+        (older, LedgerOlderError),
         (no_epoch, LedgerCorruptError),
         (no_tables, LedgerCorruptError),
         (lambda path: path.write_bytes(b"garbage" * 1000), LedgerCorruptError),
@@ -321,7 +329,7 @@ async def test_the_ledger_of_another_device_is_refused(tmp_path: Path) -> None:
             LedgerCorruptError,
         ),
     ],
-    ids=["newer", "no epoch", "no tables", "no database", "pages overwritten"],
+    ids=["newer", "older", "no epoch", "no tables", "no database", "pages overwritten"],
 )
 async def test_an_unusable_ledger_says_what_to_do(
     tmp_path: Path, damage: Callable[[Path], object], error: type[Exception]
@@ -329,7 +337,7 @@ async def test_an_unusable_ledger_says_what_to_do(
     path = tmp_path / "ledger.db"
     await (await open_ledger(path)).close()
     damage(path)
-    with pytest.raises(error, match=r"ledger .*ledger\.db: .*\((move|install)"):
+    with pytest.raises(error, match=r"ledger .*ledger\.db: .*\((move|install|let)"):
         await open_ledger(path)
 
 
