@@ -14,9 +14,9 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
+from .connection import connect, watch_connections
 from .continuity import Continuity, LaneKey
 from .errors import HubError
 from .jetstream import JetStreamApi
@@ -30,10 +30,11 @@ from .uplink import UplinkReader
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from nats.aio.client import Client
     from nats.aio.msg import Msg
 
     from .clock import Clock
-    from .config import HubConfig, Login
+    from .config import HubConfig
     from .consumers import Consumer
     from .registry import Device
 
@@ -111,7 +112,7 @@ class ControlPlane:
                         self._keep_sources(api, registry),
                         self._watch_sources(api, leafs),
                         self._tell_watermarks(api),
-                        _watch_connections(client, system),
+                        watch_connections(client, system),
                         *(reader.run() for reader in self._readers),
                     )
                 ]
@@ -296,17 +297,6 @@ class ControlPlane:
         }
 
 
-async def _watch_connections(*clients: Client) -> None:
-    """End with an error where a connection has closed for good, which only our own close should.
-
-    A service manager starts the control plane again; going on would be going on deaf. nats-py's
-    closed callback is left out now and then, its state is right.
-    """
-    while not any(client.is_closed for client in clients):  # noqa: ASYNC110
-        await asyncio.sleep(_RETRY_S)
-    raise HubError("a connection to the hub's nats-server has closed for good")
-
-
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
     """Cancel tasks and wait until they have ended.
 
@@ -317,39 +307,3 @@ async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
         for task in pending:
             task.cancel()
         await asyncio.wait(pending, timeout=_RETRY_S)
-
-
-async def connect(url: str, login: Login) -> Client:
-    """Connect to the hub's server; once connected, reconnect for ever.
-
-    Raises:
-        HubError: the server is not there, or does not know this user.
-    """
-    last_errors: list[Exception] = []
-
-    async def on_error(error: Exception) -> None:
-        last_errors[:] = [error]
-        if client.is_connected:
-            log.warning("nats_error", user=login.user, error=repr(error))
-
-    client = Client()
-    try:
-        # The client itself would try for ever, the first time too.
-        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-            await client.connect(
-                url,
-                user=login.user,
-                password=login.password,
-                name=f"backhaul-hub {login.user}",
-                max_reconnect_attempts=-1,
-                reconnect_time_wait=0.5,  # type: ignore[arg-type]  # seconds; a float is fine
-                error_cb=on_error,
-            )
-    except (NatsError, OSError, TimeoutError) as error:
-        await client.close()
-        why = last_errors[0] if last_errors else error
-        raise HubError(
-            f"no connection to the hub's nats-server at {url} as {login.user}: {why!r}",
-            hint="start it with: nats-server -c hub.conf",
-        ) from error
-    return client

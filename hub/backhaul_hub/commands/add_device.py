@@ -13,7 +13,8 @@ from nats.errors import NoRespondersError
 
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
-from backhaul_hub.control import RELOAD_SERVICE, connect
+from backhaul_hub.connection import connect
+from backhaul_hub.control import RELOAD_SERVICE
 from backhaul_hub.errors import HubError
 from backhaul_hub.setup import DeviceSettings, create_device
 

@@ -12,7 +12,8 @@ from nats.errors import Error as NatsError
 
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
-from backhaul_hub.control import DEVICES_SERVICE, connect
+from backhaul_hub.connection import connect
+from backhaul_hub.control import DEVICES_SERVICE
 from backhaul_hub.errors import HubError
 
 from ._options import directory_option
