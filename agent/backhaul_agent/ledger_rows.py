@@ -44,7 +44,10 @@ class Distance(NamedTuple):
 
 @dataclass(slots=True)
 class Changes:
-    """What one transaction writes. Messages of a lane get consecutive seqs in list order."""
+    """What one transaction writes. Messages of a lane get consecutive seqs in list order.
+
+    ``meta``: facts by name, each replaces what stood there.
+    """
 
     messages: list[Outgoing] = field(default_factory=list)
     staged: list[Staged] = field(default_factory=list)
@@ -52,6 +55,7 @@ class Changes:
     watermarks: dict[str, int] = field(default_factory=dict)
     distances: dict[str, Distance] = field(default_factory=dict)
     quarantine: list[Quarantine] = field(default_factory=list)
+    meta: dict[str, str | int] = field(default_factory=dict)
     time_ns: int = 0
 
     def __bool__(self) -> bool:
@@ -62,6 +66,7 @@ class Changes:
             or self.watermarks
             or self.distances
             or self.quarantine
+            or self.meta
         )
 
 
