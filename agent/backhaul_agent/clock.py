@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+# The plain monotonic clock stands still while a machine sleeps, and hub time would be late by that.
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
 
 class Clock(Protocol):
     """What the agent asks about time. Tests bring one they can move."""
@@ -15,6 +18,13 @@ class Clock(Protocol):
 
     def monotonic_s(self) -> float:
         """Return seconds since some fixed moment: never goes back. For ages and deadlines."""
+        ...
+
+    def steady_ns(self) -> int:
+        """Return nanoseconds since the machine started, sleep included: never jumps or goes back.
+
+        Hub time is anchored on it: it is the same clock for every process of one boot.
+        """
         ...
 
 
@@ -28,6 +38,10 @@ class SystemClock:
     def monotonic_s(self) -> float:
         """Return seconds of the monotonic clock."""
         return time.monotonic()  # noqa: TID251 - the one place
+
+    def steady_ns(self) -> int:
+        """Return nanoseconds since the machine started; a suspended machine's clock goes on."""
+        return time.clock_gettime_ns(_STEADY)
 
 
 def stamp_ms(clock: Clock) -> int:

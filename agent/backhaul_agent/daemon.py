@@ -20,7 +20,6 @@ import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_agent.downlink import Downlink
 from backhaul_agent.intake import Intake
 from backhaul_agent.jetstream import JetStream
 from backhaul_agent.lane import Lane
@@ -29,6 +28,7 @@ from backhaul_agent.ledger_schema import open_file
 from backhaul_agent.link import Link, requester
 from backhaul_agent.listener import Listener
 from backhaul_agent.status import STATUS_SUBJECT, status
+from backhaul_agent.uplink_state import UplinkState
 from backhaul_agent.watermarks import Watermarks
 from backhaul_agent.writer import Writer
 
@@ -106,10 +106,9 @@ class Parts:
         self._writer = Writer(ledger, config, clock, on_commit=self._on_commit)
         self._listener = Listener(Intake(config, clock), self._writer, config, clock)
         self._lanes = [Lane(name, ledger, self._writer, config, clock) for name in LANES]
-        self._downlink = Downlink(config, ledger, self._writer)
-        watermarks = Watermarks(ledger.epoch, self._lanes)
-        self._downlink.register("s.watermark", watermarks.on_message, in_memory=True)
+        self._watermarks = Watermarks(config, ledger.epoch, self._lanes)
         self._link = Link(config, self._listener.on_overrun)
+        self._uplink = UplinkState()
         self._listening = True
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -135,9 +134,10 @@ class Parts:
         jetstream = JetStream(requester(client))
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listener.send_answers(client))
+            group.create_task(self._uplink.run(requester(client)))
             for lane in self._lanes:
                 group.create_task(lane.run(client, jetstream))
-            group.create_task(self._downlink.run(client, jetstream))
+            group.create_task(self._watermarks.run(jetstream))
             await client.subscribe(STATUS_SUBJECT, cb=self._on_status)
             if self._listening:
                 await self._listener.listen(client)
@@ -182,5 +182,5 @@ class Parts:
             lanes=self._lanes,
             link=self._link,
             listener=self._listener,
-            downlink=self._downlink,
+            watermarks=self._watermarks,
         )

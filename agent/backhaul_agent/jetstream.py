@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 NOT_FOUND = 404
-# Said when a stream is made and never later: a server that restarts with a first_seq above the
-# stream's first message purges the stream.
-_AT_CREATION = frozenset({"first_seq"})
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -30,7 +27,6 @@ class Stored(NamedTuple):
     stream_seq: int
     subject: str
     data: bytes
-    headers: bytes = b""
 
 
 class JetStream:
@@ -66,10 +62,7 @@ class JetStream:
         return str(answer["created"]), answer["state"]
 
     async def message(self, stream: str, **query: int | str) -> Stored | None:
-        """Return a message, or None where there is none.
-
-        By ``seq=``, by ``last_by_subj=``, or the first from ``seq=`` on with ``next_by_subj=``.
-        """
+        """Return a message by ``seq=`` or ``last_by_subj=``, or None where there is none."""
         try:
             answer = await self.call(f"STREAM.MSG.GET.{stream}", query)
         except JetStreamError as error:
@@ -79,10 +72,9 @@ class JetStream:
         message = answer["message"]
         try:
             data = base64.b64decode(message.get("data") or "", validate=True)
-            headers = base64.b64decode(message.get("hdrs") or "", validate=True)
         except binascii.Error as error:
             raise JetStreamError("STREAM.MSG.GET", 0, 0, f"bad base64: {error}") from error
-        return Stored(int(message["seq"]), str(message["subject"]), data, headers)
+        return Stored(int(message["seq"]), str(message["subject"]), data)
 
     async def purge(self, stream: str, next_seq: int) -> None:
         """Remove everything below ``next_seq``; also the next message then gets it, at least."""
@@ -98,10 +90,9 @@ class JetStream:
                 raise
             await self.call(f"STREAM.CREATE.{name}", config)
             return True
-        lasting = {key: value for key, value in config.items() if key not in _AT_CREATION}
-        if covers(current, lasting):
+        if covers(current, config):
             return False
-        await self.call(f"STREAM.UPDATE.{name}", current | lasting)
+        await self.call(f"STREAM.UPDATE.{name}", current | config)
         return True
 
     async def ensure_consumer(self, stream: str, config: dict[str, Any]) -> bool:

@@ -17,9 +17,11 @@ from backhaul_agent import ledger_schema
 from backhaul_agent.errors import LedgerCorruptError, LedgerStorageError
 from backhaul_agent.ledger_rows import (
     STAGED,
+    Boot,
     Changes,
     Distance,
     Outgoing,
+    Pending,
     Quarantine,
     Row,
     StagedRow,
@@ -77,7 +79,6 @@ class Ledger:
         self.bytes_max = bytes_max
         self.lanes: dict[str, Lane] = {}
         self.closed: dict[tuple[str, int], Lane] = {}  # lanes of former epochs, by name and epoch
-        self.meta: dict[str, str | int] = {}
         self._bytes_measured = 0
         self.quarantined = 0
         self.forgotten = 0
@@ -151,7 +152,7 @@ class Ledger:
             next_seqs, rows = self._stamp(changes.messages)
             first_id = self._next_staged_id
             staged = [
-                (first_id + index, row.node, row.points, zlib.crc32(row.body), row.body)
+                (first_id + index, row.node, row.points, zlib.crc32(row.body), *row[2:])
                 for index, row in enumerate(changes.staged)
             ]
             await self._write(changes, rows, staged, next_seqs)
@@ -165,7 +166,6 @@ class Ledger:
             self.lanes[name].watermark = max(self.lanes[name].watermark, seq)
         for name, distance in changes.distances.items():
             self.lanes[name].distance = distance
-        self.meta |= changes.meta
         self.quarantined += len(changes.quarantine)
         self._next_staged_id = first_id + len(staged)
         self._unmeasured += sum(len(row[3]) + ROW_BYTES for row in rows)
@@ -197,13 +197,13 @@ class Ledger:
             LedgerStorageError: SQLite could not read.
         """
         query = (
-            "SELECT seq, CAST(subject AS BLOB), CAST(body AS BLOB) FROM messages "
+            "SELECT seq, CAST(subject AS BLOB), CAST(body AS BLOB), boot FROM messages "
             "WHERE lane = ? AND seq >= ? ORDER BY seq LIMIT ?"
         )
         rows = await self._query(query, self.lanes[lane].id, from_seq, rows_max)
         # Cast, because damage may turn a blob into text that is no UTF-8, or into a number: the
         # row must come back, so that it can be judged and set aside.
-        return [Row(seq, _text(subject), body or b"") for seq, subject, body in rows]
+        return [Row(seq, _text(subject), body or b"", boot) for seq, subject, body, boot in rows]
 
     async def explained(self, lane: str, lo: int, hi: int) -> set[int]:
         """Return which seqs of ``lo..hi`` are quarantined: they will never come."""
@@ -222,11 +222,27 @@ class Ledger:
         """Return all staged rows in the order they were acknowledged."""
         query = (
             "SELECT id, CAST(node AS BLOB), CAST(points AS INTEGER), CAST(crc AS INTEGER), "
-            "CAST(body AS BLOB) FROM staged ORDER BY id"
+            "CAST(body AS BLOB), boot, clock FROM staged ORDER BY id"
         )
         return [
-            StagedRow(id_, _text(node), points, body, zlib.crc32(body) == crc)
-            for id_, node, points, crc, body in await self._query(query)
+            StagedRow(id_, _text(node), points, body, zlib.crc32(body) == crc, boot, clock)
+            for id_, node, points, crc, body, boot, clock in await self._query(query)
+        ]
+
+    async def boots(self) -> list[Boot]:
+        """Return what is known of the machine's starts, oldest first."""
+        query = "SELECT number, boot, provisional_ns, anchor_ns, error_ns, at_ns FROM boots "
+        return [Boot(*row) for row in await self._query(query + "ORDER BY number")]
+
+    async def pending(self, but_of: int, rows_max: int) -> list[Pending]:
+        """Return up to ``rows_max`` messages that wait to be settled, but none of one boot."""
+        query = (
+            "SELECT id, CAST(subject AS BLOB), CAST(body AS BLOB), boot FROM messages "
+            "WHERE boot > 0 AND boot != ? ORDER BY boot, id LIMIT ?"
+        )
+        rows = await self._query(query, but_of, rows_max)
+        return [
+            Pending(id_, _text(subject), body or b"", boot) for id_, subject, body, boot in rows
         ]
 
     async def close(self) -> None:
@@ -236,32 +252,33 @@ class Ledger:
 
     def _stamp(
         self, messages: Sequence[Outgoing]
-    ) -> tuple[dict[str, int], list[tuple[int, int, str, bytes]]]:
+    ) -> tuple[dict[str, int], list[tuple[int, int, str, bytes, int]]]:
         """Give every message its seq: (next seq of each lane touched, rows to insert)."""
         next_seqs: dict[str, int] = {}
         rows = []
-        for lane, subject, body in messages:
+        for lane, subject, body, boot in messages:
             seq = next_seqs.get(lane) or self.lanes[lane].next_seq
             next_seqs[lane] = seq + 1
             stamped = restamp(body, epoch=self.epoch, seq=seq)
-            rows.append((self.lanes[lane].id, seq, subject, stamped))
+            rows.append((self.lanes[lane].id, seq, subject, stamped, boot))
         return next_seqs, rows
 
     async def _write(
         self,
         changes: Changes,
-        rows: list[tuple[int, int, str, bytes]],
-        staged: list[tuple[int, str, int, int, bytes]],
+        rows: list[tuple[int, int, str, bytes, int]],
+        staged: list[tuple[int, str, int, int, bytes, int, int]],
         next_seqs: dict[str, int],
     ) -> None:
         db = self._db
         await db.execute("BEGIN IMMEDIATE")
         if rows:
             await db.executemany(
-                "INSERT INTO messages (lane, seq, subject, body) VALUES (?, ?, ?, ?)", rows
+                "INSERT INTO messages (lane, seq, subject, body, boot) VALUES (?, ?, ?, ?, ?)",
+                rows,
             )
         if staged:
-            await db.executemany("INSERT INTO staged VALUES (?, ?, ?, ?, ?)", staged)
+            await db.executemany("INSERT INTO staged VALUES (?, ?, ?, ?, ?, ?, ?)", staged)
         if changes.unstage:
             await db.executemany(
                 "DELETE FROM staged WHERE id = ?", [(id_,) for id_ in changes.unstage]
@@ -283,9 +300,15 @@ class Ledger:
                 "UPDATE lanes SET stream_created = ?, stream_offset = ? WHERE id = ?",
                 [(*far, self.lanes[name].id) for name, far in changes.distances.items()],
             )
-        if changes.meta:
+        if changes.boots:
             await db.executemany(
-                "INSERT OR REPLACE INTO meta VALUES (?, ?)", list(changes.meta.items())
+                "INSERT OR REPLACE INTO boots VALUES (?, ?, ?, ?, ?, ?)", changes.boots
+            )
+        if changes.settled:
+            # In one statement with the mark: whatever dies when, no stamp is corrected twice.
+            await db.executemany(
+                "UPDATE messages SET body = coalesce(?, body), boot = 0 WHERE id = ? AND boot > 0",
+                [(body, id_) for id_, body in changes.settled],
             )
         await db.execute("COMMIT")
 
@@ -322,8 +345,6 @@ class Ledger:
                 self.lanes[name] = lane
             else:
                 self.closed[name, epoch] = lane
-        meta = await self._db.execute_fetchall("SELECT name, value FROM meta")
-        self.meta = {str(name): value for name, value in meta}
         counts = await self._db.execute_fetchall(
             "SELECT (SELECT coalesce(max(id), 0) FROM staged), (SELECT count(*) FROM quarantined)"
         )

@@ -9,19 +9,62 @@ STAGED = "staged"  # stands where a lane's name would, for a row that has no seq
 
 
 class Outgoing(NamedTuple):
-    """A message to be committed: its envelope is stamped with epoch and seq on the way in."""
+    """A message to be committed: its envelope is stamped with epoch and seq on the way in.
+
+    ``boot`` above 0: the agent made its stamps while it did not know the time. Such a message
+    stays in the ledger until it is settled (see `Settled`).
+    """
 
     lane: str
     subject: str
     body: bytes
+    boot: int = 0
 
 
 class Staged(NamedTuple):
-    """Acknowledged points of one node that no frame holds yet (``body``: see framer.pack)."""
+    """Acknowledged points of one node that no frame holds yet (``body``: see framer.pack).
+
+    ``boot`` as of `Outgoing`; ``clock`` is the quality their frame will carry.
+    """
 
     node: str
     points: int
     body: bytes
+    boot: int = 0
+    clock: int = 0
+
+
+class Boot(NamedTuple):
+    """One start of the machine, and what is known of its clock; times in ns.
+
+    ``provisional_ns``: wall clock less steady clock when the agent first ran in this boot; stamps
+    made before the time is known are the steady clock plus this. ``anchor_ns``: true time less
+    steady clock, None until known. ``error_ns``: how wrong the anchor was at steady time ``at_ns``
+    at most; None where it is the machine's own clock that is believed.
+    """
+
+    number: int
+    boot: str
+    provisional_ns: int
+    anchor_ns: int | None = None
+    error_ns: int | None = None
+    at_ns: int = 0
+
+
+class Settled(NamedTuple):
+    """A message that may leave from now on, by its row's id; ``body`` None: as it stands."""
+
+    id: int
+    body: bytes | None
+
+
+class Pending(NamedTuple):
+    """A message that waits to be settled, as read back."""
+
+    id: int
+    subject: str
+    body: bytes
+    boot: int
 
 
 class Quarantine(NamedTuple):
@@ -44,10 +87,7 @@ class Distance(NamedTuple):
 
 @dataclass(slots=True)
 class Changes:
-    """What one transaction writes. Messages of a lane get consecutive seqs in list order.
-
-    ``meta``: facts by name, each replaces what stood there.
-    """
+    """What one transaction writes. Messages of a lane get consecutive seqs in list order."""
 
     messages: list[Outgoing] = field(default_factory=list)
     staged: list[Staged] = field(default_factory=list)
@@ -55,7 +95,8 @@ class Changes:
     watermarks: dict[str, int] = field(default_factory=dict)
     distances: dict[str, Distance] = field(default_factory=dict)
     quarantine: list[Quarantine] = field(default_factory=list)
-    meta: dict[str, str | int] = field(default_factory=dict)
+    boots: list[Boot] = field(default_factory=list)
+    settled: list[Settled] = field(default_factory=list)
     time_ns: int = 0
 
     def __bool__(self) -> bool:
@@ -66,7 +107,8 @@ class Changes:
             or self.watermarks
             or self.distances
             or self.quarantine
-            or self.meta
+            or self.boots
+            or self.settled
         )
 
 
@@ -78,11 +120,14 @@ class StagedRow(NamedTuple):
     points: int
     body: bytes
     intact: bool
+    boot: int = 0
+    clock: int = 0
 
 
 class Row(NamedTuple):
-    """A message as read back for appending."""
+    """A message as read back for appending; with a ``boot`` it must not leave yet."""
 
     seq: int
     subject: str
     body: bytes
+    boot: int = 0

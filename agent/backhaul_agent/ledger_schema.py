@@ -25,6 +25,8 @@ PAGE_BYTES = 4096
 
 # `messages` has a rowid of its own, so that the oldest of all lanes can be found without
 # trusting any clock. `next_seq` is stored: after all messages are forgotten, seqs go on.
+# `boot` above 0 names the row of `boots` by whose provisional clock the stamps inside were made: the
+# message stays here until they are corrected, or given up (docs/clocks.md).
 # `lanes` holds those of former epochs too (docs/adr/0008): their messages may be asked for again.
 SCHEMA = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -43,15 +45,27 @@ CREATE TABLE messages (
     lane INTEGER NOT NULL,
     seq INTEGER NOT NULL,
     subject TEXT NOT NULL,
-    body BLOB NOT NULL
+    body BLOB NOT NULL,
+    boot INTEGER NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX messages_lane_seq ON messages (lane, seq);
+CREATE INDEX messages_boot ON messages (boot, id) WHERE boot > 0;
 CREATE TABLE staged (
     id INTEGER PRIMARY KEY,
     node TEXT NOT NULL,
     points INTEGER NOT NULL,
     crc INTEGER NOT NULL,
-    body BLOB NOT NULL
+    body BLOB NOT NULL,
+    boot INTEGER NOT NULL DEFAULT 0,
+    clock INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE boots (
+    number INTEGER PRIMARY KEY,
+    boot TEXT NOT NULL UNIQUE,
+    provisional_ns INTEGER NOT NULL,
+    anchor_ns INTEGER,
+    error_ns INTEGER,
+    at_ns INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE quarantined (
     id INTEGER PRIMARY KEY,

@@ -9,12 +9,8 @@ if TYPE_CHECKING:
 
 OUT_SUBJECTS = {"live": ["p.>", "e.>", "r.>"], "bulk": ["f.>"]}
 IN_STREAM = "IN"
-IN_NEWS = "agent.in"  # where IN says what it has stored: agent.in.<its subject>, headers only
 HUB_API = "hubapi"
 SECOND_NS = 1_000_000_000
-# Not 1: a consumer at 0 that is reset while nats-server 2.15.1 writes its state file answers with
-# the state in that file, and the hub's source passes over what the file calls delivered (ADR 1).
-OUT_FIRST_SEQ = 2
 
 
 def out_stream(lane: str) -> str:
@@ -34,7 +30,6 @@ def out_stream_config(config: Config, lane: str) -> dict[str, Any]:
         "max_bytes": config.lane_bytes_max(lane),
         "allow_direct": True,
         "num_replicas": 1,
-        "first_seq": OUT_FIRST_SEQ,
     }
 
 
@@ -72,7 +67,6 @@ def in_stream_config(config: Config) -> dict[str, Any] | None:
         "max_msgs_per_subject": 1,
         "allow_direct": True,
         "num_replicas": 1,
-        "republish": {"src": ">", "dest": f"{IN_NEWS}.>", "headers_only": True},
         "sources": [
             {
                 "name": device.down_stream,
@@ -85,3 +79,8 @@ def in_stream_config(config: Config) -> dict[str, Any] | None:
             }
         ],
     }
+
+
+def watermark_subject(lane: str) -> str:
+    """Return where in IN the hub's watermark of a lane stands."""
+    return f"s.watermark.{lane}"

@@ -17,7 +17,6 @@ from backhaul_agent.clock import SystemClock
 from backhaul_agent.config import parse
 from backhaul_agent.daemon import Daemon
 from backhaul_agent.errors import NoAgentError, NotKnownError, RefusedError
-from backhaul_agent.link_config import OUT_FIRST_SEQ
 from backhaul_agent.sdnotify import Notifier
 from backhaul_codec import Opaque, Point, Value, encode_frame
 from tests.agent.test_ledger import FailingDisk
@@ -37,7 +36,8 @@ pytestmark = pytest.mark.nats
 
 @pytest.fixture(autouse=True)
 def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backhaul_agent.downlink.POLL_S", 0.05)
+    monkeypatch.setattr("backhaul_agent.watermarks.POLL_S", 0.05)
+    monkeypatch.setattr("backhaul_agent.watermarks.POLL_S_IDLE", 0.05)
 
 
 SETTINGS = """
@@ -368,7 +368,7 @@ async def test_watermarks_are_read_garbage_is_not(tmp_path: Path, nats_server: N
         for number in range(3):
             await it.ask("app.a.b", f'{{"value": {number}, "lane": "live"}}')
         await js.publish("s.watermark.live", b"garbage")
-        await it.until(lambda status: status["counters"]["downlink_garbage"] == 1)
+        await it.until(lambda status: status["counters"]["watermarks_garbage"] == 1)
         await js.publish("s.watermark.live", b'{"epoch": 41, "seq": 3}')
         await js.publish("s.watermark.bulk", b'{"epoch": 42, "seq": 0}')
         await js.publish("s.watermark.live", b'{"epoch": 42, "seq": 2}')
@@ -377,7 +377,7 @@ async def test_watermarks_are_read_garbage_is_not(tmp_path: Path, nats_server: N
         await js.publish("s.watermark.live", b'{"epoch": 42, "seq": 3}')
         status = await it.until(lambda status: status["lanes"]["live"]["watermark"] == 3)
         assert status["lanes"]["live"]["outstanding_bytes"] == 0
-        assert status["counters"]["downlink_garbage"] == 1
+        assert status["counters"]["watermarks_garbage"] == 1
 
 
 async def test_what_the_hub_lacks_is_never_discarded_and_a_full_ledger_says_so(
@@ -397,7 +397,7 @@ async def test_what_the_hub_lacks_is_never_discarded_and_a_full_ledger_says_so(
         status = await it.until(lambda status: bool(status["lanes"]["bulk"]["waits_for_hub"]))
         last = status["lanes"]["bulk"]["last_seq"]
         stream = (await it.ask("$JS.API.STREAM.INFO.OUT_bulk", b""))["state"]
-        assert stream["first_seq"] == OUT_FIRST_SEQ
+        assert stream["first_seq"] == 1
         assert 100_000 < stream["bytes"] < 200_000
         while status["lanes"]["bulk"]["appended"] < last:
             appended = status["lanes"]["bulk"]["appended"]

@@ -16,6 +16,9 @@ class FakeClock:
     def monotonic_s(self) -> float:
         return self.now_s
 
+    def steady_ns(self) -> int:
+        return round(self.now_s * 1e9)
+
     def advance(self, seconds: float) -> None:
         self.now_s += seconds
         self.now_ns += round(seconds * 1e9)

@@ -1,0 +1,89 @@
+"""Whether the leaf server has its link to the hub: asked of the leaf itself, nothing on the link.
+
+Every account may ask its own server for its statistics (`$SYS.REQ.ACCOUNT.PING.STATZ`); the answer
+counts the account's leaf connections, and on a vehicle the only one is the link to the hub.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+from nats.errors import Error as NatsError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+STATISTICS = "$SYS.REQ.ACCOUNT.PING.STATZ"
+LOOK_S = 1.0  # how late a link that came up is noticed at most; one that is back sooner is not
+log = structlog.get_logger("uplink")
+
+
+class _Account(msgspec.Struct):
+    leafnodes: int = 0
+
+
+class _Data(msgspec.Struct):
+    account_statz: list[_Account] = []
+
+
+class _Statistics(msgspec.Struct):
+    data: _Data
+
+
+_decode = msgspec.json.Decoder(_Statistics).decode
+
+
+def link_in(answer: bytes) -> bool | None:
+    """Return whether a server's statistics count a link; None where they do not say."""
+    try:
+        accounts = _decode(answer).data.account_statz
+    except msgspec.DecodeError:
+        return None
+    return any(account.leafnodes > 0 for account in accounts) if accounts else None
+
+
+class UplinkState:
+    """Knows whether the link is up, and tells whoever asked to be told.
+
+    ``up`` is None while nobody can say: no connection to the leaf server, or one that does not
+    answer such questions.
+    """
+
+    def __init__(self) -> None:
+        self.up: bool | None = None
+        self.ups = 0  # how often it came up, as far as was seen
+        self.on_up: list[Callable[[], None]] = []
+        self._came_up = asyncio.Event()
+
+    async def run(self, request: Callable[[str, bytes], Awaitable[bytes]]) -> None:
+        """Look once a second for as long as this connection lives (the caller cancels)."""
+        try:
+            while True:
+                try:
+                    up = link_in(await request(STATISTICS, b""))
+                except (NatsError, TimeoutError):
+                    up = None
+                self.note(up)
+                await asyncio.sleep(LOOK_S)
+        finally:
+            self.note(None)
+
+    def note(self, up: bool | None) -> None:
+        """Take in what was seen; a link that is up now and was not gets everybody called."""
+        if up is not self.up and (up is not None or self.up):
+            log.info("link to the hub", up=up)
+        came_up, self.up = bool(up) and not self.up, up
+        if came_up:
+            self.ups += 1
+            self._came_up.set()
+            for tell in self.on_up:
+                tell()
+        elif not up:
+            self._came_up.clear()
+
+    async def wait_up(self) -> None:
+        """Return as soon as the link is up; at once where it is."""
+        await self._came_up.wait()

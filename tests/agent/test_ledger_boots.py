@@ -1,0 +1,87 @@
+"""Messages whose stamps wait for the time: marked, kept back, settled once."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul_agent.errors import LedgerStorageError
+from backhaul_agent.ledger_rows import Boot, Changes, Outgoing, Settled, Staged
+from backhaul_codec import Point, decode, encode_point
+from tests.agent.test_ledger import FailingDisk, open_ledger
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def message(time: int, boot: int = 0, lane: str = "live") -> Outgoing:
+    body = encode_point(Point(node="n", type="t", time=time, value=1.0), epoch=0, seq=0)
+    return Outgoing(lane, "p.n.t.%", body, boot)
+
+
+def body_at(time: int, seq: int) -> bytes:
+    return encode_point(Point(node="n", type="t", time=time, value=1.0), epoch=42, seq=seq)
+
+
+async def test_marks_outlive_a_restart_and_are_listed_by_boot(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    ledger = await open_ledger(path)
+    staged = [Staged("n", 1, b"one", boot=2, clock=2)]
+    await ledger.commit(Changes([message(5, 2), message(6, 1), message(7)], staged))
+    await ledger.commit(Changes(boots=[Boot(1, "a", 10), Boot(2, "b", 20, 30, 40, 50)]))
+    await ledger.close()
+    ledger = await open_ledger(path)
+    try:
+        assert [(row.seq, row.boot) for row in await ledger.read("live", 1, 9)] == [
+            (1, 2),
+            (2, 1),
+            (3, 0),
+        ]
+        assert [(row.subject, row.boot) for row in await ledger.pending(0, 9)] == [
+            ("p.n.t.%", 1),
+            ("p.n.t.%", 2),
+        ]
+        assert [row.boot for row in await ledger.pending(2, 9)] == [1]
+        assert len(await ledger.pending(0, 1)) == 1
+        assert await ledger.boots() == [Boot(1, "a", 10), Boot(2, "b", 20, 30, 40, 50)]
+        assert [(row.boot, row.clock, row.intact) for row in await ledger.staged()] == [
+            (2, 2, True)
+        ]
+    finally:
+        await ledger.close()
+
+
+async def test_a_settled_message_is_never_changed_again(tmp_path: Path) -> None:
+    ledger = await open_ledger(tmp_path / "ledger.db")
+    try:
+        await ledger.commit(Changes([message(5, 1), message(6, 1)]))
+        first, second = await ledger.pending(0, 9)
+        await ledger.commit(
+            Changes(settled=[Settled(first.id, body_at(105, 1)), Settled(second.id, None)])
+        )
+        # What a crash between reading and writing could lead to: the same row, once more.
+        again = [Settled(first.id, body_at(999, 1)), Settled(second.id, body_at(999, 2))]
+        await ledger.commit(Changes(settled=again))
+        rows = await ledger.read("live", 1, 9)
+        assert [row.boot for row in rows] == [0, 0]
+        assert [decode(row.body).points[0].time for row in rows] == [105, 6]
+        assert await ledger.pending(0, 9) == []
+    finally:
+        await ledger.close()
+
+
+async def test_a_disk_that_fails_settles_nothing(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    ledger = await open_ledger(tmp_path / "ledger.db", opener=disk)
+    try:
+        await ledger.commit(Changes([message(5, 1)]))
+        (row,) = await ledger.pending(0, 9)
+        disk.error = sqlite3.OperationalError("disk I/O error")
+        with pytest.raises(LedgerStorageError):
+            await ledger.commit(Changes(settled=[Settled(row.id, body_at(105, 1))]))
+        disk.error = None
+        assert await ledger.pending(0, 9) == [row]
+    finally:
+        await ledger.close()
