@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 NOT_FOUND = 404
+# Said when a stream is made and never later: a server that restarts with a first_seq above the
+# stream's first message purges the stream.
+_AT_CREATION = frozenset({"first_seq"})
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -90,9 +93,10 @@ class JetStream:
                 raise
             await self.call(f"STREAM.CREATE.{name}", config)
             return True
-        if covers(current, config):
+        lasting = {key: value for key, value in config.items() if key not in _AT_CREATION}
+        if covers(current, lasting):
             return False
-        await self.call(f"STREAM.UPDATE.{name}", current | config)
+        await self.call(f"STREAM.UPDATE.{name}", current | lasting)
         return True
 
     async def ensure_consumer(self, stream: str, config: dict[str, Any]) -> bool:

@@ -11,6 +11,9 @@ OUT_SUBJECTS = {"live": ["p.>", "e.>", "r.>"], "bulk": ["f.>"]}
 IN_STREAM = "IN"
 HUB_API = "hubapi"
 SECOND_NS = 1_000_000_000
+# Not 1: a consumer at 0 that is reset while nats-server 2.15.1 writes its state file answers with
+# the state in that file, and the hub's source passes over what the file calls delivered (ADR 1).
+OUT_FIRST_SEQ = 2
 
 
 def out_stream(lane: str) -> str:
@@ -30,6 +33,7 @@ def out_stream_config(config: Config, lane: str) -> dict[str, Any]:
         "max_bytes": config.lane_bytes_max(lane),
         "allow_direct": True,
         "num_replicas": 1,
+        "first_seq": OUT_FIRST_SEQ,
     }
 
 

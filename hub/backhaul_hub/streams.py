@@ -25,6 +25,9 @@ _DAY_NS = 86_400 * _SECOND_NS
 
 # What a server lets nobody change on a living stream, or what would drop data if it changed.
 _FIXED = ("storage", "retention", "max_consumers")
+# Said when a stream is made and never later: a server that restarts with a first_seq above the
+# stream's first message purges the stream.
+_AT_CREATION = frozenset({"first_seq"})
 
 
 def up_name(shard: int) -> str:
@@ -58,6 +61,9 @@ def declared_streams(config: HubConfig) -> list[Json]:
         "max_bytes": config.down.bytes_max,
         # One durable a device; the server's default of 1,000 is too few and -1 means it.
         "max_consumers": 100_000,
+        # Not 1: a consumer at 0 that is reset while nats-server 2.15.1 writes its state file answers
+        # with the state in that file, and the source passes over what it calls delivered (ADR 1).
+        "first_seq": 2,
     }
     quarantine = {
         "name": QUARANTINE,
@@ -132,11 +138,12 @@ async def reconcile(api: JetStreamApi, declared: Json) -> list[str]:
             raise
         return [f"created {name}"]
     existing = info["config"]
-    updatable, fixed = differences(declared, existing)
+    lasting = {key: value for key, value in declared.items() if key not in _AT_CREATION}
+    updatable, fixed = differences(lasting, existing)
     if fixed:
         raise StreamConflictError(name, fixed)
     if updatable:
-        await api.request(f"STREAM.UPDATE.{name}", existing | declared)
+        await api.request(f"STREAM.UPDATE.{name}", existing | lasting)
     return [f"updated {name}: {change}" for change in updatable]
 
 

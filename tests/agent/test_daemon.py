@@ -17,6 +17,7 @@ from backhaul_agent.clock import SystemClock
 from backhaul_agent.config import parse
 from backhaul_agent.daemon import Daemon
 from backhaul_agent.errors import NoAgentError, NotKnownError, RefusedError
+from backhaul_agent.link_config import OUT_FIRST_SEQ
 from backhaul_agent.sdnotify import Notifier
 from backhaul_codec import Opaque, Point, Value, encode_frame
 from tests.agent.test_ledger import FailingDisk
@@ -397,7 +398,7 @@ async def test_what_the_hub_lacks_is_never_discarded_and_a_full_ledger_says_so(
         status = await it.until(lambda status: bool(status["lanes"]["bulk"]["waits_for_hub"]))
         last = status["lanes"]["bulk"]["last_seq"]
         stream = (await it.ask("$JS.API.STREAM.INFO.OUT_bulk", b""))["state"]
-        assert stream["first_seq"] == 1
+        assert stream["first_seq"] == OUT_FIRST_SEQ
         assert 100_000 < stream["bytes"] < 200_000
         while status["lanes"]["bulk"]["appended"] < last:
             appended = status["lanes"]["bulk"]["appended"]

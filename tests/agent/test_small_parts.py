@@ -101,6 +101,18 @@ async def test_the_same_stream_is_left_alone() -> None:
     assert not await JetStream(server).ensure_stream({"name": "X", "max_bytes": 1})
 
 
+async def test_where_a_stream_begins_is_said_when_it_is_made_and_never_later() -> None:
+    wanted = {"name": "X", "max_bytes": 1, "first_seq": 2}
+    server = Server(MISSING, {"config": {}})
+    assert await JetStream(server).ensure_stream(wanted)
+    assert server.requests[1] == ("$JS.API.STREAM.CREATE.X", wanted)
+    server = Server({"config": {"name": "X", "max_bytes": 1}})
+    assert not await JetStream(server).ensure_stream(wanted)
+    server = Server({"config": {"name": "X", "max_bytes": 5}}, {"config": {}})
+    assert await JetStream(server).ensure_stream(wanted)
+    assert server.requests[1] == ("$JS.API.STREAM.UPDATE.X", {"name": "X", "max_bytes": 1})
+
+
 @pytest.mark.parametrize(
     ("answer", "words"),
     [(b"garbage", "not JSON"), ({"error": {"code": 503, "description": "down"}}, "down")],

@@ -45,6 +45,21 @@ async def test_a_stream_is_created_once_and_updated_in_place(client: Client) -> 
     assert info["config"]["max_age"] == 10**10
 
 
+async def test_where_a_stream_begins_is_said_when_it_is_made_and_never_later(
+    client: Client,
+) -> None:
+    api = JetStreamApi(client)
+    await reconcile(api, STREAM)
+    await api.publish("s.1", b"kept")
+    changes = await reconcile(api, STREAM | {"max_age": 10**10, "first_seq": 2})
+    assert len(changes) == 1
+    info = await api.stream_info("S")
+    assert info is not None
+    assert "first_seq" not in info["config"]
+    await reconcile(api, STREAM | {"name": "T", "subjects": ["t.>"], "first_seq": 2})
+    assert (await api.publish("t.1", b"kept"))["seq"] == 2
+
+
 async def test_what_cannot_change_in_place_is_refused_and_left(client: Client) -> None:
     api = JetStreamApi(client)
     await reconcile(api, STREAM)
