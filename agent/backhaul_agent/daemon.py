@@ -20,6 +20,7 @@ import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
+from backhaul_agent.downlink import Downlink
 from backhaul_agent.intake import Intake
 from backhaul_agent.jetstream import JetStream
 from backhaul_agent.lane import Lane
@@ -106,7 +107,9 @@ class Parts:
         self._writer = Writer(ledger, config, clock, on_commit=self._on_commit)
         self._listener = Listener(Intake(config, clock), self._writer, config, clock)
         self._lanes = [Lane(name, ledger, self._writer, config, clock) for name in LANES]
-        self._watermarks = Watermarks(config, ledger.epoch, self._lanes)
+        self._downlink = Downlink(config, ledger, self._writer)
+        watermarks = Watermarks(ledger.epoch, self._lanes)
+        self._downlink.register("s.watermark", watermarks.on_message, in_memory=True)
         self._link = Link(config, self._listener.on_overrun)
         self._uplink = UplinkState()
         self._listening = True
@@ -137,7 +140,7 @@ class Parts:
             group.create_task(self._uplink.run(requester(client)))
             for lane in self._lanes:
                 group.create_task(lane.run(client, jetstream))
-            group.create_task(self._watermarks.run(jetstream))
+            group.create_task(self._downlink.run(client, jetstream))
             await client.subscribe(STATUS_SUBJECT, cb=self._on_status)
             if self._listening:
                 await self._listener.listen(client)
@@ -182,5 +185,5 @@ class Parts:
             lanes=self._lanes,
             link=self._link,
             listener=self._listener,
-            watermarks=self._watermarks,
+            downlink=self._downlink,
         )

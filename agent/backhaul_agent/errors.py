@@ -155,3 +155,8 @@ class JetStreamError(AgentError):
         self.code = code
         self.err_code = err_code
         self.description = description
+
+    @property
+    def no_such_stream(self) -> bool:
+        """Whether it is the stream that is missing, not something in it."""
+        return self.err_code == 10059

@@ -30,6 +30,7 @@ class Stored(NamedTuple):
     stream_seq: int
     subject: str
     data: bytes
+    headers: bytes = b""
 
 
 class JetStream:
@@ -65,7 +66,10 @@ class JetStream:
         return str(answer["created"]), answer["state"]
 
     async def message(self, stream: str, **query: int | str) -> Stored | None:
-        """Return a message by ``seq=`` or ``last_by_subj=``, or None where there is none."""
+        """Return a message, or None where there is none.
+
+        By ``seq=``, by ``last_by_subj=``, or the first from ``seq=`` on with ``next_by_subj=``.
+        """
         try:
             answer = await self.call(f"STREAM.MSG.GET.{stream}", query)
         except JetStreamError as error:
@@ -75,9 +79,10 @@ class JetStream:
         message = answer["message"]
         try:
             data = base64.b64decode(message.get("data") or "", validate=True)
+            headers = base64.b64decode(message.get("hdrs") or "", validate=True)
         except binascii.Error as error:
             raise JetStreamError("STREAM.MSG.GET", 0, 0, f"bad base64: {error}") from error
-        return Stored(int(message["seq"]), str(message["subject"]), data)
+        return Stored(int(message["seq"]), str(message["subject"]), data, headers)
 
     async def purge(self, stream: str, next_seq: int) -> None:
         """Remove everything below ``next_seq``; also the next message then gets it, at least."""

@@ -79,6 +79,7 @@ class Ledger:
         self.bytes_max = bytes_max
         self.lanes: dict[str, Lane] = {}
         self.closed: dict[tuple[str, int], Lane] = {}  # lanes of former epochs, by name and epoch
+        self.meta: dict[str, str | int] = {}
         self._bytes_measured = 0
         self.quarantined = 0
         self.forgotten = 0
@@ -166,6 +167,7 @@ class Ledger:
             self.lanes[name].watermark = max(self.lanes[name].watermark, seq)
         for name, distance in changes.distances.items():
             self.lanes[name].distance = distance
+        self.meta |= changes.meta
         self.quarantined += len(changes.quarantine)
         self._next_staged_id = first_id + len(staged)
         self._unmeasured += sum(len(row[3]) + ROW_BYTES for row in rows)
@@ -310,6 +312,10 @@ class Ledger:
                 "UPDATE messages SET body = coalesce(?, body), boot = 0 WHERE id = ? AND boot > 0",
                 [(body, id_) for id_, body in changes.settled],
             )
+        if changes.meta:
+            await db.executemany(
+                "INSERT OR REPLACE INTO meta VALUES (?, ?)", list(changes.meta.items())
+            )
         await db.execute("COMMIT")
 
     async def _set_aside(self, row: Quarantine, time_ns: int) -> None:
@@ -345,6 +351,8 @@ class Ledger:
                 self.lanes[name] = lane
             else:
                 self.closed[name, epoch] = lane
+        meta = await self._db.execute_fetchall("SELECT name, value FROM meta")
+        self.meta = {str(name): value for name, value in meta}
         counts = await self._db.execute_fetchall(
             "SELECT (SELECT coalesce(max(id), 0) FROM staged), (SELECT count(*) FROM quarantined)"
         )

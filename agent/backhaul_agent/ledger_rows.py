@@ -87,7 +87,10 @@ class Distance(NamedTuple):
 
 @dataclass(slots=True)
 class Changes:
-    """What one transaction writes. Messages of a lane get consecutive seqs in list order."""
+    """What one transaction writes. Messages of a lane get consecutive seqs in list order.
+
+    ``meta``: facts by name, each replaces what stood there.
+    """
 
     messages: list[Outgoing] = field(default_factory=list)
     staged: list[Staged] = field(default_factory=list)
@@ -97,6 +100,7 @@ class Changes:
     quarantine: list[Quarantine] = field(default_factory=list)
     boots: list[Boot] = field(default_factory=list)
     settled: list[Settled] = field(default_factory=list)
+    meta: dict[str, str | int] = field(default_factory=dict)
     time_ns: int = 0
 
     def __bool__(self) -> bool:
@@ -109,6 +113,7 @@ class Changes:
             or self.quarantine
             or self.boots
             or self.settled
+            or self.meta
         )
 
 

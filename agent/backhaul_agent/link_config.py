@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 OUT_SUBJECTS = {"live": ["p.>", "e.>", "r.>"], "bulk": ["f.>"]}
 IN_STREAM = "IN"
+IN_NEWS = "agent.in"  # where IN says what it has stored: agent.in.<its subject>, headers only
 HUB_API = "hubapi"
 SECOND_NS = 1_000_000_000
 # Not 1: a consumer at 0 that is reset while nats-server 2.15.1 writes its state file answers with
@@ -71,6 +72,7 @@ def in_stream_config(config: Config) -> dict[str, Any] | None:
         "max_msgs_per_subject": 1,
         "allow_direct": True,
         "num_replicas": 1,
+        "republish": {"src": ">", "dest": f"{IN_NEWS}.>", "headers_only": True},
         "sources": [
             {
                 "name": device.down_stream,
@@ -83,8 +85,3 @@ def in_stream_config(config: Config) -> dict[str, Any] | None:
             }
         ],
     }
-
-
-def watermark_subject(lane: str) -> str:
-    """Return where in IN the hub's watermark of a lane stands."""
-    return f"s.watermark.{lane}"

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from backhaul_agent.downlink import Downlink
     from backhaul_agent.lane import Lane
     from backhaul_agent.ledger import Ledger
     from backhaul_agent.link import Link
     from backhaul_agent.listener import Listener
-    from backhaul_agent.watermarks import Watermarks
     from backhaul_agent.writer import Writer
 
 STATUS_SUBJECT = "agent.status"
@@ -25,11 +25,11 @@ def status(
     lanes: list[Lane],
     link: Link,
     listener: Listener,
-    watermarks: Watermarks,
+    downlink: Downlink,
 ) -> dict[str, Any]:
     """Return the agent's state as JSON-ready values; sizes in bytes, times in seconds."""
     counters = writer.counters
-    errors = [counters.last_error, *(lane.last_error for lane in lanes), watermarks.last_error]
+    errors = [counters.last_error, *(lane.last_error for lane in lanes), downlink.last_error]
     return {
         "device": device,
         "epoch": ledger.epoch,
@@ -55,7 +55,8 @@ def status(
             "commits": counters.commits,
             "commits_failed": counters.commits_failed,
             "frames": counters.frames,
-            "watermarks_garbage": watermarks.garbage,
+            "downlink_messages": downlink.messages,
+            "downlink_garbage": downlink.garbage,
         },
     }
 

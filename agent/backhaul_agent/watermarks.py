@@ -1,25 +1,15 @@
-"""How the hub's watermarks reach the lanes: they stand in IN, one message a lane."""
+"""How the hub's watermarks reach the lanes: `s.watermark.<lane>` in IN."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import msgspec
-import structlog
-from nats.errors import Error as NatsError
-
-from backhaul_agent.errors import JetStreamError
-from backhaul_agent.link_config import IN_STREAM, in_stream_config, watermark_subject
 
 if TYPE_CHECKING:
-    from backhaul_agent.config import Config
-    from backhaul_agent.jetstream import JetStream
+    from backhaul_agent.downlink import Inbound
     from backhaul_agent.lane import Lane
-
-POLL_S = 1.0  # while the hub owes confirmations
-POLL_S_IDLE = 5.0
-log = structlog.get_logger("watermarks")
+    from backhaul_agent.ledger_rows import Changes
 
 
 class Watermark(msgspec.Struct, frozen=True):
@@ -48,56 +38,20 @@ def read_watermark(data: bytes, epoch: int) -> int:
 
 
 class Watermarks:
-    """Keeps IN set up and reads the watermarks from it.
+    """Tells each lane what the hub holds of it."""
 
-    Polling a local stream once a second costs nothing on the link, needs no consumer that a
-    restarted server would forget, and is the same after any kind of interruption.
-    """
-
-    def __init__(self, config: Config, epoch: int, lanes: list[Lane]) -> None:
-        self.garbage = 0
-        self.last_error = ""
-        self._config = config
+    def __init__(self, epoch: int, lanes: list[Lane]) -> None:
         self._epoch = epoch
-        self._lanes = lanes
-        self._seen: dict[str, tuple[int, bytes]] = {}
+        self._lanes = {lane.name: lane for lane in lanes}
 
-    async def run(self, jetstream: JetStream) -> None:
-        """Read for as long as the connection lives (the caller cancels)."""
-        stream = in_stream_config(self._config)
-        prepared = stream is None
-        while True:
-            try:
-                if stream is not None and not prepared:
-                    await jetstream.ensure_stream(stream)
-                    prepared = True
-                for lane in self._lanes:
-                    await self._poll(jetstream, lane)
-                self.last_error = ""
-            except (JetStreamError, NatsError, OSError) as error:
-                prepared = stream is None
-                self._trouble(str(error) or type(error).__name__)
-            owed = any(not self._confirmed(lane) for lane in self._lanes)
-            await asyncio.sleep(POLL_S if owed else POLL_S_IDLE)
+    def on_message(self, message: Inbound, changes: Changes) -> None:
+        """Take in a watermark. The writer stores it; the lane keeps what it claims in memory.
 
-    async def _poll(self, jetstream: JetStream, lane: Lane) -> None:
-        subject = watermark_subject(lane.name)
-        message = await jetstream.message(IN_STREAM, last_by_subj=subject)
-        if message is None or self._seen.get(subject) == (message.stream_seq, message.data):
-            return
-        self._seen[subject] = (message.stream_seq, message.data)
-        try:
-            if seq := read_watermark(message.data, self._epoch):
-                lane.on_watermark(seq)
-        except ValueError as error:
-            self.garbage += 1
-            log.warning("garbage where a watermark should be", subject=subject, error=str(error))
-
-    @staticmethod
-    def _confirmed(lane: Lane) -> bool:
-        return lane.appender.watermark >= lane.appender.last_seq
-
-    def _trouble(self, error: str) -> None:
-        if error != self.last_error:
-            log.warning("IN cannot be read", error=error)
-        self.last_error = error
+        Raises:
+            ValueError: it is no watermark, or of no lane.
+        """
+        lane = self._lanes.get(message.tokens[-1])
+        if lane is None or len(message.tokens) != 3:
+            raise ValueError("a watermark of no lane")
+        if seq := read_watermark(message.data, self._epoch):
+            lane.on_watermark(seq)

@@ -61,10 +61,13 @@ class _Owed:
     distances: dict[str, Distance] = field(default_factory=dict)
     quarantine: list[Quarantine] = field(default_factory=list)
     messages: list[Outgoing] = field(default_factory=list)
+    inbound: list[Changes] = field(default_factory=list)
     done: list[asyncio.Future[None]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.watermarks or self.distances or self.quarantine or self.messages)
+        return bool(
+            self.watermarks or self.distances or self.quarantine or self.messages or self.inbound
+        )
 
 
 class Writer:
@@ -168,6 +171,17 @@ class Writer:
         self._wake.set()
         await done
 
+    async def apply(self, changes: Changes) -> None:
+        """Commit messages and facts that follow from IN; returns when that is durable.
+
+        Tried again until the disk takes it, also where the caller no longer waits.
+        """
+        done = asyncio.get_running_loop().create_future()
+        self._owed.inbound.append(changes)
+        self._owed.done.append(done)
+        self._wake.set()
+        await done
+
     def stop(self) -> None:
         """Refuse what comes from now on; `run` commits what is there, framed, and returns."""
         self._stopping = True
@@ -228,6 +242,9 @@ class Writer:
         changes.watermarks = owed.watermarks
         changes.distances = owed.distances
         changes.quarantine = owed.quarantine
+        for inbound in owed.inbound:
+            changes.messages += inbound.messages
+            changes.meta |= inbound.meta
         changes.time_ns = self._clock.time_ns()
         if not changes:
             return
@@ -268,6 +285,7 @@ class Writer:
         owed.distances |= self._owed.distances
         owed.quarantine += self._owed.quarantine
         owed.messages += self._owed.messages
+        owed.inbound += self._owed.inbound
         owed.done += self._owed.done
         self._owed = owed
         refusal = RefusedError(

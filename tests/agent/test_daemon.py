@@ -37,8 +37,7 @@ pytestmark = pytest.mark.nats
 
 @pytest.fixture(autouse=True)
 def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backhaul_agent.watermarks.POLL_S", 0.05)
-    monkeypatch.setattr("backhaul_agent.watermarks.POLL_S_IDLE", 0.05)
+    monkeypatch.setattr("backhaul_agent.downlink.POLL_S", 0.05)
 
 
 SETTINGS = """
@@ -369,7 +368,7 @@ async def test_watermarks_are_read_garbage_is_not(tmp_path: Path, nats_server: N
         for number in range(3):
             await it.ask("app.a.b", f'{{"value": {number}, "lane": "live"}}')
         await js.publish("s.watermark.live", b"garbage")
-        await it.until(lambda status: status["counters"]["watermarks_garbage"] == 1)
+        await it.until(lambda status: status["counters"]["downlink_garbage"] == 1)
         await js.publish("s.watermark.live", b'{"epoch": 41, "seq": 3}')
         await js.publish("s.watermark.bulk", b'{"epoch": 42, "seq": 0}')
         await js.publish("s.watermark.live", b'{"epoch": 42, "seq": 2}')
@@ -378,7 +377,7 @@ async def test_watermarks_are_read_garbage_is_not(tmp_path: Path, nats_server: N
         await js.publish("s.watermark.live", b'{"epoch": 42, "seq": 3}')
         status = await it.until(lambda status: status["lanes"]["live"]["watermark"] == 3)
         assert status["lanes"]["live"]["outstanding_bytes"] == 0
-        assert status["counters"]["watermarks_garbage"] == 1
+        assert status["counters"]["downlink_garbage"] == 1
 
 
 async def test_what_the_hub_lacks_is_never_discarded_and_a_full_ledger_says_so(

@@ -1,0 +1,235 @@
+"""The reader of IN: in order, once, garbage passed over, over restarts and faults."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import nats
+import pytest
+
+from backhaul_agent.config import Config, DeviceConfig
+from backhaul_agent.downlink import Downlink, Inbound
+from backhaul_agent.errors import JetStreamError
+from backhaul_agent.jetstream import JetStream
+from backhaul_agent.ledger import Ledger
+from backhaul_agent.link import requester
+from backhaul_agent.writer import Writer
+from tests.agent.test_ledger import FailingDisk
+from tests.support.agent_clock import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from nats.aio.client import Client
+
+    from backhaul_agent.ledger_rows import Changes
+    from tests.support.nats_server import NatsServer
+
+pytestmark = pytest.mark.nats
+CONFIG = Config(device=DeviceConfig(id="VID-001", token="tok"))
+STREAM = {
+    "name": "IN",
+    "subjects": ["s.>", "p.>"],
+    "max_msgs_per_subject": 1,
+    "allow_direct": True,
+    "republish": {"src": ">", "dest": "agent.in.>", "headers_only": True},
+}
+
+
+class Reader:
+    """A downlink on a real ledger and a real stream, and what its handlers were given."""
+
+    def __init__(self, client: Client, downlink: Downlink, ledger: Ledger, disk: Any) -> None:
+        self.client = client
+        self.downlink = downlink
+        self.ledger = ledger
+        self.disk = disk
+        self.seen: list[tuple[str, bytes]] = []
+        self.remembered: list[bytes] = []
+        downlink.register("s.note", self.note)
+        downlink.register("s.note.loud", self.loud)
+        downlink.register("s.word", self.word, in_memory=True)
+
+    def note(self, message: Inbound, changes: Changes) -> None:
+        if message.data == b"garbage":
+            raise ValueError("garbage it is")
+        self.seen.append((".".join(message.tokens), message.data))
+        changes.meta["count"] = int(self.ledger.meta.get("count", 0)) + len(changes.meta) + 1
+
+    def loud(self, message: Inbound, _: Changes) -> None:
+        self.seen.append(("LOUD", message.data))
+
+    def word(self, message: Inbound, _: Changes) -> None:
+        self.remembered.append(message.data)
+
+    async def api(self, request: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        data = json.dumps(body or {}).encode()
+        answer = await self.client.request(f"$JS.API.{request}", data, timeout=5)
+        return json.loads(answer.data)  # type: ignore[no-any-return]
+
+    async def put(self, subject: str, data: bytes = b"x") -> None:
+        answer = json.loads((await self.client.request(subject, data, timeout=5)).data)
+        assert answer["seq"]
+
+    async def until_read(self, seq: int) -> None:
+        await until(
+            lambda: json.loads(str(self.ledger.meta.get("in_position", "[0,0,0]")))[2] == seq
+        )
+
+
+async def until(wanted: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while True:
+            if wanted():
+                return
+            await asyncio.sleep(0.01)
+
+
+async def make_stream(server: NatsServer, *subjects: str) -> None:
+    client = await nats.connect(server.url)
+    await client.request("$JS.API.STREAM.CREATE.IN", json.dumps(STREAM).encode(), timeout=5)
+    for subject in subjects:
+        await client.request(subject, subject[-1:].encode(), timeout=5)
+    await client.close()
+
+
+@asynccontextmanager
+async def reader(
+    path: Path, server: NatsServer, *, api: type[JetStream] = JetStream
+) -> AsyncIterator[Reader]:
+    disk = FailingDisk()
+    ledger = await Ledger.open(
+        path / "ledger.db", device="VID-001", bytes_max=1 << 26, epoch=lambda: 42, opener=disk
+    )
+    writer = Writer(ledger, CONFIG, FakeClock(), on_commit=lambda: None)
+    client = await nats.connect(server.url)
+    made = Reader(client, Downlink(CONFIG, ledger, writer), ledger, disk)
+    tasks = [
+        asyncio.create_task(writer.run()),
+        asyncio.create_task(made.downlink.run(client, api(requester(client)))),
+    ]
+    try:
+        yield made
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await client.close()
+        await ledger.close()
+
+
+@pytest.fixture(autouse=True)
+def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backhaul_agent.downlink.POLL_S", 0.05)
+
+
+async def test_each_message_is_handed_over_once_in_order(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    async with reader(tmp_path, nats_server) as it:
+        await it.api("STREAM.CREATE.IN", STREAM)
+        await it.put("s.note.a", b"1")
+        await it.put("s.note.b", b"2")
+        await it.put("s.note.loud", b"3")
+        await it.put("s.unheard-of", b"4")
+        await it.until_read(4)
+        assert it.seen == [("s.note.a", b"1"), ("s.note.b", b"2"), ("LOUD", b"3")]
+    async with reader(tmp_path, nats_server) as it:
+        await it.put("s.note.a", b"5")
+        await it.until_read(5)
+        assert it.seen == [("s.note.a", b"5")]
+
+
+async def test_news_wake_the_reader_without_a_poll(
+    tmp_path: Path, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backhaul_agent.downlink.POLL_S", 3600.0)
+    await make_stream(nats_server, "s.note.1")
+    async with reader(tmp_path, nats_server) as it:
+        await it.until_read(1)
+        await it.put("s.note.a", b"2")
+        await it.until_read(2)
+
+
+async def test_garbage_is_counted_and_passed_over(tmp_path: Path, nats_server: NatsServer) -> None:
+    async with reader(tmp_path, nats_server) as it:
+        await it.api("STREAM.CREATE.IN", STREAM)
+        await it.put("s.note.a", b"garbage")
+        await it.put("s.note.b", b"2")
+        await it.until_read(2)
+        assert it.seen == [("s.note.b", b"2")]
+        assert it.downlink.garbage == 1
+
+
+async def test_what_a_handler_keeps_in_memory_comes_again_after_a_restart(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    async with reader(tmp_path, nats_server) as it:
+        await it.api("STREAM.CREATE.IN", STREAM)
+        for subject in ("s.word.a", "s.word.b", "s.note.a", "s.word.a"):
+            await it.put(subject, subject.encode())
+        await it.until_read(4)
+    async with reader(tmp_path, nats_server) as it:
+        await it.put("s.word.c", b"new")
+        await it.until_read(5)
+        assert it.remembered == [b"s.word.b", b"s.word.a", b"new"]
+        assert it.seen == []
+
+
+async def test_a_stream_made_anew_is_read_from_its_start(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    async with reader(tmp_path, nats_server) as it:
+        await it.api("STREAM.CREATE.IN", STREAM)
+        await it.put("s.note.a", b"1")
+        await it.put("s.note.b", b"2")
+        await it.until_read(2)
+        await it.api("STREAM.DELETE.IN")
+        await it.api("STREAM.CREATE.IN", STREAM)
+        await it.put("s.note.c", b"3")
+        await it.until_read(1)
+        assert it.seen[2:] == [("s.note.c", b"3")]
+
+
+async def test_a_full_disk_holds_the_position_back_and_passes(
+    tmp_path: Path, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the messages changed and the position are one transaction: both or none."""
+    monkeypatch.setattr("backhaul_agent.writer.RETRY_S", 0.0)
+    async with reader(tmp_path, nats_server) as it:
+        await it.api("STREAM.CREATE.IN", STREAM)
+        it.disk.error = OSError(28, "No space left on device")
+        await it.put("s.note.a", b"1")
+        await until(lambda: bool(it.seen))
+        assert "count" not in it.ledger.meta
+        assert "in_position" not in it.ledger.meta
+        it.disk.error = None
+        await it.until_read(1)
+        assert it.ledger.meta["count"] == 1
+        assert len(it.seen) == 1
+
+
+class Flaky(JetStream):
+    """Fails once, at the third message asked for."""
+
+    asked = 0
+
+    async def message(self, stream: str, **query: int | str) -> Any:
+        self.asked += 1
+        if self.asked == 3:
+            raise JetStreamError("STREAM.MSG.GET", 503, 0, "just now not")
+        return await super().message(stream, **query)
+
+
+async def test_a_fault_in_the_middle_of_a_batch_skips_nothing(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    await make_stream(nats_server, *(f"s.note.{name}" for name in "abcd"))
+    async with reader(tmp_path, nats_server, api=Flaky) as it:
+        await it.until_read(4)
+        assert [data for _, data in it.seen] == [b"a", b"b", b"a", b"b", b"c", b"d"]
+        assert it.ledger.meta["count"]
