@@ -21,6 +21,7 @@ import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_agent.downlink import Downlink
+from backhaul_agent.head_keeper import on_points
 from backhaul_agent.intake import Intake
 from backhaul_agent.jetstream import JetStream
 from backhaul_agent.lane import Lane
@@ -110,6 +111,7 @@ class Parts:
         self._downlink = Downlink(config, ledger, self._writer)
         watermarks = Watermarks(ledger.epoch, self._lanes)
         self._downlink.register("s.watermark", watermarks.on_message, in_memory=True)
+        self._downlink.register("p", on_points)
         self._link = Link(config, self._listener.on_overrun)
         self._uplink = UplinkState()
         self._listening = True

@@ -18,7 +18,7 @@ from nats.errors import Error as NatsError
 from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.errors import JetStreamError, LedgerStorageError
 from backhaul_agent.in_position import POSITION, Cursor
-from backhaul_agent.ledger_rows import Changes
+from backhaul_agent.ledger_rows import Inward
 from backhaul_agent.link_config import IN_NEWS, IN_STREAM, in_stream_config
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Inbound(NamedTuple):
 # Takes in one message; what it adds to the changes is committed together with the position. A
 # ValueError says that it is garbage and nothing was added: it is counted, logged, and passed over.
 # A fault in the middle of a batch may hand a message over twice.
-Handler: TypeAlias = "Callable[[Inbound, Changes], None]"
+Handler: TypeAlias = "Callable[[Inbound, Inward], None]"
 
 
 class _Registered(NamedTuple):
@@ -138,13 +138,13 @@ class Downlink:
                 message = await jetstream.message(IN_STREAM, seq=seq, next_by_subj=f"{prefix}.>")
                 if message is None or message.stream_seq >= self._cursor.next_seq:
                     break
-                self._handle(message, Changes(), fresh=False)
+                self._handle(message, Inward(), fresh=False)
                 seq = message.stream_seq + 1
         self._recalled = True
 
     async def _read(self, jetstream: JetStream) -> bool:
         """Read a batch, commit it; return whether there may be more."""
-        changes = Changes()
+        changes = Inward()
         before = self._cursor.position
         message: Stored | None = None
         size = count = 0
@@ -167,7 +167,7 @@ class Downlink:
             await self._writer.apply(changes)
         return message is not None
 
-    def _handle(self, message: Stored, changes: Changes, *, fresh: bool) -> None:
+    def _handle(self, message: Stored, changes: Inward, *, fresh: bool) -> None:
         tokens = message.subject.split(".")
         prefixes = (".".join(tokens[:count]) for count in range(len(tokens), 0, -1))
         registered = next(filter(None, map(self._handlers.get, prefixes)), None)

@@ -11,7 +11,7 @@ The order in which a node's points arrived is kept, across single points and who
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from backhaul_agent.config import FrameConfig
+    from backhaul_codec.placed import Placed
 
 POINT_BYTES = 16  # a rough weight of a point's time, series index and number
 BUFFERED_POINTS_MAX = 50_000  # over all nodes; past it every buffer is framed, however small
@@ -44,6 +45,22 @@ class Frame:
     node: str
     body: bytes
     points: int
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Config written through the agent: its messages are ready, and these are the points in them."""
+
+    messages: Sequence[Outgoing]
+    placed: Sequence[Placed]
+
+    @property
+    def points(self) -> int:
+        """Return how many points are written."""
+        return len(self.placed)
+
+
+Content: TypeAlias = "Points | Frame | Write"
 
 
 @dataclass(slots=True)
@@ -99,9 +116,7 @@ class Framer:
             return None
         return min(buffer.opened_s for buffer in self._buffers.values()) + self._limits.age_s_max
 
-    def plan(
-        self, arrivals: Iterable[Points | Frame], now_s: float, *, flush: bool = False
-    ) -> Plan:
+    def plan(self, arrivals: Iterable[Content], now_s: float, *, flush: bool = False) -> Plan:
         """Return the transaction that makes ``arrivals`` durable and frames what is due.
 
         With ``flush`` every buffer is framed, whatever its age.
@@ -112,6 +127,8 @@ class Framer:
                 self._cut(plan, arrival.node, now_s)
                 subject = frame_subject(arrival.node)
                 plan.changes.messages.append(Outgoing("bulk", subject, arrival.body))
+            elif isinstance(arrival, Write):
+                plan.changes.messages += arrival.messages
             elif arrival.live:
                 for point in arrival.points:
                     subject = point_subject(point.node, point.type, point.key)

@@ -20,6 +20,7 @@ from backhaul_agent.ledger_rows import (
     Boot,
     Changes,
     Distance,
+    HeadRow,
     Outgoing,
     Pending,
     Quarantine,
@@ -247,6 +248,17 @@ class Ledger:
             Pending(id_, _text(subject), body or b"", boot) for id_, subject, body, boot in rows
         ]
 
+    async def heads(self) -> list[HeadRow]:
+        """Return all heads; `head_keeper` judges which of them are whole."""
+        query = (
+            "SELECT CAST(parent AS BLOB), CAST(node AS BLOB), CAST(type AS BLOB), "
+            "CAST(key AS BLOB), CAST(crc AS INTEGER), CAST(body AS BLOB) FROM heads"
+        )
+        return [
+            HeadRow(_text(parent), _text(node), _text(type_), _text(key), crc, body or b"")
+            for parent, node, type_, key, crc, body in await self._query(query)
+        ]
+
     async def close(self) -> None:
         """Close both connections; the last one folds the WAL into the file."""
         await self._reader.close()
@@ -315,6 +327,10 @@ class Ledger:
         if changes.meta:
             await db.executemany(
                 "INSERT OR REPLACE INTO meta VALUES (?, ?)", list(changes.meta.items())
+            )
+        if changes.heads:
+            await db.executemany(
+                "INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?, ?, ?)", changes.heads
             )
         await db.execute("COMMIT")
 

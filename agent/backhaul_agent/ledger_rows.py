@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from backhaul_codec.placed import Placed
 
 STAGED = "staged"  # stands where a lane's name would, for a row that has no seq yet
 
@@ -75,6 +78,17 @@ class Quarantine(NamedTuple):
     reason: str
 
 
+class HeadRow(NamedTuple):
+    """A head as the ledger stores it. ``body`` is a point message; ``crc`` covers everything."""
+
+    parent: str
+    node: str
+    type: str
+    key: str
+    crc: int
+    body: bytes
+
+
 class Distance(NamedTuple):
     """How far at most the sequences of a lane's stream have been ahead of the seqs in it.
 
@@ -101,6 +115,7 @@ class Changes:
     boots: list[Boot] = field(default_factory=list)
     settled: list[Settled] = field(default_factory=list)
     meta: dict[str, str | int] = field(default_factory=dict)
+    heads: list[HeadRow] = field(default_factory=list)
     time_ns: int = 0
 
     def __bool__(self) -> bool:
@@ -114,7 +129,20 @@ class Changes:
             or self.boots
             or self.settled
             or self.meta
+            or self.heads
         )
+
+
+@dataclass(slots=True)
+class Inward(Changes):
+    """What follows from messages of the hub; of `Changes` it uses ``messages`` and ``meta``.
+
+    ``received``: points to be merged. ``replaced``: points to be put in place of a head that the hub
+    refused, with the time that this head had.
+    """
+
+    received: list[Placed] = field(default_factory=list)
+    replaced: list[tuple[Placed, int]] = field(default_factory=list)
 
 
 class StagedRow(NamedTuple):

@@ -78,6 +78,15 @@ CREATE TABLE quarantined (
     time_ns INTEGER NOT NULL
 );
 CREATE UNIQUE INDEX quarantined_lane_seq ON quarantined (lane, epoch, seq) WHERE seq > 0;
+CREATE TABLE heads (
+    parent TEXT NOT NULL,
+    node TEXT NOT NULL,
+    type TEXT NOT NULL,
+    key TEXT NOT NULL,
+    crc INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (parent, node, type, key)
+) WITHOUT ROWID;
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from backhaul_agent.clock import Clock
     from backhaul_agent.config import Config
-    from backhaul_agent.framer import Frame, Points
+    from backhaul_agent.framer import Content
     from backhaul_agent.intake import Intake
     from backhaul_agent.writer import Writer
 
@@ -101,7 +101,7 @@ class Listener:
             self._refuse(subject, reply, points, error)
 
     def _answer(
-        self, subject: str, reply: str, content: Points | Frame, refusal: RefusedError | None
+        self, subject: str, reply: str, content: Content, refusal: RefusedError | None
     ) -> None:
         count = points_in(content)
         if refusal is not None:

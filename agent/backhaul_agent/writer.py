@@ -16,14 +16,18 @@ import structlog
 
 from backhaul_agent.errors import Code, LedgerStorageError, RefusedError
 from backhaul_agent.events import event
-from backhaul_agent.framer import Frame, Framer, Points, unpack
-from backhaul_agent.ledger_rows import STAGED, Changes, Distance, Outgoing, Quarantine
+from backhaul_agent.framer import Framer, Points, Write, unpack
+from backhaul_agent.head_keeper import HeadKeeper
+from backhaul_agent.ledger_rows import STAGED, Changes, Distance, Inward, Outgoing, Quarantine
+from backhaul_codec.placed import Placed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from backhaul_agent.clock import Clock
     from backhaul_agent.config import Config
+    from backhaul_agent.framer import Content
+    from backhaul_agent.head_keeper import Changed, HeadChanges
     from backhaul_agent.ledger import Ledger
     from backhaul_agent.ledger_rows import StagedRow
     from backhaul_codec import Point
@@ -35,10 +39,10 @@ log = structlog.get_logger("writer")
 class Arrival(NamedTuple):
     """Points on their way in; ``answer`` is called once, with None when they are durable."""
 
-    content: Points | Frame
+    content: Content
     size: int
     waited_for: bool
-    answer: Callable[[Points | Frame, RefusedError | None], None]
+    answer: Callable[[Content, RefusedError | None], None]
 
 
 @dataclass(slots=True)
@@ -61,7 +65,7 @@ class _Owed:
     distances: dict[str, Distance] = field(default_factory=dict)
     quarantine: list[Quarantine] = field(default_factory=list)
     messages: list[Outgoing] = field(default_factory=list)
-    inbound: list[Changes] = field(default_factory=list)
+    inbound: list[Inward] = field(default_factory=list)
     done: list[asyncio.Future[None]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -77,6 +81,8 @@ class Writer:
         self, ledger: Ledger, config: Config, clock: Clock, *, on_commit: Callable[[], None]
     ) -> None:
         self.counters = Counters()
+        self.keeper = HeadKeeper(clock.time_ns)
+        self.on_heads: list[Callable[[list[Changed]], None]] = []  # told of heads that changed
         self._ledger = ledger
         self._limits = config.ingest
         self._clock = clock
@@ -97,11 +103,12 @@ class Writer:
         return self._framer.buffered_points
 
     async def restore(self) -> None:
-        """Take staged rows back into the buffers; set aside those that are damaged.
+        """Take heads and staged rows back into memory; set aside staged rows that are damaged.
 
         Raises:
             LedgerStorageError: the ledger cannot be read.
         """
+        self.keeper.restore(await self._ledger.heads(), self._ledger.meta)
         now_s = self._clock.monotonic_s()
         for row in await self._ledger.staged():
             points = _unpacked(row)
@@ -171,8 +178,8 @@ class Writer:
         self._wake.set()
         await done
 
-    async def apply(self, changes: Changes) -> None:
-        """Commit messages and facts that follow from IN; returns when that is durable.
+    async def apply(self, changes: Inward) -> None:
+        """Commit what follows from messages of the hub; returns when that is durable.
 
         Tried again until the disk takes it, also where the caller no longer waits.
         """
@@ -246,6 +253,7 @@ class Writer:
             changes.messages += inbound.messages
             changes.meta |= inbound.meta
         changes.time_ns = self._clock.time_ns()
+        heads = self._merge(arrivals, owed, changes)
         if not changes:
             return
         try:
@@ -254,10 +262,25 @@ class Writer:
             self._failed(arrivals, owed, error)
             return
         self._framer.applied(plan, staged_ids)
+        if changed := heads.apply():
+            for tell in self.on_heads:
+                tell(changed)
         self._succeeded(arrivals, owed, changes)
         if plan.lost_points:
             log.error("points could not be framed and are lost", points=plan.lost_points)
         await self._make_room()
+
+    def _merge(self, arrivals: list[Arrival], owed: _Owed, changes: Changes) -> HeadChanges:
+        """Add to ``changes`` what they do to the heads."""
+        heads = self.keeper.begin()
+        for arrival in arrivals:
+            heads.write(_heads_in(arrival.content))
+        for inbound in owed.inbound:
+            heads.receive(inbound)
+        changes.messages[:0] = heads.seen(changes.time_ns)
+        changes.heads = heads.rows()
+        changes.meta |= heads.meta()
+        return heads
 
     def _succeeded(self, arrivals: list[Arrival], owed: _Owed, changes: Changes) -> None:
         counters = self.counters
@@ -317,6 +340,13 @@ def _unpacked(row: StagedRow) -> list[Point] | None:
         return None
 
 
-def points_in(content: Points | Frame) -> int:
+def points_in(content: Content) -> int:
     """Return how many points an arrival holds."""
-    return content.points if isinstance(content, Frame) else len(content.points)
+    return len(content.points) if isinstance(content, Points) else content.points
+
+
+def _heads_in(content: Content) -> Sequence[Placed]:
+    """Return the points of an arrival that heads are made of: state and config, not telemetry."""
+    if isinstance(content, Points):
+        return [Placed("", point) for point in content.points] if content.live else []
+    return content.placed if isinstance(content, Write) else []

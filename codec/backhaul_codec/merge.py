@@ -170,15 +170,20 @@ class Heads:
         self._nodes: dict[str, dict[HeadKey, Head]] = {}
         self._digests: dict[str, str] = {}  # of nodes that did not change since
         for key, head in heads:
-            self._put(key, head)
+            self.put(key, head)
 
     def offer(self, parent: str, point: Point) -> Merged:
         """Merge a point in; `parent` is the upper end of its edge, "" for a node's own."""
         key = HeadKey.of(parent, point)
         merged = merge(self.get(key), point)
         if merged.changed:
-            self._put(key, merged.head)
+            self.put(key, merged.head)
         return merged
+
+    def put(self, key: HeadKey, head: Head) -> None:
+        """Put a head in place, whatever stood there: one that was merged elsewhere, or corrected."""
+        self._nodes.setdefault(key.node, {})[key] = head
+        self._digests.pop(key.node, None)
 
     def get(self, key: HeadKey) -> Head | None:
         """Return a series' head."""
@@ -208,10 +213,6 @@ class Heads:
     def __iter__(self) -> Iterator[tuple[HeadKey, Head]]:
         for heads in self._nodes.values():
             yield from heads.items()
-
-    def _put(self, key: HeadKey, head: Head) -> None:
-        self._nodes.setdefault(key.node, {})[key] = head
-        self._digests.pop(key.node, None)
 
 
 def _compare(a: Head, b: Head) -> int:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_agent.ledger_rows import Changes
+    from backhaul_agent.ledger_rows import Inward
     from tests.support.nats_server import NatsServer
 
 pytestmark = pytest.mark.nats
@@ -54,16 +54,16 @@ class Reader:
         downlink.register("s.note.loud", self.loud)
         downlink.register("s.word", self.word, in_memory=True)
 
-    def note(self, message: Inbound, changes: Changes) -> None:
+    def note(self, message: Inbound, changes: Inward) -> None:
         if message.data == b"garbage":
             raise ValueError("garbage it is")
         self.seen.append((".".join(message.tokens), message.data))
         changes.meta["count"] = int(self.ledger.meta.get("count", 0)) + len(changes.meta) + 1
 
-    def loud(self, message: Inbound, _: Changes) -> None:
+    def loud(self, message: Inbound, _: Inward) -> None:
         self.seen.append(("LOUD", message.data))
 
-    def word(self, message: Inbound, _: Changes) -> None:
+    def word(self, message: Inbound, _: Inward) -> None:
         self.remembered.append(message.data)
 
     async def api(self, request: str, body: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -15,17 +15,21 @@ import pytest
 from backhaul_agent.config import Config, DeviceConfig, FrameConfig, IngestConfig
 from backhaul_agent.errors import RefusedError
 from backhaul_agent.events import event
-from backhaul_agent.framer import Frame, Points
+from backhaul_agent.framer import Content, Frame, Points
 from backhaul_agent.ledger import Ledger
-from backhaul_agent.ledger_rows import Quarantine
+from backhaul_agent.ledger_rows import Inward, Quarantine
 from backhaul_agent.writer import Arrival, Writer
 from backhaul_codec import Opaque, Point, decode
+from backhaul_codec.merge import Head, HeadKey
+from backhaul_codec.placed import Placed
 from tests.agent.test_ledger import FailingDisk
 from tests.support.agent_clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from backhaul_agent.head_keeper import Changed
 
 CONFIG = Config(
     device=DeviceConfig(id="VID-001", token="tok"),
@@ -57,7 +61,7 @@ class Bench:
         self.news.set()
 
     def submit(self, number: int, *, waits: bool, size: int = 100, live: bool = False) -> None:
-        def answer(_: Points | Frame, refusal: RefusedError | None) -> None:
+        def answer(_: Content, refusal: RefusedError | None) -> None:
             self.answers.append((number, refusal.code if refusal else "kept"))
             self.news.set()
 
@@ -287,3 +291,42 @@ async def test_stopping_frames_everything_and_refuses_the_rest(tmp_path: Path) -
         assert it.answers == [(1, "kept")]
         assert await it.points() == [1.0]
         assert await it.ledger.staged() == []
+
+
+async def test_state_becomes_a_head_and_survives_a_restart(tmp_path: Path) -> None:
+    key = HeadKey("", "n", "t")
+    async with bench(tmp_path) as it:
+        told: list[Changed] = []
+        it.writer.on_heads.append(told.extend)
+        it.submit(1, waits=True, live=True)
+        it.submit(2, waits=True)
+        await it.until(lambda: len(it.answers) == 2)
+        assert told == [(key, Head(1, "", 1.0))]
+    async with bench(tmp_path) as it:
+        assert dict(it.writer.keeper.heads) == {key: Head(1, "", 1.0)}
+
+
+async def test_what_the_hub_wrote_is_merged_with_its_position_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backhaul_agent.writer.RETRY_S", 0.01)
+    written = Point(node="n", type="t", time=7, value=7.0, origin="hub")
+    async with bench(tmp_path) as it:
+        it.disk.error = sqlite3.OperationalError("disk I/O error")
+        inward = Inward(meta={"in_position": "here"}, received=[Placed("", written)])
+        applying = asyncio.create_task(it.writer.apply(inward))
+        it.submit(1, waits=True, live=True)
+        await it.until(lambda: it.answers == [(1, "storage")])
+        assert len(it.writer.keeper.heads) == 0
+        assert "in_position" not in it.ledger.meta
+        it.disk.error = None
+        await applying
+        assert it.writer.keeper.heads.get(HeadKey("", "n", "t")) == Head(7, "hub", 7.0)
+    async with bench(tmp_path) as it:
+        assert it.ledger.meta["in_position"] == "here"
+        assert it.writer.keeper.heads.get(HeadKey("", "n", "t")) == Head(7, "hub", 7.0)
+        assert it.writer.keeper.hub_ns == 7
+        it.submit(8, waits=True, live=True)
+        await it.until(lambda: it.answers)
+        rows = await it.ledger.read("live", 1, 10)
+        assert [row.subject for row in rows] == ["e.seen", "p.n.t.%"]

@@ -1,0 +1,172 @@
+"""The vehicle's heads, and how a commit changes them: a pure core, no I/O.
+
+Heads change in the transaction that carries the message which changes them, so a change is worked out
+first (`begin`), written with the commit, and taken over (`HeadChanges.apply`) only once that is durable.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from backhaul_agent.events import event
+from backhaul_agent.ledger_rows import HeadRow, Inward, Outgoing
+from backhaul_agent.stamps import Stamps
+from backhaul_codec import CodecError, Point, decode, encode_point
+from backhaul_codec.merge import Head, HeadKey, Heads, merge
+from backhaul_codec.placed import decode_placed
+from backhaul_codec.subjects import parse_leaf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from backhaul_agent.downlink import Inbound
+    from backhaul_codec.placed import Placed
+
+HUB = "hub"  # what the origin of everything written at the hub starts with
+HUB_NS, TOLD_NS, STAMP_NS = "hub_ns", "hub_ns_told", "stamp_ns"  # names in the ledger's meta table
+
+
+class Changed(NamedTuple):
+    """A head that is another one than before, to be told to watchers."""
+
+    key: HeadKey
+    head: Head
+
+
+class HeadKeeper:
+    """Holds all heads and what goes with them.
+
+    ``hub_ns``: the newest stamp of the hub's that was merged. ``told_ns``: the one that the hub was
+    told of last. ``stamps``: for config writes on this vehicle.
+    """
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        self.heads = Heads()
+        self.stamps = Stamps(now_ns)
+        self.damaged = 0
+        self.hub_ns = self.told_ns = 0
+
+    def restore(self, rows: Iterable[HeadRow], meta: Mapping[str, str | int]) -> None:
+        """Take over what the ledger holds; damaged rows are left out, and counted."""
+        self.heads = Heads(filter(None, map(self._restored, rows)))
+        self.hub_ns, self.told_ns, stamp_ns = (
+            int(meta.get(name, 0)) for name in (HUB_NS, TOLD_NS, STAMP_NS)
+        )
+        self.stamps.seen(max(self.hub_ns, stamp_ns))
+
+    def _restored(self, row: HeadRow) -> tuple[HeadKey, Head] | None:
+        key = HeadKey(row.parent, row.node, row.type, row.key)
+        try:
+            if row.crc == _crc(key, row.body):
+                (point,) = decode(row.body, node=row.node, type=row.type, key=row.key).points
+                return key, Head.of(point)
+        except CodecError:
+            pass
+        self.damaged += 1  # the other end still has it: digests will differ
+        return None
+
+    def begin(self) -> HeadChanges:
+        """Return an empty set of changes."""
+        return HeadChanges(self)
+
+    def next_stamp(self, series: Iterable[HeadKey]) -> int:
+        """Return a stamp for a config write to ``series``.
+
+        It is later than their heads too, so that what is written last is what stands, whatever a
+        program's clock gave a head before.
+        """
+        heads = filter(None, map(self.heads.get, series))
+        return self.stamps.next(over_ns=max((head.time for head in heads), default=0))
+
+
+class HeadChanges:
+    """What one commit does to the heads. The keeper does not change before `apply`."""
+
+    def __init__(self, keeper: HeadKeeper) -> None:
+        self._keeper = keeper
+        self._heads: dict[HeadKey, Head] = {}
+        self._hub_ns = keeper.hub_ns
+        self._told_ns = keeper.told_ns
+        self._written_here = False
+
+    def write(self, written: Iterable[Placed]) -> None:
+        """Merge points written on this vehicle."""
+        for parent, point in written:
+            self._written_here = True
+            self._offer(parent, point)
+
+    def receive(self, inward: Inward) -> None:
+        """Merge points that came from the hub; put others in place of what it refused."""
+        for parent, point in inward.received:
+            if point.origin.startswith(HUB):
+                self._hub_ns = max(self._hub_ns, point.time)
+            self._offer(parent, point)
+        for (parent, point), refused_ns in inward.replaced:
+            key = HeadKey.of(parent, point)
+            head = self._heads.get(key) or self._keeper.heads.get(key)
+            if head is not None and head.time == refused_ns:
+                self._heads[key] = Head.of(point)
+
+    def seen(self, time_ns: int) -> list[Outgoing]:
+        """Return the event that must go before what was written here: what of the hub's was known.
+
+        With it the hub can tell a write that knew the hub's from one that met it.
+        """
+        keeper = self._keeper
+        if not self._written_here or keeper.told_ns == keeper.hub_ns:
+            return []
+        self._told_ns = keeper.hub_ns
+        return [event("seen", {"hub_ns": keeper.hub_ns}, time_ns)]
+
+    def rows(self) -> list[HeadRow]:
+        """Return the rows to be written."""
+        rows = []
+        for key, head in self._heads.items():
+            body = encode_point(head.to_point(key), epoch=0, seq=0)
+            rows.append(HeadRow(*key, _crc(key, body), body))
+        return rows
+
+    def meta(self) -> dict[str, str | int]:
+        """Return the facts to be written."""
+        keeper = self._keeper
+        facts: dict[str, str | int] = {}
+        if self._hub_ns != keeper.hub_ns:
+            facts[HUB_NS] = self._hub_ns
+        if self._told_ns != keeper.told_ns:
+            facts[TOLD_NS] = self._told_ns
+        if self._heads:
+            facts[STAMP_NS] = keeper.stamps.newest_ns
+        return facts
+
+    def apply(self) -> list[Changed]:
+        """Take everything over, now that it is durable; return what changed."""
+        keeper = self._keeper
+        for key, head in self._heads.items():
+            keeper.heads.put(key, head)
+        keeper.hub_ns, keeper.told_ns = self._hub_ns, self._told_ns
+        keeper.stamps.seen(keeper.hub_ns)
+        return [Changed(key, head) for key, head in self._heads.items()]
+
+    def _offer(self, parent: str, point: Point) -> None:
+        key = HeadKey.of(parent, point)
+        merged = merge(self._heads.get(key) or self._keeper.heads.get(key), point)
+        if merged.changed:
+            self._heads[key] = merged.head
+
+
+def on_points(message: Inbound, changes: Inward) -> None:
+    """Take in what the hub wrote: a point, or a frame of which all points count or none.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    try:
+        _, placed = decode_placed(parse_leaf(".".join(message.tokens)), message.data)
+    except CodecError as error:
+        raise ValueError(error.reason) from error
+    changes.received += placed
+
+
+def _crc(key: HeadKey, body: bytes) -> int:
+    return zlib.crc32(body, zlib.crc32("\0".join(key).encode()))
