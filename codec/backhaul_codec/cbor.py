@@ -6,7 +6,7 @@ reduced by a quadratic algorithm), so every tag that cbor2 knows is made inert h
 """
 
 from io import BytesIO
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import cbor2
 
@@ -37,8 +37,7 @@ _DECODERS = dict.fromkeys(_UNDERSTOOD_BY_CBOR2, _make_inert)
 
 def load(body: bytes) -> Any:
     """Decode one item that must fill the body. Raises: CodecError (`cbor`, `trailing`, `size`)."""
-    if len(body) > ITEMS_MAX:  # an item has at least a byte: below, the body limits itself
-        _require_few_items(body)
+    require_few_items(body)
     decoder = cbor2.CBORDecoder(
         BytesIO(body),
         semantic_decoders=_DECODERS,
@@ -57,8 +56,13 @@ def load(body: bytes) -> Any:
     raise CodecError("bytes follow the CBOR item", "trailing")
 
 
-def _require_few_items(body: bytes) -> None:
-    """Walk the item heads without building anything, and stop at the first item too many."""
+def require_few_items(body: bytes) -> None:
+    """Walk the item heads without building anything, and stop at the first item too many.
+
+    Raises: CodecError (`size`, `cbor`).
+    """
+    if len(body) <= ITEMS_MAX:  # an item has at least a byte: up to here, the body limits itself
+        return
     offset, items, end = 0, 0, len(body)
     while offset < end:
         items += 1
@@ -77,3 +81,54 @@ def _require_few_items(body: bytes) -> None:
             offset += argument
     if offset != end:
         raise CodecError("a CBOR length goes past the end of the body", "cbor")
+
+
+# Major types, as far as anyone asks for them.
+UNSIGNED, NEGATIVE, BYTES, TEXT, ARRAY, MAP, TAG = range(7)
+
+
+class ItemHead(NamedTuple):
+    """Hold what an item begins with; `end` is where its content or the next item begins."""
+
+    major: int
+    argument: int
+    end: int
+
+
+def read_head(body: bytes, at: int) -> ItemHead:
+    """Read the head of the item at an offset. Raises: CodecError (`cbor`)."""
+    if at >= len(body):
+        raise CodecError("the body ends before an item", "cbor")
+    major, info = body[at] >> 5, body[at] & 31
+    if info < 24:
+        return ItemHead(major, info, at + 1)
+    end = at + 1 + (1 << (info - 24))
+    if info > 27 or end > len(body):
+        raise CodecError("a CBOR head is cut off, or of indefinite or reserved length", "cbor")
+    return ItemHead(major, int.from_bytes(body[at + 1 : end], "big"), end)
+
+
+def item_end(body: bytes, at: int) -> int:
+    """Return where the item at an offset ends, walking over what is in it. Raises: CodecError."""
+    wanted = 1
+    while wanted:
+        major, argument, at = read_head(body, at)
+        wanted -= 1
+        if major in (BYTES, TEXT):
+            at += argument
+        elif major == ARRAY:
+            wanted += argument
+        elif major == MAP:
+            wanted += 2 * argument
+        elif major == TAG:
+            wanted += 1
+    if at > len(body):
+        raise CodecError("a CBOR length goes past the end of the body", "cbor")
+    return at
+
+
+def write_map_head(count: int) -> bytes:
+    """Return the head of a map of `count` pairs."""
+    head = bytearray(cbor2.dumps(count))
+    head[0] |= MAP << 5
+    return bytes(head)

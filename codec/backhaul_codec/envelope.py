@@ -17,7 +17,7 @@ BODY_BYTES_MAX = 16 << 20
 
 _HEADER = Struct("<BBIQII")
 _STAMP = Struct("<IQ")
-_STAMP_OFFSET = 2
+CODEC_OFFSET, _STAMP_OFFSET = 1, 2
 HEADER_BYTES = _HEADER.size
 _EPOCH_MAX, _SEQ_MAX = 2**32 - 1, 2**64 - 1
 _KINDS = {kind << 4 | VERSION: kind for kind in Kind}

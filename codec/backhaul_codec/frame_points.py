@@ -47,7 +47,7 @@ def build_points(layout: Layout) -> list[Point]:
             Point,
             repeat(layout.node),
             map(layout.types.__getitem__, sids),
-            _times(layout),
+            build_times(layout),
             [nexts[sid]() for sid in sids],
             keys,
             repeat(0) if layout.tomb is None else layout.tomb,
@@ -56,14 +56,15 @@ def build_points(layout: Layout) -> list[Point]:
     )
 
 
-def _times(layout: Layout) -> list[int]:
+def build_times(layout: Layout) -> list[int]:
+    """Return the time of each point, in arrival order."""
     steps: Sequence[int] = layout.dt.to_array()
     if layout.unit > 1:
         steps = [layout.unit * step for step in steps]
-    return _running(layout.t0, steps, INT64_MIN, INT64_MAX)
+    return running(layout.t0, steps, INT64_MIN, INT64_MAX)
 
 
-def _running(first: int, steps: Iterable[int], low: int, high: int) -> list[int]:
+def running(first: int, steps: Iterable[int], low: int, high: int) -> list[int]:
     """Return first, first + steps[0], ... modulo 2**64 within low..high."""
     numbers = list(accumulate(steps, initial=first))
     if min(numbers) < low or max(numbers) > high:
@@ -94,8 +95,8 @@ def _series_values(layout: Layout) -> Iterator[Sequence[Any]]:
 
 def _integers(base: int, steps: Sequence[int], dtype: int, exponent: int) -> Sequence[int | float]:
     if dtype == UINT64:
-        return _running(base, steps, 0, UINT64_MAX)
-    numbers = _running(base, steps, INT64_MIN, INT64_MAX)
+        return running(base, steps, 0, UINT64_MAX)
+    numbers = running(base, steps, INT64_MIN, INT64_MAX)
     if dtype == FLOAT64:
         # Python makes the integer a double before it divides by one, as numpy does.
         return list(map(truediv, numbers, repeat(POWERS[exponent])))
