@@ -45,6 +45,7 @@ class Frame:
     node: str
     body: bytes
     points: int
+    times: tuple[int, int]  # of its earliest and latest point
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +127,17 @@ class Framer:
             if isinstance(arrival, Frame):
                 self._cut(plan, arrival.node, now_s)
                 subject = frame_subject(arrival.node)
-                plan.changes.messages.append(Outgoing("bulk", subject, arrival.body))
+                plan.changes.messages.append(
+                    Outgoing("bulk", subject, arrival.body, times=arrival.times)
+                )
             elif isinstance(arrival, Write):
                 plan.changes.messages += arrival.messages
             elif arrival.live:
                 for point in arrival.points:
                     subject = point_subject(point.node, point.type, point.key)
                     body = encode_point(point, epoch=0, seq=0)
-                    plan.changes.messages.append(Outgoing("live", subject, body))
+                    times = (point.time, point.time)
+                    plan.changes.messages.append(Outgoing("live", subject, body, times=times))
             else:
                 self._add(plan, arrival, now_s)
         if flush or self.buffered_points > BUFFERED_POINTS_MAX:
@@ -201,7 +205,9 @@ class Framer:
             self._frame(plan, node, points[:middle])
             self._frame(plan, node, points[middle:])
             return
-        plan.changes.messages.append(Outgoing("bulk", frame_subject(node), body))
+        stamps = [point.time for point in points]
+        times = (min(stamps), max(stamps))
+        plan.changes.messages.append(Outgoing("bulk", frame_subject(node), body, times=times))
 
     def _stage(self, plan: Plan) -> None:
         for node, buffer in plan.buffers.items():

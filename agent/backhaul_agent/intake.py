@@ -7,7 +7,6 @@ Every refusal is a `RefusedError` whose code is for programs and whose message i
 from __future__ import annotations
 
 import re
-import zlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +16,9 @@ from msgspec import UNSET, UnsetType
 from backhaul_agent.clock import stamp_ms
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.framer import Frame, Points
-from backhaul_codec import CodecError, Kind, Opaque, Point, check, decode, encode_point, peek
+from backhaul_codec import CodecError, Kind, Opaque, Point, decode, encode_point, peek
 from backhaul_codec.subjects import SubjectError, decode_token
+from backhaul_codec.survey import Survey, survey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 DTYPES = ("float64", "int64", "text", "json")
 SUBJECTS_CACHED = 4096
-ENVELOPE_BYTES = 22
-DEFLATE = 1
-COUNT_BYTES = 8
 RAW_TO_FRAME_MAX = 8
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 UINT64_MAX = (1 << 64) - 1
@@ -142,16 +139,14 @@ class Intake:
             _require_size(header.raw_len, self._raw_bytes_max, "bytes before compression")
             if header.kind is not Kind.FRAME:
                 raise RefusedError(Code.BAD_FRAME, "app.<node> takes frames, this is a point")
-            check(data, node=node)
-            return self._frame(node, data)
+            return self._frame(node, data, survey(data, node=node))
         except CodecError as error:
             raise RefusedError(Code.BAD_FRAME, error.reason) from error
 
-    def _frame(self, node: str, data: bytes) -> Points | Frame:
+    def _frame(self, node: str, data: bytes, content: Survey) -> Points | Frame:
         """Pass a large batch through as it is; take a small one apart, to fill a better frame."""
-        count = count_points(data)
-        if count * 2 >= self._frame_points_max or len(data) * 2 >= self._frame_bytes_max:
-            return Frame(node, data, count)
+        if content.n * 2 >= self._frame_points_max or len(data) * 2 >= self._frame_bytes_max:
+            return Frame(node, data, content.n, (content.t_lo, content.t_hi))
         return Points(node, decode(data, node=node).points)
 
     def _value(self, value: Any, dtype: str | UnsetType) -> Value:
@@ -211,26 +206,6 @@ def time_ns_of(text: str) -> int:
     if not INT64_MIN <= time <= INT64_MAX:
         raise ValueError(f"{text[:64]!r} does not fit 64 bits of nanoseconds")
     return time
-
-
-def count_points(frame: bytes) -> int:
-    """Return how many points a checked frame holds, from the first bytes of its body.
-
-    Decoding it all just to count would cost more than everything else done to a batch.
-    """
-    body = memoryview(frame)[ENVELOPE_BYTES:]
-    if frame[1] == DEFLATE:
-        start = zlib.decompressobj(-15).decompress(body, COUNT_BYTES)
-    else:
-        start = bytes(body[:COUNT_BYTES]) if frame[1] == 0 else b""
-    # A map of up to 23 keys, the first of them 0 ("n"), then an unsigned integer.
-    if len(start) == COUNT_BYTES and 0xA0 < start[0] < 0xB8 and start[1] == 0:
-        size = {24: 1, 25: 2, 26: 4}.get(start[2], 0)
-        if start[2] < 24:
-            return start[2]
-        if size:
-            return int.from_bytes(start[3 : 3 + size], "big")
-    return len(decode(frame).points)
 
 
 def _require_size(size: int, allowed: int, unit: str) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from backhaul_agent import ledger_schema
+from backhaul_agent.budget import class_of
 from backhaul_agent.errors import LedgerCorruptError, LedgerStorageError
 from backhaul_agent.ledger_rows import (
     STAGED,
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import aiosqlite
+
+    # lane, seq, subject, body, value class, earliest and latest time, boot
+    _MessageRow = tuple[int, int, str, bytes, int, int | None, int | None, int]
 
 LANES = ("live", "bulk")
 # Above this part of bytes_max new points are refused; the rest lets what is already kept be framed.
@@ -264,23 +268,23 @@ class Ledger:
         await self._reader.close()
         await self._db.close()
 
-    def _stamp(
-        self, messages: Sequence[Outgoing]
-    ) -> tuple[dict[str, int], list[tuple[int, int, str, bytes, int]]]:
+    def _stamp(self, messages: Sequence[Outgoing]) -> tuple[dict[str, int], list[_MessageRow]]:
         """Give every message its seq: (next seq of each lane touched, rows to insert)."""
         next_seqs: dict[str, int] = {}
         rows = []
-        for lane, subject, body, boot in messages:
+        for lane, subject, body, value_class, times, boot in messages:
             seq = next_seqs.get(lane) or self.lanes[lane].next_seq
             next_seqs[lane] = seq + 1
             stamped = restamp(body, epoch=self.epoch, seq=seq)
-            rows.append((self.lanes[lane].id, seq, subject, stamped, boot))
+            value = class_of(subject) if value_class is None else value_class
+            t_lo, t_hi = times or (None, None)
+            rows.append((self.lanes[lane].id, seq, subject, stamped, value, t_lo, t_hi, boot))
         return next_seqs, rows
 
     async def _write(
         self,
         changes: Changes,
-        rows: list[tuple[int, int, str, bytes, int]],
+        rows: list[_MessageRow],
         staged: list[tuple[int, str, int, int, bytes, int, int]],
         next_seqs: dict[str, int],
     ) -> None:
@@ -288,7 +292,8 @@ class Ledger:
         await db.execute("BEGIN IMMEDIATE")
         if rows:
             await db.executemany(
-                "INSERT INTO messages (lane, seq, subject, body, boot) VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO messages (lane, seq, subject, body, value_class, t_lo, t_hi, boot) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 rows,
             )
         if staged:

@@ -14,6 +14,8 @@ STAGED = "staged"  # stands where a lane's name would, for a row that has no seq
 class Outgoing(NamedTuple):
     """A message to be committed: its envelope is stamped with epoch and seq on the way in.
 
+    ``value_class``: what it is worth when room runs out (budget.py); None: as its subject says.
+    ``times``: the earliest and latest time of its points, None where it holds none to look up.
     ``boot`` above 0: the agent made its stamps while it did not know the time. Such a message
     stays in the ledger until it is settled (see `Settled`).
     """
@@ -21,6 +23,8 @@ class Outgoing(NamedTuple):
     lane: str
     subject: str
     body: bytes
+    value_class: int | None = None
+    times: tuple[int, int] | None = None
     boot: int = 0
 
 

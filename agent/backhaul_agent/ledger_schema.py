@@ -22,11 +22,15 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x424B484C  # "BKHL" in the file's header: this file is a ledger
 SCHEMA_VERSION = 2
 PAGE_BYTES = 4096
+_NEW_BYTES = "(length(NEW.subject) + coalesce(length(NEW.body), 0))"
+_OLD_BYTES = "(length(OLD.subject) + coalesce(length(OLD.body), 0))"
 
 # `messages` has a rowid of its own, so that the oldest of all lanes can be found without
 # trusting any clock. `next_seq` is stored: after all messages are forgotten, seqs go on.
 # `boot` above 0 names the row of `boots` by whose provisional clock the stamps inside were made: the
 # message stays here until they are corrected, or given up (docs/clocks.md).
+# `classes` sums up `messages` by value: triggers keep it right, whoever inserts or deletes.
+# `t_lo` and `t_hi` are the earliest and latest time of a message's points: history finds it so.
 # `lanes` holds those of former epochs too (docs/adr/0008): their messages may be asked for again.
 SCHEMA = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -46,10 +50,33 @@ CREATE TABLE messages (
     seq INTEGER NOT NULL,
     subject TEXT NOT NULL,
     body BLOB NOT NULL,
+    value_class INTEGER NOT NULL,
+    t_lo INTEGER,
+    t_hi INTEGER,
     boot INTEGER NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX messages_lane_seq ON messages (lane, seq);
 CREATE INDEX messages_boot ON messages (boot, id) WHERE boot > 0;
+CREATE INDEX messages_class ON messages (value_class);
+CREATE INDEX messages_history ON messages (subject, t_lo, t_hi) WHERE t_lo IS NOT NULL;
+CREATE TABLE classes (
+    value_class INTEGER PRIMARY KEY,
+    messages INTEGER NOT NULL DEFAULT 0,
+    bytes INTEGER NOT NULL DEFAULT 0
+);
+INSERT INTO classes (value_class) VALUES (0), (1), (2), (3), (4);
+CREATE TRIGGER messages_in AFTER INSERT ON messages BEGIN
+    UPDATE classes SET messages = messages + 1, bytes = bytes + {_NEW_BYTES}
+    WHERE value_class = NEW.value_class;
+END;
+CREATE TRIGGER messages_changed AFTER UPDATE OF body ON messages BEGIN
+    UPDATE classes SET bytes = bytes + {_NEW_BYTES} - {_OLD_BYTES}
+    WHERE value_class = NEW.value_class;
+END;
+CREATE TRIGGER messages_out AFTER DELETE ON messages BEGIN
+    UPDATE classes SET messages = messages - 1, bytes = bytes - {_OLD_BYTES}
+    WHERE value_class = OLD.value_class;
+END;
 CREATE TABLE staged (
     id INTEGER PRIMARY KEY,
     node TEXT NOT NULL,
@@ -89,7 +116,7 @@ CREATE TABLE heads (
 ) WITHOUT ROWID;
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
-"""
+"""  # noqa: S608 - constants
 
 
 class Opener(Protocol):

@@ -321,7 +321,8 @@ async def commit_directly(it: Bench, count: int) -> None:
     done = asyncio.Semaphore(0)
     for number in range(count):
         body = encode_frame([Point("n", "t", number, float(number))], epoch=0, seq=0)
-        writer.submit(Arrival(Frame("n", body, 1), 10, True, lambda *_: done.release()))
+        content = Frame("n", body, 1, (number, number))
+        writer.submit(Arrival(content, 10, True, lambda *_: done.release()))
     for _ in range(count):
         await done.acquire()
 

@@ -89,7 +89,8 @@ def test_acknowledged_points_are_in_one_place_and_in_order(
             number += count
             fresh.append((node, points, kind == "live"))
             if kind == "frame":
-                batch.append(Frame(node, encode_frame(points, epoch=0, seq=0), count))
+                times = (points[0].time, points[-1].time)
+                batch.append(Frame(node, encode_frame(points, epoch=0, seq=0), count, times))
             else:
                 batch.append(Points(node, points, live=kind == "live"))
         plan = framer.plan(batch, now_s, flush=flush)

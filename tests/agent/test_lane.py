@@ -141,7 +141,8 @@ class Rig:
         done = asyncio.Semaphore(0)
         for number in range(count):
             body = encode_frame([Point("n", "t", number, float(number))], epoch=0, seq=0)
-            self.writer.submit(Arrival(Frame("n", body, 1), 10, True, lambda *_: done.release()))
+            content = Frame("n", body, 1, (number, number))
+            self.writer.submit(Arrival(content, 10, True, lambda *_: done.release()))
         for _ in range(count):
             await done.acquire()
 

@@ -254,6 +254,18 @@ async def test_quarantine_keeps_the_row_and_the_reason(ledger: Ledger) -> None:
     ]  # fmt: skip
 
 
+async def test_the_classes_are_summed_up_whoever_writes(ledger: Ledger) -> None:
+    one = len(outgoing().body)
+    dear = outgoing("live")._replace(value_class=2, times=(5, 5))
+    await ledger.commit(Changes([outgoing(), outgoing(), outgoing("live"), dear]))
+    await ledger.commit(Changes(quarantine=[Quarantine("bulk", 1, "bad")]))
+    await ledger._db.execute("UPDATE messages SET body = x'00' WHERE value_class = 2")
+    found = await ledger._query("SELECT messages, bytes FROM classes ORDER BY value_class")
+    assert found == [(1, one + 3), (1, one + 7), (1, 1 + 7), (0, 0), (0, 0)]
+    times = await ledger._query("SELECT t_lo, t_hi FROM messages WHERE t_lo IS NOT NULL")
+    assert times == [(5, 5)]
+
+
 async def test_a_damaged_staged_row_is_noticed(ledger: Ledger) -> None:
     await ledger.commit(Changes(staged=[Staged("n", 1, b"good"), Staged("n", 1, b"soon bad")]))
     await ledger._db.execute("UPDATE staged SET body = x'00' WHERE id = 2")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def message(time: int, boot: int = 0, lane: str = "live") -> Outgoing:
     body = encode_point(Point(node="n", type="t", time=time, value=1.0), epoch=0, seq=0)
-    return Outgoing(lane, "p.n.t.%", body, boot)
+    return Outgoing(lane, "p.n.t.%", body, boot=boot)
 
 
 def body_at(time: int, seq: int) -> bytes:

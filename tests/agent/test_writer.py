@@ -275,7 +275,9 @@ async def fill(it: Bench) -> None:
     )  # fmt: skip
     while not it.ledger.full:
         done = asyncio.Event()
-        it.writer.submit(Arrival(Frame("n", body, 1), 100, True, lambda *_, d=done: d.set()))
+        it.writer.submit(
+            Arrival(Frame("n", body, 1, (1, 1)), 100, True, lambda *_, d=done: d.set())
+        )
         await done.wait()
         await asyncio.sleep(0)
 
