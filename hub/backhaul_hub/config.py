@@ -85,6 +85,13 @@ class Link(_Section, frozen=True):
     """So is one that lags, by its own account, and has taken nothing for so long."""
 
 
+class ClockRule(_Section, frozen=True):
+    """What the hub makes of the vehicles' clocks."""
+
+    max_future_skew_s: Annotated[float, Meta(ge=0, le=3600)] = 5.0
+    """A config point stamped further ahead of the hub's now is refused, and stamped again."""
+
+
 class HubConfig(_Section, frozen=True):
     """The whole of hub.toml."""
 
@@ -95,6 +102,7 @@ class HubConfig(_Section, frozen=True):
     quarantine: Quarantine = Quarantine()
     watermark: Watermark = Watermark()
     link: Link = Link()
+    clock: ClockRule = ClockRule()
 
 
 def load(directory: Path) -> HubConfig:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from nats.errors import Error as NatsError
 
+from .clock_service import ClockService
 from .connection import connect, watch_connections
 from .continuity import Continuity, LaneKey
 from .errors import HubError
@@ -98,6 +99,7 @@ class ControlPlane:
             leafs = Leafs(system, self._clock, self._device_of, self._connected, self._disconnected)
             await leafs.start()
             await self._serve(client, api, registry, leafs)
+            await ClockService(client, self._clock, self._token_of).start()
             self._readers = [
                 UplinkReader(
                     up_name(shard), client, api, self._continuity, registry, self._consumers
@@ -135,6 +137,10 @@ class ControlPlane:
     def _device_of(self, leaf: str) -> str | None:
         device = self._devices.get(leaf.rpartition("-")[0])
         return device.id if device and leaf == leaf_name(device.id, device.token) else None
+
+    def _token_of(self, device: str) -> str | None:
+        known = self._devices.get(device)
+        return known.token if known else None
 
     def _connected(self, device: str) -> None:
         self._plan(device).connected(device)

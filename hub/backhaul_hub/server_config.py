@@ -20,6 +20,8 @@ LANES = ("live", "bulk")
 _READ_ONE = ("STREAM.INFO.*", "STREAM.LIST")
 # As what account JOBS knows the API: $JS.API is each account's own, and JOBS has none.
 JOBS_API = "jobsapi"
+CLOCK_QUESTIONS = "clk.*"
+CLOCK_ANSWERS = "clkr.*.*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +105,15 @@ accounts {{
     exports: [
 {_lines(f'{{ service: "{subject}" }}' for subject in _hub_services())}
       {{ stream: "dn.>" }}
+      {{ stream: "{CLOCK_ANSWERS}" }}
 {_lines(f'{{ service: "$JS.API.{verb}", accounts: [JOBS] }}' for verb in _READ_ONE)}
       {{ service: "$JS.API.DIRECT.GET.*", response_type: "Stream", accounts: [JOBS] }}
     ]
     imports: [
 {_lines(f'{{ service: {{ account: FLEET, subject: "{subject}" }} }}' for subject in _fleet_services())}
       {{ stream: {{ account: FLEET, subject: "dlv.*.*" }} }}
+      # What time it is: the subject says who asks, which the permissions of FLEET make true.
+      {{ stream: {{ account: FLEET, subject: "{CLOCK_QUESTIONS}" }} }}
     ]
   }}
 
@@ -128,12 +133,14 @@ accounts {{
     exports: [
 {_lines(f'{{ service: "{subject}" }}' for subject in _fleet_services())}
       {{ stream: "dlv.*.*" }}
+      {{ stream: "{CLOCK_QUESTIONS}" }}
     ]
     imports: [
       {{ service: {{ account: HUB, subject: "$JS.API.CONSUMER.RESET.{DOWN}.*" }},
         to: "hubapi.CONSUMER.RESET.{DOWN}.*" }}
 {_lines(f'{{ service: {{ account: HUB, subject: "{subject}" }} }}' for subject in _flow_control(DOWN))}
       {{ stream: {{ account: HUB, subject: "dn.>" }} }}
+      {{ stream: {{ account: HUB, subject: "{CLOCK_ANSWERS}" }} }}
     ]
   }}
 }}
@@ -228,6 +235,11 @@ def deliver_subject(device: str, token: str, lane: str) -> str:
     return f"dlv.{device}.{token}_{lane}"
 
 
+def clock_answer_subject(device: str, token: str) -> str:
+    """Return where the hub tells a device the time, and no other device can listen."""
+    return f"clkr.{device}.{token}"
+
+
 def _device_user(device: DeviceLogin) -> str:
     streams = [out_stream(lane) for lane in LANES]
     durable = f"{DOWN}.{device.id}-{device.token}"
@@ -238,12 +250,14 @@ def _device_user(device: DeviceLogin) -> str:
         f"hubapi.CONSUMER.RESET.{durable}",
         f"$JS.FC.{durable}.*",
         f"$JS.FC.*.*.{durable}.*",
+        f"clk.{device.id}",
     ]
     subscribe = [
         *(f"$JS.{device.id}.API.CONSUMER.RESET.{stream}.{device.token}" for stream in streams),
         *(f"$JS.FC.{stream}.{device.token}.*" for stream in streams),
         *(f"$JS.FC.*.*.{stream}.{device.token}.*" for stream in streams),
         f"dn.{device.id}.{device.token}",
+        clock_answer_subject(device.id, device.token),
         f"$JSC.R.*.*.{durable}.*",
         f"_INBOX_{device.id}.>",
     ]

@@ -1,0 +1,105 @@
+"""What time it is: the hub's answers to `clk.<device>`, over core NATS, stored nowhere.
+
+Who asks is in the subject, and the server lets a device publish only its own. The answer goes to
+the subject that the hub knows for this device, never to the question's reply subject: no permission
+is checked on those, so a device could have the hub publish anywhere in its own account.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import structlog
+from msgspec import Meta
+from nats.errors import Error as NatsError
+
+from .server_config import CLOCK_QUESTIONS, clock_answer_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+    from .clock import Clock
+
+# A vehicle asks eight times at once when its link comes up, and then four times an hour.
+BURST = 16
+REFILL_S = 2.0
+_INT64_MAX = (1 << 63) - 1
+log = structlog.get_logger(__name__)
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What a device asks: ``t1`` is its own affair, and comes back with the answer."""
+
+    t1: Annotated[int, Meta(ge=-_INT64_MAX, le=_INT64_MAX)]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """When the question arrived here (``t2``) and the answer left (``t3``): ns since 1970."""
+
+    t1: int
+    t2: int
+    t3: int
+
+
+_decode = msgspec.json.Decoder(Question).decode
+
+
+class Allowance:
+    """How many answers each device may still have: a bucket of `BURST`, one more in `REFILL_S`."""
+
+    def __init__(self) -> None:
+        self._full_at_s: dict[str, float] = {}
+
+    def take(self, device: str, now_s: float) -> bool:
+        """Return whether a device may have an answer now, and count it."""
+        full_at_s = max(self._full_at_s.get(device, now_s), now_s)
+        if full_at_s - now_s > (BURST - 1) * REFILL_S:
+            return False
+        self._full_at_s[device] = full_at_s + REFILL_S
+        return True
+
+
+class ClockService:
+    """Answers for as long as its connection lives.
+
+    Args:
+        client: a connection in account HUB.
+        token_of: a device's token, None for a device that is not known.
+    """
+
+    def __init__(self, client: Client, clock: Clock, token_of: Callable[[str], str | None]) -> None:
+        self.answered = 0
+        self.refused = 0
+        self._client = client
+        self._clock = clock
+        self._token_of = token_of
+        self._allowance = Allowance()
+
+    async def start(self) -> None:
+        """Begin to answer."""
+        await self._client.subscribe(CLOCK_QUESTIONS, cb=self._on_question)
+
+    async def _on_question(self, message: Msg) -> None:
+        t2 = self._clock.now_ns()
+        device = message.subject.partition(".")[2]
+        token = self._token_of(device)
+        try:
+            question = _decode(message.data)
+        except msgspec.DecodeError:
+            self.refused += 1
+            return
+        if token is None or not self._allowance.take(device, self._clock.monotonic_s()):
+            self.refused += 1
+            return
+        answer = Answer(question.t1, t2, self._clock.now_ns())
+        try:
+            await self._client.publish(
+                clock_answer_subject(device, token), msgspec.json.encode(answer)
+            )
+            self.answered += 1
+        except NatsError as error:
+            log.warning("time_not_told", device=device, error=str(error))

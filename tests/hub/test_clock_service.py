@@ -1,0 +1,94 @@
+"""What the hub answers about the time, to whom, and how often."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from backhaul_hub.clock_service import BURST, REFILL_S, Allowance, ClockService
+
+TOKENS = {"VID-001": "tok1", "VID-002": "tok2"}
+
+
+class HubClock:
+    def __init__(self) -> None:
+        self.ns, self.s = 10**18, 0.0
+
+    def now_ns(self) -> int:
+        self.ns += 7
+        return self.ns
+
+    def monotonic_s(self) -> float:
+        return self.s
+
+
+class Wire:
+    """Stands for the connection: remembers what is published, delivers what is asked."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, dict[str, Any]]] = []
+        self.ask: Any = None
+
+    async def subscribe(self, subject: str, cb: Any) -> None:
+        assert subject == "clk.*"
+        self.ask = cb
+
+    async def publish(self, subject: str, payload: bytes) -> None:
+        self.sent.append((subject, json.loads(payload)))
+
+    async def question(self, device: str, body: bytes, reply: str = "") -> None:
+        await self.ask(SimpleNamespace(subject=f"clk.{device}", data=body, reply=reply))
+
+
+async def serving() -> tuple[Wire, HubClock, ClockService]:
+    wire, clock = Wire(), HubClock()
+    service = ClockService(wire, clock, TOKENS.get)  # type: ignore[arg-type]
+    await service.start()
+    return wire, clock, service
+
+
+async def test_an_answer_goes_where_the_hub_knows_and_never_to_the_reply_subject() -> None:
+    wire, _, _ = await serving()
+    await wire.question("VID-001", b'{"t1": -5}', reply="in.VID-002.s.restamp")
+    assert wire.sent == [("clkr.VID-001.tok1", {"t1": -5, "t2": 10**18 + 7, "t3": 10**18 + 14})]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"x", b"[]", b"{}", b'{"t1": "1"}', b'{"t1": 1.5}', b'{"t1": 99999999999999999999}'],
+)
+async def test_garbage_is_not_answered(body: bytes) -> None:
+    wire, _, service = await serving()
+    await wire.question("VID-001", body)
+    assert wire.sent == []
+    assert (service.answered, service.refused) == (0, 1)
+
+
+async def test_a_device_that_is_not_known_is_not_answered() -> None:
+    wire, _, service = await serving()
+    await wire.question("VID-003", b'{"t1": 1}')
+    assert (wire.sent, service.refused) == ([], 1)
+
+
+async def test_a_device_that_asks_too_often_is_passed_over_and_others_are_not() -> None:
+    wire, clock, service = await serving()
+    for number in range(BURST + 5):
+        await wire.question("VID-001", json.dumps({"t1": number}).encode())
+    assert [body["t1"] for _, body in wire.sent] == list(range(BURST))
+    assert service.refused == 5
+    await wire.question("VID-002", b'{"t1": 100}')
+    assert wire.sent[-1][0] == "clkr.VID-002.tok2"
+    clock.s += REFILL_S
+    for number in (200, 201):
+        await wire.question("VID-001", json.dumps({"t1": number}).encode())
+    assert wire.sent[-1][1]["t1"] == 200
+
+
+def test_an_allowance_is_never_more_than_a_burst() -> None:
+    allowance = Allowance()
+    assert allowance.take("a", 0.0)
+    taken = [allowance.take("a", 1e6) for _ in range(BURST + 1)]
+    assert taken == [True] * BURST + [False]

@@ -1,0 +1,76 @@
+"""Asking the hub for the time over the link: who may ask, who hears, where answers go."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import tomllib
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from nats.aio.msg import Msg
+
+    from demo.rig import DeviceRig
+
+    from .conftest import World
+
+pytestmark = [pytest.mark.nats, pytest.mark.timeout(120)]
+
+
+def answers_of(rig: DeviceRig) -> str:
+    device = tomllib.loads(rig.agent_toml.read_text())["device"]
+    return f"clkr.{device['id']}.{device['token']}"
+
+
+async def test_a_device_asks_as_itself_and_hears_its_own_answers_only(world: World) -> None:
+    a, _ = await world.vehicle("VID-A")
+    b, _ = await world.vehicle("VID-B")
+    leaf_a, leaf_b, hub = [await world.connect(url) for url in (a.url, b.url, world.hub.url())]
+    heard: dict[str, list[tuple[str, int]]] = {"a": [], "b": [], "asked": [], "abused": []}
+    news = asyncio.Event()
+
+    def into(name: str) -> object:
+        async def note(message: Msg) -> None:
+            # The agents ask too; only this test's questions have a negative t1.
+            if (found := re.match(rb'{"t1": ?(-\d+)', message.data)) is not None:
+                heard[name].append((message.subject, int(found[1])))
+                news.set()
+
+        return note
+
+    async def until(name: str, what: tuple[str, int]) -> None:
+        async with asyncio.timeout(10):
+            while what not in heard[name]:
+                news.clear()
+                await news.wait()
+
+    for subject in ("clk.>", "clkr.>", answers_of(a), answers_of(b)):
+        await leaf_a.subscribe(subject, cb=into("a"))  # type: ignore[arg-type]
+    await leaf_b.subscribe(answers_of(b), cb=into("b"))  # type: ignore[arg-type]
+    await hub.subscribe("clk.*", cb=into("asked"))  # type: ignore[arg-type]
+    # A reply subject of the hub's own, one of another device's, and one in the JetStream API.
+    hostile = ["hub.reload", answers_of(b), "in.VID-B.s.watermark.live", "$JS.API.STREAM.LIST"]
+    for subject in ("hub.>", "in.>", "$JS.API.STREAM.LIST"):
+        await hub.subscribe(subject, cb=into("abused"))  # type: ignore[arg-type]
+    await asyncio.gather(leaf_a.flush(), leaf_b.flush(), hub.flush())
+    await asyncio.sleep(0.3)  # interest travels over the links in its own time
+
+    await leaf_a.publish("clk.VID-B", b'{"t1": -1}')
+    for number, reply in enumerate(["hub.abused", *hostile], 2):
+        await leaf_a.publish("clk.VID-A", json.dumps({"t1": -number}).encode(), reply=reply)
+    await leaf_a.flush()
+    await until("a", (answers_of(a), -6))  # the last one: what came before has had its time
+    # B is served as well, so silence about -1 is no accident.
+    await leaf_b.publish("clk.VID-B", b'{"t1": -7}')
+    await until("b", (answers_of(b), -7))
+
+    assert heard["asked"] == [("clk.VID-A", -number) for number in range(2, 7)] + [
+        ("clk.VID-B", -7)
+    ]
+    assert heard["b"] == [(answers_of(b), -7)], "nothing A asked was answered to B"
+    assert heard["abused"] == []
+    at_a = [each for each in heard["a"] if each[0].startswith("clkr.")]
+    assert set(at_a) == {(answers_of(a), -number) for number in range(2, 7)}
