@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(120)]
 
 
+TRIAL = -100
+
+
 def answers_of(rig: DeviceRig) -> str:
     device = tomllib.loads(rig.agent_toml.read_text())["device"]
     return f"clkr.{device['id']}.{device['token']}"
@@ -59,10 +62,10 @@ async def test_a_device_asks_as_itself_and_hears_its_own_answers_only(world: Wor
     await asyncio.gather(leaf_a.flush(), leaf_b.flush(), hub.flush())
     for leaf, rig in ((leaf_a, a), (leaf_b, b)):
         # Interest travels over the links in its own time: ask until an answer is heard.
-        name, t1 = rig.device[-1].lower(), -100
-        while (answers_of(rig), t1) not in heard[name]:
+        name = rig.device[-1].lower()
+        while (answers_of(rig), TRIAL) not in heard[name]:
             news.clear()
-            await leaf.publish(f"clk.{rig.device}", json.dumps({"t1": t1}).encode())
+            await leaf.publish(f"clk.{rig.device}", json.dumps({"t1": TRIAL}).encode())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.5):
                     await news.wait()
@@ -79,7 +82,7 @@ async def test_a_device_asks_as_itself_and_hears_its_own_answers_only(world: Wor
     await until("a", (answers_of(a), -8))  # had B's answer come here, it came before this one
 
     for name, seen in heard.items():
-        heard[name] = [each for each in seen if each[1] != t1]
+        heard[name] = [each for each in seen if each[1] != TRIAL]
     asked = [("clk.VID-A", -number) for number in (2, 3, 4, 5, 6, 8)]
     assert sorted(heard["asked"]) == sorted([*asked, ("clk.VID-B", -7)])
     assert heard["b"] == [(answers_of(b), -7)], "nothing A asked was answered to B"
