@@ -20,6 +20,7 @@ import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
+from backhaul_agent.config_service import ConfigService
 from backhaul_agent.downlink import Downlink
 from backhaul_agent.head_keeper import on_points
 from backhaul_agent.intake import Intake
@@ -112,6 +113,7 @@ class Parts:
         watermarks = Watermarks(ledger.epoch, self._lanes)
         self._downlink.register("s.watermark", watermarks.on_message, in_memory=True)
         self._downlink.register("p", on_points)
+        self._config_service = ConfigService(self._writer, config)
         self._link = Link(config, self._listener.on_overrun)
         self._uplink = UplinkState()
         self._listening = True
@@ -143,6 +145,7 @@ class Parts:
             for lane in self._lanes:
                 group.create_task(lane.run(client, jetstream))
             group.create_task(self._downlink.run(client, jetstream))
+            group.create_task(self._config_service.run(client))
             await client.subscribe(STATUS_SUBJECT, cb=self._on_status)
             if self._listening:
                 await self._listener.listen(client)

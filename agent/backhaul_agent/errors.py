@@ -39,6 +39,12 @@ class Code(StrEnum):
     LEDGER_FULL = "ledger_full"
     STORAGE = "storage"
     STOPPING = "stopping"
+    NO_SUCH_NODE = "no_such_node"
+    NO_SUCH_POINT = "no_such_point"
+    EXISTS = "exists"
+    AMBIGUOUS = "ambiguous"
+    CYCLE = "cycle"
+    SPENT = "tombstone_spent"
 
 
 class AgentError(Exception):

@@ -16,6 +16,7 @@ from backhaul_codec import CodecError, Point, decode, encode_point
 from backhaul_codec.merge import Head, HeadKey, Heads, merge
 from backhaul_codec.placed import decode_placed
 from backhaul_codec.subjects import parse_leaf
+from backhaul_codec.tree import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -35,14 +36,15 @@ class Changed(NamedTuple):
 
 
 class HeadKeeper:
-    """Holds all heads and what goes with them.
+    """Holds all heads of the device ``root`` and what goes with them.
 
-    ``hub_ns``: the newest stamp of the hub's that was merged. ``told_ns``: the one that the hub was
+    ``tree``: the topology that follows from the heads of edges. ``hub_ns``: the newest stamp of the hub's that was merged. ``told_ns``: the one that the hub was
     told of last. ``stamps``: for config writes on this vehicle.
     """
 
-    def __init__(self, now_ns: Callable[[], int]) -> None:
+    def __init__(self, root: str, now_ns: Callable[[], int]) -> None:
         self.heads = Heads()
+        self.tree = Topology(root)
         self.stamps = Stamps(now_ns)
         self.damaged = 0
         self.hub_ns = self.told_ns = 0
@@ -50,6 +52,7 @@ class HeadKeeper:
     def restore(self, rows: Iterable[HeadRow], meta: Mapping[str, str | int]) -> None:
         """Take over what the ledger holds; damaged rows are left out, and counted."""
         self.heads = Heads(filter(None, map(self._restored, rows)))
+        self.tree = Topology(self.tree.root, self.heads)
         self.hub_ns, self.told_ns, stamp_ns = (
             int(meta.get(name, 0)) for name in (HUB_NS, TOLD_NS, STAMP_NS)
         )
@@ -144,6 +147,7 @@ class HeadChanges:
         keeper = self._keeper
         for key, head in self._heads.items():
             keeper.heads.put(key, head)
+            keeper.tree.apply(key, head)
         keeper.hub_ns, keeper.told_ns = self._hub_ns, self._told_ns
         keeper.stamps.seen(keeper.hub_ns)
         return [Changed(key, head) for key, head in self._heads.items()]

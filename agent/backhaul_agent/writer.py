@@ -81,7 +81,7 @@ class Writer:
         self, ledger: Ledger, config: Config, clock: Clock, *, on_commit: Callable[[], None]
     ) -> None:
         self.counters = Counters()
-        self.keeper = HeadKeeper(clock.time_ns)
+        self.keeper = HeadKeeper(config.device.id, clock.time_ns)
         self.on_heads: list[Callable[[list[Changed]], None]] = []  # told of heads that changed
         self._ledger = ledger
         self._limits = config.ingest

@@ -29,7 +29,7 @@ def point(time: int = NOON, value: float = 1.0, origin: str = "", type_: str = "
 
 
 def keeper() -> HeadKeeper:
-    return HeadKeeper(lambda: NOON)
+    return HeadKeeper("VID-001", lambda: NOON)
 
 
 def committed(
@@ -162,7 +162,7 @@ def test_stamps_go_on_after_a_restart() -> None:
     made = keeper()
     stamp = made.next_stamp([])
     rows, meta, _ = committed(made, written=[Placed("", point(stamp))])
-    again = HeadKeeper(lambda: 0)  # its clock is not set
+    again = HeadKeeper("VID-001", lambda: 0)  # its clock is not set
     again.restore(rows, meta)
     assert again.next_stamp([]) == stamp + 1
 

@@ -1,0 +1,176 @@
+"""Heads for local programs: get, set, the tree, and word of every change. The shell around the cores.
+
+Requests are answered with JSON, refusals with ``{"error": {"code", "message"}}`` as everywhere. A
+change, whoever made it, is announced on ``agent.changed.<node>.<type>.<key>``; ``agent.ready`` says that
+announcements may have been missed before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import structlog
+from nats.errors import Error as NatsError
+
+from backhaul_agent.cancellation import heed_cancel
+from backhaul_agent.config_requests import (
+    CreateRequest,
+    MirrorRequest,
+    MoveRequest,
+    NodeRequest,
+    SetRequest,
+    changed_subject,
+    describe,
+    find,
+    read,
+)
+from backhaul_agent.config_writes import ConfigWrites
+from backhaul_agent.errors import Code, RefusedError
+from backhaul_agent.writer import Arrival
+from backhaul_codec import tree_text
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+    from backhaul_agent.config import Config
+    from backhaul_agent.framer import Content, Write
+    from backhaul_agent.head_keeper import Changed
+    from backhaul_agent.writer import Writer
+
+GET, SET, NODE, TREE = "agent.get", "agent.set", "agent.node", "agent.tree"
+READY = "agent.ready"
+CHANGES_MAX = 10_000  # waiting to be announced; past it watchers are told to look for themselves
+log = structlog.get_logger("config")
+
+
+class ConfigService:
+    """Answers requests and announces changes; lives as long as the daemon."""
+
+    def __init__(self, writer: Writer, config: Config) -> None:
+        self._writer = writer
+        self._keeper = writer.keeper
+        self._writes = ConfigWrites(self._keeper, value_bytes_max=config.ingest.value_bytes_max)
+        # A write is made from the heads as they are, so the one before it must be in them.
+        self._one_by_one = asyncio.Lock()
+        self._before: asyncio.Future[RefusedError | None] | None = None
+        self._changes: deque[Changed] = deque(maxlen=CHANGES_MAX)
+        self._missed = True
+        self._wake = asyncio.Event()
+        writer.on_heads.append(self._on_heads)
+
+    async def run(self, client: Client) -> None:
+        """Serve and announce for as long as the connection lives (the caller cancels)."""
+        for subject in (GET, f"{GET}.>", TREE):
+            await client.subscribe(subject, cb=_answering(self._look, client))
+        for subject in (SET, f"{NODE}.*"):
+            await client.subscribe(subject, cb=_answering(self._change, client))
+        self._missed = True
+        while True:
+            await self._announce(client)
+            await self._wake.wait()
+
+    async def _announce(self, client: Client) -> None:
+        self._wake.clear()
+        if self._missed:
+            self._missed = False
+            self._changes.clear()
+            await client.publish(READY, b"{}")
+        while self._changes:
+            key, head = self._changes.popleft()
+            await client.publish(changed_subject(key), msgspec.json.encode(describe(key, head)))
+        heed_cancel()
+
+    def _on_heads(self, changed: list[Changed]) -> None:
+        self._missed |= len(self._changes) + len(changed) > CHANGES_MAX
+        self._changes += changed
+        self._wake.set()
+
+    async def _look(self, subject: str, data: bytes) -> Any:
+        if subject == TREE:
+            tree = self._keeper.tree
+            return tree_text.describe(tree) | {"lines": tree_text.render(tree)}
+        return {"points": find(self._keeper.heads, subject, data)}
+
+    async def _change(self, subject: str, data: bytes) -> Any:
+        make = self._maker(subject.removeprefix(f"{NODE}."), data)
+        async with self._one_by_one:
+            if self._before is not None:  # whoever waited for it may have gone with its connection
+                await asyncio.wait([self._before])
+            write = make()
+            await self._commit(write, len(data))
+        return {"written": write.points, "time": write.placed[0].point.time}
+
+    def _maker(self, what: str, data: bytes) -> Callable[[], Write]:
+        writes = self._writes
+        match what:
+            case "agent.set":
+                request = read(data, SetRequest)
+                return lambda: writes.set(request)
+            case "create":
+                create = read(data, CreateRequest)
+                return lambda: writes.create(create)
+            case "mirror":
+                mirror = read(data, MirrorRequest)
+                return lambda: writes.mirror(mirror)
+            case "move":
+                move = read(data, MoveRequest)
+                return lambda: writes.move(move)
+            case "delete":
+                node = read(data, NodeRequest)
+                return lambda: writes.delete(node)
+            case "undelete":
+                node = read(data, NodeRequest)
+                return lambda: writes.undelete(node)
+        raise RefusedError(
+            Code.BAD_SUBJECT, f"{NODE}.{what} is none of create, mirror, move, delete, undelete"
+        )
+
+    async def _commit(self, write: Write, size: int) -> None:
+        """Return when a write is durable.
+
+        Raises:
+            RefusedError: nothing of it was kept.
+        """
+        done: asyncio.Future[RefusedError | None] = asyncio.get_running_loop().create_future()
+
+        def answer(_: Content, refusal: RefusedError | None) -> None:
+            if not done.done():
+                done.set_result(refusal)
+
+        self._writer.submit(Arrival(write, size, True, answer))
+        self._before = done
+        if (refusal := await asyncio.shield(done)) is not None:
+            raise refusal
+
+
+def _answering(
+    handle: Callable[[str, bytes], Awaitable[Any]], client: Client
+) -> Callable[[Msg], Awaitable[None]]:
+    async def on_message(message: Msg) -> None:
+        try:
+            answer = msgspec.json.encode(await handle(message.subject, message.data))
+            if len(answer) > client.max_payload:
+                answer = _refusal(
+                    Code.TOO_LARGE,
+                    f"the answer has {len(answer)} bytes, {client.max_payload} fit: ask for less",
+                )
+        except RefusedError as error:
+            answer = _refusal(error.code, error.message)
+        if not message.reply:
+            return
+        try:
+            await message.respond(answer)
+        except NatsError as error:
+            log.warning("answer not sent", subject=message.subject, error=str(error))
+
+    return on_message
+
+
+def _refusal(code: str, message: str) -> bytes:
+    return msgspec.json.encode({"error": {"code": code, "message": message}})
