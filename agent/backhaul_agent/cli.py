@@ -13,6 +13,11 @@ from backhaul_agent.errors import AgentError
 COMMANDS = {
     "run": "Run the agent until it is told to stop.",
     "status": "Ask a running agent how it is.",
+    "get": "Show the current values of state and configuration.",
+    "set": "Write configuration: it reaches the hub, and wins there by its time.",
+    "watch": "Show current values, then every change as it comes.",
+    "tree": "Draw the tree of nodes.",
+    "node": "Create, move, mirror, delete and undelete nodes.",
     "check-config": "Check a configuration file and say what is wrong with it.",
     "replay": "Feed a recording through a running agent.",
 }

@@ -90,7 +90,7 @@ class Agent:
 
     def __init__(self, nats: NatsClient, wait_s: float, clock: Clock) -> None:
         self.clock = clock
-        self._nats = nats
+        self.nats = nats
         self._wait_s = wait_s
 
     async def publish(
@@ -114,7 +114,7 @@ class Agent:
             NoAgentError: nobody is listening.
         """
         subject, payload = self._single(node, type, value, key, time, lane)
-        await self._ask(subject, payload)
+        await self._keep(subject, payload)
 
     async def send(
         self,
@@ -132,7 +132,7 @@ class Agent:
             RefusedError: the value cannot be sent at all.
         """
         subject, payload = self._single(node, type, value, key, time, lane)
-        await self._nats.publish(subject, payload)
+        await self.nats.publish(subject, payload)
 
     async def publish_batch(self, node: str, points: Iterable[Point]) -> int:
         """Publish points of one node, packed into frames; return how many were kept: all.
@@ -165,7 +165,7 @@ class Agent:
             payload = encode_frame(points, epoch=0, seq=0)
         except CodecError as error:
             raise RefusedError(Code.BAD_VALUE, error.reason) from error
-        return await self._ask(f"app.{encode_token(node)}", payload)
+        return await self._keep(f"app.{encode_token(node)}", payload)
 
     def _single(
         self, node: str, type_: str, value: Value, key: str, time: int | None, lane: str
@@ -203,15 +203,23 @@ class Agent:
         except CodecError as error:
             raise RefusedError(Code.BAD_VALUE, error.reason) from error
 
-    async def _ask(self, subject: str, payload: bytes) -> int:
+    async def _keep(self, subject: str, payload: bytes) -> int:
+        return int((await self.ask(subject, payload))["kept"])
+
+    async def ask(self, subject: str, payload: bytes) -> dict[str, Any]:
+        """Send a request of any kind and return the answer.
+
+        Raises:
+            RefusedError, NotKnownError, NoAgentError: as `publish`.
+        """
         answer = _decode(await self._request(subject, payload))
         if error := answer.get("error"):
             raise RefusedError(error["code"], error["message"])
-        return int(answer["kept"])
+        return answer
 
     async def _request(self, subject: str, payload: bytes) -> bytes:
         try:
-            message = await self._nats.request(subject, payload, timeout=self._wait_s)
+            message = await self.nats.request(subject, payload, timeout=self._wait_s)
         except NoRespondersError as error:
             raise NoAgentError(subject) from error
         except (NatsTimeoutError, ConnectionClosedError) as error:

@@ -18,6 +18,8 @@ from backhaul_codec.subjects import SubjectError, decode_token, encode_token
 if TYPE_CHECKING:
     from backhaul_codec.merge import Head, HeadKey, Heads
 
+GET, SET, NODE, TREE = "agent.get", "agent.set", "agent.node", "agent.tree"
+CHANGED, READY = "agent.changed", "agent.ready"
 POINTS_MAX = 1000  # of one write
 T = TypeVar("T")
 
@@ -143,8 +145,7 @@ def describe(key: HeadKey, head: Head) -> dict[str, Any]:
     if key.parent:
         shown["parent"] = key.parent
     shown |= {"value": value, "dtype": dtype, "time": head.time, "origin": head.origin}
-    if head.tombstone:
-        shown["tombstone"] = head.tombstone
+    shown["tombstone"] = head.tombstone
     if head.deleted:
         shown["deleted"] = True
     return shown
@@ -153,4 +154,4 @@ def describe(key: HeadKey, head: Head) -> dict[str, Any]:
 def changed_subject(key: HeadKey) -> str:
     """Return where a change is announced: as the point's own subject, without its ``p``."""
     names = key if key.parent else key[1:]
-    return ".".join(["agent.changed", *map(encode_token, names)])
+    return ".".join([CHANGED, *map(encode_token, names)])

@@ -17,6 +17,11 @@ from nats.errors import Error as NatsError
 
 from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.config_requests import (
+    GET,
+    NODE,
+    READY,
+    SET,
+    TREE,
     CreateRequest,
     MirrorRequest,
     MoveRequest,
@@ -31,6 +36,7 @@ from backhaul_agent.config_writes import ConfigWrites
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.writer import Arrival
 from backhaul_codec import tree_text
+from backhaul_codec.merge import Head, HeadKey
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -43,8 +49,6 @@ if TYPE_CHECKING:
     from backhaul_agent.head_keeper import Changed
     from backhaul_agent.writer import Writer
 
-GET, SET, NODE, TREE = "agent.get", "agent.set", "agent.node", "agent.tree"
-READY = "agent.ready"
 CHANGES_MAX = 10_000  # waiting to be announced; past it watchers are told to look for themselves
 log = structlog.get_logger("config")
 
@@ -104,7 +108,12 @@ class ConfigService:
                 await asyncio.wait([self._before])
             write = make()
             await self._commit(write, len(data))
-        return {"written": write.points, "time": write.placed[0].point.time}
+        return {
+            "points": [
+                describe(HeadKey.of(parent, point), Head.of(point))
+                for parent, point in write.placed
+            ]
+        }
 
     def _maker(self, what: str, data: bytes) -> Callable[[], Write]:
         writes = self._writes

@@ -312,7 +312,7 @@ def test_what_is_read_is_what_was_written(it: Vehicle) -> None:
     ]  # fmt: skip
     assert found[1] == {
         "node": "gps", "type": "rate", "key": "", "value": 5.0, "dtype": "float64",
-        "time": NOON, "origin": "",
+        "time": NOON, "origin": "", "tombstone": 0,
     }  # fmt: skip
     assert find(it.keeper.heads, "agent.get.gps.map.k%2E1", b"")[0]["type"] == "map"
     assert len(find(it.keeper.heads, "agent.get", b"")) == 4

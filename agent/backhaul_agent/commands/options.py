@@ -1,4 +1,4 @@
-"""Options that several subcommands share: which server to talk to."""
+"""What several subcommands share: which server to talk to, and how a series is named."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from backhaul_agent.config import load
+from backhaul_agent.errors import Code, RefusedError
+from backhaul_codec.subjects import SubjectError, decode_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,3 +42,15 @@ def login_of(url: str, path: Path | None) -> dict[str, Any]:
         "password": nats.password,
         "credentials": nats.credentials,
     }
+
+
+def names_of(series: str) -> tuple[str, ...]:
+    """Return the names in ``NODE[.TYPE[.KEY]]``, none where it is empty.
+
+    Raises:
+        RefusedError: it is no such thing.
+    """
+    try:
+        return tuple(map(decode_token, series.split("."))) if series else ()
+    except SubjectError as error:
+        raise RefusedError(Code.BAD_SUBJECT, str(error)) from error

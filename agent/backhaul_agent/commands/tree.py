@@ -1,0 +1,34 @@
+"""`backhaul-agent tree`: the tree of nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from backhaul_agent.client import connect
+from backhaul_agent.commands.options import login_of, server_options
+from backhaul_agent.config_client import ConfigClient
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command(name="tree")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@server_options
+def command(as_json: bool, url: str, path: Path | None) -> None:
+    """Draw the tree of this vehicle's nodes, edges left out of it, and deleted nodes.
+
+    An edge is left out where two ends, apart, made moves that together close a cycle.
+    """
+    answer = asyncio.run(_ask(login_of(url, path)))
+    lines = answer.pop("lines")
+    click.echo(json.dumps(answer, indent=2, ensure_ascii=False) if as_json else "\n".join(lines))
+
+
+async def _ask(login: dict[str, Any]) -> dict[str, Any]:
+    async with connect(**login) as agent:
+        return await ConfigClient(agent).tree()
