@@ -1,0 +1,111 @@
+"""How far the vehicle's steady clock is from the hub's time: a pure estimator, no I/O.
+
+One exchange gives four times, as in NTP (RFC 5905): ``t1`` the question leaves and ``t4`` the answer
+arrives, by the vehicle's steady clock; ``t2`` and ``t3`` the same at the hub, by the hub's. A message
+never arrives before it was sent, so hub time less steady time, the *anchor*, was
+
+    at most  t2 - t1  when the question left,   at least  t3 - t4  when the answer arrived.
+
+Those are bounds, not guesses: they hold on the slowest and most lopsided link, where the middle of
+them may be wrong by half a round trip. Several exchanges together leave what all of them allow: a
+quick one narrows it, a slow one adds nothing, which weighs them by their round trips exactly. Bounds
+grow with age, by as much as the two clocks may drift apart.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+SAMPLES_MAX = 8
+INT64_MAX = (1 << 63) - 1
+MILLION = 1_000_000
+
+
+class Sample(NamedTuple):
+    """The four times of one exchange, in ns: ``t1``, ``t4`` steady, ``t2``, ``t3`` the hub's."""
+
+    t1: int
+    t2: int
+    t3: int
+    t4: int
+
+    @property
+    def round_trip_ns(self) -> int:
+        """Return how long the exchange was on the way, the hub's own time not counted."""
+        return (self.t4 - self.t1) - (self.t3 - self.t2)
+
+
+class Estimate(NamedTuple):
+    """Hub time less steady time is ``anchor_ns``, give or take ``error_ns``, at steady ``at_ns``."""
+
+    anchor_ns: int
+    error_ns: int
+    at_ns: int
+
+    def error_at(self, now_ns: int, drift_ppm: float) -> int:
+        """Return how wrong the anchor may be at another steady time."""
+        return self.error_ns + drift_ns(now_ns - self.at_ns, drift_ppm)
+
+
+class _Bounds(NamedTuple):
+    low: int
+    low_at: int
+    high: int
+    high_at: int
+
+
+class Estimator:
+    """Takes in exchanges; knows the anchor and how wrong it can be.
+
+    ``drift_ppm``: how fast the vehicle's clock and the hub's may drift apart.
+    """
+
+    def __init__(self, drift_ppm: float) -> None:
+        self._drift_ppm = drift_ppm
+        self._bounds: deque[_Bounds] = deque(maxlen=SAMPLES_MAX)
+
+    def add(self, sample: Sample) -> None:
+        """Take in an exchange.
+
+        Raises:
+            ValueError: no two clocks can have shown these times; nothing was taken in.
+        """
+        if not all(-INT64_MAX <= time <= INT64_MAX for time in sample):
+            raise ValueError("a time that does not fit 64 bits of nanoseconds")
+        if sample.t4 < sample.t1 or sample.t3 < sample.t2:
+            raise ValueError("an answer before its question")
+        if sample.round_trip_ns < -2 * drift_ns(sample.t4 - sample.t1, self._drift_ppm):
+            raise ValueError("the hub took longer than the whole exchange")
+        low, high = sample.t3 - sample.t4, sample.t2 - sample.t1
+        self._bounds.append(_Bounds(low, sample.t4, high, sample.t1))
+
+    def restore(self, estimate: Estimate) -> None:
+        """Take in what an earlier process of this boot had found."""
+        anchor, error, at = estimate
+        self._bounds.append(_Bounds(anchor - error, at, anchor + error, at))
+
+    def estimate(self, now_ns: int) -> Estimate | None:
+        """Return the best that can be said at a steady time, None before the first exchange.
+
+        The newest exchange is believed. An older one that contradicts it tells of a hub whose clock
+        was set meanwhile, and is left out together with all before it.
+        """
+        found: tuple[int, int] | None = None
+        for bounds in reversed(self._bounds):
+            low = bounds.low - drift_ns(now_ns - bounds.low_at, self._drift_ppm)
+            high = bounds.high + drift_ns(now_ns - bounds.high_at, self._drift_ppm)
+            if found is not None:
+                low, high = max(low, found[0]), min(high, found[1])
+            if low > high:
+                break
+            found = low, high
+        if found is None:
+            return None
+        low, high = found
+        return Estimate((low + high) // 2, (high - low + 1) // 2, now_ns)
+
+
+def drift_ns(age_ns: int, drift_ppm: float) -> int:
+    """Return by how much clocks may drift apart in a time, rounded up."""
+    return int(max(0, age_ns) * drift_ppm / MILLION) + 1
