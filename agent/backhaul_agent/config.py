@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -94,6 +94,20 @@ class StreamsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     out_bulk_bytes_max: Annotated[int, Meta(ge=256 * KIB, le=1 << 44)] = 256 * MIB
 
 
+class ClockConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[clock]: what is made of the machine's own clock, and of not knowing the time.
+
+    ``trust_system``: whether the wall clock is believed until the hub has been asked ("auto": where
+    it can be true at all). ``hold_s_max``: how long, link up, messages without a true time wait for
+    it. ``interval_s``: between questions to the hub. ``drift_ppm``: of the machine's clock at most.
+    """
+
+    trust_system: Literal["auto", "yes", "no"] = "auto"
+    hold_s_max: Annotated[float, Meta(ge=0, le=1e9)] = 900.0
+    interval_s: Annotated[float, Meta(ge=1, le=1e6)] = 900.0
+    drift_ppm: Annotated[float, Meta(ge=0, le=10_000)] = 50.0
+
+
 class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[log]: the lowest level that is written."""
 
@@ -110,6 +124,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ingest: IngestConfig = IngestConfig()
     link: LinkConfig = LinkConfig()
     streams: StreamsConfig = StreamsConfig()
+    clock: ClockConfig = ClockConfig()
     log: LogConfig = LogConfig()
 
     def lane_window(self, lane: str) -> int:
