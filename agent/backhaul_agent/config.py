@@ -50,10 +50,16 @@ class NatsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LedgerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[ledger]: where acknowledged points live, and how many bytes of disk they may take."""
+    """[ledger]: where acknowledged points live, how much of it, and for how long (docs/budget.md).
+
+    ``age_s_max`` 0: no age limit. ``when_full``: "evict" gives up the oldest and cheapest with a
+    receipt, "refuse" keeps everything and refuses what is new.
+    """
 
     path: Annotated[str, Meta(min_length=1)] = "/var/lib/backhaul-agent/ledger.db"
     bytes_max: Annotated[int, Meta(ge=MIB, le=1 << 44)] = 512 * MIB
+    age_s_max: Annotated[float, Meta(ge=0, le=1e10)] = 0.0
+    when_full: Annotated[str, Meta(pattern="^(evict|refuse)$")] = "evict"
 
 
 class FrameConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -85,6 +85,7 @@ class Daemon:
             Path(self._config.ledger.path),
             device=self._config.device.id,
             bytes_max=self._config.ledger.bytes_max,
+            when_full=self._config.ledger.when_full,
             epoch=self._random_u32,
             opener=self._opener,
         )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from backhaul_agent.budget import ACCOUNT, STATE, TELEMETRY, class_of
 from backhaul_agent.ledger_rows import Changes, Outgoing, Staged
 from backhaul_codec import CodecError, Opaque, Point, encode_frame, encode_point
 from backhaul_codec.subjects import frame_subject, point_subject
@@ -62,6 +63,22 @@ class Write:
 
 
 Content: TypeAlias = "Points | Frame | Write"
+
+
+def value_class(content: Content) -> int:
+    """Return the value class of the dearest message that this becomes."""
+    if isinstance(content, Write):
+        return worth(content.messages)
+    return STATE if isinstance(content, Points) and content.live else TELEMETRY
+
+
+def worth(messages: Iterable[Outgoing]) -> int:
+    """Return the class of the dearest message, receipts and their like not counted."""
+    classes = [
+        class_of(message.subject) if message.value_class is None else message.value_class
+        for message in messages
+    ]
+    return max((found for found in classes if found < ACCOUNT), default=TELEMETRY)
 
 
 @dataclass(slots=True)

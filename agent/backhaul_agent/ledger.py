@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import zlib
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from backhaul_agent import ledger_schema
-from backhaul_agent.budget import class_of
+from backhaul_agent import ledger_room, ledger_schema
+from backhaul_agent.budget import ROW_BYTES, Budget, class_of
 from backhaul_agent.errors import LedgerCorruptError, LedgerStorageError
 from backhaul_agent.ledger_rows import (
     STAGED,
@@ -31,19 +32,19 @@ from backhaul_agent.ledger_rows import (
 from backhaul_codec import restamp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
     import aiosqlite
+
+    from backhaul_agent.ages import Mark
+    from backhaul_agent.budget import Candidate
 
     # lane, seq, subject, body, value class, earliest and latest time, boot
     _MessageRow = tuple[int, int, str, bytes, int, int | None, int | None, int]
 
 LANES = ("live", "bulk")
-# Above this part of bytes_max new points are refused; the rest lets what is already kept be framed.
-FULL_AT = 15 / 16
 FORGET_ROWS = 512
-ROW_BYTES = 128  # what a message costs besides subject and body, here and in a stream: at most
 
 
 @dataclass(slots=True)
@@ -77,15 +78,14 @@ class Ledger:
         db: aiosqlite.Connection,
         reader: aiosqlite.Connection,
         epoch: int,
-        bytes_max: int,
+        budget: Budget,
     ) -> None:
         self.path = path
         self.epoch = epoch
-        self.bytes_max = bytes_max
+        self.budget = budget
         self.lanes: dict[str, Lane] = {}
         self.closed: dict[tuple[str, int], Lane] = {}  # lanes of former epochs, by name and epoch
         self.meta: dict[str, str | int] = {}
-        self._bytes_measured = 0
         self.quarantined = 0
         self.forgotten = 0
         self._opener = opener
@@ -94,7 +94,6 @@ class Ledger:
         self._reader_lock = asyncio.Lock()
         self._next_staged_id = 1
         self._uncertain = False
-        self._unmeasured = 0
 
     @classmethod
     async def open(
@@ -104,6 +103,7 @@ class Ledger:
         device: str,
         bytes_max: int,
         epoch: Callable[[], int],
+        when_full: str = "evict",
         opener: ledger_schema.Opener = ledger_schema.open_file,
     ) -> Ledger:
         """Open or create the ledger of ``device``; ``epoch`` draws a new ledger's epoch.
@@ -123,7 +123,7 @@ class Ledger:
         except BaseException:
             await db.close()
             raise
-        ledger = cls(path, opener, db, reader, number, bytes_max)
+        ledger = cls(path, opener, db, reader, number, Budget(bytes_max, when_full=when_full))
         try:
             await ledger._load()
         except sqlite3.Error as error:
@@ -132,16 +132,6 @@ class Ledger:
                 path, f"SQLite cannot read it: {error}", hint="move the file away and restart"
             ) from error
         return ledger
-
-    @property
-    def bytes_used(self) -> int:
-        """Return the bytes of disk in use, free pages and the WAL (up to 8 MB) not counted."""
-        return self._bytes_measured + self._unmeasured
-
-    @property
-    def full(self) -> bool:
-        """Whether new points must be refused until something can be forgotten."""
-        return self.bytes_used > self.bytes_max * FULL_AT
 
     async def commit(self, changes: Changes) -> list[int]:
         """Write all of ``changes`` in one transaction, durable when this returns.
@@ -175,8 +165,8 @@ class Ledger:
         self.meta |= changes.meta
         self.quarantined += len(changes.quarantine)
         self._next_staged_id = first_id + len(staged)
-        self._unmeasured += sum(len(row[3]) + ROW_BYTES for row in rows)
-        self._unmeasured += sum(len(row[4]) + ROW_BYTES for row in staged)
+        self.budget.grew(sum(2 * len(row[2]) + len(row[3]) + ROW_BYTES for row in rows))
+        self.budget.grew(sum(len(row[4]) + ROW_BYTES for row in staged))
         return [row[0] for row in staged]
 
     async def make_room(self) -> None:
@@ -185,17 +175,57 @@ class Ledger:
         Raises:
             LedgerStorageError: the disk refused; what was forgotten so far stays forgotten.
         """
-        if not self.full and self._unmeasured < self.bytes_max // 256:
-            return
+        await self.measure()
+        async with self._writing("forgetting"):
+            while self.budget.full:
+                lanes = [*self.lanes.values(), *self.closed.values()]
+                if count := await ledger_room.forget(self._db, lanes, FORGET_ROWS):
+                    self.forgotten += count
+                elif not await ledger_room.strip_quarantined(self._db, FORGET_ROWS):
+                    break
+                self.budget.measured(*await ledger_room.measure(self._db))
+
+    async def measure(self) -> None:
+        """Tell the budget what the ledger really takes."""
+        async with self._writing("measuring"):
+            self.budget.measured(*await ledger_room.measure(self._db))
+
+    async def oldest(self, value_class_max: int, after_id: int, rows_max: int) -> list[Candidate]:
+        """Return the oldest messages worth no more than this, after a row, oldest first."""
+        async with self._writing("reading"):
+            return await ledger_room.oldest(self._db, value_class_max, after_id, rows_max)
+
+    async def before(
+        self, seqs: Mapping[int, int], value_class_max: int, rows_max: int
+    ) -> list[Candidate]:
+        """Return messages of each lane (by id) before a seq that may go."""
+        async with self._writing("reading"):
+            return await ledger_room.before(self._db, seqs, value_class_max, rows_max)
+
+    async def present(self, candidates: Sequence[Candidate]) -> dict[int, list[int]]:
+        """Return all seqs there are from the first to the last candidate of each lane."""
+        async with self._writing("reading"):
+            return await ledger_room.present(self._db, candidates)
+
+    async def marks(self) -> list[Mark]:
+        """Return when the ledger was how far."""
+        async with self._writing("reading"):
+            return await ledger_room.marks(self._db)
+
+    async def write_mark(self, mark: Mark, oldest_ns: int) -> None:
+        """Keep a mark, and none from before ``oldest_ns``."""
+        async with self._writing("marking"):
+            await ledger_room.write_mark(self._db, mark, oldest_ns)
+
+    @asynccontextmanager
+    async def _writing(self, operation: str) -> AsyncIterator[None]:
+        """Roll back whatever fails on the commit task's connection, as one clear error."""
         try:
-            await self._measure()
-            while self.full and (count := await self._forget()):
-                self.forgotten += count
-                await self._measure()
+            yield
         except (sqlite3.Error, OSError) as error:
             self._uncertain = True
             await self._roll_back()
-            raise LedgerStorageError(self.path, "forgetting", error) from error
+            raise LedgerStorageError(self.path, operation, error) from error
 
     async def read(self, lane: str, from_seq: int, rows_max: int) -> list[Row]:
         """Return up to ``rows_max`` committed messages of a lane from ``from_seq`` on, in order.
@@ -213,9 +243,13 @@ class Ledger:
         return [Row(seq, _text(subject), body or b"", boot) for seq, subject, body, boot in rows]
 
     async def explained(self, lane: str, lo: int, hi: int) -> set[int]:
-        """Return which seqs of ``lo..hi`` are quarantined: they will never come."""
+        """Return which seqs of ``lo..hi`` are quarantined or evicted: they will never come."""
         query = "SELECT seq FROM quarantined WHERE lane = ? AND epoch = ? AND seq BETWEEN ? AND ?"
-        return {seq for (seq,) in await self._query(query, lane, self.epoch, lo, hi)}
+        found = {seq for (seq,) in await self._query(query, lane, self.epoch, lo, hi)}
+        query = "SELECT lo, hi FROM evicted WHERE lane = ? AND lo <= ? AND hi >= ?"
+        for first, last in await self._query(query, self.lanes[lane].id, hi, lo):
+            found.update(range(max(first, lo), min(last, hi) + 1))
+        return found
 
     async def sizes(self, lane: str, lo: int, hi: int) -> list[tuple[int, int]]:
         """Return ``(last seq, bytes)`` of each run of 64 seqs in ``lo..hi``, in order."""
@@ -337,6 +371,8 @@ class Ledger:
             await db.executemany(
                 "INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?, ?, ?)", changes.heads
             )
+        if changes.evict:
+            await ledger_room.give_up(db, changes.evict, changes.evicted)
         await db.execute("COMMIT")
 
     async def _set_aside(self, row: Quarantine, time_ns: int) -> None:
@@ -379,31 +415,7 @@ class Ledger:
         )
         last_staged, self.quarantined = next(iter(counts))
         self._next_staged_id = last_staged + 1
-        await self._measure()
-
-    async def _measure(self) -> None:
-        rows = await self._db.execute_fetchall(
-            "SELECT (p.page_count - f.freelist_count) * s.page_size "
-            "FROM pragma_page_count p, pragma_freelist_count f, pragma_page_size s"
-        )
-        self._bytes_measured = int(next(iter(rows))[0])
-        self._unmeasured = 0
-
-    async def _forget(self) -> int:
-        """Delete up to FORGET_ROWS of the oldest messages the hub holds; return how many."""
-        oldest: list[tuple[int]] = []
-        for lane in self.lanes.values():
-            found = await self._db.execute_fetchall(
-                "SELECT id FROM messages WHERE lane = ? AND seq <= ? ORDER BY seq LIMIT ?",
-                (lane.id, lane.watermark, FORGET_ROWS),
-            )
-            oldest += [(row[0],) for row in found]
-        ids = sorted(oldest)[:FORGET_ROWS]
-        if ids:
-            await self._db.execute("BEGIN IMMEDIATE")
-            await self._db.executemany("DELETE FROM messages WHERE id = ?", ids)
-            await self._db.execute("COMMIT")
-        return len(ids)
+        self.budget.measured(*await ledger_room.measure(self._db))
 
     async def _roll_back(self) -> None:
         """Leave no transaction open; a connection that cannot even do that is replaced."""

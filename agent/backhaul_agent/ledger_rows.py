@@ -103,6 +103,15 @@ class Distance(NamedTuple):
     offset: int = 0
 
 
+class Evicted(NamedTuple):
+    """Seqs of a lane (its id) that are given up; the receipt that says so goes with them."""
+
+    lane: int
+    lo: int
+    hi: int
+    reason: str
+
+
 @dataclass(slots=True)
 class Changes:
     """What one transaction writes. Messages of a lane get consecutive seqs in list order.
@@ -116,6 +125,8 @@ class Changes:
     watermarks: dict[str, int] = field(default_factory=dict)
     distances: dict[str, Distance] = field(default_factory=dict)
     quarantine: list[Quarantine] = field(default_factory=list)
+    evict: list[int] = field(default_factory=list)  # messages to delete, by their ids
+    evicted: list[Evicted] = field(default_factory=list)
     boots: list[Boot] = field(default_factory=list)
     settled: list[Settled] = field(default_factory=list)
     meta: dict[str, str | int] = field(default_factory=dict)
@@ -130,6 +141,7 @@ class Changes:
             or self.watermarks
             or self.distances
             or self.quarantine
+            or self.evict
             or self.boots
             or self.settled
             or self.meta

@@ -31,6 +31,7 @@ _OLD_BYTES = "(length(OLD.subject) + coalesce(length(OLD.body), 0))"
 # message stays here until they are corrected, or given up (docs/clocks.md).
 # `classes` sums up `messages` by value: triggers keep it right, whoever inserts or deletes.
 # `t_lo` and `t_hi` are the earliest and latest time of a message's points: history finds it so.
+# `evicted` are the seqs given up with a receipt; `ages` says when the lanes were how far (ages.py).
 # `lanes` holds those of former epochs too (docs/adr/0008): their messages may be asked for again.
 SCHEMA = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -114,6 +115,14 @@ CREATE TABLE heads (
     body BLOB NOT NULL,
     PRIMARY KEY (parent, node, type, key)
 ) WITHOUT ROWID;
+CREATE TABLE evicted (
+    lane INTEGER NOT NULL,
+    lo INTEGER NOT NULL,
+    hi INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    PRIMARY KEY (lane, lo)
+) WITHOUT ROWID;
+CREATE TABLE ages (time_ns INTEGER PRIMARY KEY, next_seqs TEXT NOT NULL);
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """  # noqa: S608 - constants
@@ -199,6 +208,8 @@ async def set_pragmas(db: aiosqlite.Connection) -> None:
     await db.execute("PRAGMA journal_size_limit = 4194304")
     await db.execute("PRAGMA cache_size = -512")  # KiB: the agent shares a small machine
     await db.execute("PRAGMA temp_store = MEMORY")
+    # Some builds overwrite what is deleted with zeros: every message would be written twice.
+    await db.execute("PRAGMA secure_delete = 0")
 
 
 async def _check_meta(db: aiosqlite.Connection, path: Path, device: str) -> int:

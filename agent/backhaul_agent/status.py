@@ -40,11 +40,12 @@ def status(
         "lanes": {lane.name: lane_status(lane, ledger) for lane in lanes},
         "ledger": {
             "path": str(ledger.path),
-            "bytes": ledger.bytes_used,
-            "bytes_max": ledger.bytes_max,
-            "full": ledger.full,
+            "bytes": ledger.budget.used,
+            "bytes_max": ledger.budget.bytes_max,
+            "full": ledger.budget.full,
             "staged_points": writer.buffered_points,
             "forgotten_messages": ledger.forgotten,
+            "evicted_messages": writer.room.evicted,
             "quarantined_rows": ledger.quarantined,
         },
         "counters": {

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import structlog
 
+from backhaul_agent.ages import Ages
+from backhaul_agent.budget import TELEMETRY
 from backhaul_agent.errors import Code, LedgerStorageError, RefusedError
-from backhaul_agent.events import event
-from backhaul_agent.framer import Framer, Points, Write, unpack
+from backhaul_agent.events import event, receipt
+from backhaul_agent.framer import Framer, Points, Write, unpack, value_class, worth
 from backhaul_agent.head_keeper import HeadKeeper
 from backhaul_agent.ledger_rows import STAGED, Changes, Distance, Inward, Outgoing, Quarantine
+from backhaul_agent.room import Room
 from backhaul_codec.placed import Placed
 
 if TYPE_CHECKING:
@@ -88,6 +91,8 @@ class Writer:
         self._clock = clock
         self._on_commit = on_commit
         self._framer = Framer(config.frame)
+        self.room = Room(ledger, clock, Ages(config.ledger.age_s_max), self._receipt)
+        self._aged_s = clock.monotonic_s()
         self._pending: list[Arrival] = []
         self._pending_bytes = 0
         self._waiting = 0
@@ -109,6 +114,8 @@ class Writer:
             LedgerStorageError: the ledger cannot be read.
         """
         self.keeper.restore(await self._ledger.heads(), self._ledger.meta)
+        for mark in await self._ledger.marks():
+            self.room.ages.add(mark)
         now_s = self._clock.monotonic_s()
         for row in await self._ledger.staged():
             points = _unpacked(row)
@@ -121,7 +128,7 @@ class Writer:
         """Queue points for the next commit.
 
         Raises:
-            RefusedError: stopping, busy, or the ledger is full; nothing was queued.
+            RefusedError: stopping, busy, or no room for its like; nothing was queued.
         """
         limits = self._limits
         if self._stopping:
@@ -131,12 +138,8 @@ class Writer:
             or self._pending_bytes + arrival.size > limits.pending_bytes_max
         ):
             raise RefusedError(Code.BUSY, "more arrives than the disk takes: try again shortly")
-        if self._ledger.full:
-            raise RefusedError(
-                Code.LEDGER_FULL,
-                f"the ledger holds {self._ledger.bytes_used} of {self._ledger.bytes_max} bytes and "
-                "the hub has confirmed none of it that could be forgotten",
-            )
+        if refusal := self._ledger.budget.refusal(value_class(arrival.content)):
+            raise refusal
         self._pending.append(arrival)
         self._pending_bytes += arrival.size
         # Half full is a reason to commit too: a burst that nobody waits for must not be refused
@@ -207,7 +210,10 @@ class Writer:
         while True:
             await self._wait()
             stopping = self._stopping
-            await self._commit(flush=stopping)
+            await self._commit(flush=stopping or self._ledger.budget.full)
+            if self._ages_due():
+                self._aged_s = self._clock.monotonic_s()
+                await self._make_room(TELEMETRY)
             if stopping and not self._pending:
                 return
 
@@ -216,6 +222,8 @@ class Writer:
         while not self._due():
             self._wake.clear()
             times = [self._stage_by_s, self._framer.deadline_s()]
+            if self.room.ages.age_s_max:
+                times.append(self._aged_s + self.room.ages.grain_s)
             if self._owed:
                 times.append(self._retry_at_s)
             next_s = min((time for time in times if time is not None), default=None)
@@ -229,7 +237,7 @@ class Writer:
                 continue
 
     def _due(self) -> bool:
-        if self._stopping or self._waiting:
+        if self._stopping or self._waiting or self._ages_due():
             return True
         now_s = self._clock.monotonic_s()
         deadline_s = self._framer.deadline_s()
@@ -237,6 +245,11 @@ class Writer:
             return True
         framing = deadline_s is not None and deadline_s <= now_s
         return (framing or bool(self._owed)) and now_s >= self._retry_at_s
+
+    def _ages_due(self) -> bool:
+        """Whether to look for what has become too old: also when nothing is written."""
+        ages, now_s = self.room.ages, self._clock.monotonic_s()
+        return bool(ages.age_s_max) and now_s >= self._aged_s + ages.grain_s
 
     async def _commit(self, *, flush: bool) -> None:
         arrivals, self._pending = self._pending, []
@@ -268,7 +281,7 @@ class Writer:
         self._succeeded(arrivals, owed, changes)
         if plan.lost_points:
             log.error("points could not be framed and are lost", points=plan.lost_points)
-        await self._make_room()
+        await self._make_room(worth(changes.messages))
 
     def _merge(self, arrivals: list[Arrival], owed: _Owed, changes: Changes) -> HeadChanges:
         """Add to ``changes`` what they do to the heads."""
@@ -318,11 +331,17 @@ class Writer:
             counters.points_refused += points_in(arrival.content)
             arrival.answer(arrival.content, refusal)
 
-    async def _make_room(self) -> None:
+    async def _make_room(self, newcomer: int) -> None:
         try:
-            await self._ledger.make_room()
+            evicted = await self.room.make(newcomer)
         except LedgerStorageError as error:
             self._trouble(error)
+            return
+        if evicted:
+            self._on_commit()
+
+    def _receipt(self, lane: str, epoch: int, lo: int, hi: int, reason: str) -> Outgoing:
+        return receipt(lane, epoch, lo, hi, reason, self._clock.time_ns())
 
     def _trouble(self, error: LedgerStorageError) -> None:
         """Log a failing disk once, until it heals."""

@@ -40,6 +40,7 @@ def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backhaul_agent.downlink.POLL_S", 0.05)
 
 
+REFUSING = 'bytes_max = 1048576\nwhen_full = "refuse"\n'
 SETTINGS = """
 [frame]
 age_s_max = 0.05
@@ -387,7 +388,7 @@ async def test_what_the_hub_lacks_is_never_discarded_and_a_full_ledger_says_so(
     """The hub confirms nothing: OUT fills to half, then the ledger, then publishers are told."""
     small = "[streams]\nout_bulk_bytes_max = 262144\n"
     async with (
-        bench(tmp_path, nats_server, extra=small, ledger="bytes_max = 1048576\n") as it,
+        bench(tmp_path, nats_server, extra=small, ledger=REFUSING) as it,
         connect(nats_server.url) as agent,
     ):
         js = it.client.jetstream()

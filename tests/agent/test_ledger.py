@@ -206,11 +206,11 @@ async def test_full_means_forgetting_what_the_hub_holds_oldest_first(tmp_path: P
         for _ in range(30):
             await ledger.commit(Changes([outgoing(size=20_000), outgoing("live", 20_000)]))
             await ledger.make_room()
-        assert ledger.full
+        assert ledger.budget.full
         assert ledger.forgotten == 0
         await ledger.commit(Changes(watermarks={"bulk": 20, "live": 3}))
         await ledger.make_room()
-        assert not ledger.full
+        assert not ledger.budget.full
         assert ledger.forgotten > 0
         left = await ledger.read("bulk", 1, 100)
         assert [row.seq for row in left][-10:] == list(range(21, 31))

@@ -89,7 +89,7 @@ async def bench(path: Path, *, start: bool = True, **options: Any) -> AsyncItera
     disk = FailingDisk()
     ledger = await Ledger.open(
         path / "ledger.db", device="VID-001", bytes_max=options.pop("bytes_max", 1 << 26),
-        epoch=lambda: 42, opener=disk,
+        epoch=lambda: 42, opener=disk, **options,
     )  # fmt: skip
     made: list[Bench] = []
     writer = Writer(ledger, CONFIG, RunningClock(), on_commit=lambda: made[0].on_commit())
@@ -255,13 +255,13 @@ async def test_more_than_may_wait_is_busy(tmp_path: Path, count: int, size: int)
 
 
 async def test_a_full_ledger_refuses_until_the_hub_confirms(tmp_path: Path) -> None:
-    async with bench(tmp_path, bytes_max=1 << 20) as it:
+    async with bench(tmp_path, bytes_max=1 << 20, when_full="refuse") as it:
         await fill(it)
-        with pytest.raises(RefusedError) as caught:
+        with pytest.raises(RefusedError, match="when_full") as caught:
             it.submit(1, waits=True)
         assert caught.value.code == "ledger_full"
         it.writer.set_watermark("bulk", it.ledger.lanes["bulk"].last_seq)
-        await it.until(lambda: not it.ledger.full)
+        await it.until(lambda: not it.ledger.budget.full)
         it.submit(2, waits=True)
         await it.until(lambda: it.answers and it.answers[-1] == (2, "kept"))
 
@@ -273,7 +273,7 @@ async def fill(it: Bench) -> None:
         [Point(node="n", type="t", time=1, value=bytes(range(256)) * 100)], epoch=0, seq=0,
         compression="none",
     )  # fmt: skip
-    while not it.ledger.full:
+    while not it.ledger.budget.full:
         done = asyncio.Event()
         it.writer.submit(
             Arrival(Frame("n", body, 1, (1, 1)), 100, True, lambda *_, d=done: d.set())

@@ -1,0 +1,118 @@
+"""Makes room in the ledger by the rule of `budget`, and keeps nothing longer than `ages` says.
+
+Only the commit task calls it, between commits: everything here is a commit of its own, and the
+receipt for what goes is in the same one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from backhaul_agent.ages import Mark
+from backhaul_agent.budget import EVENT, victims
+from backhaul_agent.ledger_rows import Changes, Evicted
+from backhaul_agent.logs import Bursts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from backhaul_agent.ages import Ages
+    from backhaul_agent.budget import Candidate, Victims
+    from backhaul_agent.clock import Clock
+    from backhaul_agent.ledger import Ledger
+    from backhaul_agent.ledger_rows import Outgoing
+
+    # lane, epoch, lo, hi, reason: the receipt that says so
+    Receipt = Callable[[str, int, int, int, str], Outgoing]
+
+PAGE_ROWS = 1024
+EVICT_ROWS = 4096  # in one transaction
+SEARCH_ROWS = 16_384  # looked at for victims, before giving up
+log = structlog.get_logger("budget")
+
+
+class Room:
+    """Forgets, evicts, and writes receipts. ``evicted`` counts messages since the start."""
+
+    def __init__(self, ledger: Ledger, clock: Clock, ages: Ages, receipt: Receipt) -> None:
+        self.evicted = 0
+        self.ages = ages
+        self._ledger = ledger
+        self._clock = clock
+        self._receipt = receipt
+        self._bursts = Bursts(clock)
+
+    async def make(self, newcomer: int) -> bool:
+        """Make room after a commit whose dearest content is of class ``newcomer``.
+
+        Returns whether something was evicted: then receipts are new in the live lane.
+
+        Raises:
+            LedgerStorageError: the disk refused; what went so far has its receipts.
+        """
+        before = self.evicted
+        await self._by_age()
+        if self._ledger.budget.due:
+            await self._by_bytes(newcomer)
+        return self.evicted > before
+
+    async def _by_bytes(self, newcomer: int) -> None:
+        ledger, budget = self._ledger, self._ledger.budget
+        await ledger.make_room()
+        if not budget.full:
+            return
+        for dearest in range(min(newcomer, EVENT) + 1) if budget.evicts else ():
+            # One spell frees more than it must: what is short of that needs no second receipt.
+            while ledger.budget.full and (found := await self._oldest(dearest)).ids:
+                await self._evict(found, "evicted: ledger full")
+                await ledger.measure()
+        if budget.full:
+            budget.stuck(newcomer)
+
+    async def _oldest(self, dearest: int) -> Victims:
+        """Return the oldest messages up to a class, enough of them or as many as one commit takes."""
+        ledger, wanted = self._ledger, self._ledger.budget.excess
+        chosen: list[Candidate] = []
+        found = victims((), {}, wanted)
+        after_id = 0
+        while found.bytes < wanted and len(found.ids) < EVICT_ROWS and len(chosen) < SEARCH_ROWS:
+            page = await ledger.oldest(dearest, after_id, PAGE_ROWS)
+            if not page:
+                break
+            after_id = page[-1].id
+            chosen += page
+            found = victims(chosen, await ledger.present(chosen), wanted)
+        return found
+
+    async def _by_age(self) -> None:
+        if not self.ages.age_s_max or not getattr(self._clock, "settled", True):
+            return
+        ledger, now_ns = self._ledger, self._clock.time_ns()
+        if self.ages.due(now_ns):
+            lanes = [*ledger.lanes.values(), *ledger.closed.values()]
+            mark = Mark(now_ns, {lane.id: lane.next_seq for lane in lanes})
+            self.ages.add(mark)
+            await ledger.write_mark(mark, self.ages.marks[0].time_ns)
+        seqs = self.ages.expired(now_ns)
+        reason = f"evicted: older than {self.ages.age_s_max:g} s"
+        while old := await ledger.before(seqs, EVENT, EVICT_ROWS):
+            everything = sum(row.cost for row in old)
+            found = victims(old, await ledger.present(old), everything, worthwhile=False)
+            await self._evict(found, reason)
+
+    async def _evict(self, found: Victims, reason: str) -> None:
+        """Delete, and say so, in one transaction."""
+        ledger = self._ledger
+        by_id = {lane.id: lane for lane in [*ledger.lanes.values(), *ledger.closed.values()]}
+        changes = Changes(evict=found.ids)
+        for lane_id, lo, hi in found.spans:
+            lane = by_id[lane_id]
+            changes.evicted.append(Evicted(lane_id, lo, hi, reason))
+            changes.messages.append(self._receipt(lane.name, lane.epoch, lo, hi, reason))
+        await ledger.commit(changes)
+        gone = sum(hi - lo + 1 for _, lo, hi in found.spans)
+        self.evicted += gone
+        if count := self._bursts.note(reason, gone):
+            log.warning("gave up what the hub has not confirmed", messages=count, reason=reason)

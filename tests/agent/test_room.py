@@ -1,0 +1,317 @@
+"""Making room on a real ledger: what goes, what stays, and that every seq is accounted for."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from backhaul_agent.ages import Ages
+from backhaul_agent.budget import CONFIG, EVENT, STATE, TELEMETRY
+from backhaul_agent.errors import LedgerStorageError
+from backhaul_agent.events import event, receipt
+from backhaul_agent.ledger_rows import Changes, Outgoing
+from backhaul_agent.room import Room
+from backhaul_codec import Opaque, Point, decode, encode_point
+from tests.agent.test_ledger import FailingDisk, open_ledger
+from tests.support.agent_clock import FakeClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backhaul_agent.ledger import Ledger
+
+MIB = 1 << 20
+SUBJECTS = {TELEMETRY: "f.n", STATE: "p.n.t.%", CONFIG: "p.a.b.t.%", EVENT: "e.crash"}
+REASON = "evicted: ledger full"
+
+
+def message(value_class: int, size: int = 900) -> Outgoing:
+    body = encode_point(Point("n", "t", 1, b"x" * size), epoch=0, seq=0)
+    return Outgoing("live" if value_class else "bulk", SUBJECTS[value_class], body)
+
+
+def room_of(ledger: Ledger, clock: FakeClock | None = None, age_s_max: float = 0.0) -> Room:
+    clock = clock or FakeClock()
+
+    def note(lane: str, epoch: int, lo: int, hi: int, reason: str) -> Outgoing:
+        return receipt(lane, epoch, lo, hi, reason, clock.time_ns())
+
+    return Room(ledger, clock, Ages(age_s_max), note)
+
+
+async def put(ledger: Ledger, room: Room, value_class: int, count: int, size: int = 900) -> None:
+    """Commit messages ten at a time, and make room after each commit as the writer does."""
+    for _ in range(count // 10):
+        await ledger.commit(Changes([message(value_class, size) for _ in range(10)]))
+        await room.make(value_class)
+
+
+async def left(ledger: Ledger) -> dict[int, int]:
+    rows = await ledger._query("SELECT value_class, count(*) FROM messages GROUP BY 1")
+    return {int(value_class): int(count) for value_class, count in rows}
+
+
+async def seqs(ledger: Ledger, lane: str) -> set[int]:
+    return {row.seq for row in await ledger.read(lane, 1, 100_000)}
+
+
+async def receipts(ledger: Ledger) -> list[dict[str, Any]]:
+    found = []
+    for row in await ledger.read("live", 1, 100_000):
+        if row.subject == "e.receipt":
+            (point,) = decode(row.body, node="", type="receipt", key="").points
+            assert isinstance(point.value, Opaque)
+            found.append(msgspec.json.decode(point.value.data))
+    return found
+
+
+async def account(ledger: Ledger, watermarks: dict[str, int]) -> None:
+    """Every seq given out is held, was confirmed, or is named in exactly one receipt."""
+    told: dict[str, set[int]] = {"live": set(), "bulk": set()}
+    for found in await receipts(ledger):
+        assert found["epoch"] == ledger.epoch
+        span = set(range(found["lo"], found["hi"] + 1))
+        assert not told[found["lane"]] & span
+        told[found["lane"]] |= span
+    for name, lane in ledger.lanes.items():
+        every = set(range(1, lane.next_seq))
+        held = await seqs(ledger, name)
+        gone = told[name]
+        confirmed = set(range(1, watermarks.get(name, 0) + 1))
+        assert every == held | gone | confirmed
+        assert not held & gone
+        for lo in range(1, lane.next_seq, 4096):
+            part = set(range(lo, min(lo + 4096, lane.next_seq)))
+            assert await ledger.explained(name, lo, lo + 4095) == gone & part
+
+
+async def test_the_oldest_telemetry_goes_with_one_receipt_for_each_spell(tmp_path: Path) -> None:
+    ledger = await open_ledger(tmp_path / "l.db", bytes_max=MIB)
+    try:
+        room = room_of(ledger)
+        await put(ledger, room, TELEMETRY, 1000)
+        assert not ledger.budget.full
+        told = await receipts(ledger)
+        assert {row["reason"] for row in told} == {REASON}
+        assert len(told) < 15
+        bulk = await seqs(ledger, "bulk")
+        assert bulk == set(range(min(bulk), 1001))
+        assert told[0]["lo"] == 1
+        assert max(row["hi"] for row in told) == min(bulk) - 1
+        await account(ledger, {})
+    finally:
+        await ledger.close()
+    ledger = await open_ledger(tmp_path / "l.db", bytes_max=MIB)
+    try:
+        await account(ledger, {})
+    finally:
+        await ledger.close()
+
+
+async def test_the_cheapest_goes_first_and_nothing_for_something_cheaper(tmp_path: Path) -> None:
+    ledger = await open_ledger(tmp_path / "l.db", bytes_max=MIB)
+    try:
+        room = room_of(ledger)
+        await put(ledger, room, STATE, 300)
+        await put(ledger, room, TELEMETRY, 900)
+        assert (await left(ledger))[STATE] == 300
+        await put(ledger, room, EVENT, 700)
+        kept = await left(ledger)
+        assert TELEMETRY not in kept
+        assert 0 < kept[STATE] < 300
+        assert kept[EVENT] == 700
+        await put(ledger, room, EVENT, 700)
+        kept = await left(ledger)
+        assert STATE not in kept
+        assert kept[EVENT] < 1400
+        await account(ledger, {})
+    finally:
+        await ledger.close()
+
+
+async def test_dearer_things_stay_whatever_comes(tmp_path: Path) -> None:
+    ledger = await open_ledger(tmp_path / "l.db", bytes_max=MIB)
+    try:
+        room = room_of(ledger)
+        await put(ledger, room, EVENT, 850)
+        while ledger.budget.refusal(TELEMETRY) is None:
+            await put(ledger, room, TELEMETRY, 10)
+            assert ledger.budget.used < MIB
+        assert ledger.budget.refusal(EVENT) is None
+        assert (await left(ledger))[EVENT] == 850
+        assert await receipts(ledger)
+        await account(ledger, {})
+    finally:
+        await ledger.close()
+
+
+async def test_confirmed_messages_go_before_any_that_are_not(tmp_path: Path) -> None:
+    ledger = await open_ledger(tmp_path / "l.db", bytes_max=MIB)
+    try:
+        room = room_of(ledger)
+        await put(ledger, room, EVENT, 500)
+        await ledger.commit(Changes(watermarks={"live": 500}))
+        await put(ledger, room, TELEMETRY, 850)
+        assert await receipts(ledger) == []
+        assert len(await seqs(ledger, "bulk")) == 850
+        await account(ledger, {"live": 500})
+    finally:
+        await ledger.close()
+
+
+async def test_a_ledger_that_refuses_gives_nothing_up(tmp_path: Path) -> None:
+    ledger = await open_ledger(tmp_path / "l.db", bytes_max=MIB, when_full="refuse")
+    try:
+        room = room_of(ledger)
+        await put(ledger, room, TELEMETRY, 1000)
+        assert ledger.budget.full
+        assert ledger.budget.refusal(EVENT) is not None
+        assert await left(ledger) == {TELEMETRY: 1000}
+    finally:
+        await ledger.close()
+
+
+async def test_receipts_are_never_given_up(tmp_path: Path) -> None:
+    ledger = await open_ledger(tmp_path / "l.db", bytes_max=MIB)
+    try:
+        room = room_of(ledger)
+        padding = "x" * 1000
+        notes = [receipt("bulk", 42, n, n, padding, 0) for n in range(1, 700)]
+        await ledger.commit(Changes(notes))
+        await room.make(EVENT)
+        assert await left(ledger) == {4: 699}
+        assert ledger.budget.refusal(EVENT) is not None
+    finally:
+        await ledger.close()
+
+
+@pytest.mark.parametrize("at", ["BEGIN", "COMMIT"])
+async def test_an_eviction_and_its_receipt_are_one(tmp_path: Path, at: str) -> None:
+    disk = FailingDisk()
+    ledger = await open_ledger(tmp_path / "l.db", bytes_max=MIB, opener=disk)
+    try:
+        room = room_of(ledger)
+        await ledger.commit(Changes([message(TELEMETRY) for _ in range(1000)]))
+        disk.at, disk.error = at, sqlite3.OperationalError("disk I/O error")
+        with pytest.raises(LedgerStorageError):
+            await room.make(TELEMETRY)
+        disk.error = None
+        assert await left(ledger) == {TELEMETRY: 1000}
+        await room.make(TELEMETRY)
+        assert len(await receipts(ledger)) == 1
+        await account(ledger, {})
+    finally:
+        await ledger.close()
+
+
+async def test_lanes_of_former_epochs_go_too(tmp_path: Path) -> None:
+    ledger = await open_ledger(tmp_path / "l.db", bytes_max=MIB)
+    await ledger.commit(Changes([message(TELEMETRY) for _ in range(100)]))
+    await ledger._db.execute("UPDATE meta SET value = 43 WHERE name = 'epoch'")
+    await ledger.close()
+    ledger = await open_ledger(tmp_path / "l.db", bytes_max=MIB)
+    try:
+        room = room_of(ledger)
+        await put(ledger, room, TELEMETRY, 1000)
+        (first, *_) = await receipts(ledger)
+        assert (first["lane"], first["epoch"], first["lo"]) == ("bulk", 42, 1)
+        assert {row["epoch"] for row in await receipts(ledger)} == {42, 43}
+    finally:
+        await ledger.close()
+
+
+async def test_what_is_too_old_goes_whatever_it_is_worth(tmp_path: Path) -> None:
+    clock = FakeClock()
+    ledger = await open_ledger(tmp_path / "l.db")
+    try:
+        room = room_of(ledger, clock, age_s_max=64.0)
+        for value_class in (TELEMETRY, EVENT, STATE):
+            await put(ledger, room, value_class, 10)
+            clock.advance(1.5)
+        await ledger.commit(Changes(watermarks={"live": 4}))
+        assert not await room.make(TELEMETRY)
+        clock.advance(60.0)
+        assert await room.make(TELEMETRY)
+        assert await left(ledger) == {STATE: 10, EVENT: 10, 4: 1}
+        clock.advance(60.0)
+        assert await room.make(TELEMETRY)
+        assert await left(ledger) == {4: 2}
+        assert [(row["lane"], row["lo"], row["hi"]) for row in await receipts(ledger)] == [
+            ("bulk", 1, 10), ("live", 5, 20),
+        ]  # fmt: skip
+        assert {row["reason"] for row in await receipts(ledger)} == {"evicted: older than 64 s"}
+        await account(ledger, {"live": 4})
+        again = Ages(64.0, await ledger.marks())
+        assert again.marks[-len(room.ages.marks) :] == room.ages.marks
+        assert len(again.marks) < 10
+    finally:
+        await ledger.close()
+
+
+async def test_an_unset_clock_makes_nothing_old(tmp_path: Path) -> None:
+    clock = FakeClock()
+    clock.settled = False  # type: ignore[attr-defined]
+    ledger = await open_ledger(tmp_path / "l.db")
+    try:
+        room = room_of(ledger, clock, age_s_max=60.0)
+        await put(ledger, room, TELEMETRY, 10)
+        clock.advance(50 * 365 * 86_400.0)
+        await put(ledger, room, TELEMETRY, 10)
+        assert await left(ledger) == {TELEMETRY: 20}
+        assert await ledger.marks() == []
+    finally:
+        await ledger.close()
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_every_seq_is_accounted_for_whatever_comes(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    watermarks = {"live": 0, "bulk": 0}
+    ledger = await open_ledger(tmp_path / "l.db", bytes_max=MIB)
+    try:
+        room = room_of(ledger)
+        for _ in range(120):
+            value_class = chance.choice([TELEMETRY, TELEMETRY, STATE, STATE, CONFIG, EVENT])
+            if ledger.budget.refusal(value_class) is None:
+                batch = [
+                    message(value_class, chance.choice([10, 100, 2000, 6000]))
+                    for _ in range(chance.randint(1, 25))
+                ]
+                if chance.random() < 0.3:
+                    batch.append(event("mark", {}, 0))
+                await ledger.commit(Changes(batch))
+                await room.make(value_class)
+            if chance.random() < 0.03:
+                lane = chance.choice(["live", "bulk"])
+                last = ledger.lanes[lane].last_seq
+                watermarks[lane] = chance.randint(watermarks[lane], last)
+                await ledger.commit(Changes(watermarks={lane: watermarks[lane]}))
+        assert room.evicted
+        held = await account_loosely(ledger, watermarks)
+        assert held
+    finally:
+        await ledger.close()
+
+
+async def account_loosely(ledger: Ledger, watermarks: dict[str, int]) -> int:
+    """As `account`, but confirmed receipts may have been forgotten: `evicted` still knows."""
+    held = 0
+    for name, lane in ledger.lanes.items():
+        every = set(range(1, lane.next_seq))
+        there = await seqs(ledger, name)
+        gone: set[int] = set()
+        for lo in range(1, lane.next_seq, 4096):
+            gone |= await ledger.explained(name, lo, lo + 4095)
+        assert every == there | (gone & every) | set(range(1, watermarks[name] + 1))
+        assert not there & gone
+        held += len(there)
+    told: dict[str, set[int]] = {"live": set(), "bulk": set()}
+    for found in await receipts(ledger):
+        told[found["lane"]] |= set(range(found["lo"], found["hi"] + 1))
+    for name, gone in told.items():
+        assert not gone & await seqs(ledger, name)
+    return held
