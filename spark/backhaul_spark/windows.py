@@ -93,37 +93,43 @@ class _counted:
         self.value = np.where(dtype == FLOAT64, floats, bits.astype(np.float64))
         unsigned = dtype == UINT64
         self.value[unsigned] = bits[unsigned].view(np.uint64).astype(np.float64)
-        number = np.isin(dtype, (FLOAT64, INT64, UINT64)) & ~_heads(table, dtype, bits, floats)
+        once = ~_repeats(table, np.where(dtype == FLOAT64, floats.view(np.int64), bits))
+        number = np.isin(dtype, (FLOAT64, INT64, UINT64)) & once
         self.nan = number & np.isnan(self.value)
         self.number = number & ~self.nan
-        self.text = dtype == TEXT
+        self.text = (dtype == TEXT) & once
 
 
-def _heads(
-    table: pa.Table,
-    dtype: NDArray[np.int16],
-    bits: NDArray[np.int64],
-    floats: NDArray[np.float64],
-) -> NDArray[np.bool_]:
-    """Find points that came alone (letter p) and again in a frame (f): the frame's one counts.
+def _repeats(table: pa.Table, value: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Find points that came on live (letter p) and are there already: in a frame (f), or on live.
 
-    A vehicle that comes back sends the newest value of each series ahead of its backlog. Both are
-    rows of points, as both were acknowledged; in a window they are one reading.
+    A vehicle may send a value ahead of its backlog, and when two ends compare their heads they send
+    some again. All are rows of points, as all were acknowledged; in a window they are one reading.
+
+    Args:
+        table: sorted, without chunks.
+        value: the bits of each number.
     """
     alone = pc.equal(table.column("letter"), "p").to_numpy()
     repeat = np.zeros(len(alone), dtype=bool)
-    rows = np.flatnonzero(alone)
-    if not len(rows) or len(rows) == len(alone):
+    if not alone.any():
         return repeat
     time_ns = table.column("time_ns").to_numpy()
-    value = np.where(dtype == FLOAT64, floats.view(np.int64), bits)
+    near = np.flatnonzero(alone | np.isin(time_ns, time_ns[alone]))
+    text = table.column("value_text").combine_chunks().take(pa.array(near)).dictionary_encode()
     series = np.cumsum(np.isin(np.arange(len(alone)), group_starts(table, WIDTHS_NS["1h"])))
-    near = ~alone & np.isin(time_ns, time_ns[rows])
-    framed = {
-        (series[row], time_ns[row], dtype[row], value[row]) for row in np.flatnonzero(near).tolist()
-    }
-    for row in rows.tolist():
-        repeat[row] = (series[row], time_ns[row], dtype[row], value[row]) in framed
+    same = (
+        value[near],
+        pc.fill_null(text.indices, -1).to_numpy(),
+        table.column("dtype").to_numpy()[near],
+        time_ns[near],
+        series[near],
+    )
+    # Of those that are the same the frame's first, and it counts.
+    order = np.lexsort((alone[near], *same))
+    again = np.logical_and.reduce([key[order][1:] == key[order][:-1] for key in same])
+    later = near[order][1:]
+    repeat[later[again & alone[later]]] = True
     return repeat
 
 

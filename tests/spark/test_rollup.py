@@ -190,6 +190,15 @@ def test_a_head_sent_ahead_and_again_in_a_frame_is_one_reading(fleet: Fleet) -> 
     assert fleet.windows()[0]["count"] == 3
 
 
+def test_a_head_sent_again_when_ends_compare_is_one_reading(fleet: Fleet) -> None:
+    for value in (8.0, 8.0, 9.0, "on", "off", "on"):
+        fleet.send_alone(20, value)
+    fleet.send((20, 8.0), (20, 8.0), (20, "off"), (21, "on"))
+    fleet.rollup()
+    row = fleet.windows()[0]
+    assert (row["count"], row["texts"]) == (3, 3)
+
+
 def test_deleted_points_and_unset_clocks_are_in_no_window(fleet: Fleet) -> None:
     fleet.send_alone(0, 1.0, tombstone=1)
     fleet.send((0, 1.0), clock=2)
