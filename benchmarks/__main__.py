@@ -55,6 +55,7 @@ BENCHMARKS = (
     Benchmark(
         "frame_size", "bytes per point of frames, on recordings of real vehicles", judged=judged
     ),
+    Benchmark("history_scan", "seconds to read a series out of a vehicle's frames"),
     Benchmark("link_bytes", "bytes on the link per point, and while idle"),
     Benchmark("ingest", "points and messages per second that an agent makes durable"),
     Benchmark("memory", "resident memory of the agent"),

@@ -95,8 +95,18 @@ class Layout:
 
 def read_layout(body: bytes) -> Layout:
     """Return the proven layout of a frame body. Raises: CodecError."""
+    return prove(read_fields(body), len(body))
+
+
+def read_fields(body: bytes) -> dict[int, Any]:
+    """Return the fields of a frame, none of them proven but that it is known. Raises: CodecError."""
     fields = cbor.load(body)
     _require_known(fields)
+    return fields  # type: ignore[no-any-return]
+
+
+def prove(fields: dict[int, Any], size: int) -> Layout:
+    """Return the layout of a frame whose body has `size` bytes. Raises: CodecError."""
     get = fields.get
     n = _integer(get(Field.N), 1, POINTS_MAX, "n")
     types = _texts(get(Field.TYPES), None, "type")
@@ -131,7 +141,7 @@ def read_layout(body: bytes) -> Layout:
         layout.origins, layout.origin_of = _origins(origin, n)
     if BLOB_COLUMN in numbers:
         _require_blobs(layout)
-    if n * len(body) > EXPANDED_BYTES_MAX:  # a point refers to no byte of the body twice
+    if n * size > EXPANDED_BYTES_MAX:  # a point refers to no byte of the body twice
         _require_expansion(layout)
     return layout
 

@@ -6,7 +6,7 @@ import sys
 from array import array
 from itertools import accumulate, repeat
 from operator import truediv
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backhaul_codec.frame_fields import (
     BLOB_COLUMN,
@@ -72,25 +72,55 @@ def running(first: int, steps: Iterable[int], low: int, high: int) -> list[int]:
     return numbers
 
 
+class SeriesPlace(NamedTuple):
+    """Hold where the values of a series are: entries `start` to `end` of `column`, after `base`."""
+
+    dtype: int
+    column: int
+    exponent: int
+    base: int
+    start: int
+    end: int
+
+
+def series_places(layout: Layout) -> list[SeriesPlace]:
+    """Return where the values of each series are, in series order."""
+    bases = iter(layout.bases)
+    offsets = [0] * (BLOB_COLUMN + 1)
+    places = []
+    for dtype, column, exponent, count in zip(*layout.shapes(), layout.counts, strict=True):
+        integers = column < 4
+        start = offsets[column]
+        end = offsets[column] = start + (count - 1 if integers else count)
+        base = next(bases) if integers else 0
+        places.append(SeriesPlace(dtype, column, exponent, base, start, end))
+    return places
+
+
+def column_entries(layout: Layout, column: int) -> Sequence[Any]:
+    """Return all entries of a column: steps, doubles or indices of blobs."""
+    if column in layout.planes:
+        return _doubles(layout.planes[column], column)
+    numbers = layout.numbers.get(column)
+    return () if numbers is None else numbers.to_array()
+
+
+def values_at(layout: Layout, place: SeriesPlace, column: Sequence[Any]) -> Sequence[Any]:
+    """Return the values of a series; `column` are all entries of its column."""
+    entries = column[place.start : place.end]
+    if place.column < 4:
+        return _integers(place.base, entries, place.dtype, place.exponent)
+    if place.column == BLOB_COLUMN:
+        return _from_blobs(layout.blobs, entries, place.dtype)
+    return entries
+
+
 def _series_values(layout: Layout) -> Iterator[Sequence[Any]]:
     """Yield the values of each series, in series order."""
-    bases = iter(layout.bases)
-    columns: dict[int, Sequence[Any]] = {
-        column: numbers.to_array() for column, numbers in layout.numbers.items()
-    }
-    for column, planes in layout.planes.items():
-        columns[column] = _doubles(planes, column)
-    offsets = [0] * (BLOB_COLUMN + 1)
-    for dtype, column, exponent, count in zip(*layout.shapes(), layout.counts, strict=True):
-        start = offsets[column]
-        end = offsets[column] = start + (count - 1 if column < 4 else count)
-        entries = columns.get(column, ())[start:end]
-        if column < 4:
-            yield _integers(next(bases), entries, dtype, exponent)
-        elif column == BLOB_COLUMN:
-            yield _from_blobs(layout.blobs, entries, dtype)
-        else:
-            yield entries
+    places = series_places(layout)
+    columns = {column: column_entries(layout, column) for column in {p.column for p in places}}
+    for place in places:
+        yield values_at(layout, place, columns[place.column])
 
 
 def _integers(base: int, steps: Sequence[int], dtype: int, exponent: int) -> Sequence[int | float]:

@@ -75,6 +75,19 @@ def check(message: bytes, *, node: str | None = None) -> Header:
 def read_frame(body: bytes, node: str | None) -> Layout:
     """Return the layout of a frame that came on a subject of `node` (None: of any)."""
     layout = read_layout(body)
+    require_node(layout, node)
+    return layout
+
+
+def require_node(layout: Layout, node: str | None) -> None:
+    """Refuse a frame that came on the subject of another node (None: any)."""
     if node is not None and node != layout.node:
         raise CodecError(f"a frame of node {layout.node!r} came on the subject of {node!r}", "node")
-    return layout
+
+
+def frame_layout(message: bytes, node: str | None) -> Layout:
+    """Return the layout of a message that must be a frame. Raises: CodecError, `kind` if it is none."""
+    header, body = unseal(message)
+    if header.kind is not Kind.FRAME:
+        raise CodecError("a point is no frame", "kind")
+    return read_frame(body, node)

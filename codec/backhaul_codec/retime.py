@@ -33,15 +33,15 @@ class _Span(NamedTuple):
     end: int
 
 
-def retime(message: bytes, offset_ns: int, *, clock: int) -> bytes:
+def retime(message: bytes, offset_ns: int, *, clock: int | None = None) -> bytes:
     """Return the message with `offset_ns` added to all its times; epoch and seq stay.
 
-    `clock` is what a frame says of the clock from now on: 0 synced, 1 holdover, 2 unset. A point has
-    no place for it. Fields that this version does not know are kept.
+    `clock` is what a frame says of the clock from now on: 0 synced, 1 holdover, 2 unset, None what
+    it said before. A point has no place for it. Fields that this version does not know are kept.
 
     Raises: CodecError, `time` if a time would leave int64: nothing is written then.
     """
-    if clock not in (0, 1, 2):
+    if clock not in (None, 0, 1, 2):
         raise CodecError(f"clock {clock!r} is not 0, 1 or 2", "clock")
     header, body = unseal(message)
     if header.kind is Kind.POINT:
@@ -59,20 +59,19 @@ def _shift_point(body: bytes, offset_ns: int) -> bytes:
     return body[: head.end] + cbor2.dumps(_shifted(time, offset_ns)) + body[end:]
 
 
-def _shift_frame(body: bytes, offset_ns: int, clock: int) -> bytes:
+def _shift_frame(body: bytes, offset_ns: int, clock: int | None) -> bytes:
     spans = _fields(body)
     _require_in_range(body, {span.key: span for span in spans}, offset_ns)
-    parts = []
-    for span in spans:
+    if clock is not None:
+        spans = [span for span in spans if span.key != Field.CLOCK]
+    fields = [body[span.start : span.end] for span in spans]
+    for number, span in enumerate(spans):
         if span.key == Field.T0:
-            t0 = _integer(body, span)
-            parts += [body[span.start : span.value], cbor2.dumps(_shifted(t0, offset_ns))]
-        elif span.key != Field.CLOCK:
-            parts.append(body[span.start : span.end])
+            t0 = cbor2.dumps(_shifted(_integer(body, span), offset_ns))
+            fields[number] = body[span.start : span.value] + t0
     if clock:
-        parts.append(cbor2.dumps(int(Field.CLOCK)) + cbor2.dumps(clock))
-    count = sum(span.key != Field.CLOCK for span in spans) + bool(clock)
-    return cbor.write_map_head(count) + b"".join(parts)
+        fields.append(cbor2.dumps(int(Field.CLOCK)) + cbor2.dumps(clock))
+    return cbor.write_map_head(len(fields)) + b"".join(fields)
 
 
 def _fields(body: bytes) -> list[_Span]:

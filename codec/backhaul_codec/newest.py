@@ -1,0 +1,125 @@
+"""Find the newest value of each series in a frame, without building all of its points.
+
+For who wants heads from telemetry: the vehicle when its link comes up, the hub's twin. Standard
+library alone; what is done for every point is done by it, in C.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from operator import ge
+from typing import TYPE_CHECKING, NamedTuple
+
+from backhaul_codec.frame_points import (
+    build_points,
+    build_times,
+    column_entries,
+    series_places,
+    values_at,
+)
+from backhaul_codec.merge import Head, HeadKey, join
+from backhaul_codec.messages import frame_layout
+from backhaul_codec.points import INT64_MAX, Point
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from backhaul_codec.frame_layout import Layout
+    from backhaul_codec.frame_points import SeriesPlace
+
+# Up to so many series, a search of bytes for each beats a look at each point.
+_FEW_SERIES = 64
+
+
+class _Last(NamedTuple):
+    """Hold where the last point of a series is in its frame, and its time in ns."""
+
+    at: int
+    time: int
+
+
+def newest_of(message: bytes, *, node: str | None = None) -> list[Point]:
+    """Return one point for each (type, key) of a frame: what merging all of its points comes to.
+
+    That is the greatest (time, origin, encoded value) and the greatest tombstone. `node` is the
+    one of the subject, if that is to be proven. The points come in the order of the frame's series.
+
+    Raises: CodecError, as `decode` does; `kind` for a message that is no frame.
+    """
+    layout = frame_layout(message, node)
+    lasts = None if layout.tomb is not None else _lasts(layout)
+    if lasts is None:
+        return _merged(build_points(layout))
+    points = _points_at(layout, lasts)
+    if len(set(zip(layout.types, layout.keys or layout.types, strict=True))) == len(points):
+        return points
+    return _merged(points)
+
+
+def _merged(points: Iterable[Point]) -> list[Point]:
+    heads: dict[HeadKey, Head] = {}
+    for point in points:
+        key, head = HeadKey.of("", point), Head.of(point)
+        known = heads.get(key)
+        heads[key] = head if known is None else join(known, head)
+    return [head.to_point(key) for key, head in heads.items()]
+
+
+def _lasts(layout: Layout) -> list[_Last] | None:
+    """Find the last point of each series; None unless each is the one newest of its series."""
+    units = _units(layout)
+    if units is None or layout.sid.code != "B" or len(layout.types) > _FEW_SERIES:
+        return _lasts_in_any_order(layout)
+    sids, lasts = layout.sid.data, []
+    for sid in range(len(layout.types)):
+        last = sids.rfind(sid)
+        before = sids.rfind(sid, 0, last)
+        if before >= 0 and units[before] == units[last]:
+            return None
+        lasts.append(_Last(last, layout.t0 + layout.unit * units[last]))
+    return lasts
+
+
+def _units(layout: Layout) -> list[int] | None:
+    """Return the points' times in units from t0; None if they go back somewhere."""
+    steps = layout.dt.to_array()
+    if steps and min(steps) < 0:
+        return None
+    units = list(accumulate(steps, initial=0))
+    return units if layout.t0 + layout.unit * units[-1] <= INT64_MAX else None
+
+
+def _lasts_in_any_order(layout: Layout) -> list[_Last] | None:
+    times, sids = build_times(layout), layout.sid.to_array()
+    index_of = dict(zip(sids, range(layout.n), strict=True))
+    lasts = [_Last(index_of[sid], times[index_of[sid]]) for sid in range(len(layout.types))]
+    newest = [last.time for last in lasts]
+    as_new = sum(map(ge, times, map(newest.__getitem__, sids)))
+    return lasts if as_new == len(lasts) else None
+
+
+def _points_at(layout: Layout, lasts: list[_Last]) -> list[Point]:
+    """Return the last point of each series; of no other is the value worked out."""
+    places = series_places(layout)
+    columns = {column: column_entries(layout, column) for column in {p.column for p in places}}
+    keys = layout.keys or [""] * len(places)
+    origins = [""] * len(places)
+    if layout.origin_of is not None:
+        origin_of = layout.origin_of.to_array()
+        origins = [layout.origins[origin_of[last.at]] for last in lasts]
+    points = []
+    for place, type_, key, last, origin in zip(
+        places, layout.types, keys, lasts, origins, strict=True
+    ):
+        column = columns[place.column]
+        [value] = values_at(layout, _last_alone(place, column), column)
+        points.append(Point(layout.node, type_, last.time, value, key, 0, origin))
+    return points
+
+
+def _last_alone(place: SeriesPlace, column: Sequence[int]) -> SeriesPlace:
+    """Return a series of one point: the last of this one."""
+    if place.column >= 4:
+        return place._replace(start=place.end - 1)
+    base = place.base + sum(column[place.start : place.end])
+    return place._replace(base=base, start=place.end)
