@@ -1,12 +1,14 @@
 """Continuity: which messages of a lane the hub holds, what is missing, how far nothing is.
 
-Pure and synchronous. It is told what arrived in UP, in whatever order, repeats included, and
-answers what is new. A source that reports lag 0 proves nothing (a leaf store that lost its tail
-reuses sequence numbers); the seqs that the ledger wrote into every message do.
+Pure and synchronous. It is told what arrived in UP, in whatever order, repeats included, what the
+vehicle said of its lanes, and what UP has lost; it answers what is new and what is missing. A
+source that reports lag 0 proves nothing (a leaf store that lost its tail reuses sequence numbers);
+the seqs that the ledger wrote into every message do.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +16,17 @@ from backhaul_codec.ranges import RangeSet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+# What one device may make the hub remember. A vehicle that loses its ledger every day for two
+# months, or a link with a thousand separate holes, stays below; whoever lies does not go beyond.
+EPOCHS_MAX = 64
+"""Epochs of one lane."""
+LANES_MAX = 1024
+"""(lane, epoch) pairs."""
+HOLES_MAX = 4096
+"""Separate ranges of seqs, over all its lanes; as many receipts in each."""
+FORGOTTEN_AFTER_NS = 86_400 * 1_000_000_000
+"""A former epoch that nothing came of for so long makes room for a new one."""
 
 
 class LaneKey(NamedTuple):
@@ -24,18 +37,34 @@ class LaneKey(NamedTuple):
     epoch: int
 
 
+class Explained(NamedTuple):
+    """Seqs that will never come, and the vehicle's word why."""
+
+    low: int
+    high: int
+    reason: str
+
+
 @dataclass(slots=True)
 class LaneState:
     """What the hub knows of one (device, lane, epoch)."""
 
     held: RangeSet = field(default_factory=RangeSet)
-    """Seqs that are in UP."""
+    """Seqs that are in UP, or were until its limits of age and size took them."""
+    aged: RangeSet = field(default_factory=RangeSet)
+    """Those of `held` that the limits took."""
+    seen: RangeSet = field(default_factory=RangeSet)
+    """Seqs that ever were in UP; those not `held` the hub has lost."""
     explained: RangeSet = field(default_factory=RangeSet)
     """Seqs that will never come, by a receipt from the device."""
+    receipts: list[Explained] = field(default_factory=list)
+    """The same with reasons; no seq twice."""
+    said: int = 0
+    """The highest seq that the vehicle has spoken of in a mark."""
     messages: int = 0
     """Messages that were new."""
     repeats: int = 0
-    """Messages whose seq was held already."""
+    """Messages whose seq had been seen already."""
     body_bytes: int = 0
     """Size of the new messages as they came over the wire, without subject and headers."""
     last_seen_ns: int = 0
@@ -53,8 +82,26 @@ class LaneState:
 
     @property
     def gaps(self) -> list[tuple[int, int]]:
-        """Ranges below the newest seq that are neither held nor explained."""
-        return self.accounted.holes()
+        """Ranges up to the newest seq seen that are neither held nor explained."""
+        accounted = self.accounted
+        return accounted.holes(1, max(accounted.highest, self.seen.highest))
+
+    @property
+    def owed(self) -> list[tuple[int, int]]:
+        """The gaps, and what lies above them up to the last seq the vehicle has spoken of."""
+        accounted = self.accounted
+        return accounted.holes(1, max(accounted.highest, self.seen.highest, self.said))
+
+    @property
+    def lost(self) -> int:
+        """How many messages UP has had and has lost."""
+        return self.seen.total - self.held.total
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is owed; cheap where nothing is."""
+        known = max(self.seen.highest, self.explained.highest, self.said)
+        return (len(self.held) == 1 and self.held.contiguous >= known) or not self.owed
 
 
 class Continuity:
@@ -62,36 +109,116 @@ class Continuity:
 
     def __init__(self) -> None:
         self.lanes: dict[LaneKey, LaneState] = {}
+        self.refused: Counter[tuple[str, str]] = Counter()
+        """(device, bound) to how many messages went beyond it since the start."""
+        self._of_device: dict[str, set[LaneKey]] = {}
         self._newest: dict[str, dict[str, LaneKey]] = {}
+        self._ended: dict[str, set[int]] = {}
+        self._holes: Counter[str] = Counter()
         self._changed: set[LaneKey] = set()
+        self._stirred: set[LaneKey] = set()
+        self._forgotten: list[LaneKey] = []
 
     def restore(self, lanes: Mapping[LaneKey, LaneState]) -> None:
         """Take in what was stored before."""
         for key, state in lanes.items():
-            self.lanes[key] = state
+            self._enter(key, state)
+            self._holes[key.device] += len(state.seen)
             self._heard(key, state)
+            self._stirred.add(key)
+
+    def beyond_bounds(self, key: LaneKey, seq: int, stored_ns: int) -> str | None:
+        """Say which bound of its device this message would break, None for none.
+
+        Asked before `arrived`; what is refused is counted here.
+        """
+        if key in self.lanes and self._holes[key.device] < HOLES_MAX:
+            return None
+        bound = self._bound(key, seq, stored_ns)
+        if bound is not None:
+            self.refused[key.device, bound] += 1
+        return bound
 
     def arrived(self, key: LaneKey, seq: int, body_bytes: int, stored_ns: int) -> bool:
-        """Take in one message; return whether it is new (False: a repeat)."""
+        """Take in one message; return whether it never came before (False: a repeat)."""
         state = self._state(key)
-        self._changed.add(key)
-        state.last_seen_ns = max(state.last_seen_ns, stored_ns)
-        self._heard(key, state)
-        if not state.held.add(seq):
+        self._touch(key)
+        state.held.add(seq)
+        before = len(state.seen)
+        is_new = state.seen.add(seq) > 0
+        if stored_ns >= state.last_seen_ns:
+            state.last_seen_ns = stored_ns
+            self._heard(key, state)
+        if not is_new:
             state.repeats += 1
             return False
+        self._holes[key.device] += len(state.seen) - before
         state.messages += 1
         state.body_bytes += body_bytes
         return True
 
-    def explain(self, key: LaneKey, low: int, high: int) -> None:
-        """Take in a receipt: `low..high` will never come.
+    def explain(self, key: LaneKey, low: int, high: int, reason: str) -> bool:
+        """Take in a receipt: `low..high` will never come. False where a bound refuses it.
 
         Raises:
             ValueError: where `low..high` is no range of seqs.
         """
-        self._state(key).explained.add(low, high)
-        self._changed.add(key)
+        if (key not in self.lanes and self._too_many_lanes(key)) or (
+            key in self.lanes and len(self.lanes[key].receipts) >= HOLES_MAX
+        ):
+            self.refused[key.device, "receipts"] += 1
+            return False
+        state = self._state(key)
+        # The first word on a seq stands.
+        for start, end in state.explained.holes(low, high):
+            _append(state.receipts, Explained(start, end, reason))
+        state.explained.add(low, high)
+        self._touch(key)
+        return True
+
+    def say(self, key: LaneKey, seq: int) -> None:
+        """Take in a vehicle's word that its lane went as far as `seq`."""
+        if seq < 1 or (key not in self.lanes and self._too_many_lanes(key)):
+            return
+        state = self._state(key)
+        if seq > state.said:
+            state.said = seq
+            self._touch(key)
+
+    def end(self, device: str, epoch: int) -> bool:
+        """Take in that the ledger of this epoch is no more; its lanes are never the newest.
+
+        False where a bound refuses it: a device that names epochs without end.
+        """
+        ended = self._ended.setdefault(device, set())
+        if epoch not in ended and len(ended) >= LANES_MAX:
+            self.refused[device, "ended"] += 1
+            return False
+        ended.add(epoch)
+        newest = self._newest.get(device, {})
+        for lane in [lane for lane, key in newest.items() if key.epoch == epoch]:
+            del newest[lane]
+        for key in self.of_device(device):
+            self._heard(key, self.lanes[key])
+        return True
+
+    def age(self, key: LaneKey, ranges: RangeSet) -> None:
+        """Take in that UP's limits took these: they were held, and count as such for good."""
+        state = self._state(key)
+        for low, high in ranges:
+            state.aged.add(low, high)
+        self._touch(key)
+
+    def restate(self, key: LaneKey, stored: RangeSet) -> None:
+        """Take in all that UP holds of a lane, after it lost something."""
+        state = self._state(key)
+        state.held = state.aged.union(stored)
+        self._touch(key)
+
+    def lost(self, key: LaneKey) -> int:
+        """Return how many messages of a lane UP has had, and has lost."""
+        state = self.lanes.get(key)
+        return state.lost if state else 0
 
     def take_changed(self) -> dict[LaneKey, LaneState]:
         """Return the lanes that changed since the last call, to be stored."""
@@ -99,15 +226,71 @@ class Continuity:
         self._changed.clear()
         return changed
 
+    def take_forgotten(self) -> list[LaneKey]:
+        """Return the lanes that made room since the last call, to be deleted."""
+        forgotten, self._forgotten = self._forgotten, []
+        return forgotten
+
+    def take_stirred(self) -> set[LaneKey]:
+        """Return the lanes that changed, or were forgotten, since the last call."""
+        stirred, self._stirred = self._stirred, set()
+        return stirred
+
+    def of_device(self, device: str) -> list[LaneKey]:
+        """Return every lane of a device, of all epochs, in no order."""
+        return list(self._of_device.get(device, ()))
+
     def current(self, device: str) -> dict[str, tuple[int, LaneState]]:
         """Return the newest epoch of each lane of a device: lane to (epoch, state).
 
-        Epochs are random, so the newest is the one that was heard from last.
+        Epochs are random, so the newest is the one that was heard from last, and none that the
+        vehicle has said is over: its messages may still be sent again.
         """
         newest = self._newest.get(device, {})
         return {lane: (key.epoch, self.lanes[key]) for lane, key in newest.items()}
 
+    def _bound(self, key: LaneKey, seq: int, stored_ns: int) -> str | None:
+        state = self.lanes.get(key)
+        if state is None:
+            if self._too_many_lanes(key) and not self._made_room(key, stored_ns):
+                return "epochs"
+            return self._hole_bound(key.device)
+        near = seq in state.seen or (seq - 1) in state.seen or (seq + 1) in state.seen
+        return None if near else self._hole_bound(key.device)
+
+    def _hole_bound(self, device: str) -> str | None:
+        return "holes" if self._holes[device] >= HOLES_MAX else None
+
+    def _too_many_lanes(self, key: LaneKey) -> bool:
+        known = self._of_device.get(key.device, ())
+        if len(known) < EPOCHS_MAX:
+            return False
+        epochs = sum(1 for each in known if each.lane == key.lane)
+        return epochs >= EPOCHS_MAX or len(known) >= LANES_MAX
+
+    def _made_room(self, key: LaneKey, now_ns: int) -> bool:
+        """Forget the former epoch that was heard from longest ago, if that is long enough ago."""
+        newest = set(self._newest.get(key.device, {}).values())
+        former = [each for each in self.of_device(key.device) if each not in newest]
+        if sum(1 for each in former if each.lane == key.lane) >= EPOCHS_MAX - 1:
+            former = [each for each in former if each.lane == key.lane]
+        oldest = min(former, key=lambda each: self.lanes[each].last_seen_ns, default=None)
+        if oldest is None or now_ns - self.lanes[oldest].last_seen_ns < FORGOTTEN_AFTER_NS:
+            return False
+        self._holes[oldest.device] -= len(self.lanes.pop(oldest).seen)
+        self._of_device[oldest.device].discard(oldest)
+        self._changed.discard(oldest)
+        self._stirred.add(oldest)
+        self._forgotten.append(oldest)
+        return True
+
+    def _touch(self, key: LaneKey) -> None:
+        self._changed.add(key)
+        self._stirred.add(key)
+
     def _heard(self, key: LaneKey, state: LaneState) -> None:
+        if not state.seen or key.epoch in self._ended.get(key.device, ()):
+            return
         lanes = self._newest.setdefault(key.device, {})
         known = lanes.get(key.lane)
         if known is None or state.last_seen_ns >= self.lanes[known].last_seen_ns:
@@ -116,5 +299,18 @@ class Continuity:
     def _state(self, key: LaneKey) -> LaneState:
         state = self.lanes.get(key)
         if state is None:
-            state = self.lanes[key] = LaneState()
+            state = LaneState()
+            self._enter(key, state)
         return state
+
+    def _enter(self, key: LaneKey, state: LaneState) -> None:
+        self.lanes[key] = state
+        self._of_device.setdefault(key.device, set()).add(key)
+
+
+def _append(receipts: list[Explained], one: Explained) -> None:
+    """Add a receipt, in one with the last where it goes on with it."""
+    if receipts and receipts[-1].high + 1 == one.low and receipts[-1].reason == one.reason:
+        receipts[-1] = receipts[-1]._replace(high=one.high)
+    else:
+        receipts.append(one)

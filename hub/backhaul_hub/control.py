@@ -1,7 +1,7 @@
 """The control plane: what runs behind `backhaul-hub up`.
 
 One TaskGroup: readers of UP, the keeper of the sources, the watch on leafs, the teller of
-watermarks. Order of a shutdown: they are cancelled, then subscriptions, connections and
+watermarks and gaps. Order of a shutdown: they are cancelled, then subscriptions, connections and
 hub.db are closed; what a reader had not stored yet is read again at the next start.
 """
 
@@ -9,25 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 from nats.errors import Error as NatsError
 
 from .clock_service import ClockService
 from .connection import connect, watch_connections
-from .continuity import Continuity, LaneKey
+from .continuity import Continuity
 from .errors import HubError
 from .jetstream import JetStreamApi
-from .leafs import Leafs, Link
+from .leafs import Leafs
 from .registry import Registry
+from .report import Report
 from .server_config import LANES, leaf_name
 from .sources import SourcePlan, SourceWatch, applied_devices, apply_sources, source_of
 from .streams import declared_streams, ensure_down_consumer, reconcile, shard_of, up_name
-from .sync_shell import SyncShell
+from .telling import Teller
 from .uplink import UplinkReader
+from .word_book import WordBook
+from .word_store import restore as restore_words
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,10 +68,9 @@ class ControlPlane:
         self._continuity = Continuity()
         self._plans = [SourcePlan() for _ in range(config.fleet.shards)]
         self._sources_due = asyncio.Event()
-        self._told: dict[LaneKey, int] = {}
+        self._words = WordBook(self._continuity)
         self._readers: list[UplinkReader] = []
-        self._sync = SyncShell(config, clock, lambda: self._devices)
-        self._consumers: list[Consumer] = [self._sync.core]
+        self._consumers: list[Consumer] = []
         self._lags: dict[tuple[str, str], int] = {}
         self._stop = asyncio.Event()
 
@@ -93,6 +94,7 @@ class ControlPlane:
                 for change in await reconcile(api, declared):
                     log.info("stream_reconciled", change=change)
             self._continuity.restore(await registry.lanes())
+            await restore_words(registry, self._words)
             await self._reload(api, registry)
             for shard, plan in enumerate(self._plans):
                 plan.succeeded(
@@ -102,13 +104,27 @@ class ControlPlane:
             await leafs.start()
             await self._serve(client, api, registry, leafs)
             await ClockService(client, self._clock, self._token_of).start()
-            syncing = await self._sync.start(client, api, registry)
             self._readers = [
                 UplinkReader(
-                    up_name(shard), client, api, self._continuity, registry, self._consumers
+                    up_name(shard),
+                    client,
+                    api,
+                    self._continuity,
+                    registry,
+                    self._consumers,
+                    self._words,
                 )
                 for shard in range(self._config.fleet.shards)
             ]
+            teller = Teller(
+                api,
+                self._continuity,
+                self._clock,
+                devices=lambda: self._devices,
+                links=leafs.links,
+                lags=self._lags,
+                settled=lambda: all(reader.caught_up for reader in self._readers),
+            )
             async with asyncio.TaskGroup() as group:
                 tasks = [
                     group.create_task(work)
@@ -116,9 +132,9 @@ class ControlPlane:
                         leafs.watch(_LEAFS_INTERVAL_S),
                         self._keep_sources(api, registry),
                         self._watch_sources(api, leafs),
-                        self._tell_watermarks(api),
+                        teller.tell_watermarks(self._config.watermark.interval_s),
+                        teller.ask_for_gaps(),
                         watch_connections(client, system),
-                        *syncing,
                         *(reader.run() for reader in self._readers),
                     )
                 ]
@@ -137,7 +153,6 @@ class ControlPlane:
             if device.id not in self._devices and await ensure_down_consumer(api, device):
                 log.info("device_added", device=device.id)
         self._devices = known
-        self._sync.core.tree.forget()
 
     def _device_of(self, leaf: str) -> str | None:
         device = self._devices.get(leaf.rpartition("-")[0])
@@ -208,7 +223,7 @@ class ControlPlane:
                 log.info("sources_known_again")
                 trouble = False
             for reader, info in zip(self._readers, infos, strict=True):
-                reader.note_state(info["created"], info["state"]["last_seq"])
+                reader.note_state(info)
             now_s = self._clock.monotonic_s()
             heard: dict[str, set[str]] = {}
             for source in (source for info in infos for source in info.get("sources") or []):
@@ -227,36 +242,14 @@ class ControlPlane:
                 if len(lanes) == len(LANES):
                     self._plan(device).established(device, asked_s)
 
-    async def _tell_watermarks(self, api: JetStreamApi) -> None:
-        """Tell every device how far the hub holds each lane, whenever that has changed."""
-        while True:
-            for key, watermark in self._untold().items():
-                body = json.dumps({"epoch": key.epoch, "seq": watermark}).encode()
-                try:
-                    await api.publish(f"in.{key.device}.s.watermark.{key.lane}", body)
-                except (HubError, NatsError) as error:
-                    log.warning("watermark_not_told", device=key.device, error=str(error))
-                    break
-                self._told[key] = watermark
-            await asyncio.sleep(self._config.watermark.interval_s)
-
-    def _untold(self) -> dict[LaneKey, int]:
-        untold: dict[LaneKey, int] = {}
-        for device in self._devices:
-            for lane, (epoch, state) in self._continuity.current(device).items():
-                key, watermark = LaneKey(device, lane, epoch), state.watermark
-                # A lane of another name can only stand in hub.db from elsewhere; it is no subject.
-                if lane in LANES and self._told.get(key, 0) != watermark:
-                    untold[key] = watermark
-        return untold
-
     async def _serve(
         self, client: Client, api: JetStreamApi, registry: Registry, leafs: Leafs
     ) -> None:
         """Answer the command line's questions."""
+        report = Report(self._continuity, leafs.links, self._lags, self._words.clocks)
 
         async def devices(message: Msg) -> None:
-            await message.respond(json.dumps(self._report(leafs)).encode())
+            await message.respond(report.page(self._devices, self._readers, message.data.decode()))
 
         async def reload(message: Msg) -> None:
             await self._reload(api, registry)
@@ -264,49 +257,6 @@ class ControlPlane:
 
         await client.subscribe(DEVICES_SERVICE, cb=devices)
         await client.subscribe(RELOAD_SERVICE, cb=reload)
-
-    def _report(self, leafs: Leafs) -> dict[str, Any]:
-        return {
-            "devices": [self._device_report(device, leafs) for device in self._devices],
-            "streams": [
-                {
-                    "stream": reader.stream,
-                    "read_seq": reader.position.seq,
-                    "quarantined": reader.position.quarantined,
-                }
-                for reader in self._readers
-            ],
-        }
-
-    def _device_report(self, device: str, leafs: Leafs) -> dict[str, Any]:
-        link = leafs.links.get(device, Link())
-        return {
-            "device": device,
-            "link": {
-                "up": link.up,
-                "since_ns": link.since_ns,
-                "rtt": link.rtt,
-                "in_bytes": link.in_bytes,
-                "out_bytes": link.out_bytes,
-                "last_reason": link.last_reason,
-            },
-            "heads": self._sync.report(device),
-            "lanes": {
-                lane: {
-                    "epoch": epoch,
-                    "watermark": state.watermark,
-                    "highest_seq": state.held.highest,
-                    "gaps": state.gaps,
-                    "explained": list(state.explained),
-                    "messages": state.messages,
-                    "repeats": state.repeats,
-                    "bytes": state.body_bytes,
-                    "last_seen_ns": state.last_seen_ns,
-                    "lag_messages": self._lags.get((device, lane)),
-                }
-                for lane, (epoch, state) in sorted(self._continuity.current(device).items())
-            },
-        }
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:

@@ -1,94 +1,45 @@
 """Reading UP: one shard's messages into continuity and to consumers, garbage into quarantine.
 
-`UplinkReader` is the shell; `examine` is the decision about one message and does no I/O.
+Every read begins with the last message read before: if that is another one, or not there, the
+stream has lost something, and is audited (audit.py) before anything else is believed of it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import msgspec
 import structlog
-from msgspec import Meta
 from nats.errors import Error as NatsError
 
-from backhaul_codec import CodecError, Opaque, decode
-from backhaul_codec.placed import check_placed
-from backhaul_codec.subjects import SubjectError, Uplink, node_of_lane, parse_uplink
+from backhaul_codec.ranges import RangeSet
 
-from .continuity import Continuity, LaneKey
-from .errors import HubError, JetStreamError, RegistryError
-from .jetstream import WRONG_LAST_SEQUENCE, JetStreamApi
+from .audit import Audit
+from .block_store import BlockStore, forget_lanes
+from .blocks import BlockLog, block_of
+from .errors import HubError, RegistryError
+from .examine import Examined, UnreadableError, examine
+from .quarantine import set_aside
 from .registry import Position, Registry
 from .stored import Stored, StoredReader
+from .word_book import WordBook
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nats.aio.client import Client
 
-    from .consumers import Consumer
+    from .audit import Finding
+    from .consumers import Change, Consumer
+    from .continuity import Continuity, LaneKey
+    from .jetstream import JetStreamApi, Json
 
 log = structlog.get_logger(__name__)
 
 _BATCH_MESSAGES = 512
 _IDLE_S = 0.1
 _RETRY_S = 1.0
-# The rest stays in UP; the copy and its headers must fit into one message.
-_QUARANTINED_BYTES_MAX = 1 << 20
-_JSON = 6
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """A device's word that some seqs of a lane will never come."""
-
-    key: LaneKey
-    low: int
-    high: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Examined:
-    """What one message of UP says."""
-
-    key: LaneKey
-    seq: int
-    uplink: Uplink
-    receipt: Receipt | None = None
-
-
-class UnreadableError(Exception):
-    """A message of UP that no reader will understand: `code` for counting, `reason` in words."""
-
-    def __init__(self, code: str, reason: str) -> None:
-        super().__init__(reason)
-        self.code = code
-        self.reason = reason
-
-
-def examine(subject: str, body: bytes) -> Examined:
-    """Read one message as far as continuity needs, and check all the rest of it.
-
-    Raises:
-        UnreadableError: it is garbage, by its subject or its body.
-    """
-    try:
-        uplink = parse_uplink(subject)
-        header = check_placed(uplink, body)
-    except SubjectError as error:
-        raise UnreadableError("subject", str(error)) from error
-    except CodecError as error:
-        raise UnreadableError(error.code, error.reason) from error
-    if header.epoch == 0 or header.seq == 0:
-        raise UnreadableError("no_position", "the message has no epoch and seq of a lane")
-    key = LaneKey(uplink.device, uplink.lane, header.epoch)
-    is_receipt = (uplink.letter, uplink.type) == ("e", "receipt")
-    receipt = _receipt(uplink.device, body) if is_receipt else None
-    return Examined(key, header.seq, uplink, receipt)
 
 
 class UplinkReader:
@@ -97,6 +48,7 @@ class UplinkReader:
     Args:
         client: a connection in account HUB.
         consumers: told of every good message, in this order (see consumers.py).
+        words: takes in what vehicles say of their lanes; one for all readers.
     """
 
     def __init__(
@@ -107,31 +59,44 @@ class UplinkReader:
         continuity: Continuity,
         registry: Registry,
         consumers: Sequence[Consumer] = (),
+        words: WordBook | None = None,
     ) -> None:
         self.stream = stream
         self.position = Position()
+        self.caught_up = False
+        """Whether all has been read that was in the stream at the start, or when it lost some."""
         self._reader = StoredReader(client, stream)
         self._api = api
-        self._went_back = False
         self._continuity = continuity
         self._registry = registry
+        self._words = words or WordBook(continuity)
         self._consumers = consumers
+        self._blocks = BlockStore(registry, stream)
+        self._log = BlockLog()
+        self._audit = Audit(stream, api, self._reader, self._blocks)
+        self._audit_due = False
+        self._last_is_there = False
+        self._catch_up_to = 0
+        self._thinned: set[LaneKey] = set()
 
     async def run(self) -> None:
         """Read until cancelled; trouble with the server is logged once and waited out."""
         self.position = await self._registry.position(self.stream)
+        self._log.replace(await self._blocks.content(block_of(self.position.seq)))
         trouble = ""
         while True:
             try:
-                await self._check_position()
-                while not self._went_back:
-                    messages = await self._reader.read(self.position.seq + 1, _BATCH_MESSAGES)
+                await self._look()
+                while not self._audit_due:
+                    messages = await self._read()
                     if trouble:
                         log.info("uplink_resumed", stream=self.stream, seq=self.position.seq)
                         trouble = ""
                     if messages:
                         await self._take(messages)
-                    else:
+                    if not self.caught_up and self.position.seq >= self._catch_up_to:
+                        self._note_caught_up()
+                    if not messages:
                         await asyncio.sleep(_IDLE_S)
             except (HubError, NatsError, OSError) as error:
                 if str(error) != trouble:
@@ -139,60 +104,83 @@ class UplinkReader:
                     log.warning("uplink_interrupted", stream=self.stream, error=trouble)
                 await asyncio.sleep(_RETRY_S)
 
-    def note_state(self, created: str, last_seq: int) -> None:
-        """Take in how the stream is now: a store put back while nobody looked is noticed so."""
-        known = self.position
-        self._went_back = bool(known.created) and (known.created != created or known.seq > last_seq)
+    def note_state(self, info: Json) -> None:
+        """Take in how the stream is now: what it lost while nothing came is noticed so."""
+        self._audit_due = self._audit_due or self._audit.differs(info, self.position)
 
-    async def _check_position(self) -> None:
-        """See that the stream is still the one that was read, and as long as it was."""
-        self._went_back = False
-        info = await self._api.request(f"STREAM.INFO.{self.stream}")
-        created, last_seq = info["created"], info["state"]["last_seq"]
-        was_at = self.position.seq
-        if not self.position.created:
-            self.position = Position(created)
-        elif self.position.created != created:
-            log.error("stream_recreated", stream=self.stream, was_at=was_at)
-            self.position = Position(created, 0, self.position.quarantined)
-        elif was_at > last_seq:
-            # The store went back in time: a restored backup, or a power cut with a lazy sync.
-            log.error("stream_rolled_back", stream=self.stream, was_at=was_at, last_seq=last_seq)
-            # All of it is read again: what is known already counts as a repeat, and what the
-            # stream took in since it went back is not passed over.
-            self.position = Position(created, 0, self.position.quarantined)
+    async def _read(self) -> list[Stored]:
+        """Return the next messages; none at the end, and none where an audit has become due."""
+        if not self._last_is_there:
+            return await self._reader.read(self.position.seq + 1, _BATCH_MESSAGES)
+        known = self.position
+        messages = await self._reader.read(known.seq, _BATCH_MESSAGES + 1)
+        if messages and (messages[0].seq, messages[0].stored_ns) == (known.seq, known.stored_ns):
+            return messages[1:]
+        self._audit_due = True
+        return []
 
     async def _take(self, messages: list[Stored]) -> None:
         """Set garbage aside, count the rest, and store both with the new position."""
-        examined: list[tuple[Stored, Examined]] = []
+        examined: list[tuple[Stored, Examined | UnreadableError]] = []
         for message in messages:
             try:
                 examined.append((message, examine(message.subject, message.body)))
             except UnreadableError as error:
-                await self._quarantine(message, error)
+                examined.append((message, error))
+                await set_aside(self._api, self.stream, self.position.created, message, error)
         async with self._registry.turn:
             # From here on nothing is read again, so nothing is counted twice.
+            garbage = 0
             for message, said in examined:
-                self._tell(message, said)
-            garbage = len(messages) - len(examined)
-            self.position = Position(
-                self.position.created, messages[-1].seq, self.position.quarantined + garbage
+                if isinstance(said, UnreadableError):
+                    self._note_unreadable(message, said)
+                    garbage += 1
+                else:
+                    self._tell(message, said)
+            self.position = replace(
+                self.position,
+                seq=messages[-1].seq,
+                stored_ns=messages[-1].stored_ns,
+                quarantined=self.position.quarantined + garbage,
             )
-            await self._store()
+            self._last_is_there = True
+            await self._store(self._blocks.put(self._log.take_changes()))
         for consumer in self._consumers:
             consumer.stored()
 
     def _tell(self, message: Stored, said: Examined) -> None:
+        bound = self._continuity.beyond_bounds(said.key, said.seq, message.stored_ns)
+        self._log.add(message.seq, message.stored_ns, None if bound else (said.key, said.seq))
+        if bound:
+            self._note_refused(said.key, bound)
+            return
         is_new = self._continuity.arrived(said.key, said.seq, len(message.body), message.stored_ns)
-        if said.receipt is not None:
-            self._explain(said.receipt)
+        if said.word is not None:
+            self._words.take(said.key, said.seq, said.word, message.stored_ns)
         for consumer in self._consumers:
             consumer.on_message(said.key, said.seq, said.uplink, message.body, is_new)
 
-    async def _store(self) -> None:
+    def _note_unreadable(self, message: Stored, error: UnreadableError) -> None:
+        self._log.add(message.seq, message.stored_ns, None)
+        if error.place is not None:
+            # It is as the vehicle sealed it: sent again it would be no better.
+            key, seq = error.place
+            self._continuity.explain(key, seq, seq, f"unreadable: {error.code}")
+
+    def _note_refused(self, key: LaneKey, bound: str) -> None:
+        count = self._continuity.refused[key.device, bound]
+        if count & (count - 1) == 0:
+            log.error("device_beyond_bounds", device=key.device, bound=bound, messages=count)
+
+    async def _store(self, changes: Sequence[Change]) -> None:
         """Store the position and what changed on the way to it, trying until the disk takes it."""
         lanes = self._continuity.take_changed()
-        changes = [change for each in self._consumers for change in each.take_changes()]
+        changes = [
+            *changes,
+            *forget_lanes(self._continuity.take_forgotten()),
+            *self._words.take_changes(),
+            *(change for each in self._consumers for change in each.take_changes()),
+        ]
         while True:
             try:
                 await self._registry.store(self.stream, self.position, lanes, changes)
@@ -202,70 +190,59 @@ class UplinkReader:
             else:
                 return
 
-    def _explain(self, receipt: Receipt) -> None:
-        log.warning(
-            "receipt",
-            device=receipt.key.device,
-            lane=receipt.key.lane,
-            low=receipt.low,
-            high=receipt.high,
-            reason=receipt.reason,
-        )
-        self._continuity.explain(receipt.key, receipt.low, receipt.high)
+    async def _look(self) -> None:
+        """Audit the stream, and stop counting on what it has lost."""
+        self._audit_due = False
+        state, finding = await self._audit.look(self.position)
+        if finding.position != self.position or finding.reasons or finding.aged:
+            if finding.reasons:
+                self.caught_up = False
+            await self._apply(finding)
+        if not self.caught_up:
+            self._catch_up_to = state.last_seq
+        self._last_is_there = state.first_seq <= self.position.seq
 
-    async def _quarantine(self, message: Stored, error: UnreadableError) -> None:
-        log.warning(
-            "quarantined",
-            stream=self.stream,
-            seq=message.seq,
-            subject=message.subject,
-            reason=error.reason,
-        )
-        try:
-            await self._api.publish(
-                # A stream that was made anew counts its sequences anew.
-                f"quarantine.{self.stream}.{_digits(self.position.created)}.{message.seq}",
-                message.body[:_QUARANTINED_BYTES_MAX],
-                {
-                    "Backhaul-Size": str(len(message.body)),
-                    "Backhaul-Subject": message.subject,
-                    "Backhaul-Code": error.code,
-                    "Backhaul-Reason": error.reason.replace("\n", " "),
-                    # A stretch of UP that is read again sets nothing aside twice.
-                    "Nats-Expected-Last-Subject-Sequence": "0",
-                },
+    async def _apply(self, finding: Finding) -> None:
+        async with self._registry.turn:
+            remade = {content.block.number: content for content in finding.remade}
+            touched = {*finding.gone, *remade}
+            changed = await self._blocks.lanes_in(touched)
+            aged = await self._blocks.lanes_in(finding.aged)
+            elsewhere = {key: await self._blocks.elsewhere(key, touched) for key in changed}
+            for key, ranges in aged.items():
+                self._continuity.age(key, ranges)
+            for key, stored in elsewhere.items():
+                for content in finding.remade:
+                    stored = stored.union(content.lanes.get(key, RangeSet()))
+                self._continuity.restate(key, stored)
+            was_at = self.position
+            self.position = finding.position
+            changes = [
+                *self._blocks.drop({*finding.aged, *touched}),
+                *self._blocks.put((each.block, each.lanes) for each in finding.remade),
+            ]
+            await self._store(changes)
+            self._log.replace(await self._blocks.content(block_of(self.position.seq)))
+        if finding.reasons:
+            self._thinned |= changed.keys()
+            log.error(
+                "up_is_not_as_it_was_read",
+                stream=self.stream,
+                reasons=finding.reasons,
+                lanes=len(changed),
+                was_at=was_at.seq,
+                reads_on_from=self.position.seq,
             )
-        except JetStreamError as refused:
-            if refused.code != WRONG_LAST_SEQUENCE:
-                raise
 
-
-def _digits(text: str) -> str:
-    return "".join(character for character in text if character.isdigit())
-
-
-class _ReceiptBody(msgspec.Struct, frozen=True):
-    """The JSON of an `e.receipt` event."""
-
-    lane: str
-    epoch: Annotated[int, Meta(ge=1, lt=1 << 32)]
-    lo: Annotated[int, Meta(ge=1, lt=1 << 62)]
-    hi: Annotated[int, Meta(ge=1, lt=1 << 62)]
-    reason: str
-
-
-def _receipt(device: str, body: bytes) -> Receipt:
-    value = decode(body, node="-", type="-", key="").points[0].value
-    if not isinstance(value, Opaque) or value.dtype != _JSON:
-        raise UnreadableError("receipt", "a receipt whose value is no JSON")
-    try:
-        said = msgspec.json.decode(value.data, type=_ReceiptBody)
-    except msgspec.DecodeError as error:
-        raise UnreadableError("receipt", f"a receipt that is none: {error}") from error
-    try:
-        node_of_lane(said.lane)
-    except SubjectError as error:
-        raise UnreadableError("receipt", f"a receipt for no lane: {error}") from error
-    if said.lo > said.hi:
-        raise UnreadableError("receipt", f"a receipt for no range: {said.lo}..{said.hi}")
-    return Receipt(LaneKey(device, said.lane, said.epoch), said.lo, said.hi, said.reason)
+    def _note_caught_up(self) -> None:
+        """All that UP has is read: what is not held now of what was ever seen is lost."""
+        self.caught_up = True
+        lost = {key: self._continuity.lost(key) for key in self._thinned}
+        self._thinned.clear()
+        if any(lost.values()):
+            log.error(
+                "up_lost_messages",
+                stream=self.stream,
+                messages=sum(lost.values()),
+                lanes=sum(1 for count in lost.values() if count),
+            )

@@ -5,9 +5,19 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_hub.continuity import Continuity, LaneKey
+from backhaul_codec.ranges import RangeSet
+from backhaul_hub.continuity import (
+    EPOCHS_MAX,
+    FORGOTTEN_AFTER_NS,
+    HOLES_MAX,
+    LANES_MAX,
+    Continuity,
+    Explained,
+    LaneKey,
+)
 
-LANE = LaneKey("VID-001", "bulk", 7)
+DEVICE = "VID-001"
+LANE = LaneKey(DEVICE, "bulk", 7)
 ARRIVALS = st.lists(st.integers(1, 40), max_size=80)
 RECEIPTS = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 5)), max_size=4)
 
@@ -22,7 +32,7 @@ def test_watermark_never_passes_what_is_neither_held_nor_explained(
         seen.add(seq)
     accounted = set(seen)
     for low, length in receipts:
-        continuity.explain(LANE, low, low + length)
+        continuity.explain(LANE, low, low + length, "because")
         accounted |= set(range(low, low + length + 1))
     if not accounted:
         assert continuity.lanes == {}
@@ -31,10 +41,56 @@ def test_watermark_never_passes_what_is_neither_held_nor_explained(
     assert set(range(1, state.watermark + 1)) <= accounted
     assert state.watermark + 1 not in accounted
     missing = set(range(1, max(accounted) + 1)) - accounted
-    assert {seq for low, high in state.gaps for seq in range(low, high + 1)} == missing
+    assert numbers(state.gaps) == missing
+    assert state.whole is (not missing)
+    assert numbers((low, high) for low, high, _ in state.receipts) == numbers(state.explained)
     assert state.messages == len(seen)
     assert state.messages + state.repeats == len(arrivals)
     assert state.body_bytes == 10 * len(seen)
+
+
+def numbers(ranges: object) -> set[int]:
+    return {seq for low, high in ranges for seq in range(low, high + 1)}  # type: ignore[attr-defined]
+
+
+@given(ARRIVALS, st.sets(st.integers(1, 40)), st.integers(0, 50))
+def test_what_up_has_lost_is_a_gap_up_to_the_newest_ever_seen_or_spoken_of(
+    arrivals: list[int], stored: set[int], said: int
+) -> None:
+    continuity, seen = Continuity(), set(arrivals)
+    for seq in arrivals:
+        continuity.arrived(LANE, seq, 10, seq)
+    continuity.say(LANE, said)
+    left = stored & seen
+    continuity.restate(LANE, RangeSet((seq, seq) for seq in left))
+    state = continuity.lanes[LANE]
+    assert continuity.lost(LANE) == state.lost == len(seen - left)
+    assert numbers(state.held) == left
+    assert set(range(1, state.watermark + 1)) <= left
+    assert numbers(state.gaps) == set(range(1, max(seen, default=0) + 1)) - left
+    assert numbers(state.owed) == set(range(1, max([said, *seen]) + 1)) - left
+    assert state.whole is (not state.owed)
+    # What comes again was seen before: no consumer takes it for new.
+    assert not any(continuity.arrived(LANE, seq, 10, seq) for seq in seen)
+    assert numbers(state.held) == seen
+
+
+def test_what_the_limits_of_up_took_stays_held() -> None:
+    continuity = Continuity()
+    for seq in range(1, 7):
+        continuity.arrived(LANE, seq, 10, seq)
+    continuity.age(LANE, RangeSet([(1, 3)]))
+    continuity.restate(LANE, RangeSet([(5, 5)]))
+    assert continuity.lost(LANE) == 2
+    assert list(continuity.lanes[LANE].held) == [(1, 3), (5, 5)]
+    assert continuity.lanes[LANE].watermark == 3
+
+
+def test_the_first_reason_for_a_seq_stands_and_neighbours_become_one() -> None:
+    continuity = Continuity()
+    for low, high, reason in ((2, 3, "full"), (4, 5, "full"), (4, 8, "corrupt")):
+        continuity.explain(LANE, low, high, reason)
+    assert continuity.lanes[LANE].receipts == [Explained(2, 5, "full"), Explained(6, 8, "corrupt")]
 
 
 def test_epochs_of_a_lane_are_counted_apart() -> None:
@@ -42,7 +98,7 @@ def test_epochs_of_a_lane_are_counted_apart() -> None:
     continuity = Continuity()
     assert continuity.arrived(LANE, 1, 10, 1)
     assert continuity.arrived(LANE._replace(epoch=8), 1, 10, 2)
-    epoch, state = continuity.current("VID-001")["bulk"]
+    epoch, state = continuity.current(DEVICE)["bulk"]
     assert (epoch, state.watermark) == (8, 1)
 
 
@@ -52,9 +108,30 @@ def test_the_newest_epoch_is_known_again_after_a_restart() -> None:
         continuity.arrived(LANE._replace(epoch=epoch), 1, 10, stored_ns)
     again = Continuity()
     again.restore(dict(reversed(continuity.lanes.items())))
-    assert again.current("VID-001")["bulk"][0] == 8
-    assert continuity.current("VID-001")["bulk"][0] == 8
+    assert again.current(DEVICE)["bulk"][0] == 8
+    assert continuity.current(DEVICE)["bulk"][0] == 8
     assert again.current("VID-002") == {}
+
+
+def test_an_epoch_that_is_over_is_not_the_newest_though_it_was_heard_from_last() -> None:
+    """What is sent again of a former ledger must not make the hub speak to that one."""
+    continuity = Continuity()
+    continuity.arrived(LANE, 1, 10, 1)
+    continuity.arrived(LANE._replace(epoch=8), 1, 10, 2)
+    continuity.arrived(LANE, 2, 10, 3)
+    assert continuity.current(DEVICE)["bulk"][0] == 7
+    assert continuity.end(DEVICE, 7)
+    assert continuity.current(DEVICE)["bulk"][0] == 8
+    continuity.arrived(LANE, 3, 10, 4)
+    assert continuity.current(DEVICE)["bulk"][0] == 8
+
+
+def test_a_lane_that_was_only_spoken_of_is_owed_and_not_current() -> None:
+    continuity = Continuity()
+    continuity.say(LANE, 5)
+    assert continuity.lanes[LANE].owed == [(1, 5)]
+    assert continuity.lanes[LANE].gaps == []
+    assert continuity.current(DEVICE) == {}
 
 
 def test_changed_lanes_are_handed_out_once() -> None:
@@ -62,5 +139,70 @@ def test_changed_lanes_are_handed_out_once() -> None:
     continuity.arrived(LANE, 1, 10, 1)
     assert set(continuity.take_changed()) == {LANE}
     assert continuity.take_changed() == {}
+    assert continuity.take_stirred() == {LANE}
     continuity.arrived(LANE, 1, 10, 2)
     assert set(continuity.take_changed()) == {LANE}, "a repeat is counted, so it is stored"
+    assert continuity.take_stirred() == {LANE}
+
+
+def feed(continuity: Continuity, key: LaneKey, seq: int, stored_ns: int = 1) -> str | None:
+    bound = continuity.beyond_bounds(key, seq, stored_ns)
+    if bound is None:
+        continuity.arrived(key, seq, 10, stored_ns)
+    return bound
+
+
+def test_a_device_that_invents_epochs_fills_nothing() -> None:
+    continuity = Continuity()
+    for epoch in range(1, EPOCHS_MAX + 1):
+        assert feed(continuity, LANE._replace(epoch=epoch), 1) is None
+    assert feed(continuity, LANE._replace(epoch=999), 1) == "epochs"
+    assert feed(continuity, LANE._replace(epoch=EPOCHS_MAX), 2) is None, "the others go on"
+    assert feed(continuity, LANE._replace(lane="live"), 1) is None, "other lanes too"
+    assert feed(continuity, LANE._replace(device="VID-002", epoch=999), 1) is None
+    assert continuity.refused == {(DEVICE, "epochs"): 1}
+    continuity.say(LANE._replace(epoch=999), 9)
+    assert not continuity.explain(LANE._replace(epoch=999), 1, 9, "so")
+    assert LANE._replace(epoch=999) not in continuity.lanes
+
+
+def test_a_device_that_invents_lanes_fills_nothing() -> None:
+    continuity = Continuity()
+    for number in range(LANES_MAX):
+        assert feed(continuity, LANE._replace(lane=f"n_{number}"), 1) is None
+    assert feed(continuity, LANE, 1) == "epochs"
+
+
+def test_a_former_epoch_of_long_ago_makes_room_for_a_new_one() -> None:
+    """A vehicle whose ledger is lost now and then over the years is no hostile one."""
+    continuity = Continuity()
+    for epoch in range(1, EPOCHS_MAX + 1):
+        feed(continuity, LANE._replace(epoch=epoch), 1, epoch)
+    now_ns = FORGOTTEN_AFTER_NS + 1
+    assert feed(continuity, LANE._replace(epoch=998), 1, now_ns) is None
+    assert continuity.take_forgotten() == [LANE._replace(epoch=1)]
+    assert LANE._replace(epoch=1) not in continuity.lanes
+    assert feed(continuity, LANE._replace(epoch=999), 1, now_ns) == "epochs", "2 is too young"
+    assert LANE._replace(epoch=1) not in continuity.take_changed()
+
+
+def test_a_device_that_leaves_holes_without_end_fills_nothing() -> None:
+    continuity = Continuity()
+    for number in range(HOLES_MAX):
+        assert feed(continuity, LANE, 1 + 2 * number) is None
+    beyond = 1 + 2 * HOLES_MAX + 10
+    assert feed(continuity, LANE, beyond) == "holes"
+    assert feed(continuity, LANE._replace(lane="live"), 1) == "holes"
+    assert feed(continuity, LANE, 2 * HOLES_MAX) is None, "the lane goes on"
+    assert feed(continuity, LANE, 3) is None, "repeats are counted"
+    assert feed(continuity, LANE, 2) is None, "what fills a hole is welcome"
+    assert feed(continuity, LANE, beyond) is None, "and makes room"
+    assert continuity.refused == {(DEVICE, "holes"): 2}
+
+
+def test_a_device_that_writes_receipts_without_end_fills_nothing() -> None:
+    continuity = Continuity()
+    for number in range(HOLES_MAX):
+        assert continuity.explain(LANE, 1 + 2 * number, 1 + 2 * number, "so")
+    assert not continuity.explain(LANE, 10**6, 10**6, "so")
+    assert continuity.refused == {(DEVICE, "receipts"): 1}

@@ -10,7 +10,7 @@ import pytest
 
 from backhaul_codec.ranges import RangeSet
 from backhaul_hub.consumers import Change
-from backhaul_hub.continuity import LaneKey, LaneState
+from backhaul_hub.continuity import Explained, LaneKey, LaneState
 from backhaul_hub.errors import RegistryError
 from backhaul_hub.registry import Device, Position, Registry
 
@@ -18,14 +18,25 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LANE = LaneKey("VID-001", "bulk", 7)
-STATE = LaneState(RangeSet([(1, 5), (9, 9)]), RangeSet([(6, 6)]), 6, 2, 600, 123)
+STATE = LaneState(
+    held=RangeSet([(1, 5), (9, 9)]),
+    aged=RangeSet([(1, 2)]),
+    seen=RangeSet([(1, 5), (8, 9)]),
+    explained=RangeSet([(6, 6)]),
+    receipts=[Explained(6, 6, "evicted")],
+    said=11,
+    messages=7,
+    repeats=2,
+    body_bytes=600,
+    last_seen_ns=123,
+)
 
 
 async def test_lanes_and_position_come_back_together(tmp_path: Path) -> None:
     async with await Registry.open(tmp_path / "hub.db") as registry:
-        await registry.store("UP_00", Position("t", 9, 1), {LANE: STATE})
+        await registry.store("UP_00", Position("t", 9, 1, 77, 3), {LANE: STATE})
     async with await Registry.open(tmp_path / "hub.db") as registry:
-        assert await registry.position("UP_00") == Position("t", 9, 1)
+        assert await registry.position("UP_00") == Position("t", 9, 1, 77, 3)
         assert await registry.lanes() == {LANE: STATE}
         assert await registry.position("UP_01") == Position()
 

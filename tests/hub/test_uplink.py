@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
 from backhaul_hub.continuity import LaneKey
-from backhaul_hub.uplink import UnreadableError, examine
+from backhaul_hub.examine import UnreadableError, examine
+from backhaul_hub.words import ClockWord, EpochWord, MarkWord, Receipt, Word
 
 FRAME = encode_frame([Point("battery", "soc", 1, 81.5)], epoch=7, seq=3)
 
@@ -44,17 +45,55 @@ def test_a_frame_has_its_place_in_other_lanes(leaf: str, lane: str) -> None:
 def test_a_receipt_may_speak_of_a_nodes_lane() -> None:
     body = receipt({"lane": "n_gps", "epoch": 7, "lo": 2, "hi": 5, "reason": "full"})
     for leaf in ("e.receipt", "n.gps.e.receipt"):
-        said = examine(f"up.VID-001.{leaf}", body).receipt
-        assert said is not None
-        assert said.key == LaneKey("VID-001", "n_gps", 7)
+        said = examine(f"up.VID-001.{leaf}", body).word
+        assert said == Receipt("n_gps", 7, 2, 5, "full")
 
 
-def test_a_receipt_speaks_for_its_own_device_only() -> None:
-    body = receipt({"lane": "bulk", "epoch": 7, "lo": 2, "hi": 5, "reason": "corrupt row"})
-    said = examine("up.VID-001.e.receipt", body).receipt
-    assert said is not None
-    assert (said.key, said.low, said.high) == (LaneKey("VID-001", "bulk", 7), 2, 5)
-    assert said.reason == "corrupt row"
+def said(kind: str, value: object, epoch: int = 7) -> Word | None:
+    data = value if isinstance(value, bytes) else json.dumps(value).encode()
+    body = encode_point(Point("agent", kind, 99, Opaque(6, data)), epoch=epoch, seq=4)
+    return examine(f"up.VID-001.e.{kind}", body).word
+
+
+def test_what_a_vehicle_says_of_itself() -> None:
+    receipt = {"lane": "bulk", "epoch": 5, "lo": 2, "hi": 5, "reason": "corrupt row"}
+    assert said("receipt", receipt) == Receipt("bulk", 5, 2, 5, "corrupt row")
+    mark = {"epoch": 7, "lanes": {"live": 3, "bulk": 0}, "why": "hour"}
+    assert said("mark", mark) == MarkWord(99, 7, {"live": 3, "bulk": 0}, "hour")
+    epoch = {"old": 5, "new": 7, "why": "older copy", "lanes": {"live": 2}}
+    assert said("epoch", epoch) == EpochWord(99, 5, 7, "older copy", {"live": 2})
+    clock = {"quality": "holdover", "offset_ns": -5, "error_ns": 7, "boot": 3}
+    assert said("clock", clock) == ClockWord(99, "holdover", -5, 7, 3)
+    assert said("seen", {"hub_ns": 1}) is None
+    assert said("doors", b"{") is None, "a program's own event says nothing to continuity"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("mark", {"epoch": 8, "lanes": {}}),
+        ("mark", {"epoch": 7, "lanes": {"up": 1}}),
+        ("mark", {"epoch": 7, "lanes": {"live": -1}}),
+        ("mark", {"epoch": 7}),
+        ("epoch", {"old": 7, "new": 7}),
+        ("clock", {"quality": "fine"}),
+    ],
+)
+def test_a_word_that_is_none_is_garbage_that_keeps_its_place(kind: str, value: object) -> None:
+    with pytest.raises(UnreadableError) as caught:
+        said(kind, value)
+    assert caught.value.code == kind
+    assert caught.value.place == (LaneKey("VID-001", "live", 7), 4)
+
+
+def test_what_came_as_it_was_sealed_keeps_its_place_and_what_was_damaged_does_not() -> None:
+    with pytest.raises(UnreadableError) as caught:
+        examine("up.VID-001.f.motor", FRAME)  # another node's
+    assert caught.value.place == (LaneKey("VID-001", "bulk", 7), 3)
+    for damaged in (FRAME[:-1], FRAME[:-1] + bytes([FRAME[-1] ^ 1])):
+        with pytest.raises(UnreadableError) as caught:
+            examine("up.VID-001.f.battery", damaged)
+        assert caught.value.place is None
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ async def test_a_store_put_back_while_nobody_looked_is_noticed(world: World) -> 
         await run_to_end(["rm", "-r", str(store)])
         await run_to_end(["mv", str(older), str(store)])
         await world.hub.server.start()
-        await wait_for_log(world.hub.control, '"event": "stream_rolled_back"')
+        await wait_for_log(world.hub.control, '"reasons": ["rolled_back"]')
 
 
 async def test_a_control_plane_that_crashes_reads_on_where_it_was(world: World) -> None:

@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 
     from backhaul_hub.clock import Clock
 
+_RANGES_SHOWN = 5
+
 
 @click.command()
 @directory_option
 @click.option("--json", "as_json", is_flag=True, help="The whole report, for programs.")
 def devices(directory: Path, as_json: bool) -> None:
-    """Show each device: link, heads in sync, lag, watermark, gaps, when last seen, bytes."""
+    """Show each device: link, lag, watermark, gaps, when last seen, bytes."""
     report = asyncio.run(ask(directory))
     if as_json:
         click.echo(json.dumps(report, indent=2))
@@ -44,8 +46,14 @@ async def ask(directory: Path) -> dict[str, Any]:
     """
     config = load(directory)
     client = await connect(config.nats.url, config.nats.control)
+    report: dict[str, Any] = {"devices": []}
+    after: str | None = ""
     try:
-        answer = await client.request(DEVICES_SERVICE, b"", timeout=10)
+        while after is not None:
+            answer = await client.request(DEVICES_SERVICE, after.encode(), timeout=10)
+            page = json.loads(answer.data)
+            report["devices"] += page["devices"]
+            report["streams"], after = page["streams"], page["next"]
     except NatsError as error:
         raise HubError(
             f"the control plane does not answer: {error!r}",
@@ -53,7 +61,6 @@ async def ask(directory: Path) -> dict[str, Any]:
         ) from error
     finally:
         await client.close()
-    report: dict[str, Any] = json.loads(answer.data)
     return report
 
 
@@ -63,7 +70,7 @@ def _print(report: dict[str, Any], clock: Clock) -> None:
 
     now_ns = clock.now_ns()
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("DEVICE", "LINK", "HEADS", "LANE"):
+    for heading in ("DEVICE", "LINK", "LANE"):
         table.add_column(heading)
     for heading in ("WATERMARK", "NEWEST", "LAG", "GAPS", "LAST SEEN", "BYTES"):
         table.add_column(heading, justify="right")
@@ -73,14 +80,27 @@ def _print(report: dict[str, Any], clock: Clock) -> None:
         if link["since_ns"]:
             state += f" {_ago(now_ns - link['since_ns'])}"
         for lane, known in device["lanes"].items() or [("-", None)]:
-            table.add_row(
-                device["device"],
-                state,
-                _heads_cell(device["heads"]),
-                lane,
-                *_lane_cells(known, now_ns),
-            )
+            table.add_row(device["device"], state, lane, *_lane_cells(known, now_ns))
     Console(soft_wrap=True).print(table)
+    for device in report["devices"]:
+        for lane, known in device["lanes"].items():
+            if known["lost"]:
+                click.echo(
+                    f"{device['device']} {lane}: UP has lost {known['lost']} messages that it"
+                    " held; they are asked for again",
+                    err=True,
+                )
+        for former in device["former"]:
+            click.echo(
+                f"{device['device']} {former['lane']} of former epoch {former['epoch']}: misses"
+                f" {_ranges(former['owed'], former['owed_ranges'])}",
+                err=True,
+            )
+        for bound, count in device["refused"].items():
+            click.echo(
+                f"{device['device']}: {count} messages not counted, beyond the bound on {bound}",
+                err=True,
+            )
     for stream in report["streams"]:
         if stream["quarantined"]:
             click.echo(
@@ -90,26 +110,24 @@ def _print(report: dict[str, Any], clock: Clock) -> None:
             )
 
 
-def _heads_cell(heads: dict[str, Any]) -> str:
-    if heads["waiting"]:
-        return f"[yellow]{heads['waiting']:,} to send[/]"
-    states = {True: "in sync", False: "[yellow]differ[/]", None: "?"}
-    state = states[heads["in_sync"]]
-    return f"{state}, [red]{heads['conflicts']} in conflict[/]" if heads["conflicts"] else state
-
-
 def _lane_cells(lane: dict[str, Any] | None, now_ns: int) -> list[str]:
     if lane is None:
         return ["-", "-", "-", "-", "never", "0"]
-    gaps = ", ".join(f"{low}..{high}" if low != high else str(low) for low, high in lane["gaps"])
     return [
         f"{lane['watermark']:,}",
         f"{lane['highest_seq']:,}",
         "?" if lane["lag_messages"] is None else f"{lane['lag_messages']:,}",
-        gaps or "none",
+        _ranges(lane["gaps"], lane["gap_ranges"]) or "none",
         f"{_ago(now_ns - lane['last_seen_ns'])} ago",
         f"{lane['bytes']:,}",
     ]
+
+
+def _ranges(ranges: list[tuple[int, int]], count: int) -> str:
+    shown = [f"{low}..{high}" if low != high else str(low) for low, high in ranges[:_RANGES_SHOWN]]
+    if count > len(shown):
+        shown.append(f"and {count - len(shown)} more")
+    return ", ".join(shown)
 
 
 def _ago(nanoseconds: int) -> str:

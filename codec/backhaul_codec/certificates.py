@@ -1,0 +1,270 @@
+"""Certify hours: whether all that a vehicle acknowledged in an hour is held, or why not.
+
+Hub and history judge by this one rule. Sequence numbers alone say that nothing is missing *below*
+the newest message; a vehicle's marks say how far each lane was at a time, so that an hour can be
+closed. Between two marks that follow one another in a ledger stands everything acknowledged
+between their times, and nothing else. No I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+from operator import itemgetter
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from backhaul_codec.ranges import RangeSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+HOUR_NS = 3_600_000_000_000
+
+State = Literal["complete", "explained", "waiting"]
+
+NO_MARK_AFTER = "the vehicle has not spoken since this hour"
+LEDGER_GONE = "the ledger of this epoch is gone; what it kept above and never sent is unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Hold a vehicle's word: at `time_ns` its lanes were at these seqs.
+
+    All that was acknowledged before stands in seqs up to them, all that came after in later ones.
+    `epoch` and `seq` are of the message that says it; `why` is start, hour, link or stop.
+    """
+
+    time_ns: int
+    epoch: int
+    seq: int
+    lanes: Mapping[str, int]
+    why: str = ""
+
+
+class LaneId(NamedTuple):
+    """Name a lane of one device in one incarnation of its ledger."""
+
+    lane: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaneRecord:
+    """Hold what is known of a lane: the seqs held, the receipts, the highest seq ever heard of.
+
+    `receipts` are (low, high, reason), ascending, none overlapping another: see `disjoint`.
+    """
+
+    held: RangeSet = field(default_factory=RangeSet)
+    receipts: Sequence[tuple[int, int, str]] = ()
+    highest: int = 0
+
+
+class Missing(NamedTuple):
+    """Name seqs that are neither held nor explained."""
+
+    lane: str
+    epoch: int
+    low: int
+    high: int
+
+
+class Reasoned(NamedTuple):
+    """Name seqs that will not come, and why. `high` 0: from `low` on, how many is unknown."""
+
+    lane: str
+    epoch: int
+    low: int
+    high: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Say how it stands with one hour of one device.
+
+    `complete`: every seq of the hour is held. `explained`: all that is not held has its reason.
+    `waiting`: something is missing, or nobody can know yet (`why` says so).
+    """
+
+    hour_ns: int
+    state: State
+    epochs: tuple[int, ...]
+    missing: tuple[Missing, ...] = ()
+    explained: tuple[Reasoned, ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A stretch between two marks: its times, and the seqs that stand in it."""
+
+    start_ns: int
+    end_ns: int | None
+    """None: nobody has spoken since."""
+    epoch: int
+    lows: Mapping[str, int]
+    """By lane: the last seq before."""
+    highs: Mapping[str, int] | None
+    """By lane: the last seq; None: whatever is known of the epoch."""
+    gone: bool = False
+    """Whether the ledger went away in it, and nobody knows how far it was."""
+    vague: bool = False
+    """Whether ledgers that never marked anything may have spoken in it."""
+
+    def touches(self, start_ns: int, end_ns: int) -> bool:
+        if self.start_ns >= end_ns:
+            return False
+        return self.end_ns is None or self.end_ns > start_ns or self.start_ns >= start_ns
+
+
+def certify(
+    marks: Iterable[Mark],
+    lanes: Mapping[LaneId, LaneRecord],
+    from_ns: int,
+    to_ns: int,
+) -> list[Certificate]:
+    """Return a certificate for each hour that begins in `from_ns <= hour < to_ns`, in order.
+
+    Hours of the time in which the vehicle acknowledged, by its corrected clock. Hours before that
+    of the first mark are left out: nobody has spoken of them. Whatever stands in a ledger before
+    its first mark belongs to the hour of that mark.
+
+    Args:
+        from_ns: ns since the Unix epoch, the first hour's beginning or within the one before.
+        to_ns: the same, exclusive.
+        marks: of one device, in any order. The first of them is taken for the first ever: give
+            all there are, or do not ask for its hour.
+        lanes: all lanes of that device, of every epoch that anybody has heard of.
+    """
+    spans = list(_spans(marks))
+    if not spans:
+        return []
+    silent = {id_.epoch for id_ in lanes} - {span.epoch for span in spans}
+    spans += [
+        _Span(span.start_ns, span.end_ns, epoch, {}, None, gone=True)
+        for span in spans
+        if span.vague
+        for epoch in sorted(silent)
+    ]
+    first_ns = min(span.start_ns for span in spans)
+    hour_ns = max(-(-from_ns // HOUR_NS) * HOUR_NS, first_ns // HOUR_NS * HOUR_NS)
+    found = []
+    while hour_ns < to_ns:
+        touched = [span for span in spans if span.touches(hour_ns, hour_ns + HOUR_NS)]
+        found.append(_certificate(hour_ns, touched, lanes))
+        hour_ns += HOUR_NS
+    return found
+
+
+def disjoint(receipts: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """Return receipts as a LaneRecord has them; of two words on one seq the first stands."""
+    told = RangeSet()
+    found: list[tuple[int, int, str]] = []
+    for first, last, reason in receipts:
+        found += [(low, high, reason) for low, high in told.holes(first, last)]
+        told.add(first, last)
+    return sorted(found)
+
+
+def _spans(marks: Iterable[Mark]) -> Iterator[_Span]:
+    """Cut a device's life into spans between marks."""
+    by_epoch: dict[int, list[Mark]] = {}
+    for mark in marks:
+        by_epoch.setdefault(mark.epoch, []).append(mark)
+    chains = [sorted(chain, key=lambda mark: mark.seq) for chain in by_epoch.values()]
+    chains.sort(key=lambda chain: min(mark.time_ns for mark in chain))
+    ended_ns: int | None = None
+    for number, chain in enumerate(chains):
+        first, last = chain[0], chain[-1]
+        # Before the first word of a ledger: since the one before it spoke last.
+        began_ns = first.time_ns // HOUR_NS * HOUR_NS if ended_ns is None else ended_ns
+        yield _span(began_ns, first.time_ns, first.epoch, {}, first.lanes, vague=ended_ns is None)
+        for before, after in pairwise(chain):
+            yield _span(before.time_ns, after.time_ns, first.epoch, before.lanes, after.lanes)
+        if number + 1 == len(chains):
+            yield _Span(last.time_ns, None, last.epoch, last.lanes, None, vague=True)
+            return
+        # The ledger spoke last, then another one did: it went away in between.
+        ended_ns = last.time_ns
+        until_ns = chains[number + 1][0].time_ns
+        start_ns, end_ns = min(ended_ns, until_ns), max(ended_ns, until_ns)
+        yield _Span(start_ns, end_ns, last.epoch, last.lanes, None, gone=True, vague=True)
+
+
+def _span(
+    one_ns: int,
+    other_ns: int,
+    epoch: int,
+    lows: Mapping[str, int],
+    highs: Mapping[str, int],
+    *,
+    vague: bool = False,
+) -> _Span:
+    # A clock that was set back makes the later mark the earlier one.
+    start_ns, end_ns = min(one_ns, other_ns), max(one_ns, other_ns)
+    return _Span(start_ns, end_ns, epoch, lows, highs, vague=vague)
+
+
+def _certificate(
+    hour_ns: int, spans: Sequence[_Span], lanes: Mapping[LaneId, LaneRecord]
+) -> Certificate:
+    missing: list[Missing] = []
+    explained: list[Reasoned] = []
+    for span in spans:
+        for id_, record in _lanes_of(span, lanes):
+            low = span.lows.get(id_.lane, 0) + 1
+            # A lane that the later mark does not know of is judged as far as anybody knows.
+            high = (
+                record.highest if span.highs is None else span.highs.get(id_.lane, record.highest)
+            )
+            _judge(id_, record, low, high, missing, explained)
+            if span.gone:
+                above = max(low, record.highest + 1)
+                explained.append(Reasoned(*id_, above, 0, LEDGER_GONE))
+    open_ended = any(span.end_ns is None for span in spans)
+    state: State = "waiting" if missing or open_ended else "explained" if explained else "complete"
+    return Certificate(
+        hour_ns,
+        state,
+        tuple(dict.fromkeys(span.epoch for span in spans)),
+        tuple(missing),
+        tuple(explained),
+        NO_MARK_AFTER if open_ended else "",
+    )
+
+
+def _lanes_of(
+    span: _Span, lanes: Mapping[LaneId, LaneRecord]
+) -> Iterator[tuple[LaneId, LaneRecord]]:
+    """Return the lanes that a span has seqs of, those included that nothing was ever heard of."""
+    names = {id_.lane for id_ in lanes if id_.epoch == span.epoch}
+    for name in sorted(names | set(span.highs or span.lows)):
+        id_ = LaneId(name, span.epoch)
+        yield id_, lanes.get(id_) or LaneRecord(highest=span.lows.get(name, 0))
+
+
+def _judge(
+    id_: LaneId,
+    record: LaneRecord,
+    low: int,
+    high: int,
+    missing: list[Missing],
+    explained: list[Reasoned],
+) -> None:
+    """Add what of `low..high` is not held to what is missing or explained."""
+    at = bisect_left(record.receipts, low, key=itemgetter(1))
+    for start, end in record.held.holes(low, high):
+        while at < len(record.receipts) and record.receipts[at][1] < start:
+            at += 1
+        next_ = start
+        for first, last, reason in islice(record.receipts, at, None):
+            if first > end:
+                break
+            if first > next_:
+                missing.append(Missing(*id_, next_, first - 1))
+            explained.append(Reasoned(*id_, max(first, next_), min(last, end), reason))
+            next_ = last + 1
+        if next_ <= end:
+            missing.append(Missing(*id_, next_, end))

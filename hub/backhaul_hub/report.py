@@ -1,0 +1,121 @@
+"""What the control plane tells the command line of devices and streams, a page at a time."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from .leafs import Link
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from .continuity import Continuity, LaneState
+    from .uplink import UplinkReader
+    from .words import ClockWord
+
+# A server takes 1 MiB in a message.
+_PAGE_BYTES = 512 << 10
+_RANGES_SHOWN = 100
+
+
+class Report:
+    """The report's parts, as they are now.
+
+    Args:
+        links: of the devices that have ever connected.
+        lags: of the sources, by (device, lane), where they are known.
+        clocks: what devices said last of their clocks.
+    """
+
+    def __init__(
+        self,
+        continuity: Continuity,
+        links: Mapping[str, Link],
+        lags: Mapping[tuple[str, str], int],
+        clocks: Mapping[str, ClockWord],
+    ) -> None:
+        self._continuity = continuity
+        self._links = links
+        self._lags = lags
+        self._clocks = clocks
+
+    def page(self, devices: Iterable[str], readers: Sequence[UplinkReader], after: str) -> bytes:
+        """Return the JSON of the devices whose ids come after `after`, as many as a message takes.
+
+        `next` is the id to ask after for the next page, null on the last one.
+        """
+        found: list[bytes] = []
+        size, last, next_ = 0, after, None
+        for device in sorted(device for device in devices if device > after):
+            one = json.dumps(self._device(device)).encode()
+            size += len(one)
+            if found and size > _PAGE_BYTES:
+                next_ = last
+                break
+            found.append(one)
+            last = device
+        rest = json.dumps({"streams": [_stream(reader) for reader in readers], "next": next_})
+        return b'{"devices": [' + b", ".join(found) + b"], " + rest.encode()[1:]
+
+    def _device(self, device: str) -> dict[str, Any]:
+        link = self._links.get(device, Link())
+        current = self._continuity.current(device)
+        clock = self._clocks.get(device)
+        refused = {
+            bound: count
+            for (whose, bound), count in self._continuity.refused.items()
+            if whose == device
+        }
+        return {
+            "device": device,
+            "link": asdict(link),
+            "clock": asdict(clock) if clock else None,
+            "lanes": {
+                lane: self._lane(device, lane, epoch, state)
+                for lane, (epoch, state) in sorted(current.items())
+            },
+            "former": self._former(device, {lane: epoch for lane, (epoch, _) in current.items()}),
+            "refused": refused,
+        }
+
+    def _lane(self, device: str, lane: str, epoch: int, state: LaneState) -> dict[str, Any]:
+        gaps = state.gaps
+        return {
+            "epoch": epoch,
+            "watermark": state.watermark,
+            "highest_seq": state.seen.highest,
+            "said_seq": state.said,
+            "gaps": gaps[:_RANGES_SHOWN],
+            "gap_ranges": len(gaps),
+            "explained": list(state.explained)[:_RANGES_SHOWN],
+            "messages": state.messages,
+            "repeats": state.repeats,
+            "lost": state.lost,
+            "bytes": state.body_bytes,
+            "last_seen_ns": state.last_seen_ns,
+            "lag_messages": self._lags.get((device, lane)),
+        }
+
+    def _former(self, device: str, current: Mapping[str, int]) -> list[dict[str, Any]]:
+        """Return the lanes of former epochs that something is missing of."""
+        found = []
+        for key in sorted(self._continuity.of_device(device)):
+            state = self._continuity.lanes[key]
+            if current.get(key.lane) == key.epoch or state.whole:
+                continue
+            owed = state.owed
+            found.append(
+                {"lane": key.lane, "epoch": key.epoch, "watermark": state.watermark}
+                | {"owed": owed[:_RANGES_SHOWN], "owed_ranges": len(owed)}
+            )
+        return found
+
+
+def _stream(reader: UplinkReader) -> dict[str, Any]:
+    return {
+        "stream": reader.stream,
+        "read_seq": reader.position.seq,
+        "quarantined": reader.position.quarantined,
+    }

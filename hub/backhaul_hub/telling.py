@@ -1,0 +1,135 @@
+"""Telling devices how far the hub holds their lanes, and asking them for what is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+import structlog
+from nats.errors import Error as NatsError
+
+from .continuity import LaneKey
+from .errors import HubError
+from .repair import RepairBook
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from .clock import Clock
+    from .continuity import Continuity
+    from .jetstream import JetStreamApi
+    from .leafs import Link
+
+log = structlog.get_logger(__name__)
+
+_ASK_INTERVAL_S = 0.5
+
+
+class Teller:
+    """Writes `s.watermark` and `s.resend` of every lane to DOWN.
+
+    Args:
+        devices: the ids of the devices that may be written to.
+        links: of those that have ever connected.
+        lags: of the sources, by (device, lane), where they are known.
+        settled: whether all that UP holds has been read, so that what is missing is missing.
+    """
+
+    def __init__(
+        self,
+        api: JetStreamApi,
+        continuity: Continuity,
+        clock: Clock,
+        *,
+        devices: Callable[[], Iterable[str]],
+        links: Mapping[str, Link],
+        lags: Mapping[tuple[str, str], int],
+        settled: Callable[[], bool],
+    ) -> None:
+        self._api = api
+        self._continuity = continuity
+        self._clock = clock
+        self._devices = devices
+        self._links = links
+        self._lags = lags
+        self._settled = settled
+        self._repair = RepairBook(continuity)
+        self._told: dict[LaneKey, int] = {}
+        self._up: dict[str, tuple[int, float]] = {}
+
+    def forget(self) -> None:
+        """Tell everything again: DOWN was made anew."""
+        self._told.clear()
+
+    async def tell_watermarks(self, interval_s: float) -> None:
+        """Tell every device how far the hub holds each lane, whenever that has changed; for ever."""
+        while True:
+            for key, watermark in self._untold().items():
+                body = json.dumps({"epoch": key.epoch, "seq": watermark}).encode()
+                try:
+                    await self._api.publish(f"in.{key.device}.s.watermark.{key.lane}", body)
+                except (HubError, NatsError) as error:
+                    log.warning("watermark_not_told", device=key.device, error=str(error))
+                    break
+                self._told[key] = watermark
+            await asyncio.sleep(interval_s)
+
+    async def ask_for_gaps(self) -> None:
+        """Ask connected devices for what is missing of their lanes; for ever."""
+        while True:
+            if self._settled():
+                now_s = self._clock.monotonic_s()
+                for device, lane, ask in self._repair.asks(
+                    self._up_since(now_s), self._lags, now_s
+                ):
+                    # What is not told now is due again by and by.
+                    await self._ask(device, lane, ask.epoch, ask.ranges)
+            await asyncio.sleep(_ASK_INTERVAL_S)
+
+    async def _ask(
+        self, device: str, lane: str, epoch: int, ranges: tuple[tuple[int, int], ...]
+    ) -> None:
+        id_ = f"{self._clock.now_ns():x}"
+        body = json.dumps({"epoch": epoch, "ranges": ranges, "id": id_}).encode()
+        try:
+            await self._api.publish(f"in.{device}.s.resend.{lane}", body)
+        except (HubError, NatsError) as error:
+            log.warning("resend_not_asked", device=device, lane=lane, error=str(error))
+            return
+        messages = sum(high - low + 1 for low, high in ranges)
+        log.info(
+            "resend_asked",
+            device=device,
+            lane=lane,
+            epoch=epoch,
+            ranges=len(ranges),
+            messages=messages,
+            lowest=ranges[0][0] if ranges else None,
+        )
+
+    def _untold(self) -> dict[LaneKey, int]:
+        untold: dict[LaneKey, int] = {}
+        settled = self._settled()
+        for device in self._devices():
+            for lane, (epoch, state) in self._continuity.current(device).items():
+                key, watermark = LaneKey(device, lane, epoch), state.watermark
+                told = self._told.get(key, 0)
+                # What sinks while a stretch of UP is read again may only seem to.
+                if watermark > told or (watermark < told and settled):
+                    untold[key] = watermark
+        return untold
+
+    def _up_since(self, now_s: float) -> dict[str, float]:
+        """Return the connected devices, and since when; the same number for the same link."""
+        found = {}
+        for device in self._devices():
+            link = self._links.get(device)
+            if link is None or not link.up:
+                continue
+            since_ns, since_s = self._up.get(device, (0, 0.0))
+            if since_ns != link.since_ns:
+                since_s = now_s - (self._clock.now_ns() - link.since_ns) / 1e9
+                self._up[device] = (link.since_ns, since_s)
+            found[device] = since_s
+        return found

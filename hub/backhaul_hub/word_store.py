@@ -1,0 +1,45 @@
+"""What vehicles have said, read back from hub.db."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from backhaul_codec.certificates import Mark
+
+from .words import ClockWord
+
+if TYPE_CHECKING:
+    from .registry import Registry
+    from .word_book import WordBook
+
+
+async def restore(registry: Registry, book: WordBook) -> None:
+    """Tell a new WordBook what was said before.
+
+    Raises:
+        RegistryError: the database refused.
+    """
+    ended = await registry.fetch("SELECT device, old FROM ended_epoch")
+    clocks = await registry.fetch(
+        "SELECT device, time_ns, quality, offset_ns, error_ns, boot FROM vehicle_clock"
+    )
+    book.restore(
+        [(row[0], row[1]) for row in ended], [(row[0], ClockWord(*row[1:])) for row in clocks]
+    )
+
+
+async def marks_of(registry: Registry, device: str) -> list[Mark]:
+    """Return the marks of a device that are still kept.
+
+    Raises:
+        RegistryError: the database refused.
+    """
+    rows = await registry.fetch(
+        "SELECT time_ns, epoch, seq, lanes, why FROM mark WHERE device = ?", (device,)
+    )
+    return [
+        Mark(time_ns, epoch, seq, msgspec.json.decode(lanes, type=dict[str, int]), why)
+        for time_ns, epoch, seq, lanes, why in rows
+    ]

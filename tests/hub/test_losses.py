@@ -1,0 +1,193 @@
+"""What the hub notices of its own losses: UP purged, deleted, thinned, put back from a copy.
+
+Not covered: a power cut of the hub's machine; putting back an older copy of the store is what it
+comes to.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import nats
+import pytest
+
+from backhaul_hub.jetstream import JetStreamApi
+
+from .up_stream import LANE, STREAM, Up
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.nats_server import NatsServer
+
+pytestmark = [pytest.mark.nats]
+
+
+@pytest.fixture
+async def up(nats_server: NatsServer, tmp_path: Path) -> Up:
+    """A stream UP_00 with the seqs 1 to 20 of one lane, at the stream's sequences 1 to 20."""
+    up = Up(nats_server, tmp_path)
+    client = await nats.connect(nats_server.url)
+    up.api = JetStreamApi(client)
+    await up.create()
+    await up.frames(*range(1, 21))
+    await client.close()
+    return up
+
+
+async def test_a_purge_is_noticed_and_what_is_left_stays_held(up: Up) -> None:
+    async with up.reading():
+        await up.settles((1, 20))
+        await up.api.request(f"STREAM.PURGE.{STREAM}", {"seq": 15})
+        await up.poll()
+        await up.settles((15, 20))
+        assert up.state().watermark == 0
+        assert up.state().gaps == [(1, 14)]
+        assert up.state().lost == 14
+        # What is sent again fills the gap, and is no news.
+        await up.frames(*range(1, 15))
+        await up.settles((1, 20))
+        assert (up.state().messages, up.state().repeats) == (20, 14)
+
+
+async def test_a_purge_of_everything_leaves_gaps_up_to_the_newest(up: Up) -> None:
+    async with up.reading():
+        await up.settles((1, 20))
+        await up.api.request(f"STREAM.PURGE.{STREAM}")
+        await up.poll()
+        await up.settles()
+        assert up.state().gaps == [(1, 20)]
+        await up.frames(21)
+        await up.settles((21, 21))
+
+
+async def test_a_purge_while_nobody_looked_is_noticed_at_the_start(up: Up) -> None:
+    async with up.reading():
+        await up.settles((1, 20))
+    client = await nats.connect(up.server.url)
+    await JetStreamApi(client).request(f"STREAM.PURGE.{STREAM}", {"seq": 15})
+    await client.close()
+    async with up.reading():
+        await up.settles((15, 20))
+
+
+async def test_single_deletions_are_noticed(up: Up) -> None:
+    async with up.reading():
+        await up.settles((1, 20))
+        for seq in (4, 5, 20):
+            await up.api.request(f"STREAM.MSG.DELETE.{STREAM}", {"seq": seq})
+        await up.poll()
+        await up.settles((1, 3), (6, 19))
+        await up.frames(5)
+        await up.settles((1, 3), (5, 19))
+
+
+async def test_a_purge_of_one_device_is_noticed(up: Up) -> None:
+    async with up.reading():
+        await up.settles((1, 20))
+        await up.api.request(f"STREAM.PURGE.{STREAM}", {"filter": "up.VID-001.f.battery"})
+        await up.poll()
+        await up.settles()
+
+
+async def test_a_stream_made_anew_holds_what_comes_again(up: Up) -> None:
+    async with up.reading():
+        await up.settles((1, 20))
+        await up.api.request(f"STREAM.DELETE.{STREAM}")
+        await up.create()
+        await up.frames(3, 4)
+        await up.poll()
+        await up.settles((3, 4))
+        assert up.state().gaps == [(1, 2), (5, 20)]
+        assert up.state().lost == 18
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
+async def test_an_older_copy_of_the_store_is_noticed(up: Up, stopped: bool) -> None:
+    up.server.stop()
+    copy = up.copy_store()
+    up.server.start()
+    async with up.reading():
+        await up.frames(*range(21, 41))
+        await up.settles((1, 40))
+        if not stopped:
+            up.server.kill()
+            up.put_back(copy)
+            up.server.start()
+            await up.settles((1, 20))
+            assert up.state().gaps == [(21, 40)]
+            await up.frames(*range(21, 41))
+            await up.settles((1, 40))
+            return
+    up.server.kill()
+    up.put_back(copy)
+    up.server.start()
+    async with up.reading():
+        await up.settles((1, 20))
+        assert up.state().gaps == [(21, 40)]
+
+
+async def test_an_older_copy_that_took_in_as_much_as_was_lost_is_noticed(up: Up) -> None:
+    """The stream is as long as it was: only the time of a message tells that it is another."""
+    up.server.stop()
+    copy = up.copy_store()
+    up.server.start()
+    async with up.reading():
+        await up.frames(*range(21, 41))
+        await up.settles((1, 40))
+    up.server.kill()
+    up.put_back(copy)
+    up.server.start()
+    client = await nats.connect(up.server.url)
+    up.api = JetStreamApi(client)
+    await up.frames(*range(31, 61))  # 31..60 where 21..50 would have been
+    await client.close()
+    async with up.reading():
+        await up.settles((1, 20), (31, 60))
+        assert up.state().gaps == [(21, 30)]
+
+
+async def test_what_age_takes_stays_held(up: Up) -> None:
+    async with up.reading():
+        await up.settles((1, 20))
+        soon = {"max_age": 10**8, "duplicate_window": 10**8}
+        await up.api.request(f"STREAM.UPDATE.{STREAM}", (await up.info())["config"] | soon)
+        await up.empties()
+        await up.poll()
+        await up.frames(21)
+        await up.settles((1, 21))
+        assert up.state().watermark == 21
+        # The blocks are gone, what was in them is remembered: a loss afterwards takes none of it.
+        await up.api.request(f"STREAM.DELETE.{STREAM}")
+        await up.create()
+        await up.poll()
+        await up.frames(23)
+        await up.settles((1, 20), (23, 23))
+
+
+async def test_a_database_put_back_from_a_copy_reads_on_from_where_it_was(up: Up) -> None:
+    database = up.directory / "hub.db"
+    async with up.reading():
+        await up.settles((1, 20))
+    older = database.read_bytes()
+    async with up.reading():
+        await up.frames(*range(21, 31))
+        await up.settles((1, 30))
+    database.write_bytes(older)
+    async with up.reading():
+        await up.settles((1, 30))
+        assert up.state().repeats == 0
+
+
+async def test_the_watermark_never_stands_above_what_is_there(up: Up) -> None:
+    """Whatever the order of losses: held is what UP holds."""
+    async with up.reading():
+        await up.settles((1, 20))
+        await up.frames(30, 31, 5)
+        await up.api.request(f"STREAM.PURGE.{STREAM}", {"seq": 10})
+        await up.poll()
+        await up.settles((5, 5), (10, 20), (30, 31))
+        await up.api.request(f"STREAM.MSG.DELETE.{STREAM}", {"seq": 23})
+        await up.poll()
+        await up.settles((10, 20), (30, 31))
+        assert LANE in up.continuity.lanes

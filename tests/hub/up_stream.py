@@ -1,0 +1,131 @@
+"""An UP stream without vehicles: what its readers make of it, on a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import nats
+
+from backhaul_codec import Point, encode_frame, encode_point
+from backhaul_codec.points import JSON, Opaque
+from backhaul_hub.continuity import Continuity, LaneKey, LaneState
+from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.registry import Registry
+from backhaul_hub.uplink import UplinkReader
+from backhaul_hub.word_book import WordBook
+from backhaul_hub.word_store import restore
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from backhaul_hub.jetstream import Json
+    from tests.support.nats_server import NatsServer
+
+STREAM = "UP_00"
+DEVICE = "VID-001"
+LANE = LaneKey(DEVICE, "bulk", 7)
+
+
+class Up:
+    """One stream, and the control plane's reader of it, which may be stopped and started.
+
+    Not the whole control plane: who polls the stream's state here is `poll`.
+    """
+
+    def __init__(self, server: NatsServer, directory: Path) -> None:
+        self.server = server
+        self.directory = directory
+        self.continuity = Continuity()
+
+    async def create(self, **config: object) -> None:
+        await self.api.request(
+            f"STREAM.CREATE.{STREAM}",
+            {"name": STREAM, "subjects": ["up.>", "quarantine.>"], "allow_direct": True} | config,
+        )
+
+    async def frames(self, *seqs: int, epoch: int = 7) -> None:
+        """Store frames of the bulk lane with these seqs."""
+        for seq in seqs:
+            body = encode_frame([Point("battery", "soc", seq, 81.5)], epoch=epoch, seq=seq)
+            await self.api.publish(f"up.{DEVICE}.f.battery", body)
+
+    async def event(self, kind: str, value: str, *, seq: int, time_ns: int, epoch: int = 7) -> None:
+        """Store an event of the live lane."""
+        point = Point("agent", kind, time_ns, Opaque(JSON, value.encode()))
+        await self.api.publish(f"up.{DEVICE}.e.{kind}", encode_point(point, epoch=epoch, seq=seq))
+
+    async def info(self) -> Json:
+        return await self.api.request(f"STREAM.INFO.{STREAM}")
+
+    async def poll(self) -> None:
+        """Look at the stream as the control plane does every second."""
+        self.reader.note_state(await self.info())
+
+    async def empties(self) -> None:
+        """Wait until the stream's limits have taken everything."""
+        async with asyncio.timeout(15):
+            while (await self.info())["state"]["messages"]:  # noqa: ASYNC110 - nobody says so
+                await asyncio.sleep(0.01)
+
+    def state(self, key: LaneKey = LANE) -> LaneState:
+        return self.continuity.lanes[key]
+
+    async def read_up_to(self, stream_seq: int) -> None:
+        await until(
+            lambda: self.reader.position.seq == stream_seq and self.reader.caught_up,
+            f"{STREAM} read to {stream_seq}",
+        )
+
+    async def settles(self, *held: tuple[int, int], lane: LaneKey = LANE) -> None:
+        """Wait until exactly these seqs are held, in hub.db too."""
+        wanted = list(held)
+        while True:
+            await until(
+                lambda: lane in self.continuity.lanes and list(self.state(lane).held) == wanted,
+                f"held {wanted}",
+            )
+            stored = await self.registry.lanes()
+            if list(stored[lane].held) == wanted:
+                return
+            await asyncio.sleep(0.01)
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[UplinkReader]:
+        """Run the reader as a freshly started control plane would."""
+        async with await Registry.open(self.directory / "hub.db") as self.registry:
+            client = await nats.connect(
+                self.server.url, max_reconnect_attempts=-1, reconnect_time_wait=0.1
+            )
+            self.api = JetStreamApi(client)
+            self.continuity = Continuity()
+            self.continuity.restore(await self.registry.lanes())
+            words = WordBook(self.continuity)
+            await restore(self.registry, words)
+            self.reader = UplinkReader(
+                STREAM, client, self.api, self.continuity, self.registry, words=words
+            )
+            task = asyncio.create_task(self.reader.run())
+            try:
+                yield self.reader
+            finally:
+                while not task.done():  # nats-py may lose a cancellation
+                    task.cancel()
+                    await asyncio.wait([task], timeout=1)
+                await client.close()
+
+    def copy_store(self) -> Path:
+        """Copy the store of a stopped server."""
+        assert not self.server.running
+        target = self.directory / "copy"
+        shutil.copytree(self.server.store, target)
+        return target
+
+    def put_back(self, copy: Path) -> None:
+        """Put a copy in the place of the store of a stopped server."""
+        self.server.wipe()
+        shutil.copytree(copy, self.server.store)
