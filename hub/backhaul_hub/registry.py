@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import aiosqlite
@@ -19,18 +19,18 @@ import msgspec
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.subjects import DEVICE_ID
 
-from . import conflicts, downlink, heads, said
-from .consumers import Change
-from .continuity import LaneKey, LaneState
+from .continuity import Explained, LaneKey, LaneState
 from .errors import RegistryError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from .consumers import Change
+
 SCHEMA_VERSION = 2
 
-_SCHEMA = f"""
+_SCHEMA = """
 CREATE TABLE device (
     id TEXT PRIMARY KEY,
     token TEXT NOT NULL UNIQUE,
@@ -42,7 +42,10 @@ CREATE TABLE lane (
     lane TEXT NOT NULL,
     epoch INTEGER NOT NULL,
     held TEXT NOT NULL,
-    explained TEXT NOT NULL,
+    aged TEXT NOT NULL,
+    seen TEXT NOT NULL,
+    receipts TEXT NOT NULL,
+    said INTEGER NOT NULL,
     messages INTEGER NOT NULL,
     repeats INTEGER NOT NULL,
     body_bytes INTEGER NOT NULL,
@@ -53,10 +56,61 @@ CREATE TABLE position (
     stream TEXT PRIMARY KEY,
     created TEXT NOT NULL,
     seq INTEGER NOT NULL,
-    quarantined INTEGER NOT NULL
+    quarantined INTEGER NOT NULL,
+    stored_ns INTEGER NOT NULL,
+    first_seq INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-{heads.SCHEMA}{conflicts.SCHEMA}{downlink.SCHEMA}{said.SCHEMA}
+CREATE TABLE block (
+    stream TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    low INTEGER NOT NULL,
+    high INTEGER NOT NULL,
+    high_ns INTEGER NOT NULL,
+    messages INTEGER NOT NULL,
+    grains TEXT NOT NULL,
+    PRIMARY KEY (stream, number)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE block_lane (
+    stream TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    device TEXT NOT NULL,
+    lane TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    ranges TEXT NOT NULL,
+    PRIMARY KEY (stream, number, device, lane, epoch)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX block_of_lane ON block_lane (device, lane, epoch);
+CREATE TABLE mark (
+    device TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    hour INTEGER NOT NULL,
+    time_ns INTEGER NOT NULL,
+    lanes TEXT NOT NULL,
+    why TEXT NOT NULL,
+    PRIMARY KEY (device, epoch, seq)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE ended_epoch (
+    device TEXT NOT NULL,
+    old INTEGER NOT NULL,
+    new INTEGER NOT NULL,
+    time_ns INTEGER NOT NULL,
+    why TEXT NOT NULL,
+    lanes TEXT NOT NULL,
+    stored_ns INTEGER NOT NULL,
+    PRIMARY KEY (device, old)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE vehicle_clock (
+    device TEXT PRIMARY KEY,
+    time_ns INTEGER NOT NULL,
+    quality TEXT NOT NULL,
+    offset_ns INTEGER NOT NULL,
+    error_ns INTEGER NOT NULL,
+    boot TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
 """
+
+_PUT_LANE = "INSERT OR REPLACE INTO lane VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +133,10 @@ class Position:
     seq: int = 0
     quarantined: int = 0
     """Messages of this stream that were set aside."""
+    stored_ns: int = 0
+    """When the stream took in the message at `seq`: another time is another message."""
+    first_seq: int = 0
+    """Where the stream began when it was last looked at; what was before is accounted for."""
 
 
 def check_device_id(device: str) -> str:
@@ -92,8 +150,6 @@ def check_device_id(device: str) -> str:
             f"{device!r} is no device id",
             hint="letters, digits, _ and -, at most 63, and a letter or digit first: VID-001",
         )
-    if device == heads.FLEET:
-        raise RegistryError(f"{heads.FLEET} is the root of the hub's tree, no device")
     return device
 
 
@@ -146,12 +202,9 @@ class Registry:
         """Enrol a device.
 
         Raises:
-            RegistryError: its id is none, or taken, also by a group.
+            RegistryError: its id is none, or taken.
         """
         check_device_id(device.id)
-        groups = "SELECT 1 FROM head WHERE device = ? AND ? IN (node, parent) AND key = '' LIMIT 1"
-        if await self.fetch(groups, (heads.FLEET, device.id)):
-            raise RegistryError(f"{device.id} is a group in the hub's tree already")
         try:
             await self._connection.execute(
                 "INSERT INTO device VALUES (?, ?, ?, ?)",
@@ -170,17 +223,16 @@ class Registry:
     async def lanes(self) -> dict[LaneKey, LaneState]:
         """Return what continuity knew at the last `store`."""
         rows = await self.fetch(
-            "SELECT device, lane, epoch, held, explained, messages, repeats, body_bytes,"
-            " last_seen_ns FROM lane"
+            "SELECT device, lane, epoch, held, aged, seen, receipts, said, messages, repeats,"
+            " body_bytes, last_seen_ns FROM lane"
         )
-        return {
-            LaneKey(*row[:3]): LaneState(_ranges(row[3]), _ranges(row[4]), *row[5:]) for row in rows
-        }
+        return {LaneKey(*row[:3]): _lane_state(*row[3:]) for row in rows}
 
     async def position(self, stream: str) -> Position:
         """Return how far a stream has been read (nothing, where it never was)."""
         rows = await self.fetch(
-            "SELECT created, seq, quarantined FROM position WHERE stream = ?", (stream,)
+            "SELECT created, seq, quarantined, stored_ns, first_seq FROM position WHERE stream = ?",
+            (stream,),
         )
         return next((Position(*row) for row in rows), Position())
 
@@ -196,28 +248,26 @@ class Registry:
         Raises:
             RegistryError: the database refused; nothing was written.
         """
-        rows = [_lane_row(key, state) for key, state in lanes.items()]
-        read = (stream, position.created, position.seq, position.quarantined)
-        await self.write(
-            [
-                Change("INSERT OR REPLACE INTO lane VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows),
-                Change("INSERT OR REPLACE INTO position VALUES (?, ?, ?, ?)", [read]),
-                *changes,
-            ]
-        )
-
-    async def write(self, changes: Sequence[Change]) -> None:
-        """Write rows atomically.
-
-        Raises:
-            RegistryError: the database refused; nothing was written.
-        """
         async with self._writing:
-            await self._write(changes)
+            await self._store(stream, position, lanes, changes)
 
-    async def _write(self, changes: Sequence[Change]) -> None:
+    async def _store(
+        self,
+        stream: str,
+        position: Position,
+        lanes: Mapping[LaneKey, LaneState],
+        changes: Sequence[Change],
+    ) -> None:
         try:
             await self._connection.execute("BEGIN IMMEDIATE")
+            await self._connection.executemany(
+                _PUT_LANE,
+                [_lane_row(key, state) for key, state in lanes.items()],
+            )
+            await self._connection.execute(
+                "INSERT OR REPLACE INTO position VALUES (?, ?, ?, ?, ?, ?)",
+                (stream, *astuple(position)),
+            )
             for change in changes:
                 await self._connection.executemany(change.statement, change.rows)
             await self._connection.execute("COMMIT")
@@ -264,13 +314,26 @@ async def _prepare(connection: aiosqlite.Connection, path: Path) -> None:
 def _lane_row(key: LaneKey, state: LaneState) -> tuple[object, ...]:
     return (
         *key,
-        msgspec.json.encode(list(state.held)).decode(),
-        msgspec.json.encode(list(state.explained)).decode(),
+        _text(state.held),
+        _text(state.aged),
+        _text(state.seen),
+        msgspec.json.encode(state.receipts).decode(),
+        state.said,
         state.messages,
         state.repeats,
         state.body_bytes,
         state.last_seen_ns,
     )
+
+
+def _lane_state(held: str, aged: str, seen: str, receipts: str, *numbers: int) -> LaneState:
+    said = msgspec.json.decode(receipts, type=list[Explained])
+    explained = RangeSet((low, high) for low, high, _ in said)
+    return LaneState(_ranges(held), _ranges(aged), _ranges(seen), explained, said, *numbers)
+
+
+def _text(ranges: RangeSet) -> str:
+    return msgspec.json.encode(list(ranges)).decode()
 
 
 def _ranges(text: str) -> RangeSet:
