@@ -7,9 +7,15 @@ import sys
 import click
 
 from .commands.add_device import add_device
+from .commands.conflicts import conflicts
 from .commands.devices import devices
+from .commands.get import get
 from .commands.init import init
+from .commands.node import node
+from .commands.set import set_
+from .commands.tree import tree
 from .commands.up import up
+from .commands.watch import watch
 from .errors import HubError
 
 
@@ -19,11 +25,12 @@ def cli() -> None:
     """Run and question a backhaul hub.
 
     A hub is a nats-server with a directory of configuration (`init`), the control plane beside
-    it (`up`), and the devices that may send to it (`add-device`, `devices`).
+    it (`up`), and the devices that may send to it (`add-device`, `devices`). Their points are read
+    and written with `get`, `set` and `watch`, their tree with `tree` and `node`.
     """
 
 
-for _command in (init, up, add_device, devices):
+for _command in (init, up, add_device, devices, get, set_, watch, conflicts, tree, node):
     cli.add_command(_command)
 
 

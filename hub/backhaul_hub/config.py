@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations at run time
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -92,6 +92,20 @@ class ClockRule(_Section, frozen=True):
     """A config point stamped further ahead of the hub's now is refused, and stamped again."""
 
 
+class Conflicts(_Section, frozen=True):
+    """The conflict ledger."""
+
+    rows_max: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
+    """Beyond it the oldest that is settled is forgotten, then the oldest. They are in memory."""
+
+
+class Tree(_Section, frozen=True):
+    """What listeners are told along the tree, on `up.<ancestor>.<node>.<type>.<key>`."""
+
+    rebroadcast: Literal["all", "live", "off"] = "live"
+    """`live`: heads that change. `all`: the newest telemetry of each frame too."""
+
+
 class HubConfig(_Section, frozen=True):
     """The whole of hub.toml."""
 
@@ -103,6 +117,8 @@ class HubConfig(_Section, frozen=True):
     watermark: Watermark = Watermark()
     link: Link = Link()
     clock: ClockRule = ClockRule()
+    conflicts: Conflicts = Conflicts()
+    tree: Tree = Tree()
 
 
 def load(directory: Path) -> HubConfig:

@@ -26,6 +26,7 @@ from .report import Report
 from .server_config import LANES, leaf_name
 from .sources import SourcePlan, SourceWatch, applied_devices, apply_sources, source_of
 from .streams import declared_streams, ensure_down_consumer, reconcile, shard_of, up_name
+from .sync_shell import SyncShell
 from .telling import Teller
 from .uplink import UplinkReader
 from .word_book import WordBook
@@ -70,7 +71,8 @@ class ControlPlane:
         self._sources_due = asyncio.Event()
         self._words = WordBook(self._continuity)
         self._readers: list[UplinkReader] = []
-        self._consumers: list[Consumer] = []
+        self._sync = SyncShell(config, clock, lambda: self._devices)
+        self._consumers: list[Consumer] = [self._sync.core]
         self._lags: dict[tuple[str, str], int] = {}
         self._stop = asyncio.Event()
 
@@ -104,6 +106,7 @@ class ControlPlane:
             await leafs.start()
             await self._serve(client, api, registry, leafs)
             await ClockService(client, self._clock, self._token_of).start()
+            syncing = await self._sync.start(client, api, registry)
             self._readers = [
                 UplinkReader(
                     up_name(shard),
@@ -135,6 +138,7 @@ class ControlPlane:
                         teller.tell_watermarks(self._config.watermark.interval_s),
                         teller.ask_for_gaps(),
                         watch_connections(client, system),
+                        *syncing,
                         *(reader.run() for reader in self._readers),
                     )
                 ]
@@ -153,6 +157,7 @@ class ControlPlane:
             if device.id not in self._devices and await ensure_down_consumer(api, device):
                 log.info("device_added", device=device.id)
         self._devices = known
+        self._sync.core.tree.forget()
 
     def _device_of(self, leaf: str) -> str | None:
         device = self._devices.get(leaf.rpartition("-")[0])
@@ -246,7 +251,9 @@ class ControlPlane:
         self, client: Client, api: JetStreamApi, registry: Registry, leafs: Leafs
     ) -> None:
         """Answer the command line's questions."""
-        report = Report(self._continuity, leafs.links, self._lags, self._words.clocks)
+        report = Report(
+            self._continuity, leafs.links, self._lags, self._words.clocks, self._sync.report
+        )
 
         async def devices(message: Msg) -> None:
             await message.respond(report.page(self._devices, self._readers, message.data.decode()))

@@ -4,6 +4,7 @@ HubError                    the base: message, hint (what to do about it)
 ├── ConfigError             hub.toml or the hub directory
 ├── RegistryError           hub.db, or a device that is (or is not) in it
 ├── JetStreamError          the server refused a JetStream request: subject, code
+├── WriteRefusedError       a write that cannot be done as asked
 └── StreamConflictError     a stream exists and differs where it must not: stream, differences
 """
 
@@ -38,6 +39,10 @@ class JetStreamError(HubError):
         self.subject = subject
         self.code = code
         self.description = description
+
+
+class WriteRefusedError(HubError):
+    """A point, edge or node cannot be written as asked; nothing was."""
 
 
 class StreamConflictError(HubError):

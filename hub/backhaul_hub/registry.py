@@ -19,6 +19,8 @@ import msgspec
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.subjects import DEVICE_ID
 
+from . import conflicts, downlink, heads, said
+from .consumers import Change
 from .continuity import Explained, LaneKey, LaneState
 from .errors import RegistryError
 
@@ -26,11 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from .consumers import Change
-
 SCHEMA_VERSION = 2
 
-_SCHEMA = """
+_SCHEMA = f"""
 CREATE TABLE device (
     id TEXT PRIMARY KEY,
     token TEXT NOT NULL UNIQUE,
@@ -108,6 +108,7 @@ CREATE TABLE vehicle_clock (
     error_ns INTEGER NOT NULL,
     boot TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+{heads.SCHEMA}{conflicts.SCHEMA}{downlink.SCHEMA}{said.SCHEMA}
 """
 
 _PUT_LANE = "INSERT OR REPLACE INTO lane VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -150,6 +151,8 @@ def check_device_id(device: str) -> str:
             f"{device!r} is no device id",
             hint="letters, digits, _ and -, at most 63, and a letter or digit first: VID-001",
         )
+    if device == heads.FLEET:
+        raise RegistryError(f"{heads.FLEET} is the root of the hub's tree, no device")
     return device
 
 
@@ -202,9 +205,12 @@ class Registry:
         """Enrol a device.
 
         Raises:
-            RegistryError: its id is none, or taken.
+            RegistryError: its id is none, or taken, also by a group.
         """
         check_device_id(device.id)
+        groups = "SELECT 1 FROM head WHERE device = ? AND ? IN (node, parent) AND key = '' LIMIT 1"
+        if await self.fetch(groups, (heads.FLEET, device.id)):
+            raise RegistryError(f"{device.id} is a group in the hub's tree already")
         try:
             await self._connection.execute(
                 "INSERT INTO device VALUES (?, ?, ?, ?)",
@@ -248,26 +254,28 @@ class Registry:
         Raises:
             RegistryError: the database refused; nothing was written.
         """
-        async with self._writing:
-            await self._store(stream, position, lanes, changes)
+        rows = [_lane_row(key, state) for key, state in lanes.items()]
+        read = (stream, *astuple(position))
+        await self.write(
+            [
+                Change(_PUT_LANE, rows),
+                Change("INSERT OR REPLACE INTO position VALUES (?, ?, ?, ?, ?, ?)", [read]),
+                *changes,
+            ]
+        )
 
-    async def _store(
-        self,
-        stream: str,
-        position: Position,
-        lanes: Mapping[LaneKey, LaneState],
-        changes: Sequence[Change],
-    ) -> None:
+    async def write(self, changes: Sequence[Change]) -> None:
+        """Write rows atomically.
+
+        Raises:
+            RegistryError: the database refused; nothing was written.
+        """
+        async with self._writing:
+            await self._write(changes)
+
+    async def _write(self, changes: Sequence[Change]) -> None:
         try:
             await self._connection.execute("BEGIN IMMEDIATE")
-            await self._connection.executemany(
-                _PUT_LANE,
-                [_lane_row(key, state) for key, state in lanes.items()],
-            )
-            await self._connection.execute(
-                "INSERT OR REPLACE INTO position VALUES (?, ?, ?, ?, ?, ?)",
-                (stream, *astuple(position)),
-            )
             for change in changes:
                 await self._connection.executemany(change.statement, change.rows)
             await self._connection.execute("COMMIT")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .leafs import Link
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from .continuity import Continuity, LaneState
     from .uplink import UplinkReader
@@ -27,6 +27,7 @@ class Report:
         links: of the devices that have ever connected.
         lags: of the sources, by (device, lane), where they are known.
         clocks: what devices said last of their clocks.
+        heads: tells how a device's heads stand.
     """
 
     def __init__(
@@ -35,11 +36,13 @@ class Report:
         links: Mapping[str, Link],
         lags: Mapping[tuple[str, str], int],
         clocks: Mapping[str, ClockWord],
+        heads: Callable[[str], dict[str, Any]],
     ) -> None:
         self._continuity = continuity
         self._links = links
         self._lags = lags
         self._clocks = clocks
+        self._heads = heads
 
     def page(self, devices: Iterable[str], readers: Sequence[UplinkReader], after: str) -> bytes:
         """Return the JSON of the devices whose ids come after `after`, as many as a message takes.
@@ -72,6 +75,7 @@ class Report:
             "device": device,
             "link": asdict(link),
             "clock": asdict(clock) if clock else None,
+            "heads": self._heads(device),
             "lanes": {
                 lane: self._lane(device, lane, epoch, state)
                 for lane, (epoch, state) in sorted(current.items())

@@ -15,3 +15,11 @@ directory_option = click.option(
     show_default="the current directory",
     help="The hub directory, made by `backhaul-hub init`.",
 )
+
+who_option = click.option(
+    "--who",
+    envvar="BACKHAUL_WHO",
+    default="",
+    metavar="NAME",
+    help="Who writes: stands in the points' origin as hub:NAME.",
+)

@@ -30,7 +30,7 @@ _RANGES_SHOWN = 5
 @directory_option
 @click.option("--json", "as_json", is_flag=True, help="The whole report, for programs.")
 def devices(directory: Path, as_json: bool) -> None:
-    """Show each device: link, lag, watermark, gaps, when last seen, bytes."""
+    """Show each device: link, heads in sync, lag, watermark, gaps, when last seen, bytes."""
     report = asyncio.run(ask(directory))
     if as_json:
         click.echo(json.dumps(report, indent=2))
@@ -70,7 +70,7 @@ def _print(report: dict[str, Any], clock: Clock) -> None:
 
     now_ns = clock.now_ns()
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("DEVICE", "LINK", "LANE"):
+    for heading in ("DEVICE", "LINK", "HEADS", "LANE"):
         table.add_column(heading)
     for heading in ("WATERMARK", "NEWEST", "LAG", "GAPS", "LAST SEEN", "BYTES"):
         table.add_column(heading, justify="right")
@@ -80,7 +80,13 @@ def _print(report: dict[str, Any], clock: Clock) -> None:
         if link["since_ns"]:
             state += f" {_ago(now_ns - link['since_ns'])}"
         for lane, known in device["lanes"].items() or [("-", None)]:
-            table.add_row(device["device"], state, lane, *_lane_cells(known, now_ns))
+            table.add_row(
+                device["device"],
+                state,
+                _heads_cell(device["heads"]),
+                lane,
+                *_lane_cells(known, now_ns),
+            )
     Console(soft_wrap=True).print(table)
     for device in report["devices"]:
         for lane, known in device["lanes"].items():
@@ -108,6 +114,14 @@ def _print(report: dict[str, Any], clock: Clock) -> None:
                 " stream QUARANTINE",
                 err=True,
             )
+
+
+def _heads_cell(heads: dict[str, Any]) -> str:
+    if heads["waiting"]:
+        return f"[yellow]{heads['waiting']:,} to send[/]"
+    states = {True: "in sync", False: "[yellow]differ[/]", None: "?"}
+    state = states[heads["in_sync"]]
+    return f"{state}, [red]{heads['conflicts']} in conflict[/]" if heads["conflicts"] else state
 
 
 def _lane_cells(lane: dict[str, Any] | None, now_ns: int) -> list[str]:

@@ -1,0 +1,103 @@
+"""`backhaul-hub conflicts [VID]`, `conflicts revert ID`, `conflicts accept ID`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ._ask import ask
+from ._options import directory_option, who_option
+from ._points import origin, path, print_points, utc, value
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
+
+
+class _ListByDefault(click.Group):
+    """A group whose first argument may also be a device: then its conflicts are listed."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_ListByDefault)
+def conflicts() -> None:
+    """List values that lost though vehicle and hub wrote without knowing of each other.
+
+    `conflicts [VID]` lists, of all devices or one; see `conflicts list --help`.
+    """
+
+
+@conflicts.command("list")
+@click.argument("device", metavar="[VID]", required=False)
+@directory_option
+@click.option("--settled", is_flag=True, help="Show those that were reverted or accepted too.")
+@_json_option
+def list_(device: str | None, directory: Path, settled: bool, as_json: bool) -> None:
+    """List conflicts, oldest first."""
+    answer = ask(directory, "hub.conflicts", {"device": device, "settled": settled})
+    if as_json:
+        click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
+        return
+    _print(answer["conflicts"])
+    if forgotten := answer["dropped"]["open"]:
+        click.echo(
+            f"{forgotten} more were forgotten unsettled: see [conflicts] in hub.toml", err=True
+        )
+
+
+@conflicts.command()
+@click.argument("id_", metavar="ID", type=int)
+@directory_option
+@who_option
+@_json_option
+def revert(id_: int, directory: Path, who: str, as_json: bool) -> None:
+    """Write the loser's value again, as a new point of the hub."""
+    _settle(id_, directory, who, accept=False, as_json=as_json)
+
+
+@conflicts.command()
+@click.argument("id_", metavar="ID", type=int)
+@directory_option
+@who_option
+@_json_option
+def accept(id_: int, directory: Path, who: str, as_json: bool) -> None:
+    """Let the winner stand, and list the conflict no more."""
+    _settle(id_, directory, who, accept=True, as_json=as_json)
+
+
+def _settle(id_: int, directory: Path, who: str, *, accept: bool, as_json: bool) -> None:
+    answer = ask(directory, "hub.revert", {"id": id_, "who": who, "accept": accept})
+    if as_json:
+        click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
+    elif accept:
+        click.echo(f"conflict {id_} is settled: the winner stands")
+    else:
+        print_points(answer["points"])
+
+
+def _print(found: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    if not found:
+        click.echo("no conflicts", err=True)
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in ("ID", "DEVICE", "SERIES", "", "VALUE", "TIME", "BY", "CLOCK", "NOTICED"):
+        table.add_column(heading)
+    for each in found:
+        noticed = each.get("resolution") or utc(each["noticed_ns"])
+        first = (str(each["id"]), each["device"], path(each))
+        for cells, side, last in ((first, "winner", noticed), (("", "", ""), "loser", "")):
+            point = each[side]
+            told = (value(point), utc(point["time"]), origin(point), point["clock"])
+            table.add_row(*(Text(cell) for cell in (*cells, side, *told, last)))
+    Console(soft_wrap=True).print(table)

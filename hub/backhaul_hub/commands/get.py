@@ -1,0 +1,34 @@
+"""`backhaul-hub get VID [PATH]...`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from ._ask import ask
+from ._options import directory_option
+from ._points import print_points
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command()
+@click.argument("device", metavar="VID")
+@click.argument("paths", metavar="[NODE[.TYPE[.KEY]]]...", nargs=-1)
+@directory_option
+@click.option("--deleted", is_flag=True, help="Show deleted points too.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def get(device: str, paths: tuple[str, ...], directory: Path, deleted: bool, as_json: bool) -> None:
+    """Show the heads of device VID as the hub holds them: the current value of every series.
+
+    For points of groups, VID is `fleet`. Telemetry has no heads; see `backhaul-spark history`.
+    """
+    question = {"device": device, "paths": list(paths), "deleted": deleted}
+    answer = ask(directory, "hub.get", question)
+    if as_json:
+        click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
+    else:
+        print_points(answer["points"])

@@ -1,0 +1,55 @@
+"""`backhaul-hub watch VID [PATH]...`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from backhaul_hub.rebroadcast import changed_subject
+
+from . import _points
+from ._ask import ask_over, hub_client
+from ._options import directory_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command()
+@click.argument("device", metavar="VID")
+@click.argument("paths", metavar="[NODE[.TYPE[.KEY]]]...", nargs=-1)
+@directory_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+def watch(device: str, paths: tuple[str, ...], directory: Path, as_json: bool) -> None:
+    """Show the heads of device VID, then every change as it comes, until interrupted."""
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_watch(directory, device, paths, as_json=as_json))
+
+
+async def _watch(directory: Path, device: str, paths: tuple[str, ...], *, as_json: bool) -> None:
+    async with hub_client(directory) as client:
+        # First listen, then ask: what changes in between is shown twice rather than not at all.
+        changes = await client.subscribe(changed_subject(device))
+        question = {"device": device, "paths": list(paths), "deleted": True}
+        for point in (await ask_over(client, directory, "hub.get", question))["points"]:
+            _show(point, as_json=as_json)
+        async for message in changes.messages:
+            point = json.loads(message.data)
+            if not paths or any(_under(path, _points.path(point)) for path in paths):
+                _show(point, as_json=as_json)
+
+
+def _under(pattern: str, path: str) -> bool:
+    return f"{path.partition('>')[2] or path}.".startswith(f"{pattern}.")
+
+
+def _show(point: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(point, ensure_ascii=False))
+        return
+    cells = (f(point) for f in (_points.time, _points.path, _points.value, _points.origin))
+    click.echo("  ".join(cells))

@@ -1,0 +1,336 @@
+"""Reading and writing heads, conflicts and the tree by request on core NATS, in account HUB.
+
+`hub.get`, `hub.set`, `hub.tree`, `hub.node`, `hub.conflicts`, `hub.revert`: a JSON object each way;
+a refusal is `{"error": {"message": …, "hint": …}}`. A write is in hub.db before it is answered, and
+in DOWN soon after, whatever happens in between. What changes is told on `hub.changed.<device>`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+import structlog
+from nats.errors import Error as NatsError
+
+from backhaul_codec import CodecError
+from backhaul_codec.json_values import parse_path, value_from_json
+from backhaul_codec.merge import HeadKey
+from backhaul_codec.rules import require_name
+from backhaul_codec.subjects import SubjectError, decode_token
+from backhaul_codec.tree_text import describe, render
+
+from .conflicts import ACCEPTED, REVERTED
+from .conflicts import insertion as conflict_insertion
+from .errors import HubError, WriteRefusedError
+from .heads import FLEET, hub_origin
+from .rebroadcast import point_json
+from .tree_writes import TreeWrite, TreeWrites
+from .writes import Put
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Sequence
+
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+    from .clock import Clock
+    from .conflicts import Conflict, Side
+    from .consumers import Change
+    from .registry import Registry
+    from .sync import HubSync
+
+log = structlog.get_logger(__name__)
+
+_TURN_S = 5.0
+
+
+class _Get(msgspec.Struct, forbid_unknown_fields=True):
+    device: str
+    paths: list[str] = []
+    deleted: bool = False
+
+
+class _Point(msgspec.Struct, forbid_unknown_fields=True):
+    type: str
+    key: str = ""
+    value: Any = None
+    dtype: str | None = None
+    delete: bool = False
+
+
+class _Set(msgspec.Struct, forbid_unknown_fields=True):
+    device: str
+    node: str
+    points: list[_Point]
+    parent: str = ""
+    who: str = ""
+
+
+class _Node(msgspec.Struct, forbid_unknown_fields=True):
+    do: Literal["create", "move", "mirror", "delete", "undelete"]
+    address: str
+    under: str | None = None
+    source: str | None = None
+    type: Any = None
+    points: list[_Point] = []
+    who: str = ""
+
+
+class _Conflicts(msgspec.Struct, forbid_unknown_fields=True):
+    device: str | None = None
+    settled: bool = False
+
+
+class _Settle(msgspec.Struct, forbid_unknown_fields=True):
+    id: int
+    who: str = ""
+    accept: bool = False
+
+
+class _Nothing(msgspec.Struct, forbid_unknown_fields=True):
+    pass
+
+
+class SyncService:
+    """Answers requests about what `HubSync` holds.
+
+    Args:
+        devices: tells which devices there are.
+    """
+
+    def __init__(
+        self,
+        sync: HubSync,
+        registry: Registry,
+        clock: Clock,
+        devices: Callable[[], Collection[str]],
+    ) -> None:
+        self._sync = sync
+        self._registry = registry
+        self._clock = clock
+        self._devices = devices
+        self._tree_writes = TreeWrites(sync.tree, sync.heads)
+
+    async def start(self, client: Client) -> None:
+        """Subscribe to the requests."""
+        for subject, question, answer in (
+            ("hub.get", _Get, self._get),
+            ("hub.set", _Set, self._set),
+            ("hub.tree", _Nothing, self._tree),
+            ("hub.node", _Node, self._node),
+            ("hub.conflicts", _Conflicts, self._conflicts),
+            ("hub.revert", _Settle, self._settle),
+        ):
+            await client.subscribe(subject, cb=_answering(client, question, answer))
+
+    async def _get(self, question: _Get) -> dict[str, Any]:
+        self._require(question.device)
+        wanted = [_pattern(path) for path in question.paths]
+        heads = sorted(self._sync.heads.of(question.device).heads, key=lambda item: item[0])
+        return {
+            "device": question.device,
+            "points": [
+                point_json(question.device, key, head)
+                for key, head in heads
+                if (question.deleted or not head.deleted)
+                and (not wanted or any(_matches(key, some) for some in wanted))
+            ],
+        }
+
+    async def _set(self, question: _Set) -> dict[str, Any]:
+        self._require(question.device)
+        puts = [
+            _put(HeadKey(question.parent, question.node, point.type, point.key), point)
+            for point in question.points
+        ]
+        return await self._write(question.device, [puts], question.who)
+
+    async def _tree(self, _: _Nothing) -> dict[str, Any]:
+        # The tree reads as a Topology does, with addresses for nodes.
+        tree: Any = self._sync.tree
+        return {**describe(tree), "lines": render(tree)}
+
+    async def _node(self, question: _Node) -> dict[str, Any]:
+        async with _Turn(self._registry):
+            plan = self._plan(question)
+            return await self._write_in_turn(plan.device, plan.puts, question.who)
+
+    def _plan(self, question: _Node) -> TreeWrite:
+        plans, address, under = self._tree_writes, question.address, question.under
+        match question.do:
+            case "create":
+                node_type = None if question.type is None else value_from_json(question.type)
+                first = [
+                    (point.type, point.key, value_from_json(point.value, point.dtype))
+                    for point in question.points
+                ]
+                return plans.create(address, node_type, under, first)
+            case "move":
+                return plans.move(address, _needed(under, "under"), question.source)
+            case "mirror":
+                return plans.mirror(address, _needed(under, "under"))
+            case "delete":
+                return plans.delete(address, under)
+            case "undelete":
+                return plans.undelete(address, under)
+
+    async def _conflicts(self, question: _Conflicts) -> dict[str, Any]:
+        if question.device is not None:
+            self._require(question.device)
+        known = self._sync.conflicts
+        return {
+            "conflicts": [
+                _conflict_json(each)
+                for each in known.of(question.device)
+                if question.settled or not each.resolved_ns
+            ],
+            "dropped": {"settled": known.dropped_resolved, "open": known.dropped_unresolved},
+        }
+
+    async def _settle(self, question: _Settle) -> dict[str, Any]:
+        async with _Turn(self._registry):
+            conflict = self._sync.conflicts.conflicts.get(question.id)
+            if conflict is None:
+                raise WriteRefusedError(f"there is no conflict {question.id}")
+            if conflict.resolved_ns:
+                raise WriteRefusedError(f"conflict {question.id} was {conflict.resolution} before")
+            settled = self._sync.conflicts.settled(
+                conflict,
+                ACCEPTED if question.accept else REVERTED,
+                hub_origin(_checked(question.who)),
+                self._clock.now_ns(),
+            )
+            also = conflict_insertion([settled])
+            answer: dict[str, Any] = {"points": []}
+            if question.accept:
+                await self._registry.write([also])
+            else:
+                loser = conflict.loser.head
+                put = Put(conflict.key, loser.value, loser.deleted)
+                answer = await self._write_in_turn(conflict.device, [[put]], question.who, [also])
+            self._sync.conflicts.settle(settled)
+            return {**answer, "conflict": _conflict_json(settled)}
+
+    async def _write(self, device: str, puts: Sequence[Sequence[Put]], who: str) -> dict[str, Any]:
+        async with _Turn(self._registry):
+            return await self._write_in_turn(device, puts, who)
+
+    async def _write_in_turn(
+        self,
+        device: str,
+        puts: Sequence[Sequence[Put]],
+        who: str,
+        also: Sequence[Change] = (),
+    ) -> dict[str, Any]:
+        planned = self._sync.plan(device, puts, hub_origin(_checked(who)))
+        await self._registry.write([*planned.changes, *also])
+        self._sync.apply(planned)
+        keys = [HeadKey.of(*placed) for write in planned.writes for placed in write.points]
+        heads = [(key, self._sync.heads.get(device, key)) for key in keys]
+        return {"points": [point_json(device, key, head) for key, head in heads if head]}
+
+    def _require(self, device: str) -> None:
+        if device != FLEET and device not in self._devices():
+            raise HubError(f"there is no device {device}", hint="see: backhaul-hub devices")
+
+
+class _Turn:
+    """Holds the registry's turn, so that no reader of UP merges meanwhile."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._turn = registry.turn
+
+    async def __aenter__(self) -> None:
+        try:
+            # What comes after is not cut short: a commit whose end nobody awaits may still be one.
+            async with asyncio.timeout(_TURN_S):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise HubError(
+                f"hub.db could not be written for {_TURN_S:g} s", hint="is its disk full?"
+            ) from None
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._turn.release()
+
+
+def _answering(
+    client: Client, question: type[Any], answer: Callable[[Any], Awaitable[dict[str, Any]]]
+) -> Callable[[Msg], Awaitable[None]]:
+    """Return a callback that answers every request, refusals included."""
+    decoder = msgspec.json.Decoder(question)
+
+    async def respond(message: Msg) -> None:
+        try:
+            said = await answer(decoder.decode(message.data or b"{}"))
+        except HubError as error:
+            said = {"error": {"message": error.message, "hint": error.hint}}
+        except (CodecError, SubjectError, msgspec.DecodeError) as error:
+            said = {"error": {"message": str(error), "hint": ""}}
+        body = msgspec.json.encode(said)
+        if len(body) > client.max_payload:
+            refusal = {"message": f"the answer has {len(body)} bytes", "hint": "ask for less of it"}
+            body = msgspec.json.encode({"error": refusal})
+        try:
+            await message.respond(body)
+        except NatsError as error:
+            log.warning("not_answered", subject=message.subject, error=repr(error))
+
+    return respond
+
+
+def _put(key: HeadKey, point: _Point) -> Put:
+    if point.delete:
+        return Put(key, None, deleted=True)
+    return Put(key, value_from_json(point.value, point.dtype))
+
+
+def _needed(value: str | None, what: str) -> str:
+    if value is None:
+        raise WriteRefusedError(f'"{what}" is missing')
+    return value
+
+
+def _checked(who: str) -> str:
+    require_name(hub_origin(who), "origin")
+    return who
+
+
+def _pattern(path: str) -> tuple[str, ...]:
+    """Read `node[.type[.key]]`."""
+    if "." in path:
+        names = parse_path(path)
+        return names if path.count(".") == 2 else names[:2]
+    return (decode_token(path),)
+
+
+def _matches(key: HeadKey, pattern: tuple[str, ...]) -> bool:
+    return key[1 : 1 + len(pattern)] == pattern
+
+
+def _conflict_json(conflict: Conflict) -> dict[str, Any]:
+    found = {
+        "id": conflict.id,
+        "device": conflict.device,
+        "parent": conflict.key.parent,
+        "node": conflict.key.node,
+        "type": conflict.key.type,
+        "key": conflict.key.key,
+        "noticed_ns": conflict.noticed_ns,
+        "winner": _side_json(conflict, conflict.winner),
+        "loser": _side_json(conflict, conflict.loser),
+    }
+    if conflict.resolved_ns:
+        found["resolved_ns"] = conflict.resolved_ns
+        found["resolution"] = conflict.resolution
+        found["resolved_by"] = conflict.resolved_by
+    return found
+
+
+def _side_json(conflict: Conflict, side: Side) -> dict[str, Any]:
+    point = point_json(conflict.device, conflict.key, side.head)
+    return {name: point[name] for name in ("time", "value", "dtype", "tombstone", "origin")} | {
+        "clock": side.clock
+    }

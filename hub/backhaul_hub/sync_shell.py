@@ -1,0 +1,105 @@
+"""Running `HubSync`: its tasks, its services, and what they share."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from nats.errors import Error as NatsError
+
+from .downlink import Publisher
+from .errors import HubError
+from .future import FutureRule
+from .rebroadcast import Rebroadcast, told
+from .sync import HubSync
+from .sync_service import SyncService
+from .sync_store import restore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Coroutine
+
+    from nats.aio.client import Client
+
+    from .clock import Clock
+    from .config import HubConfig
+    from .jetstream import JetStreamApi
+    from .registry import Registry
+
+log = structlog.get_logger(__name__)
+
+_INTERVAL_S = 1.0
+"""How often a device is told the same thing anew, at most."""
+
+
+class SyncShell:
+    """Everything around one `HubSync`."""
+
+    def __init__(
+        self, config: HubConfig, clock: Clock, devices: Callable[[], Collection[str]]
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._devices = devices
+        future = FutureRule(config.clock.max_future_skew_s)
+        self.core = HubSync(clock, future, devices, conflicts_max=config.conflicts.rows_max)
+        self._to_say = asyncio.Event()
+
+    async def start(
+        self, client: Client, api: JetStreamApi, registry: Registry
+    ) -> list[Coroutine[Any, Any, None]]:
+        """Read hub.db, answer requests from now on, and return the tasks that are to run.
+
+        Raises:
+            RegistryError: hub.db cannot be read.
+        """
+        await restore(self.core, registry)
+        publisher = Publisher(self.core.outbox, self.core.heads, api, registry)
+        rebroadcast = Rebroadcast(client)
+        along_the_tree = self._config.tree.rebroadcast != "off"
+
+        def tell() -> None:
+            announcements = self.core.announcements
+            rebroadcast.tell(told(each, along_the_tree=along_the_tree) for each in announcements)
+            announcements.clear()
+
+        self.core.on_stored += [tell, publisher.wake, self._wake]
+        service = SyncService(self.core, registry, self._clock, self._devices)
+        await service.start(client)
+        return [publisher.run(), rebroadcast.run(), self._tell_devices(api)]
+
+    def report(self, device: str) -> dict[str, Any]:
+        """Return how a device's heads stand, as `backhaul-hub devices --json` has it."""
+        peer = self.core.peer(device)
+        return {
+            "count": len(self.core.heads.of(device).heads),
+            "in_sync": peer.in_sync,
+            "compared_ns": peer.compared_ns,
+            "waiting": self.core.outbox.waiting(device),
+            "conflicts": self.core.conflicts.open(device),
+        }
+
+    def _wake(self) -> None:
+        if self.core.unequal or self.core.restamps:
+            self._to_say.set()
+
+    async def _tell_devices(self, api: JetStreamApi) -> None:
+        """Tell devices of stamps that were refused, and whose heads differ the digests of ours.
+
+        What cannot be said now is not said again: as long as heads differ the device asks.
+        """
+        while True:
+            await self._to_say.wait()
+            self._to_say.clear()
+            words, self.core.restamps = self.core.restamps, {}
+            for device in sorted(self.core.unequal):
+                digests = self.core.heads.of(device).heads.digests()
+                words[f"in.{device}.s.digest"] = json.dumps({"nodes": digests}).encode()
+            self.core.unequal.clear()
+            for subject, body in words.items():
+                try:
+                    await api.publish(subject, body)
+                except (HubError, NatsError) as error:
+                    log.warning("device_not_told", subject=subject, error=str(error))
+            await asyncio.sleep(_INTERVAL_S)

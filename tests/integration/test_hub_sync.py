@@ -1,0 +1,249 @@
+"""The hub's side of heads, writes and the tree, with real servers and the real command line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul_codec import decode
+from demo.rig import RigError, program, run_to_end
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.aio.subscription import Subscription
+
+    from .conftest import World
+
+pytestmark = [pytest.mark.nats, pytest.mark.timeout(120)]
+
+DEADLINE_S = 20.0
+
+
+async def hub(world: World, *arguments: str) -> str:
+    """Run `backhaul-hub` against this world's hub."""
+    command, *rest = arguments
+    return await run_to_end(
+        [program("backhaul-hub"), command, *rest, "--dir", str(world.hub.directory)]
+    )
+
+
+async def values(world: World, device: str = "VID-001") -> dict[str, Any]:
+    """Return the heads of a device: series to value."""
+    answer = json.loads(await hub(world, "get", device, "--json"))
+    return {f"{each['node']}.{each['type']}": each["value"] for each in answer["points"]}
+
+
+async def until(condition: Any, *, deadline_s: float = DEADLINE_S) -> None:
+    """Wait until an async condition holds."""
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + deadline_s
+    while not await condition():
+        assert loop.time() < end_s, "never came true"
+        await asyncio.sleep(0.05)
+
+
+async def publish(vehicle: Client, subject: str, value: Any) -> None:
+    """Have a point kept on the live lane."""
+    await vehicle.request(f"app.{subject}", json.dumps({"value": value, "lane": "live"}).encode())
+
+
+async def next_told(subscription: Subscription) -> tuple[str, dict[str, Any]]:
+    async with asyncio.timeout(DEADLINE_S):
+        message = await subscription.next_msg(timeout=None)
+    return message.subject, json.loads(message.data)
+
+
+async def test_a_vehicles_point_is_read_watched_and_outlives_a_kill(world: World) -> None:
+    rig, _ = await world.vehicle()
+    local, control = await world.connect(rig.url), await world.connect(world.hub.url())
+    changes = await control.subscribe("hub.changed.VID-001")
+    await control.flush()
+    await publish(local, "battery.limit", 80.5)
+    _, told = await next_told(changes)
+    assert (told["node"], told["type"], told["value"], told["origin"]) == (
+        "battery",
+        "limit",
+        80.5,
+        "",
+    )
+    await world.hub.control.stop(signal.SIGKILL)
+    await world.hub.start_control()
+    assert await values(world) == {"battery.limit": 80.5}
+
+
+async def test_writes_are_stamped_stored_and_written_into_down(world: World) -> None:
+    await world.vehicle()
+    first = json.loads(
+        await hub(world, "set", "VID-001", "battery.limit=90", "--json", "--who", "anna")
+    )
+    second = json.loads(
+        await hub(
+            world,
+            "set",
+            "VID-001",
+            "battery.limit=91",
+            "battery.mode=eco",
+            "gps.rate:int64=5",
+            "--json",
+        )
+    )
+    (point,) = first["points"]
+    assert (point["value"], point["origin"]) == (90.0, "hub:anna")
+    assert all(each["time"] > point["time"] for each in second["points"])
+    control = await world.connect(world.hub.url())
+    jetstream = control.jetstream()
+
+    async def all_there() -> bool:
+        info = await jetstream.stream_info("DOWN_00", subjects_filter="in.VID-001.p.>")
+        return set(info.state.subjects or {}) == {
+            f"in.VID-001.p.{subject}" for subject in ("battery.limit.%", "battery", "gps.rate.%")
+        }
+
+    await until(all_there)
+    frame = await jetstream.get_last_msg("DOWN_00", "in.VID-001.p.battery")
+    assert frame.data is not None
+    assert {each.type: each.value for each in decode(frame.data).points} == {
+        "limit": 91.0,
+        "mode": "eco",
+    }
+    assert await values(world) == {"battery.limit": 91.0, "battery.mode": "eco", "gps.rate": 5}
+    await hub(world, "set", "VID-001", "--delete", "battery.mode")
+    assert await values(world) == {"battery.limit": 91.0, "gps.rate": 5}
+
+
+async def test_what_down_lacks_after_a_crash_is_published_from_hub_db(world: World) -> None:
+    """As if it was killed between the commit of a write and DOWN's acknowledgement."""
+    await world.vehicle()
+    await hub(world, "set", "VID-001", "battery.limit=90")
+    await world.hub.control.stop(signal.SIGKILL)
+    control = await world.connect(world.hub.url())
+    jetstream = control.jetstream()
+    await jetstream.purge_stream("DOWN_00", subject="in.VID-001.p.>")
+    with sqlite3.connect(world.hub.directory / "hub.db") as database:
+        database.execute("INSERT INTO outbox VALUES ('VID-001', 'p.battery.limit.%', 7)")
+    database.close()
+    await world.hub.start_control()
+
+    async def published() -> bool:
+        info = await jetstream.stream_info("DOWN_00", subjects_filter="in.VID-001.p.>")
+        return bool(info.state.subjects)
+
+    await until(published)
+    report = await world.until(lambda report: report["devices"][0]["heads"]["waiting"] == 0)
+    assert report["devices"][0]["heads"]["count"] == 1
+
+
+async def test_one_subscription_follows_a_subtree_while_devices_move_and_stream(
+    world: World,
+) -> None:
+    rigs = {device: (await world.vehicle(device))[0] for device in ("VID-001", "VID-002")}
+    local = {device: await world.connect(rig.url) for device, rig in rigs.items()}
+    for group, under in (("europe", "fleet"), ("berlin", "europe"), ("asia", "fleet")):
+        await hub(world, "node", "create", group, "--under", under)
+    await hub(world, "node", "move", "VID-001", "--to", "berlin")
+    await hub(world, "node", "move", "VID-002", "--to", "asia")
+    control = await world.connect(world.hub.url())
+    europe = await control.subscribe("up.europe.>")
+    asia = await control.subscribe("up.asia.>")
+    await control.flush()
+    for number in range(3):
+        for client in local.values():
+            await publish(client, "battery.limit", number)
+    for number in range(3):
+        subject, point = await next_told(europe)
+        assert subject == "up.europe.VID-001%2Fbattery.limit.%"
+        assert (point["device"], point["node"], point["value"]) == ("VID-001", "battery", number)
+        assert (await next_told(asia))[1]["device"] == "VID-002"
+
+    # It moves while it streams: every reading is heard in one group, the last ones in the new.
+    moving = asyncio.Event()
+
+    async def stream() -> int:
+        number = 100
+        while not moving.is_set() or number < 110:
+            await publish(local["VID-001"], "battery.limit", number)
+            number += 1
+        for last in range(number, number + 5):
+            await publish(local["VID-001"], "battery.limit", last)
+        return number + 5
+
+    streaming = asyncio.create_task(stream())
+    await hub(world, "node", "move", "VID-001", "--to", "asia")
+    moving.set()
+    end = await streaming
+    heard: dict[str, list[float]] = {"europe": [], "asia": []}
+    while not heard["asia"] or heard["asia"][-1] != end - 1:
+        subject, point = await next_told(asia)
+        if subject.endswith(".limit.%") and point["device"] == "VID-001":
+            heard["asia"].append(point["value"])
+    await control.flush()
+    while europe.pending_msgs:
+        subject, point = await next_told(europe)
+        if subject.endswith(".limit.%"):
+            heard["europe"].append(point["value"])
+    assert heard["europe"] + heard["asia"] == [float(number) for number in range(100, end)]
+
+
+async def test_nobody_but_the_hub_hears_and_up_stores_nothing_of_it(world: World) -> None:
+    rig, _ = await world.vehicle()
+    local = await world.connect(rig.url)
+    jobs = await world.connect(world.hub.url("spark"))
+    control = await world.connect(world.hub.url())
+    heard: list[str] = []
+
+    async def hear(message: Any) -> None:
+        heard.append(message.subject)
+
+    for client in (local, jobs):
+        await client.subscribe("up.>", cb=hear)
+        await client.subscribe("hub.>", cb=hear)
+        await client.flush()
+    own = await control.subscribe("up.fleet.>")
+    await control.flush()
+    before = (await control.jetstream().stream_info("UP_00")).state.messages
+    await hub(world, "set", "VID-001", "battery.limit=90")
+    assert (await next_told(own))[0] == "up.fleet.VID-001%2Fbattery.limit.%"
+    # Nor can they write there: what they publish reaches nobody in account HUB.
+    for client in (local, jobs):
+        await client.publish("up.fleet.VID-001.forged.%", b"{}")
+        await client.publish("hub.set", b'{"device": "VID-001", "node": "a", "points": []}')
+        await client.flush()
+    await hub(world, "set", "VID-001", "battery.limit=91")
+    assert (await next_told(own))[1]["value"] == 91.0
+    assert own.pending_msgs == 0
+    assert [
+        subject
+        for subject in heard
+        if subject != "up.fleet.VID-001.forged.%" and subject != "hub.set"
+    ] == []
+    assert (await control.jetstream().stream_info("UP_00")).state.messages == before
+
+
+async def test_what_cannot_be_is_refused_in_words(world: World) -> None:
+    await world.vehicle()
+    for arguments, why in (
+        (("get", "VID-009"), "there is no device VID-009"),
+        (("set", "VID-009", "a.b=1"), "there is no device VID-009"),
+        (("set", "VID-001", "a.b:int64=x"), "does not fit dtype int64"),
+        (("set", "VID-001", "--delete", "a.b"), "there is no a.b to delete"),
+        (("node", "mirror", "VID-001", "--under", "VID-001"), "edges stay inside"),
+        (("conflicts", "revert", "7"), "there is no conflict 7"),
+        (("conflicts", "VID-009"), "there is no device VID-009"),
+    ):
+        with pytest.raises(RigError) as refused:
+            await hub(world, *arguments)
+        assert why in str(refused.value)
+    control = await world.connect(world.hub.url())
+    for question in (b"", b"{", b"[]", b'{"device": "VID-001", "what": 1}'):
+        answer = json.loads((await control.request("hub.set", question)).data)
+        assert answer["error"]["message"]
+    await hub(world, "node", "create", "depot")
+    with pytest.raises(RigError, match="is a group"):
+        await hub(world, "add-device", "depot")
+    with pytest.raises(RigError, match="is the root"):
+        await hub(world, "add-device", "fleet")
