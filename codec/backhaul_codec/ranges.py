@@ -34,6 +34,9 @@ class RangeSet:
         high = low if high is None else high
         if not 1 <= low <= high:
             raise ValueError(f"not a range of sequence numbers: {low}..{high}")
+        if self._highs and self._highs[-1] + 1 == low:  # what nearly every call adds
+            self._highs[-1] = high
+            return high - low + 1
         # The ranges that touch or overlap low..high, neighbours included, become one.
         first = bisect_left(self._highs, low - 1)
         last = bisect_right(self._lows, high + 1)

@@ -43,7 +43,7 @@ CREATE TABLE lane (
     epoch INTEGER NOT NULL,
     held TEXT NOT NULL,
     aged TEXT NOT NULL,
-    seen TEXT NOT NULL,
+    seen TEXT,
     receipts TEXT NOT NULL,
     said INTEGER NOT NULL,
     messages INTEGER NOT NULL,
@@ -323,9 +323,10 @@ def _lane_row(key: LaneKey, state: LaneState) -> tuple[object, ...]:
     return (
         *key,
         _text(state.held),
-        _text(state.aged),
-        _text(state.seen),
-        msgspec.json.encode(state.receipts).decode(),
+        _text(state.aged) if state.aged else "",
+        # Most hubs lose nothing: then all that was ever seen is held.
+        _text(state.seen) if state.seen != state.held else None,
+        msgspec.json.encode(state.receipts).decode() if state.receipts else "",
         state.said,
         state.messages,
         state.repeats,
@@ -334,10 +335,16 @@ def _lane_row(key: LaneKey, state: LaneState) -> tuple[object, ...]:
     )
 
 
-def _lane_state(held: str, aged: str, seen: str, receipts: str, *numbers: int) -> LaneState:
-    said = msgspec.json.decode(receipts, type=list[Explained])
-    explained = RangeSet((low, high) for low, high, _ in said)
-    return LaneState(_ranges(held), _ranges(aged), _ranges(seen), explained, said, *numbers)
+def _lane_state(held: str, aged: str, seen: str | None, receipts: str, *numbers: int) -> LaneState:
+    said = msgspec.json.decode(receipts or "[]", type=list[Explained])
+    return LaneState(
+        _ranges(held),
+        _ranges(aged or "[]"),
+        _ranges(held if seen is None else seen),
+        RangeSet((low, high) for low, high, _ in said),
+        said,
+        *numbers,
+    )
 
 
 def _text(ranges: RangeSet) -> str:
