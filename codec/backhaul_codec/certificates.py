@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from backhaul_codec.ranges import RangeSet
+from backhaul_codec.subjects import LIVE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -122,40 +123,67 @@ class _Span:
 def certify(
     marks: Iterable[Mark],
     lanes: Mapping[LaneId, LaneRecord],
-    from_ns: int,
-    to_ns: int,
+    hours: Iterable[int],
 ) -> list[Certificate]:
-    """Return a certificate for each hour that begins in `from_ns <= hour < to_ns`, in order.
+    """Return a certificate for each of `hours`, in their order.
 
-    Hours of the time in which the vehicle acknowledged, by its corrected clock. Hours before that
-    of the first mark are left out: nobody has spoken of them. Whatever stands in a ledger before
-    its first mark belongs to the hour of that mark.
+    An hour is one of the time in which the vehicle acknowledged, by its corrected clock. Hours
+    before that of the first mark are left out: nobody has spoken of them. Whatever stands in a
+    ledger before its first mark belongs to the hour of that mark.
 
     Args:
-        from_ns: ns since the Unix epoch, the first hour's beginning or within the one before.
-        to_ns: the same, exclusive.
         marks: of one device, in any order. The first of them is taken for the first ever: give
             all there are, or do not ask for its hour.
         lanes: all lanes of that device, of every epoch that anybody has heard of.
+        hours: their beginnings, ns since the Unix epoch.
     """
-    spans = list(_spans(marks))
-    if not spans:
+    wanted = list(hours)
+    touched: dict[int, list[_Span]] = {hour_ns: [] for hour_ns in wanted}
+    if not wanted:
         return []
-    silent = {id_.epoch for id_ in lanes} - {span.epoch for span in spans}
-    spans += [
-        _Span(span.start_ns, span.end_ns, epoch, {}, None, gone=True)
-        for span in spans
-        if span.vague
-        for epoch in sorted(silent)
+    spans = _all_spans(marks, lanes)
+    first_ns = min((span.start_ns for span in spans), default=max(wanted) + HOUR_NS)
+    for span in spans:
+        for hour_ns in _hours_of(span, max(wanted)):
+            if hour_ns in touched and span.touches(hour_ns, hour_ns + HOUR_NS):
+                touched[hour_ns].append(span)
+    return [
+        _certificate(hour_ns, touched[hour_ns], lanes)
+        for hour_ns in wanted
+        if hour_ns + HOUR_NS > first_ns
     ]
-    first_ns = min(span.start_ns for span in spans)
-    hour_ns = max(-(-from_ns // HOUR_NS) * HOUR_NS, first_ns // HOUR_NS * HOUR_NS)
-    found = []
-    while hour_ns < to_ns:
-        touched = [span for span in spans if span.touches(hour_ns, hour_ns + HOUR_NS)]
-        found.append(_certificate(hour_ns, touched, lanes))
-        hour_ns += HOUR_NS
-    return found
+
+
+def hours_between(from_ns: int, to_ns: int) -> range:
+    """Return the beginnings of the hours that begin in `from_ns <= hour < to_ns`."""
+    return range(-(-from_ns // HOUR_NS) * HOUR_NS, to_ns, HOUR_NS)
+
+
+def lane_records(
+    held: Mapping[LaneId, RangeSet],
+    receipts: Mapping[LaneId, Iterable[tuple[int, int, str]]],
+    said: Iterable[tuple[int, Mapping[str, int]]],
+) -> dict[LaneId, LaneRecord]:
+    """Bring together what is known of a device's lanes.
+
+    Args:
+        held: the seqs that are held.
+        receipts: (low, high, reason), in the order in which they came.
+        said: (epoch, last seq by lane) of every mark, and of every word that an epoch is over.
+    """
+    highest = {id_: ranges.highest for id_, ranges in held.items()}
+    for epoch, lanes in said:
+        # An epoch that is only named is known to have been.
+        highest.setdefault(LaneId(LIVE, epoch), 0)
+        for lane, seq in lanes.items():
+            id_ = LaneId(lane, epoch)
+            highest[id_] = max(highest.get(id_, 0), seq)
+    for id_ in receipts:
+        highest.setdefault(id_, 0)
+    return {
+        id_: LaneRecord(held.get(id_) or RangeSet(), disjoint(receipts.get(id_, ())), seq)
+        for id_, seq in highest.items()
+    }
 
 
 def disjoint(receipts: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
@@ -166,6 +194,24 @@ def disjoint(receipts: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, s
         found += [(low, high, reason) for low, high in told.holes(first, last)]
         told.add(first, last)
     return sorted(found)
+
+
+def _all_spans(marks: Iterable[Mark], lanes: Mapping[LaneId, LaneRecord]) -> list[_Span]:
+    """Return the spans of a device's life, those of ledgers that never marked anything included."""
+    spans = list(_spans(marks))
+    silent = {id_.epoch for id_ in lanes} - {span.epoch for span in spans}
+    return spans + [
+        _Span(span.start_ns, span.end_ns, epoch, {}, None, gone=True)
+        for span in spans
+        if span.vague
+        for epoch in sorted(silent)
+    ]
+
+
+def _hours_of(span: _Span, last_ns: int) -> range:
+    """Return the hours that a span may have to do with, up to the last one asked for."""
+    end_ns = last_ns if span.end_ns is None else min(span.end_ns, last_ns)
+    return range(span.start_ns // HOUR_NS * HOUR_NS, end_ns + 1, HOUR_NS)
 
 
 def _spans(marks: Iterable[Mark]) -> Iterator[_Span]:
@@ -223,7 +269,7 @@ def _certificate(
             if span.gone:
                 above = max(low, record.highest + 1)
                 explained.append(Reasoned(*id_, above, 0, LEDGER_GONE))
-    open_ended = any(span.end_ns is None for span in spans)
+    open_ended = any(span.end_ns is None for span in spans) or not spans
     state: State = "waiting" if missing or open_ended else "explained" if explained else "complete"
     return Certificate(
         hour_ns,

@@ -9,14 +9,13 @@ from backhaul_codec import CodecError
 from backhaul_codec.envelope import unseal
 from backhaul_codec.placed import check_placed
 from backhaul_codec.subjects import SubjectError, parse_uplink
+from backhaul_codec.words import WordError, read_word
 
 from .continuity import LaneKey
-from .words import WordError, read_word
 
 if TYPE_CHECKING:
     from backhaul_codec.subjects import Uplink
-
-    from .words import Word
+    from backhaul_codec.words import Word
 
 
 @dataclass(frozen=True, slots=True)

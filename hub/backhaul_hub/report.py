@@ -11,9 +11,10 @@ from .leafs import Link
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from backhaul_codec.words import ClockWord
+
     from .continuity import Continuity, LaneState
     from .uplink import UplinkReader
-    from .words import ClockWord
 
 # A server takes 1 MiB in a message.
 _PAGE_BYTES = 512 << 10

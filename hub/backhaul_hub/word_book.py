@@ -11,16 +11,17 @@ import msgspec
 import structlog
 
 from backhaul_codec.certificates import HOUR_NS
+from backhaul_codec.words import ClockWord, EpochWord, MarkWord, Receipt
 
 from .consumers import Change
 from .continuity import LaneKey
-from .words import ClockWord, EpochWord, MarkWord, Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from backhaul_codec.words import Word
+
     from .continuity import Continuity
-    from .words import Word
 
 log = structlog.get_logger(__name__)
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backhaul_codec.certificates import Mark
-
-from .words import ClockWord
+from backhaul_codec.words import ClockWord
 
 if TYPE_CHECKING:
     from .registry import Registry

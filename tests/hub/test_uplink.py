@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
+from backhaul_codec.words import ClockWord, EpochWord, MarkWord, Receipt, Word
 from backhaul_hub.continuity import LaneKey
 from backhaul_hub.examine import UnreadableError, examine
-from backhaul_hub.words import ClockWord, EpochWord, MarkWord, Receipt, Word
 
 FRAME = encode_frame([Point("battery", "soc", 1, 81.5)], epoch=7, seq=3)
 
