@@ -70,12 +70,12 @@ class Lane:
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()  # an answer came, or the tail was read
         state = ledger.lanes[name]
-        self.appender.committed(state.last_seq)
+        self.appender.committed(state.ready_seq)
         self.appender.raise_watermark(state.watermark)
 
     def on_commit(self) -> None:
-        """Learn that the ledger has grown."""
-        self.appender.committed(self._ledger.lanes[self.name].last_seq)
+        """Learn that the ledger has grown, or that more of it may leave."""
+        self.appender.committed(self._ledger.lanes[self.name].ready_seq)
         self._wake.set()
 
     def on_watermark(self, seq: int) -> None:
@@ -147,7 +147,7 @@ class Lane:
     async def _seek(self, jetstream: JetStream) -> None:
         """Read where the stream ends, and go on after it."""
         created, tail = await self._tail(jetstream)
-        self.appender.committed(self._last_seq)
+        self.appender.committed(self._ledger.lanes[self.name].ready_seq)
         known = self._ledger.lanes[self.name].distance
         least = self.appender.least_stream_seq(tail, known.offset)
         # A stream that was made anew is read from its start by the hub, which knows it by its

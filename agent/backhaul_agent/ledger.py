@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from backhaul_agent import ledger_room, ledger_schema
+from backhaul_agent import ledger_boots, ledger_room, ledger_schema
 from backhaul_agent.budget import ROW_BYTES, Budget, class_of
 from backhaul_agent.errors import LedgerCorruptError, LedgerStorageError
 from backhaul_agent.ledger_rows import (
@@ -52,7 +52,8 @@ class Lane:
     """A lane's committed state, in one epoch.
 
     ``next_seq``: the next seq to give out. ``watermark``: what the hub holds without gaps.
-    ``distance``: how far the sequences of OUT are ahead of the seqs in it.
+    ``distance``: how far the sequences of OUT are ahead of the seqs in it. ``held_seq``: the first
+    seq that must not leave yet, because its stamps wait for the time; 0 where all may.
     """
 
     id: int
@@ -61,6 +62,12 @@ class Lane:
     next_seq: int
     watermark: int
     distance: Distance
+    held_seq: int = 0
+
+    @property
+    def ready_seq(self) -> int:
+        """Return the highest seq that may leave, as far as all before it may."""
+        return self.held_seq - 1 if self.held_seq else self.last_seq
 
     @property
     def last_seq(self) -> int:
@@ -162,6 +169,9 @@ class Ledger:
             self.lanes[name].watermark = max(self.lanes[name].watermark, seq)
         for name, distance in changes.distances.items():
             self.lanes[name].distance = distance
+        self._hold(rows)
+        if changes.settled or changes.evict:
+            await self._measure_held()
         self.meta |= changes.meta
         self.quarantined += len(changes.quarantine)
         self._next_staged_id = first_id + len(staged)
@@ -272,16 +282,11 @@ class Ledger:
 
     async def boots(self) -> list[Boot]:
         """Return what is known of the machine's starts, oldest first."""
-        query = "SELECT number, boot, provisional_ns, anchor_ns, error_ns, at_ns FROM boots "
-        return [Boot(*row) for row in await self._query(query + "ORDER BY number")]
+        return [Boot(*row) for row in await self._query(ledger_boots.BOOTS)]
 
     async def pending(self, but_of: int, rows_max: int) -> list[Pending]:
         """Return up to ``rows_max`` messages that wait to be settled, but none of one boot."""
-        query = (
-            "SELECT id, CAST(subject AS BLOB), CAST(body AS BLOB), boot FROM messages "
-            "WHERE boot > 0 AND boot != ? ORDER BY boot, id LIMIT ?"
-        )
-        rows = await self._query(query, but_of, rows_max)
+        rows = await self._query(ledger_boots.PENDING, but_of, rows_max)
         return [
             Pending(id_, _text(subject), body or b"", boot) for id_, subject, body, boot in rows
         ]
@@ -301,6 +306,21 @@ class Ledger:
         """Close both connections; the last one folds the WAL into the file."""
         await self._reader.close()
         await self._db.close()
+
+    def _hold(self, rows: Sequence[_MessageRow]) -> None:
+        by_id = {lane.id: lane for lane in self.lanes.values()}
+        for lane, seq, *_, boot in rows:
+            if boot and not by_id[lane].held_seq:
+                by_id[lane].held_seq = seq
+
+    async def _measure_held(self) -> None:
+        """Find again from where on lanes are held. What was committed stays, if this fails."""
+        try:
+            for lane in [*self.lanes.values(), *self.closed.values()]:
+                if lane.held_seq:
+                    lane.held_seq = await ledger_boots.held(self._db, lane.id)
+        except (sqlite3.Error, OSError):
+            self._uncertain = True  # the next commit reads everything back first
 
     def _stamp(self, messages: Sequence[Outgoing]) -> tuple[dict[str, int], list[_MessageRow]]:
         """Give every message its seq: (next seq of each lane touched, rows to insert)."""
@@ -354,15 +374,9 @@ class Ledger:
                 [(*far, self.lanes[name].id) for name, far in changes.distances.items()],
             )
         if changes.boots:
-            await db.executemany(
-                "INSERT OR REPLACE INTO boots VALUES (?, ?, ?, ?, ?, ?)", changes.boots
-            )
+            await ledger_boots.write_boots(db, changes.boots)
         if changes.settled:
-            # In one statement with the mark: whatever dies when, no stamp is corrected twice.
-            await db.executemany(
-                "UPDATE messages SET body = coalesce(?, body), boot = 0 WHERE id = ? AND boot > 0",
-                [(body, id_) for id_, body in changes.settled],
-            )
+            await ledger_boots.settle(db, changes.settled)
         if changes.meta:
             await db.executemany(
                 "INSERT OR REPLACE INTO meta VALUES (?, ?)", list(changes.meta.items())
@@ -403,7 +417,8 @@ class Ledger:
             "stream_offset FROM lanes"
         )
         for id_, name, epoch, next_seq, watermark, *distance in rows:
-            lane = Lane(id_, name, epoch, next_seq, watermark, Distance(*distance))
+            held_seq = await ledger_boots.held(self._db, id_)
+            lane = Lane(id_, name, epoch, next_seq, watermark, Distance(*distance), held_seq)
             if epoch == self.epoch:
                 self.lanes[name] = lane
             else:

@@ -59,10 +59,14 @@ class Boot(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """A message that may leave from now on, by its row's id; ``body`` None: as it stands."""
+    """A message that may leave from now on, by its row's id; ``body`` None: as it stands.
+
+    ``shift_ns`` was added to its times.
+    """
 
     id: int
     body: bytes | None
+    shift_ns: int = 0
 
 
 class Pending(NamedTuple):

@@ -57,7 +57,7 @@ CREATE TABLE messages (
     boot INTEGER NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX messages_lane_seq ON messages (lane, seq);
-CREATE INDEX messages_boot ON messages (boot, id) WHERE boot > 0;
+CREATE INDEX messages_held ON messages (lane, seq) WHERE boot > 0;
 CREATE INDEX messages_class ON messages (value_class);
 CREATE INDEX messages_history ON messages (subject, t_lo, t_hi) WHERE t_lo IS NOT NULL;
 CREATE TABLE classes (

@@ -40,8 +40,8 @@ async def test_marks_outlive_a_restart_and_are_listed_by_boot(tmp_path: Path) ->
             (3, 0),
         ]
         assert [(row.subject, row.boot) for row in await ledger.pending(0, 9)] == [
-            ("p.n.t.%", 1),
             ("p.n.t.%", 2),
+            ("p.n.t.%", 1),
         ]
         assert [row.boot for row in await ledger.pending(2, 9)] == [1]
         assert len(await ledger.pending(0, 1)) == 1
@@ -83,5 +83,61 @@ async def test_a_disk_that_fails_settles_nothing(tmp_path: Path) -> None:
             await ledger.commit(Changes(settled=[Settled(row.id, body_at(105, 1))]))
         disk.error = None
         assert await ledger.pending(0, 9) == [row]
+    finally:
+        await ledger.close()
+
+
+async def test_a_lane_is_held_from_its_first_marked_message_on(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    ledger = await open_ledger(path)
+
+    def ready() -> tuple[int, int]:
+        return ledger.lanes["live"].ready_seq, ledger.lanes["bulk"].ready_seq
+
+    try:
+        assert ready() == (0, 0)
+        await ledger.commit(Changes([message(1), message(2, 1), message(3), message(4, 1)]))
+        assert ready() == (1, 0)
+        await ledger.commit(Changes([message(5), Outgoing("bulk", "f.n", message(1).body)]))
+        assert ready() == (1, 1)
+        await ledger.close()
+        ledger = await open_ledger(path)
+        assert ready() == (1, 1)
+        second, fourth = await ledger.pending(0, 9)
+        await ledger.commit(Changes(settled=[Settled(second.id, None)]))
+        assert ready() == (3, 1)
+        await ledger.commit(Changes(evict=[fourth.id]))
+        assert ready() == (5, 1), "what was given up holds nobody"
+    finally:
+        await ledger.close()
+
+
+async def test_the_times_beside_a_message_move_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    ledger = await open_ledger(path)
+    await ledger.commit(
+        Changes([message(5, 1)._replace(times=(5, 9)), message(6, 1)], boots=[Boot(1, "a", 0)])
+    )
+    rows = await ledger.pending(0, 9)
+    await ledger.commit(Changes(settled=[Settled(row.id, None, 100) for row in rows]))
+    await ledger.close()
+    with sqlite3.connect(path) as db:
+        assert db.execute("SELECT t_lo, t_hi FROM messages ORDER BY id").fetchall() == [
+            (105, 109),
+            (None, None),
+        ]
+    db.close()
+
+
+async def test_starts_that_nothing_waits_for_are_forgotten(tmp_path: Path) -> None:
+    ledger = await open_ledger(tmp_path / "ledger.db")
+    try:
+        await ledger.commit(
+            Changes([message(5, 2)], [Staged("n", 1, b"x", boot=3)], boots=[Boot(1, "1", 0)])
+        )
+        for number in range(2, 100):
+            await ledger.commit(Changes(boots=[Boot(number, str(number), 0)]))
+        numbers = [boot.number for boot in await ledger.boots()]
+        assert numbers == [2, 3, *range(36, 100)]
     finally:
         await ledger.close()
