@@ -212,7 +212,7 @@ class ConfigWrites:
         time = self._keeper.next_stamp(draft.key for drafts in messages for draft in drafts)
         placed = [[_placed(draft, time) for draft in drafts] for drafts in messages]
         try:
-            made = [_message(each) for each in placed]
+            made = [message_of(each[0].parent, each) for each in placed]
         except CodecError as error:
             raise RefusedError(Code.BAD_VALUE, error.reason) from error
         if (size := max(len(message.body) for message in made)) > WRITE_BYTES_MAX:
@@ -229,22 +229,28 @@ def _placed(draft: _Draft, time: int) -> Placed:
     )
 
 
-def _message(placed: list[Placed]) -> Outgoing:
-    """Return one point as it is, several as a frame: of an edge, if the first is of one."""
-    parent, first = placed[0]
+def message_of(parent: str, placed: Sequence[Placed]) -> Outgoing:
+    """Return one point as it is, several as a frame of the node, or with ``parent`` of the edge.
+
+    A frame of an edge may hold points of the lower node as well.
+    Raises: CodecError.
+    """
+    first = placed[0].point
     if len(placed) == 1:
         names = (first.node, first.type, first.key)
-        subject = edge_subject(parent, *names) if parent else point_subject(*names)
+        of_edge = placed[0].parent
+        subject = edge_subject(of_edge, *names) if of_edge else point_subject(*names)
         body = encode_point(first, epoch=0, seq=0)
-        return Outgoing("live", subject, body, CONFIG, (first.time, first.time))
-    points = [each.point for each in placed]
-    subject = node_frame_subject(first.node)
-    if parent:
-        subject = edge_frame_subject(parent, first.node)
-        edge = [each.point for each in placed if each.parent]
-        points = edge_frame_points(edge, [each.point for each in placed if not each.parent])
-    body = encode_frame(points, epoch=0, seq=0)
-    return Outgoing("live", subject, body, CONFIG, (first.time, first.time))
+    else:
+        points = [each.point for each in placed]
+        subject = node_frame_subject(first.node)
+        if parent:
+            subject = edge_frame_subject(parent, first.node)
+            edge = [each.point for each in placed if each.parent]
+            points = edge_frame_points(edge, [each.point for each in placed if not each.parent])
+        body = encode_frame(points, epoch=0, seq=0)
+    times = [each.point.time for each in placed]
+    return Outgoing("live", subject, body, CONFIG, (min(times), max(times)))
 
 
 def _require_names(*names: str) -> None:

@@ -29,7 +29,9 @@ from backhaul_agent.lane import Lane
 from backhaul_agent.ledger import LANES, Ledger
 from backhaul_agent.ledger_schema import open_file
 from backhaul_agent.link import Link, requester
+from backhaul_agent.link_news import LinkNews
 from backhaul_agent.listener import Listener
+from backhaul_agent.restamp import Restamps
 from backhaul_agent.status import STATUS_SUBJECT, status
 from backhaul_agent.uplink_state import UplinkState
 from backhaul_agent.watermarks import Watermarks
@@ -117,6 +119,10 @@ class Parts:
         self._config_service = ConfigService(self._writer, config)
         self._link = Link(config, self._listener.on_overrun)
         self._uplink = UplinkState()
+        self._link_news = LinkNews(config, ledger, self._writer, clock, self._uplink)
+        restamps = Restamps(self._writer.keeper, clock.time_ns)
+        self._downlink.register("s.restamp", restamps.on_message)
+        self._downlink.register("s.digest", self._link_news.digests.on_message)
         self._listening = True
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -147,6 +153,7 @@ class Parts:
                 group.create_task(lane.run(client, jetstream))
             group.create_task(self._downlink.run(client, jetstream))
             group.create_task(self._config_service.run(client))
+            group.create_task(self._link_news.run())
             await client.subscribe(STATUS_SUBJECT, cb=self._on_status)
             if self._listening:
                 await self._listener.listen(client)

@@ -98,6 +98,7 @@ class Writer:
         self._waiting = 0
         self._stage_by_s: float | None = None
         self._owed = _Owed()
+        self._newest_frames: dict[str, bytes] = {}
         self._wake = asyncio.Event()
         self._stopping = False
         self._retry_at_s = 0.0
@@ -191,6 +192,16 @@ class Writer:
         self._owed.done.append(done)
         self._wake.set()
         await done
+
+    def tell(self, *events: Outgoing) -> None:
+        """Have events of the agent's own committed next; hand them over as soon as they are stamped."""
+        self._owed.messages += events
+        self._wake.set()
+
+    def take_newest_frames(self) -> list[bytes]:
+        """Return each node's newest frame since this was asked last, of those with settled stamps."""
+        frames, self._newest_frames = self._newest_frames, {}
+        return list(frames.values())
 
     def stop(self) -> None:
         """Refuse what comes from now on; `run` commits what is there, framed, and returns."""
@@ -298,7 +309,11 @@ class Writer:
     def _succeeded(self, arrivals: list[Arrival], owed: _Owed, changes: Changes) -> None:
         counters = self.counters
         counters.commits += 1
-        counters.frames += sum(message.lane == "bulk" for message in changes.messages)
+        for message in changes.messages:
+            if message.lane == "bulk":
+                counters.frames += 1
+                if not message.boot:
+                    self._newest_frames[message.subject] = message.body
         if counters.last_error:
             log.info("ledger writes again", after=counters.last_error)
             counters.last_error = ""

@@ -1,0 +1,157 @@
+"""Whether both ends hold the same heads, and what is sent where they do not: a pure core, no I/O.
+
+The vehicle tells the root of its digests (``e.digest``); a hub whose root is another one answers with
+its digest of each node (``s.digest``). The vehicle then sends its heads of nodes that differ, and asks
+for the hub's. Merging makes both the same, so in whatever order things arrive it comes to an end.
+
+What was written here after the root was told may still be on its way, and differs for that reason only:
+it is not sent a second time, the root is told again instead. Nor is the same answer given twice while
+the link stays up: where the hub will not take a head, sending it again does not help.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from backhaul_agent.config_writes import message_of
+from backhaul_agent.events import event
+from backhaul_codec.merge import Head, HeadKey, differing
+from backhaul_codec.placed import Placed
+from backhaul_codec.rules import blob_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from backhaul_agent.clock import Clock
+    from backhaul_agent.downlink import Inbound
+    from backhaul_agent.head_keeper import Changed, HeadKeeper
+    from backhaul_agent.ledger_rows import Inward, Outgoing
+
+SETTLE_S = 1.0  # after something of the hub's was merged: more may be coming
+ROUNDS_MAX = 20  # roots told in a row because of what was written meanwhile
+FRAME_POINTS = 200
+FRAME_BYTES = 64 * 1024
+
+
+class _Digests(msgspec.Struct, frozen=True):
+    """What the hub says: its digest of each node."""
+
+    nodes: dict[str, str]
+
+
+_decode = msgspec.json.Decoder(_Digests).decode
+
+
+class Answer(NamedTuple):
+    """What to do about the hub's digests.
+
+    ``differing``: nodes whose heads are to be sent, and the hub's asked for. ``tell``: whether to say
+    again what ours come to.
+    """
+
+    differing: list[str]
+    tell: bool
+
+
+class Digests:
+    """Compares. `due_s` says when the root is to be told next, `root` what is told then."""
+
+    def __init__(self, keeper: HeadKeeper, clock: Clock) -> None:
+        self.due_s: float | None = None  # on the monotonic clock
+        self.in_sync: bool | None = None  # None: nobody has compared since the link came up
+        self._keeper = keeper
+        self._clock = clock
+        self._written: set[str] = set()  # nodes with a head that the hub may not have yet
+        self._answered: dict[str, tuple[str | None, str | None]] = {}
+        self._rounds = 0
+
+    def link_up(self) -> None:
+        """Note that the link came up: both ends may have changed since they last spoke."""
+        self._answered.clear()
+        self._rounds = 0
+        self.in_sync = None
+        self.due_s = self._clock.monotonic_s()
+
+    def changed(self, heads: Iterable[Changed]) -> None:
+        """Note heads that have changed: written here, or merged from the hub."""
+        for key, head in heads:
+            if head.origin:
+                self._tell_soon()
+            else:
+                self._written.add(key.node)
+
+    def root(self) -> Outgoing:
+        """Return the event that tells the root; it is told now."""
+        self.due_s = None
+        self._written.clear()
+        heads = self._keeper.heads
+        return self._event({"root": heads.root(), "count": len(heads)})
+
+    def compare(self, theirs: dict[str, str]) -> Answer:
+        """Return what to do about the hub's digests."""
+        mine = self._keeper.heads.digests()
+        nodes = differing(mine, theirs)
+        self.in_sync = not nodes
+        moving = self._written.intersection(nodes)
+        self._rounds = self._rounds + 1 if moving else 0
+        if self._rounds > ROUNDS_MAX:  # written to without a pause: better twice than never
+            moving = set()
+        answer = []
+        for node in nodes:
+            pair = mine.get(node), theirs.get(node)
+            if node not in moving and self._answered.get(node) != pair:
+                self._answered[node] = pair
+                answer.append(node)
+        return Answer(answer, tell=not nodes or bool(answer or moving))
+
+    def on_message(self, message: Inbound, changes: Inward) -> None:
+        """Take in ``s.digest``: the answer goes out with the commit of its position.
+
+        Raises:
+            ValueError: it is none.
+        """
+        if not message.fresh:
+            return
+        try:
+            theirs = _decode(message.data).nodes
+        except msgspec.DecodeError as error:
+            raise ValueError(f"no digests: {error}") from error
+        answer = self.compare(theirs)
+        heads = self._keeper.heads
+        for node in answer.differing:
+            changes.messages += messages_of(heads.of_node(node))
+        if answer.differing:
+            changes.messages.append(self._event({"want": answer.differing}))
+        if answer.tell:
+            self._tell_soon()
+
+    def _tell_soon(self) -> None:
+        if self.due_s is None:
+            self.due_s = self._clock.monotonic_s() + SETTLE_S
+
+    def _event(self, body: dict[str, Any]) -> Outgoing:
+        return event("digest", body, self._clock.time_ns())
+
+
+def messages_of(heads: dict[HeadKey, Head]) -> Iterator[Outgoing]:
+    """Yield messages that carry a node's heads, those of each of its edges apart."""
+    groups: dict[str, list[Placed]] = {}
+    for key, head in heads.items():
+        groups.setdefault(key.parent, []).append(Placed(key.parent, head.to_point(key)))
+    for parent, placed in groups.items():
+        for few in _portions(placed):
+            yield message_of(parent, few)
+
+
+def _portions(placed: list[Placed]) -> Iterator[list[Placed]]:
+    few: list[Placed] = []
+    size = 0
+    for each in placed:
+        size += blob_size(each.point.value)
+        if few and (len(few) >= FRAME_POINTS or size > FRAME_BYTES):
+            yield few
+            few, size = [], blob_size(each.point.value)
+        few.append(each)
+    yield few
