@@ -60,7 +60,7 @@ class Digests:
 
     def __init__(self, keeper: HeadKeeper, clock: Clock) -> None:
         self.due_s: float | None = None  # on the monotonic clock
-        self.in_sync: bool | None = None  # None: nobody has compared since the link came up
+        self.differing: int | None = None  # nodes, when the hub last said so; None: it did not
         self._keeper = keeper
         self._clock = clock
         self._written: set[str] = set()  # nodes with a head that the hub may not have yet
@@ -71,7 +71,6 @@ class Digests:
         """Note that the link came up: both ends may have changed since they last spoke."""
         self._answered.clear()
         self._rounds = 0
-        self.in_sync = None
         self.due_s = self._clock.monotonic_s()
 
     def changed(self, heads: Iterable[Changed]) -> None:
@@ -84,7 +83,7 @@ class Digests:
 
     def root(self) -> Outgoing:
         """Return the event that tells the root; it is told now."""
-        self.due_s = None
+        self.due_s = self.differing = None
         self._written.clear()
         heads = self._keeper.heads
         return self._event({"root": heads.root(), "count": len(heads)})
@@ -93,7 +92,7 @@ class Digests:
         """Return what to do about the hub's digests."""
         mine = self._keeper.heads.digests()
         nodes = differing(mine, theirs)
-        self.in_sync = not nodes
+        self.differing = len(nodes)
         moving = self._written.intersection(nodes)
         self._rounds = self._rounds + 1 if moving else 0
         if self._rounds > ROUNDS_MAX:  # written to without a pause: better twice than never

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 LINK_PART = 0.05
 BURST_S = 1.0  # of the whole link: what may go at once when it comes up
+BURST_BYTES_MIN = 1024.0
 EVERY_S = 2.0
 LAG_S = 5.0  # what is younger is on its way, and no lag
 MESSAGE_BYTES_MAX = 16 * 1024
@@ -113,7 +114,8 @@ class HeadsFirst:
     def __init__(self, link_bytes_s: float, now_s: float) -> None:
         self.values = NewestValues()
         self.due_s: float | None = None
-        self._bucket = TokenBucket(link_bytes_s * LINK_PART, link_bytes_s * BURST_S, now_s)
+        burst = max(BURST_BYTES_MIN, link_bytes_s * BURST_S)
+        self._bucket = TokenBucket(link_bytes_s * LINK_PART, burst, now_s)
         self._lag = Lag()
         self._fresh_link = False
 

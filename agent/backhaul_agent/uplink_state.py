@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 STATISTICS = "$SYS.REQ.ACCOUNT.PING.STATZ"
-LOOK_S = 1.0  # how late a link that came up is noticed at most; one that is back sooner is not
+LOOK_S = 1.0  # a link that is back sooner than that was not away
+LOOK_DOWN_S = 0.2  # how late a link that came up is noticed: what goes first must be first
 log = structlog.get_logger("uplink")
 
 
@@ -59,7 +60,7 @@ class UplinkState:
         self._came_up = asyncio.Event()
 
     async def run(self, request: Callable[[str, bytes], Awaitable[bytes]]) -> None:
-        """Look once a second for as long as this connection lives (the caller cancels)."""
+        """Look for as long as this connection lives (the caller cancels)."""
         try:
             while True:
                 try:
@@ -67,7 +68,7 @@ class UplinkState:
                 except (NatsError, TimeoutError):
                     up = None
                 self.note(up)
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(LOOK_DOWN_S if up is False else LOOK_S)
         finally:
             self.note(None)
 
