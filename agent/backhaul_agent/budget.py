@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_agent.errors import Code, RefusedError
+from backhaul_agent.ledger_rows import ROW_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +29,6 @@ FULL_AT = 15 / 16
 STEP_BYTES_MIN = 256 * 1024
 STEP_PARTS = 64
 RECEIPT_BYTES = 400  # what a receipt costs in the ledger, about
-ROW_BYTES = 128  # what a message costs besides subject and body, here and in a stream: at most
 
 # Events that say how to read all the others; they are never given up.
 _ACCOUNT_EVENTS = frozenset({"receipt", "epoch", "clock", "quarantined"})
@@ -97,6 +97,7 @@ class Budget:
         self.disk = ""  # names the disk while it is full
         self._measured = 0
         self._grown = 0
+        self._pressed = 0  # bytes that are about to come
         self._by_class = [0] * len(CLASSES)
         self._stuck = -1  # the highest class for which nothing more can go
 
@@ -108,7 +109,7 @@ class Budget:
     @property
     def full(self) -> bool:
         """Whether room must be made."""
-        return self.used > self.limit * FULL_AT
+        return self.used + self._pressed > self.limit * FULL_AT
 
     @property
     def due(self) -> bool:
@@ -123,7 +124,7 @@ class Budget:
     @property
     def excess(self) -> int:
         """Return how much must go until there is a step's room again; 0 where there is."""
-        return max(0, self.used - int(self.limit * FULL_AT) + self.step)
+        return max(0, self.used + self._pressed - int(self.limit * FULL_AT) + self.step)
 
     def grew(self, size: int) -> None:
         """Note an estimate of what a commit has added."""
@@ -135,6 +136,10 @@ class Budget:
         self._by_class = list(by_class)
         if not self.full:
             self._stuck = -1
+
+    def press(self, size: int) -> None:
+        """Count ``size`` bytes as there already, so that room is made for them; 0 ends it."""
+        self._pressed = size
 
     def shrink(self, limit: int, disk: str) -> None:
         """Make do with ``limit`` bytes: the disk, which ``disk`` names, is full."""

@@ -53,13 +53,15 @@ class LedgerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[ledger]: where acknowledged points live, how much of it, and for how long (docs/budget.md).
 
     ``age_s_max`` 0: no age limit. ``when_full``: "evict" gives up the oldest and cheapest with a
-    receipt, "refuse" keeps everything and refuses what is new.
+    receipt, "refuse" keeps everything and refuses what is new. ``reserve_bytes``: held beside the
+    ledger for the moment when the disk is full; 0: nothing is.
     """
 
     path: Annotated[str, Meta(min_length=1)] = "/var/lib/backhaul-agent/ledger.db"
     bytes_max: Annotated[int, Meta(ge=MIB, le=1 << 44)] = 512 * MIB
     age_s_max: Annotated[float, Meta(ge=0, le=1e10)] = 0.0
     when_full: Annotated[str, Meta(pattern="^(evict|refuse)$")] = "evict"
+    reserve_bytes: Annotated[int, Meta(ge=0, le=1 << 30)] = 8 * MIB
 
 
 class FrameConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

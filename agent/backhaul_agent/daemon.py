@@ -31,6 +31,7 @@ from backhaul_agent.ledger_schema import open_file
 from backhaul_agent.link import Link, requester
 from backhaul_agent.link_news import LinkNews
 from backhaul_agent.listener import Listener
+from backhaul_agent.reserve import Reserve
 from backhaul_agent.restamp import Restamps
 from backhaul_agent.status import STATUS_SUBJECT, status
 from backhaul_agent.uplink_state import UplinkState
@@ -83,11 +84,14 @@ class Daemon:
         Raises:
             LedgerError: the ledger cannot be used; nothing was started.
         """
+        path = Path(self._config.ledger.path)
+        reserve = Reserve(path, self._config.ledger.reserve_bytes)
         ledger = await Ledger.open(
-            Path(self._config.ledger.path),
+            path,
             device=self._config.device.id,
             bytes_max=self._config.ledger.bytes_max,
             when_full=self._config.ledger.when_full,
+            reserve=reserve,
             epoch=self._random_u32,
             opener=self._opener,
         )
@@ -109,7 +113,8 @@ class Parts:
         self._ledger = ledger
         self._notifier = notifier
         self._started_s = clock.monotonic_s()
-        self._writer = Writer(ledger, config, clock, on_commit=self._on_commit)
+        reserve = Reserve(ledger.path, config.ledger.reserve_bytes)
+        self._writer = Writer(ledger, config, clock, on_commit=self._on_commit, reserve=reserve)
         self._listener = Listener(Intake(config, clock), self._writer, config, clock)
         self._lanes = [Lane(name, ledger, self._writer, config, clock) for name in LANES]
         self._downlink = Downlink(config, ledger, self._writer)

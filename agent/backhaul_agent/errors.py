@@ -20,6 +20,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from backhaul_agent.reserve import says_full
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -113,6 +115,11 @@ class LedgerStorageError(LedgerError):
         super().__init__(path, f"{operation} failed: {cause}")
         self.operation = operation
         self.cause = cause
+
+    @property
+    def disk_full(self) -> bool:
+        """Whether it failed because there is no space left."""
+        return says_full(self.cause)
 
 
 class RefusedError(AgentError):

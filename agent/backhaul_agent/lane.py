@@ -11,11 +11,10 @@ import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_agent.appender import Appender, Limits, State, Tail
-from backhaul_agent.budget import ROW_BYTES
 from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.errors import JetStreamError, LedgerStorageError
 from backhaul_agent.events import receipt
-from backhaul_agent.ledger_rows import Distance, Quarantine
+from backhaul_agent.ledger_rows import ROW_BYTES, Distance, Quarantine
 from backhaul_agent.link_config import out_consumer_config, out_stream, out_stream_config
 from backhaul_codec import CodecError, peek
 from backhaul_codec.placed import check_placed

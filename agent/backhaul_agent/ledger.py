@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from backhaul_agent import ledger_boots, ledger_room, ledger_schema
-from backhaul_agent.budget import ROW_BYTES, Budget, class_of
+from backhaul_agent.budget import Budget, class_of
 from backhaul_agent.errors import LedgerCorruptError, LedgerStorageError
 from backhaul_agent.ledger_rows import (
+    ROW_BYTES,
     STAGED,
     Boot,
     Changes,
@@ -29,6 +30,7 @@ from backhaul_agent.ledger_rows import (
     Row,
     StagedRow,
 )
+from backhaul_agent.reserve import says_full
 from backhaul_codec import restamp
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
     from backhaul_agent.ages import Mark
     from backhaul_agent.budget import Candidate
+    from backhaul_agent.reserve import Reserve
 
     # lane, seq, subject, body, value class, earliest and latest time, boot
     _MessageRow = tuple[int, int, str, bytes, int, int | None, int | None, int]
@@ -101,6 +104,7 @@ class Ledger:
         self._reader_lock = asyncio.Lock()
         self._next_staged_id = 1
         self._uncertain = False
+        self._confined = False
 
     @classmethod
     async def open(
@@ -111,6 +115,7 @@ class Ledger:
         bytes_max: int,
         epoch: Callable[[], int],
         when_full: str = "evict",
+        reserve: Reserve | None = None,
         opener: ledger_schema.Opener = ledger_schema.open_file,
     ) -> Ledger:
         """Open or create the ledger of ``device``; ``epoch`` draws a new ledger's epoch.
@@ -118,6 +123,24 @@ class Ledger:
         Raises:
             LedgerError: this file cannot be used; the message carries a hint for the operator.
         """
+        budget = Budget(bytes_max, when_full=when_full)
+        try:
+            return await cls._open(path, device, budget, epoch, opener)
+        except LedgerStorageError as error:
+            # Opening writes a little too; on a full disk the reserve is there for that.
+            if not error.disk_full or reserve is None or not reserve.release():
+                raise
+        return await cls._open(path, device, budget, epoch, opener)
+
+    @classmethod
+    async def _open(
+        cls,
+        path: Path,
+        device: str,
+        budget: Budget,
+        epoch: Callable[[], int],
+        opener: ledger_schema.Opener,
+    ) -> Ledger:
         try:
             db = await opener(path)
         except (sqlite3.Error, OSError) as error:
@@ -127,14 +150,18 @@ class Ledger:
             reader = await opener(path)
             await reader.execute("PRAGMA query_only = 1")
             await reader.execute("PRAGMA cache_size = -256")
-        except BaseException:
+        except BaseException as error:
             await db.close()
+            if isinstance(error, sqlite3.Error | OSError):
+                raise LedgerStorageError(path, "opening", error) from error
             raise
-        ledger = cls(path, opener, db, reader, number, Budget(bytes_max, when_full=when_full))
+        ledger = cls(path, opener, db, reader, number, budget)
         try:
             await ledger._load()
         except sqlite3.Error as error:
             await ledger.close()
+            if says_full(error):
+                raise LedgerStorageError(path, "opening", error) from error
             raise LedgerCorruptError(
                 path, f"SQLite cannot read it: {error}", hint="move the file away and restart"
             ) from error
@@ -175,8 +202,7 @@ class Ledger:
         self.meta |= changes.meta
         self.quarantined += len(changes.quarantine)
         self._next_staged_id = first_id + len(staged)
-        self.budget.grew(sum(2 * len(row[2]) + len(row[3]) + ROW_BYTES for row in rows))
-        self.budget.grew(sum(len(row[4]) + ROW_BYTES for row in staged))
+        self.budget.grew(changes.weight)
         return [row[0] for row in staged]
 
     async def make_room(self) -> None:
@@ -199,6 +225,23 @@ class Ledger:
         """Tell the budget what the ledger really takes."""
         async with self._writing("measuring"):
             self.budget.measured(*await ledger_room.measure(self._db))
+
+    async def fold(self) -> None:
+        """Move everything from the log into the file; the log keeps its space on the disk."""
+        async with self._writing("folding the log"):
+            await self._db.execute_fetchall("PRAGMA wal_checkpoint(RESTART)")
+
+    async def confine(self) -> int:
+        """Let the file grow no more, from now on; return its size, free pages included."""
+        async with self._writing("confining"):
+            self._confined = True
+            return await ledger_room.confine(self._db)
+
+    async def release(self) -> None:
+        """Let the file grow again."""
+        async with self._writing("releasing"):
+            self._confined = False
+            await ledger_room.release(self._db)
 
     async def oldest(self, value_class_max: int, after_id: int, rows_max: int) -> list[Candidate]:
         """Return the oldest messages worth no more than this, after a row, oldest first."""
@@ -444,6 +487,8 @@ class Ledger:
         try:
             fresh = await self._opener(self.path)
             await ledger_schema.set_pragmas(fresh)
+            if self._confined:
+                await ledger_room.confine(fresh)
         except (sqlite3.Error, OSError):
             return  # the next commit fails, rolls back, and comes here again
         old, self._db = self._db, fresh

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from backhaul_agent.ledger import Lane
 
 EVICTED_ROWS = 4096
+PAGES_MAX = 1_073_741_823
 _CANDIDATE = (
     "SELECT m.id, m.lane, m.seq, length(m.subject) + coalesce(length(m.body), 0), "
     "m.seq <= lanes.watermark FROM messages m JOIN lanes ON lanes.id = m.lane "
@@ -116,6 +117,21 @@ async def give_up(
         "AND hi <= (SELECT watermark FROM lanes WHERE id = evicted.lane)",
         (EVICTED_ROWS,),
     )
+
+
+async def confine(db: aiosqlite.Connection) -> int:
+    """Let the file have no more pages than now; return how many bytes they are."""
+    rows = await db.execute_fetchall(
+        "SELECT page_count, page_size FROM pragma_page_count, pragma_page_size"
+    )
+    pages, size = next(iter(rows))
+    await db.execute_fetchall(f"PRAGMA max_page_count = {int(pages)}")
+    return int(pages) * int(size)
+
+
+async def release(db: aiosqlite.Connection) -> None:
+    """Let the file have as many pages as SQLite can count."""
+    await db.execute_fetchall(f"PRAGMA max_page_count = {PAGES_MAX}")
 
 
 async def marks(db: aiosqlite.Connection) -> list[Mark]:

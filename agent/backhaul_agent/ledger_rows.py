@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from backhaul_codec.placed import Placed
 
+ROW_BYTES = 128  # what a message costs besides subject and body, here and in a stream: at most
 STAGED = "staged"  # stands where a lane's name would, for a row that has no seq yet
 
 
@@ -136,6 +137,12 @@ class Changes:
     meta: dict[str, str | int] = field(default_factory=dict)
     heads: list[HeadRow] = field(default_factory=list)
     time_ns: int = 0
+
+    @property
+    def weight(self) -> int:
+        """Return about how many bytes of the ledger this takes."""
+        messages = (2 * len(m.subject) + len(m.body) + ROW_BYTES for m in self.messages)
+        return sum(messages) + sum(len(row.body) + ROW_BYTES for row in self.staged)
 
     def __bool__(self) -> bool:
         return bool(

@@ -6,12 +6,15 @@ receipt for what goes is in the same one.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import structlog
 
 from backhaul_agent.ages import Mark
 from backhaul_agent.budget import EVENT, victims
+from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.ledger_rows import Changes, Evicted
 from backhaul_agent.logs import Bursts
 
@@ -23,10 +26,13 @@ if TYPE_CHECKING:
     from backhaul_agent.clock import Clock
     from backhaul_agent.ledger import Ledger
     from backhaul_agent.ledger_rows import Outgoing
+    from backhaul_agent.reserve import Reserve
 
     # lane, epoch, lo, hi, reason: the receipt that says so
     Receipt = Callable[[str, int, int, int, str], Outgoing]
 
+IDLE_S = 60.0
+RETAKE_S = 2.0  # between looks at a full disk
 PAGE_ROWS = 1024
 EVICT_ROWS = 4096  # in one transaction
 SEARCH_ROWS = 16_384  # looked at for victims, before giving up
@@ -36,13 +42,87 @@ log = structlog.get_logger("budget")
 class Room:
     """Forgets, evicts, and writes receipts. ``evicted`` counts messages since the start."""
 
-    def __init__(self, ledger: Ledger, clock: Clock, ages: Ages, receipt: Receipt) -> None:
+    def __init__(
+        self, ledger: Ledger, clock: Clock, ages: Ages, reserve: Reserve, receipt: Receipt
+    ) -> None:
         self.evicted = 0
         self.ages = ages
+        self.reserve = reserve
         self._ledger = ledger
         self._clock = clock
+        self._upkeep_s = clock.monotonic_s()
         self._receipt = receipt
         self._bursts = Bursts(clock)
+
+    def upkeep_due_s(self) -> float:
+        """Return when `upkeep` is due, on the monotonic clock."""
+        return self._upkeep_s
+
+    async def start(self) -> None:
+        """Read the ages, and take the reserve; a disk that is full already is told at once.
+
+        Raises:
+            LedgerStorageError: the ledger cannot be read.
+        """
+        for mark in await self._ledger.marks():
+            self.ages.add(mark)
+        await self.upkeep()
+        if not self.reserve.held and self.reserve.short:
+            await self._confine()
+
+    async def upkeep(self) -> bool:
+        """Do what time alone asks for: ages, and taking the reserve back.
+
+        Returns whether something was evicted.
+
+        Raises:
+            LedgerStorageError: the disk refused.
+        """
+        before, budget = self.evicted, self._ledger.budget
+        pause_s = IDLE_S
+        if budget.disk or (self.reserve.size and not self.reserve.held):
+            pause_s = RETAKE_S
+            if await asyncio.to_thread(self.reserve.take) and budget.disk:
+                log.info("there is space again", disk=self.reserve.place)
+                await self._ledger.release()
+                budget.restore()
+        if self.ages.age_s_max:
+            pause_s = min(pause_s, self.ages.grain_s)
+        self._upkeep_s = self._clock.monotonic_s() + pause_s
+        await self._by_age()
+        return self.evicted > before
+
+    async def relieve(self, newcomer: int, size: int) -> bool:
+        """Make room for a commit of ``size`` bytes that the full disk refused.
+
+        Returns whether it should be tried again: not where the disk has space after all, nor where
+        nothing may go for the sake of class ``newcomer``.
+
+        Raises:
+            LedgerStorageError: there is not even space to delete; nothing can be kept.
+        """
+        budget = self._ledger.budget
+        if not budget.disk and not self.reserve.short:
+            return False
+        self.reserve.release()
+        with contextlib.suppress(LedgerStorageError):
+            await self._ledger.fold()
+        await self._confine()
+        budget.press(size)
+        try:
+            await self._by_bytes(newcomer)
+            return budget.refusal(newcomer) is None
+        finally:
+            budget.press(0)
+
+    async def _confine(self) -> None:
+        """Make do with the pages the file has."""
+        if not self._ledger.budget.disk:
+            log.error("no space left", disk=self.reserve.place)
+        limit = await self._ledger.confine()
+        self._ledger.budget.shrink(limit, self.reserve.place)
+        await self._ledger.measure()
+        self._upkeep_s = min(self._upkeep_s, self._clock.monotonic_s() + RETAKE_S)
 
     async def make(self, newcomer: int) -> bool:
         """Make room after a commit whose dearest content is of class ``newcomer``.
@@ -53,7 +133,6 @@ class Room:
             LedgerStorageError: the disk refused; what went so far has its receipts.
         """
         before = self.evicted
-        await self._by_age()
         if self._ledger.budget.due:
             await self._by_bytes(newcomer)
         return self.evicted > before

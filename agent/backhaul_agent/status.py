@@ -43,6 +43,8 @@ def status(
             "bytes": ledger.budget.used,
             "bytes_max": ledger.budget.bytes_max,
             "full": ledger.budget.full,
+            "disk_full": bool(ledger.budget.disk),
+            "reserve_held": writer.room.reserve.held,
             "staged_points": writer.buffered_points,
             "forgotten_messages": ledger.forgotten,
             "evicted_messages": writer.room.evicted,

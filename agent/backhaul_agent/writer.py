@@ -15,17 +15,17 @@ import msgspec
 import structlog
 
 from backhaul_agent.ages import Ages
-from backhaul_agent.budget import TELEMETRY
 from backhaul_agent.errors import Code, LedgerStorageError, RefusedError
 from backhaul_agent.events import event, receipt
 from backhaul_agent.framer import Framer, Points, Write, unpack, value_class, worth
 from backhaul_agent.head_keeper import HeadKeeper
 from backhaul_agent.ledger_rows import STAGED, Changes, Distance, Inward, Outgoing, Quarantine
+from backhaul_agent.reserve import Reserve
 from backhaul_agent.room import Room
 from backhaul_codec.placed import Placed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from backhaul_agent.clock import Clock
     from backhaul_agent.config import Config
@@ -81,7 +81,13 @@ class Writer:
     """Collects arrivals, commits them in groups, answers them, and tells the lanes."""
 
     def __init__(
-        self, ledger: Ledger, config: Config, clock: Clock, *, on_commit: Callable[[], None]
+        self,
+        ledger: Ledger,
+        config: Config,
+        clock: Clock,
+        *,
+        on_commit: Callable[[], None],
+        reserve: Reserve | None = None,
     ) -> None:
         self.counters = Counters()
         self.keeper = HeadKeeper(config.device.id, clock.time_ns)
@@ -91,8 +97,9 @@ class Writer:
         self._clock = clock
         self._on_commit = on_commit
         self._framer = Framer(config.frame)
-        self.room = Room(ledger, clock, Ages(config.ledger.age_s_max), self._receipt)
-        self._aged_s = clock.monotonic_s()
+        reserve = reserve or Reserve(ledger.path, 0)
+        ages = Ages(config.ledger.age_s_max)
+        self.room = Room(ledger, clock, ages, reserve, self._receipt)
         self._pending: list[Arrival] = []
         self._pending_bytes = 0
         self._waiting = 0
@@ -115,8 +122,7 @@ class Writer:
             LedgerStorageError: the ledger cannot be read.
         """
         self.keeper.restore(await self._ledger.heads(), self._ledger.meta)
-        for mark in await self._ledger.marks():
-            self.room.ages.add(mark)
+        await self.room.start()
         now_s = self._clock.monotonic_s()
         for row in await self._ledger.staged():
             points = _unpacked(row)
@@ -222,9 +228,8 @@ class Writer:
             await self._wait()
             stopping = self._stopping
             await self._commit(flush=stopping or self._ledger.budget.full)
-            if self._ages_due():
-                self._aged_s = self._clock.monotonic_s()
-                await self._make_room(TELEMETRY)
+            if self._clock.monotonic_s() >= self.room.upkeep_due_s():
+                await self._give_up(self.room.upkeep())
             if stopping and not self._pending:
                 return
 
@@ -232,9 +237,7 @@ class Writer:
         """Sleep until there is something to commit."""
         while not self._due():
             self._wake.clear()
-            times = [self._stage_by_s, self._framer.deadline_s()]
-            if self.room.ages.age_s_max:
-                times.append(self._aged_s + self.room.ages.grain_s)
+            times = [self._stage_by_s, self._framer.deadline_s(), self.room.upkeep_due_s()]
             if self._owed:
                 times.append(self._retry_at_s)
             next_s = min((time for time in times if time is not None), default=None)
@@ -248,19 +251,16 @@ class Writer:
                 continue
 
     def _due(self) -> bool:
-        if self._stopping or self._waiting or self._ages_due():
+        if self._stopping or self._waiting:
             return True
         now_s = self._clock.monotonic_s()
+        if now_s >= self.room.upkeep_due_s():
+            return True
         deadline_s = self._framer.deadline_s()
         if self._pending and self._stage_by_s is not None and self._stage_by_s <= now_s:
             return True
         framing = deadline_s is not None and deadline_s <= now_s
         return (framing or bool(self._owed)) and now_s >= self._retry_at_s
-
-    def _ages_due(self) -> bool:
-        """Whether to look for what has become too old: also when nothing is written."""
-        ages, now_s = self.room.ages, self._clock.monotonic_s()
-        return bool(ages.age_s_max) and now_s >= self._aged_s + ages.grain_s
 
     async def _commit(self, *, flush: bool) -> None:
         arrivals, self._pending = self._pending, []
@@ -281,7 +281,7 @@ class Writer:
         if not changes:
             return
         try:
-            staged_ids = await self._ledger.commit(changes)
+            staged_ids = await self._keep(changes)
         except LedgerStorageError as error:
             self._failed(arrivals, owed, error)
             return
@@ -292,7 +292,7 @@ class Writer:
         self._succeeded(arrivals, owed, changes)
         if plan.lost_points:
             log.error("points could not be framed and are lost", points=plan.lost_points)
-        await self._make_room(worth(changes.messages))
+        await self._give_up(self.room.make(worth(changes.messages)))
 
     def _merge(self, arrivals: list[Arrival], owed: _Owed, changes: Changes) -> HeadChanges:
         """Add to ``changes`` what they do to the heads."""
@@ -339,16 +339,33 @@ class Writer:
         owed.inbound += self._owed.inbound
         owed.done += self._owed.done
         self._owed = owed
-        refusal = RefusedError(
-            Code.STORAGE, f"nothing was kept: {error.operation} failed: {error.cause}"
-        )
+        reason = f"{error.operation} failed: {error.cause}"
+        if error.disk_full:
+            reason = f"{self.room.reserve.place} is full ({reason})"
+        refusal = RefusedError(Code.STORAGE, f"nothing was kept: {reason}")
         for arrival in arrivals:
             counters.points_refused += points_in(arrival.content)
             arrival.answer(arrival.content, refusal)
 
-    async def _make_room(self, newcomer: int) -> None:
+    async def _keep(self, changes: Changes) -> list[int]:
+        """Commit; where the disk is full, make room by the rule and try once more."""
         try:
-            evicted = await self.room.make(newcomer)
+            return await self._ledger.commit(changes)
+        except LedgerStorageError as error:
+            if not error.disk_full:
+                raise
+            before = self.room.evicted
+            again = await self.room.relieve(worth(changes.messages), changes.weight)
+            if self.room.evicted > before:
+                self._on_commit()
+            if not again:
+                raise
+        return await self._ledger.commit(changes)
+
+    async def _give_up(self, work: Awaitable[bool]) -> None:
+        """Let the room be looked after; receipts that come of it are for the lanes to send."""
+        try:
+            evicted = await work
         except LedgerStorageError as error:
             self._trouble(error)
             return

@@ -14,6 +14,7 @@ from backhaul_agent.budget import CONFIG, EVENT, STATE, TELEMETRY
 from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.events import event, receipt
 from backhaul_agent.ledger_rows import Changes, Outgoing
+from backhaul_agent.reserve import Reserve
 from backhaul_agent.room import Room
 from backhaul_codec import Opaque, Point, decode, encode_point
 from tests.agent.test_ledger import FailingDisk, open_ledger
@@ -34,13 +35,19 @@ def message(value_class: int, size: int = 900) -> Outgoing:
     return Outgoing("live" if value_class else "bulk", SUBJECTS[value_class], body)
 
 
-def room_of(ledger: Ledger, clock: FakeClock | None = None, age_s_max: float = 0.0) -> Room:
+def room_of(
+    ledger: Ledger,
+    clock: FakeClock | None = None,
+    age_s_max: float = 0.0,
+    reserve: Reserve | None = None,
+) -> Room:
     clock = clock or FakeClock()
 
     def note(lane: str, epoch: int, lo: int, hi: int, reason: str) -> Outgoing:
         return receipt(lane, epoch, lo, hi, reason, clock.time_ns())
 
-    return Room(ledger, clock, Ages(age_s_max), note)
+    reserve = reserve or Reserve(ledger.path, 0)
+    return Room(ledger, clock, Ages(age_s_max), reserve, note)
 
 
 async def put(ledger: Ledger, room: Room, value_class: int, count: int, size: int = 900) -> None:
@@ -231,14 +238,15 @@ async def test_what_is_too_old_goes_whatever_it_is_worth(tmp_path: Path) -> None
         room = room_of(ledger, clock, age_s_max=64.0)
         for value_class in (TELEMETRY, EVENT, STATE):
             await put(ledger, room, value_class, 10)
+            await room.upkeep()
             clock.advance(1.5)
         await ledger.commit(Changes(watermarks={"live": 4}))
-        assert not await room.make(TELEMETRY)
+        assert not await room.upkeep()
         clock.advance(60.0)
-        assert await room.make(TELEMETRY)
+        assert await room.upkeep()
         assert await left(ledger) == {STATE: 10, EVENT: 10, 4: 1}
         clock.advance(60.0)
-        assert await room.make(TELEMETRY)
+        assert await room.upkeep()
         assert await left(ledger) == {4: 2}
         assert [(row["lane"], row["lo"], row["hi"]) for row in await receipts(ledger)] == [
             ("bulk", 1, 10), ("live", 5, 20),
@@ -259,9 +267,10 @@ async def test_an_unset_clock_makes_nothing_old(tmp_path: Path) -> None:
     try:
         room = room_of(ledger, clock, age_s_max=60.0)
         await put(ledger, room, TELEMETRY, 10)
+        await room.upkeep()
         clock.advance(50 * 365 * 86_400.0)
-        await put(ledger, room, TELEMETRY, 10)
-        assert await left(ledger) == {TELEMETRY: 20}
+        await room.upkeep()
+        assert await left(ledger) == {TELEMETRY: 10}
         assert await ledger.marks() == []
     finally:
         await ledger.close()
