@@ -7,6 +7,7 @@ import sys
 import click
 
 from .commands.add_device import add_device
+from .commands.completeness import completeness
 from .commands.conflicts import conflicts
 from .commands.devices import devices
 from .commands.get import get
@@ -25,12 +26,25 @@ def cli() -> None:
     """Run and question a backhaul hub.
 
     A hub is a nats-server with a directory of configuration (`init`), the control plane beside
-    it (`up`), and the devices that may send to it (`add-device`, `devices`). Their points are read
-    and written with `get`, `set` and `watch`, their tree with `tree` and `node`.
+    it (`up`), and the devices that may send to it (`add-device`, `devices`). `completeness` says
+    whether anything of a device's hours is missing. Points are read and written with `get`, `set`
+    and `watch`, the tree with `tree` and `node`.
     """
 
 
-for _command in (init, up, add_device, devices, get, set_, watch, conflicts, tree, node):
+for _command in (
+    init,
+    up,
+    add_device,
+    devices,
+    completeness,
+    get,
+    set_,
+    watch,
+    conflicts,
+    tree,
+    node,
+):
     cli.add_command(_command)
 
 

@@ -12,6 +12,7 @@ import os
 import sqlite3
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
 
 import aiosqlite
 import msgspec
@@ -25,7 +26,7 @@ from .continuity import Explained, LaneKey, LaneState
 from .errors import RegistryError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from pathlib import Path
 
 SCHEMA_VERSION = 2
@@ -177,11 +178,39 @@ class Registry:
         try:
             # It holds tokens and password hashes: nobody else's to read, from the first byte on.
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-            connection = await aiosqlite.connect(path, isolation_level=None)
-        except (OSError, sqlite3.Error) as error:
+        except OSError as error:
+            raise RegistryError(f"{path}: {error}") from error
+        return await cls._open(path, _prepare, mode="rwc")
+
+    @classmethod
+    async def open_existing(cls, path: Path) -> Self:
+        """Open hub.db to read in it, while the control plane runs or not.
+
+        Raises:
+            RegistryError: there is none, or it is no database of this project, or not readable.
+        """
+        # aiosqlite leaves a thread behind that fails by itself where SQLite finds no file.
+        if not await asyncio.to_thread(path.exists):
+            raise RegistryError(
+                f"{path} does not exist", hint="say where the hub's directory is with --dir"
+            )
+        return await cls._open(path, _prepare_to_read, mode="rw")
+
+    @classmethod
+    async def _open(
+        cls,
+        path: Path,
+        prepare: Callable[[aiosqlite.Connection, Path], Awaitable[None]],
+        *,
+        mode: str,
+    ) -> Self:
+        address = f"file:{quote(str(path))}?mode={mode}"
+        try:
+            connection = await aiosqlite.connect(address, uri=True, isolation_level=None)
+        except sqlite3.Error as error:
             raise RegistryError(f"{path}: {error}") from error
         try:
-            await _prepare(connection, path)
+            await prepare(connection, path)
         except sqlite3.Error as error:
             # An open connection is a thread that would keep the whole program from ending.
             await connection.close()
@@ -226,11 +255,12 @@ class Registry:
         rows = await self.fetch("SELECT id, token, password_hash, added_ns FROM device ORDER BY id")
         return {row[0]: Device(*row) for row in rows}
 
-    async def lanes(self) -> dict[LaneKey, LaneState]:
-        """Return what continuity knew at the last `store`."""
+    async def lanes(self, device: str = "") -> dict[LaneKey, LaneState]:
+        """Return what continuity knew at the last `store`, of one device or (empty) of all."""
         rows = await self.fetch(
             "SELECT device, lane, epoch, held, aged, seen, receipts, said, messages, repeats,"
-            " body_bytes, last_seen_ns FROM lane"
+            " body_bytes, last_seen_ns FROM lane WHERE ?1 IN ('', device)",
+            (device,),
         )
         return {LaneKey(*row[:3]): _lane_state(*row[3:]) for row in rows}
 
@@ -304,13 +334,27 @@ async def _prepare(connection: aiosqlite.Connection, path: Path) -> None:
     await connection.execute("PRAGMA journal_mode = WAL")
     await connection.execute("PRAGMA synchronous = FULL")
     await connection.execute("PRAGMA busy_timeout = 5000")
-    rows = await connection.execute_fetchall("PRAGMA user_version")
-    version = int(next(iter(rows))[0])
-    if version == 0:
+    if await _version(connection) == 0:
         await connection.executescript(
             f"BEGIN; {_SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
         )
-    elif version != SCHEMA_VERSION:
+    await _require_version(connection, path)
+
+
+async def _prepare_to_read(connection: aiosqlite.Connection, path: Path) -> None:
+    await connection.execute("PRAGMA query_only = ON")
+    await connection.execute("PRAGMA busy_timeout = 5000")
+    await _require_version(connection, path)
+
+
+async def _version(connection: aiosqlite.Connection) -> int:
+    rows = await connection.execute_fetchall("PRAGMA user_version")
+    return int(next(iter(rows))[0])
+
+
+async def _require_version(connection: aiosqlite.Connection, path: Path) -> None:
+    version = await _version(connection)
+    if version != SCHEMA_VERSION:
         raise RegistryError(
             f"{path} has schema {version}, this program knows {SCHEMA_VERSION}",
             hint="move the hub directory aside and make the hub again"

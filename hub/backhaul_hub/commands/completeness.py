@@ -1,0 +1,84 @@
+"""`backhaul-hub completeness`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from backhaul_codec.certificate_text import line, to_json
+from backhaul_codec.certificates import HOUR_NS, hours_between
+from backhaul_hub.certify import certificates_of
+from backhaul_hub.clock import SystemClock
+from backhaul_hub.registry import Registry
+
+from ._options import directory_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backhaul_codec.certificates import Certificate
+
+_HOURS_MAX = 24 * 366
+
+
+def _time_ns(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    """Read a time of ISO 8601 as ns since the Unix epoch; without an offset it is UTC."""
+    if value is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter(
+            f"{value!r} is no time such as 2026-01-31 or 2026-01-31T14:00", context, parameter
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp()) * 1_000_000_000
+
+
+@click.command()
+@directory_option
+@click.argument("device")
+@click.option(
+    "--from",
+    "from_ns",
+    callback=_time_ns,
+    metavar="TIME",
+    help="UTC; default: 24 hours before --to.",
+)
+@click.option(
+    "--to", "to_ns", callback=_time_ns, metavar="TIME", help="UTC, exclusive; default: now."
+)
+@click.option("--json", "as_json", is_flag=True, help="All ranges, for programs.")
+def completeness(
+    directory: Path, device: str, from_ns: int | None, to_ns: int | None, as_json: bool
+) -> None:
+    """Say for each hour whether all that DEVICE acknowledged in it is held.
+
+    complete: everything is. explained: what is not held has a receipt that says why it never will
+    be. waiting: something is missing, or the vehicle has not spoken since.
+
+    Reads hub.db, whether the control plane runs or not.
+    """
+    to_ns = SystemClock().now_ns() if to_ns is None else to_ns
+    from_ns = (to_ns // HOUR_NS - 24) * HOUR_NS if from_ns is None else from_ns
+    hours = hours_between(from_ns, to_ns)
+    if not 0 < len(hours) <= _HOURS_MAX:
+        raise click.UsageError(f"from --from to --to are {len(hours)} hours, not 1 to {_HOURS_MAX}")
+    found = asyncio.run(_certificates(directory, device, hours))
+    if as_json:
+        print(json.dumps({"device": device, "hours": [to_json(each) for each in found]}, indent=2))
+        return
+    if not found:
+        click.echo(f"{device} had not spoken yet in any of these hours", err=True)
+    for each in found:
+        print(line(each))
+
+
+async def _certificates(directory: Path, device: str, hours: range) -> list[Certificate]:
+    async with await Registry.open_existing(directory / "hub.db") as registry:
+        return await certificates_of(registry, device, hours)
