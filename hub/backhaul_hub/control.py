@@ -18,14 +18,23 @@ from nats.errors import Error as NatsError
 from .clock_service import ClockService
 from .connection import connect, watch_connections
 from .continuity import Continuity
-from .errors import HubError
+from .errors import HubError, JetStreamError
 from .jetstream import JetStreamApi
 from .leafs import Leafs
 from .registry import Registry
 from .report import Report
 from .server_config import LANES, leaf_name
 from .sources import SourcePlan, SourceWatch, applied_devices, apply_sources, source_of
-from .streams import declared_streams, ensure_down_consumer, reconcile, shard_of, up_name
+from .streams import (
+    DOWN,
+    declared_streams,
+    ensure_down_consumer,
+    quiet_undeclared_shards,
+    reconcile,
+    shard_of,
+    stream_names,
+    up_name,
+)
 from .sync_shell import SyncShell
 from .telling import Teller
 from .uplink import UplinkReader
@@ -41,6 +50,7 @@ if TYPE_CHECKING:
     from .clock import Clock
     from .config import HubConfig
     from .consumers import Consumer
+    from .jetstream import Json
     from .registry import Device
 
 log = structlog.get_logger(__name__)
@@ -50,7 +60,6 @@ RELOAD_SERVICE = "hub.reload"
 _LEAFS_INTERVAL_S = 5.0
 _SOURCES_INTERVAL_S = 1.0
 _RETRY_S = 1.0
-_CONNECT_TIMEOUT_S = 5.0
 
 
 class ControlPlane:
@@ -59,12 +68,16 @@ class ControlPlane:
     Args:
         directory: the hub directory, for hub.db.
         config: hub.toml, checked.
+        lower_limits: whether streams may be given lower limits, which drops data.
     """
 
-    def __init__(self, directory: Path, config: HubConfig, clock: Clock) -> None:
+    def __init__(
+        self, directory: Path, config: HubConfig, clock: Clock, *, lower_limits: bool = False
+    ) -> None:
         self._directory = directory
         self._config = config
         self._clock = clock
+        self._lower_limits = lower_limits
         self._devices: dict[str, Device] = {}
         self._continuity = Continuity()
         self._plans = [SourcePlan() for _ in range(config.fleet.shards)]
@@ -74,6 +87,7 @@ class ControlPlane:
         self._sync = SyncShell(config, clock, lambda: self._devices)
         self._consumers: list[Consumer] = [self._sync.core]
         self._lags: dict[tuple[str, str], int] = {}
+        self._made: dict[int, str] = {}
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
@@ -93,8 +107,9 @@ class ControlPlane:
             stack.push_async_callback(system.close)
             api = JetStreamApi(client)
             for declared in declared_streams(self._config):
-                for change in await reconcile(api, declared):
-                    log.info("stream_reconciled", change=change)
+                await self._reconcile(api, declared)
+            for name in await quiet_undeclared_shards(api, self._config.fleet.shards):
+                log.warning("undeclared_shard_takes_in_no_more", stream=name)
             self._continuity.restore(await registry.lanes())
             await restore_words(registry, self._words)
             await self._reload(api, registry)
@@ -119,7 +134,7 @@ class ControlPlane:
                 )
                 for shard in range(self._config.fleet.shards)
             ]
-            teller = Teller(
+            self._teller = Teller(
                 api,
                 self._continuity,
                 self._clock,
@@ -135,8 +150,8 @@ class ControlPlane:
                         leafs.watch(_LEAFS_INTERVAL_S),
                         self._keep_sources(api, registry),
                         self._watch_sources(api, leafs),
-                        teller.tell_watermarks(self._config.watermark.interval_s),
-                        teller.ask_for_gaps(),
+                        self._teller.tell_watermarks(self._config.watermark.interval_s),
+                        self._teller.ask_for_gaps(),
                         watch_connections(client, system),
                         *syncing,
                         *(reader.run() for reader in self._readers),
@@ -150,12 +165,39 @@ class ControlPlane:
         """Let `run` come to its end."""
         self._stop.set()
 
+    async def _reconcile(self, api: JetStreamApi, declared: Json) -> None:
+        for change in await reconcile(api, declared, lower_limits=self._lower_limits):
+            log.info("stream_reconciled", change=change)
+
+    async def _remake_streams(self, api: JetStreamApi) -> None:
+        """Make streams anew that somebody has deleted while we run."""
+        names = await stream_names(api)
+        for declared in declared_streams(self._config):
+            name = declared["name"]
+            if name in names:
+                continue
+            log.error("stream_was_deleted", stream=name)
+            await self._reconcile(api, declared)
+            if name == DOWN:
+                for device in self._devices.values():
+                    await _make_writable(api, device)
+                self._teller.forget()
+
+    def _note_made(self, shard: int, info: Json, now_s: float) -> None:
+        """See whether an UP stream is the one it was: another one has other sources, or none."""
+        plan, known = self._plans[shard], self._made.get(shard)
+        self._made[shard] = info["created"]
+        if known not in (None, info["created"]):
+            sources = info["config"].get("sources") or []
+            plan.succeeded(frozenset(source_of(source)[0] for source in sources), now_s)
+            self._sources_due.set()
+
     async def _reload(self, api: JetStreamApi, registry: Registry) -> None:
         """Learn of the devices in hub.db, and see that each can be written to."""
         known = await registry.devices()
         for device in known.values():
-            if device.id not in self._devices and await ensure_down_consumer(api, device):
-                log.info("device_added", device=device.id)
+            if device.id not in self._devices:
+                await _make_writable(api, device)
         self._devices = known
         self._sync.core.tree.forget()
 
@@ -215,6 +257,7 @@ class ControlPlane:
             await asyncio.sleep(_SOURCES_INTERVAL_S)
             asked_s = self._clock.monotonic_s()
             try:
+                await self._remake_streams(api)
                 infos = [
                     await api.request(f"STREAM.INFO.{up_name(shard)}")
                     for shard in range(self._config.fleet.shards)
@@ -227,9 +270,10 @@ class ControlPlane:
             if trouble:
                 log.info("sources_known_again")
                 trouble = False
-            for reader, info in zip(self._readers, infos, strict=True):
-                reader.note_state(info)
             now_s = self._clock.monotonic_s()
+            for shard, info in enumerate(infos):
+                self._readers[shard].note_state(info)
+                self._note_made(shard, info, now_s)
             heard: dict[str, set[str]] = {}
             for source in (source for info in infos for source in info.get("sources") or []):
                 device, lane = source_of(source)
@@ -264,6 +308,17 @@ class ControlPlane:
 
         await client.subscribe(DEVICES_SERVICE, cb=devices)
         await client.subscribe(RELOAD_SERVICE, cb=reload)
+
+
+async def _make_writable(api: JetStreamApi, device: Device) -> None:
+    """See to a device's durable on DOWN; where it cannot be, the others are served all the same."""
+    try:
+        done = await ensure_down_consumer(api, device)
+    except JetStreamError as error:
+        log.warning("device_cannot_be_written_to", device=device.id, error=str(error))
+        return
+    if done:
+        log.info("device_added", device=device.id, consumer=done)
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:

@@ -5,7 +5,8 @@ HubError                    the base: message, hint (what to do about it)
 ├── RegistryError           hub.db, or a device that is (or is not) in it
 ├── JetStreamError          the server refused a JetStream request: subject, code
 ├── WriteRefusedError       a write that cannot be done as asked
-└── StreamConflictError     a stream exists and differs where it must not: stream, differences
+├── StreamConflictError     a stream exists and differs where it must not: stream, differences
+└── LimitsLoweredError      a stream's limits are to be lowered, which drops data: stream, limits
 """
 
 from __future__ import annotations
@@ -55,3 +56,15 @@ class StreamConflictError(HubError):
         )
         self.stream = stream
         self.differences = differences
+
+
+class LimitsLoweredError(HubError):
+    """A stream's limits in hub.toml are lower than they are: applied, they drop what it holds."""
+
+    def __init__(self, stream: str, limits: list[str]) -> None:
+        super().__init__(
+            f"stream {stream} would drop what is beyond its new limits: {'; '.join(limits)}",
+            hint="if that is meant, start once with: backhaul-hub up --lower-limits",
+        )
+        self.stream = stream
+        self.limits = limits

@@ -6,10 +6,11 @@ differences, what may not: the hub never deletes a stream to change it.
 
 from __future__ import annotations
 
+import re
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from .errors import JetStreamError, StreamConflictError
+from .errors import JetStreamError, LimitsLoweredError, StreamConflictError
 from .jetstream import INSUFFICIENT_STORAGE
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ _FIXED = ("storage", "retention", "max_consumers")
 # Said when a stream is made and never later: a server that restarts with a first_seq above the
 # stream's first message purges the stream.
 _AT_CREATION = frozenset({"first_seq"})
+_SHARD = re.compile(r"UP_\d{2}")
 
 
 def up_name(shard: int) -> str:
@@ -118,13 +120,25 @@ def differences(declared: Json, existing: Json) -> tuple[list[str], list[str]]:
     return updatable, fixed
 
 
-async def reconcile(api: JetStreamApi, declared: Json) -> list[str]:
+def lowered(declared: Json, existing: Json) -> list[str]:
+    """Return the limits that are declared lower than they are, in words: applied, they drop data."""
+    found = []
+    for key, unlimited in (("max_bytes", -1), ("max_age", 0)):
+        wanted, is_now = declared.get(key, unlimited), existing.get(key, unlimited)
+        if wanted != unlimited and (is_now == unlimited or wanted < is_now):
+            found.append(f"{key} is {is_now}, wanted {wanted}")
+    return found
+
+
+async def reconcile(api: JetStreamApi, declared: Json, *, lower_limits: bool = False) -> list[str]:
     """Bring one stream in line; return what was done, in words.
 
-    Sources are left as they are: they belong to the devices that are connected.
+    Sources are left as they are: they belong to the devices that are connected. Limits are lowered
+    with `lower_limits` only, since that drops what is beyond them for good.
 
     Raises:
         StreamConflictError: it exists and differs in what cannot change in place.
+        LimitsLoweredError: a limit is to be lowered, and nobody said that it may.
         JetStreamError: the server refused.
     """
     name = declared["name"]
@@ -142,16 +156,65 @@ async def reconcile(api: JetStreamApi, declared: Json) -> list[str]:
     updatable, fixed = differences(lasting, existing)
     if fixed:
         raise StreamConflictError(name, fixed)
+    if (limits := lowered(lasting, existing)) and not lower_limits:
+        raise LimitsLoweredError(name, limits)
     if updatable:
         await api.request(f"STREAM.UPDATE.{name}", existing | lasting)
     return [f"updated {name}: {change}" for change in updatable]
 
 
-async def ensure_down_consumer(api: JetStreamApi, device: Device) -> bool:
-    """Create a device's durable on DOWN where it is missing; return whether it was."""
+async def ensure_down_consumer(api: JetStreamApi, device: Device) -> str:
+    """Bring a device's durable on DOWN into being and in line; return what was done, in words.
+
+    Raises:
+        JetStreamError: the server refused.
+    """
     declared = down_consumer(device)
     stream, name = declared["stream_name"], declared["config"]["name"]
-    if await api.consumer_info(stream, name) is not None:
-        return False
-    await api.request(f"CONSUMER.CREATE.{stream}.{name}", declared)
-    return True
+    info = await api.consumer_info(stream, name)
+    if info is None:
+        await api.request(f"CONSUMER.CREATE.{stream}.{name}", declared)
+        return f"created {name}"
+    updatable, _ = differences(declared["config"], info["config"])
+    if not updatable:
+        return ""
+    config = info["config"] | declared["config"]
+    # What a server lets nobody change in place, it refuses by itself.
+    request = declared | {"action": "update", "config": config}
+    await api.request(f"CONSUMER.CREATE.{stream}.{name}", request)
+    return f"updated {name}: {'; '.join(updatable)}"
+
+
+async def stream_names(api: JetStreamApi) -> set[str]:
+    """Return the names of all streams of the account.
+
+    Raises:
+        HubError: the server refused, or nobody answered.
+    """
+    found: set[str] = set()
+    while True:
+        answer = await api.request("STREAM.NAMES", {"offset": len(found)})
+        page = answer.get("streams") or []
+        found.update(page)
+        if not page or len(found) >= answer["total"]:
+            return found
+
+
+async def quiet_undeclared_shards(api: JetStreamApi, shards: int) -> list[str]:
+    """Take the sources off UP shards that are no longer declared; return their names.
+
+    They would go on taking in what devices send, and nobody reads them. What they hold stays.
+
+    Raises:
+        HubError: the server refused, or nobody answered.
+    """
+    declared = {up_name(shard) for shard in range(shards)}
+    quieted = []
+    for name in sorted(await stream_names(api)):
+        if not _SHARD.fullmatch(name) or name in declared:
+            continue
+        config = (await api.request(f"STREAM.INFO.{name}"))["config"]
+        if config.get("sources"):
+            await api.request(f"STREAM.UPDATE.{name}", config | {"sources": []})
+            quieted.append(name)
+    return quieted

@@ -7,12 +7,22 @@ from typing import TYPE_CHECKING
 import nats
 import pytest
 
-from backhaul_hub.errors import HubError, JetStreamError, StreamConflictError
+from backhaul_hub.errors import (
+    HubError,
+    JetStreamError,
+    LimitsLoweredError,
+    StreamConflictError,
+)
 from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.registry import Device
 from backhaul_hub.sources import applied_devices, apply_sources
 from backhaul_hub.stored import StoredReader
-from backhaul_hub.streams import ensure_down_consumer, reconcile
+from backhaul_hub.streams import (
+    ensure_down_consumer,
+    quiet_undeclared_shards,
+    reconcile,
+    stream_names,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -23,6 +33,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.nats
 STREAM = {"name": "S", "subjects": ["s.>"], "storage": "file", "max_age": 10**9}
+DAY_NS = 86_400 * 10**9
 DEVICE = Device("VID-001", "ab12", "", 0)
 
 
@@ -84,8 +95,59 @@ async def test_sources_survive_a_reconcile(client: Client) -> None:
 async def test_a_device_gets_its_consumer_once(client: Client) -> None:
     api = JetStreamApi(client)
     await reconcile(api, STREAM | {"name": "DOWN_00", "subjects": ["in.>"]})
-    assert await ensure_down_consumer(api, DEVICE)
-    assert not await ensure_down_consumer(api, DEVICE)
+    assert await ensure_down_consumer(api, DEVICE) == "created VID-001-ab12"
+    assert await ensure_down_consumer(api, DEVICE) == ""
+
+
+async def test_a_consumer_that_was_changed_is_brought_in_line(client: Client) -> None:
+    api = JetStreamApi(client)
+    await reconcile(api, STREAM | {"name": "DOWN_00", "subjects": ["in.>"]})
+    await ensure_down_consumer(api, DEVICE)
+    info = await api.consumer_info("DOWN_00", "VID-001-ab12")
+    assert info is not None
+    changed = info["config"] | {"filter_subject": "in.VID-002.>", "max_ack_pending": 7}
+    request = {"stream_name": "DOWN_00", "config": changed, "action": "update"}
+    await api.request("CONSUMER.CREATE.DOWN_00.VID-001-ab12", request)
+    done = await ensure_down_consumer(api, DEVICE)
+    assert "filter_subject is 'in.VID-002.>', wanted 'in.VID-001.>'" in done
+    assert "max_ack_pending is 7, wanted 64" in done
+    assert await ensure_down_consumer(api, DEVICE) == ""
+
+
+@pytest.mark.parametrize(
+    ("is_now", "wanted", "said"),
+    [
+        ({"max_age": 9 * DAY_NS}, {"max_age": DAY_NS}, f"max_age is {9 * DAY_NS}, wanted {DAY_NS}"),
+        ({"max_age": 0}, {"max_age": DAY_NS}, f"max_age is 0, wanted {DAY_NS}"),
+        ({"max_bytes": 9000}, {"max_bytes": 8000}, "max_bytes is 9000, wanted 8000"),
+        ({}, {"max_bytes": 8000}, "max_bytes is -1, wanted 8000"),
+    ],
+)
+async def test_limits_are_lowered_only_where_that_is_meant(
+    client: Client, is_now: dict[str, int], wanted: dict[str, int], said: str
+) -> None:
+    api = JetStreamApi(client)
+    stream = {"name": "S", "subjects": ["s.>"], "storage": "file"}
+    await reconcile(api, stream | is_now)
+    with pytest.raises(LimitsLoweredError, match=said) as caught:
+        await reconcile(api, stream | wanted)
+    assert "--lower-limits" in caught.value.hint
+    assert await reconcile(api, stream | wanted, lower_limits=True) == [f"updated S: {said}"]
+    raised = {key: 2 * limit for key, limit in wanted.items()}
+    assert len(await reconcile(api, stream | raised)) == 1
+
+
+async def test_shards_that_are_no_longer_declared_take_in_nothing(client: Client) -> None:
+    api = JetStreamApi(client)
+    for name in ("UP_00", "UP_01", "UP_02", "UP_SIDE"):
+        await reconcile(api, STREAM | {"name": name, "subjects": [f"{name}.>"]})
+        if name != "UP_02":
+            await apply_sources(api, name, {DEVICE.id: DEVICE}, [DEVICE.id])
+    assert await quiet_undeclared_shards(api, 1) == ["UP_01"]
+    assert await applied_devices(api, "UP_01") == frozenset()
+    assert await applied_devices(api, "UP_00") == {"VID-001"}
+    assert await applied_devices(api, "UP_SIDE") == {"VID-001"}
+    assert await stream_names(api) == {"UP_00", "UP_01", "UP_02", "UP_SIDE"}
 
 
 async def test_reading_by_position(client: Client) -> None:

@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @directory_option
-def up(directory: Path) -> None:
+@click.option(
+    "--lower-limits",
+    is_flag=True,
+    help="Give streams the lower limits of hub.toml, and drop what they hold beyond them.",
+)
+def up(directory: Path, lower_limits: bool) -> None:
     """Bring streams, consumers and sources in line, then run the control plane.
 
     Logs JSON lines to stderr. Stops cleanly on SIGTERM and SIGINT.
@@ -36,11 +41,11 @@ def up(directory: Path) -> None:
         ],
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
     )
-    asyncio.run(_run(directory))
+    asyncio.run(_run(directory, lower_limits))
 
 
-async def _run(directory: Path) -> None:
-    plane = ControlPlane(directory, load(directory), SystemClock())
+async def _run(directory: Path, lower_limits: bool) -> None:
+    plane = ControlPlane(directory, load(directory), SystemClock(), lower_limits=lower_limits)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, plane.stop)
