@@ -24,7 +24,6 @@ MIB = 1024 * 1024
 # counted in messages, so it needs one figure for how large a message is on the wire.
 FRAME_BYTES_TYPICAL = 2 * KIB
 LIVE_BYTES_TYPICAL = 150
-LINK_S_IN_FLIGHT = 4.0
 
 DeviceId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")]
 Token = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
@@ -85,14 +84,14 @@ class IngestConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LinkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[link]: what the uplink can carry; sets how much may be in flight on it."""
+    """[link]: what the uplink can carry, and when it is up (docs/link.md).
+
+    ``rate_kbit_s`` sets how much may be in flight on it: with ``adaptive`` at first only, then what
+    was measured does.
+    """
 
     rate_kbit_s: Annotated[float, Meta(gt=0, le=10_000_000)] = 1000.0
-
-    def window(self, message_bytes: int) -> int:
-        """Return how many messages of this size may be unacknowledged: 4 s of the link, 2..512."""
-        link_bytes = self.rate_kbit_s * 1000 / 8 * LINK_S_IN_FLIGHT
-        return int(min(512, max(2, link_bytes / message_bytes)))
+    adaptive: bool = True
 
 
 class StreamsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -135,9 +134,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clock: ClockConfig = ClockConfig()
     log: LogConfig = LogConfig()
 
-    def lane_window(self, lane: str) -> int:
-        """Return the flow-control window of a lane's consumer, in messages."""
-        return self.link.window(LIVE_BYTES_TYPICAL if lane == "live" else FRAME_BYTES_TYPICAL)
+    def message_bytes_typical(self, lane: str) -> int:
+        """Return what a message of a lane weighs on the wire, before any was seen."""
+        return LIVE_BYTES_TYPICAL if lane == "live" else FRAME_BYTES_TYPICAL
 
     def lane_bytes_max(self, lane: str) -> int:
         """Return the size limit of a lane's OUT stream."""

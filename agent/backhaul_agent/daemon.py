@@ -22,6 +22,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_agent.config_service import ConfigService
 from backhaul_agent.downlink import Downlink
+from backhaul_agent.flow import Flow
 from backhaul_agent.head_keeper import on_points
 from backhaul_agent.intake import Intake
 from backhaul_agent.jetstream import JetStream
@@ -29,6 +30,7 @@ from backhaul_agent.lane import Lane
 from backhaul_agent.ledger import LANES, Ledger
 from backhaul_agent.ledger_schema import open_file
 from backhaul_agent.link import Link, requester
+from backhaul_agent.link_config import link_window
 from backhaul_agent.link_news import LinkNews
 from backhaul_agent.listener import Listener
 from backhaul_agent.reserve import Reserve
@@ -124,7 +126,9 @@ class Parts:
         self._config_service = ConfigService(self._writer, config)
         self._link = Link(config, self._listener.on_overrun)
         self._uplink = UplinkState()
+        self._flow = Flow(link_window(config), config, clock)
         self._link_news = LinkNews(config, ledger, self._writer, clock, self._uplink)
+        self._flow.on_rate.append(self._link_news.heads_first.carries)
         restamps = Restamps(self._writer.keeper, clock.time_ns)
         self._downlink.register("s.restamp", restamps.on_message)
         self._downlink.register("s.digest", self._link_news.digests.on_message)
@@ -159,6 +163,7 @@ class Parts:
             group.create_task(self._downlink.run(client, jetstream))
             group.create_task(self._config_service.run(client))
             group.create_task(self._link_news.run())
+            group.create_task(self._flow.run(jetstream))
             await client.subscribe(STATUS_SUBJECT, cb=self._on_status)
             if self._listening:
                 await self._listener.listen(client)
@@ -204,4 +209,5 @@ class Parts:
             link=self._link,
             listener=self._listener,
             downlink=self._downlink,
+            flow=self._flow,
         )

@@ -21,6 +21,8 @@ NOT_FOUND = 404
 # Said when a stream is made and never later: a server that restarts with a first_seq above the
 # stream's first message purges the stream.
 _AT_CREATION = frozenset({"first_seq"})
+# Said when a durable is made; from then on it follows what the link carries (flow.py).
+_ADAPTED = frozenset({"max_ack_pending"})
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -109,8 +111,10 @@ class JetStream:
         name = config["durable_name"]
         try:
             current = (await self.call(f"CONSUMER.INFO.{stream}.{name}"))["config"]
-            if covers(current, config):
+            lasting = {key: value for key, value in config.items() if key not in _ADAPTED}
+            if covers(current, lasting):
                 return False
+            config = config | {key: current[key] for key in _ADAPTED & current.keys()}
         except JetStreamError as error:
             if error.code != NOT_FOUND:
                 raise

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from backhaul_agent.window import LinkWindow
+
 if TYPE_CHECKING:
     from backhaul_agent.config import Config
 
@@ -15,6 +17,13 @@ SECOND_NS = 1_000_000_000
 # Not 1: a consumer at 0 that is reset while nats-server 2.15.1 writes its state file answers with
 # the state in that file, and the hub's source passes over what the file calls delivered (ADR 1).
 OUT_FIRST_SEQ = 2
+
+
+def link_window(config: Config) -> LinkWindow:
+    """Return the lanes' windows to begin with."""
+    link = config.link
+    sizes = {lane: config.message_bytes_typical(lane) for lane in OUT_SUBJECTS}
+    return LinkWindow(link.rate_kbit_s * 1000 / 8, sizes, adaptive=link.adaptive)
 
 
 def out_stream(lane: str) -> str:
@@ -42,7 +51,7 @@ def out_consumer_config(config: Config, lane: str) -> dict[str, Any]:
     """Return the durable through which the hub sources a lane.
 
     `max_ack_pending` is what keeps a slow link usable for anything else: no more than about four
-    seconds of the link are ever in its socket.
+    seconds of the link are ever in its socket. This is the first one; `flow` keeps it right.
     """
     device = config.device
     return {
@@ -54,7 +63,7 @@ def out_consumer_config(config: Config, lane: str) -> dict[str, Any]:
         "ack_policy": "flow_control",
         "flow_control": True,
         "idle_heartbeat": SECOND_NS,
-        "max_ack_pending": config.lane_window(lane),
+        "max_ack_pending": link_window(config).window(lane),
     }
 
 

@@ -37,13 +37,13 @@ class TokenBucket:
 
     def __init__(self, rate: float, capacity: float, now_s: float) -> None:
         self.tokens = capacity
-        self._rate = rate
+        self.rate = rate
         self._capacity = capacity
         self._at_s = now_s
 
     def refill(self, now_s: float) -> float:
         """Take in that time has passed; return the tokens there are."""
-        self.tokens = min(self._capacity, self.tokens + self._rate * (now_s - self._at_s))
+        self.tokens = min(self._capacity, self.tokens + self.rate * (now_s - self._at_s))
         self._at_s = now_s
         return self.tokens
 
@@ -118,6 +118,10 @@ class HeadsFirst:
         self._bucket = TokenBucket(link_bytes_s * LINK_PART, burst, now_s)
         self._lag = Lag()
         self._fresh_link = False
+
+    def carries(self, link_bytes_s: float) -> None:
+        """Note what the link was measured to carry: the budget is a part of it."""
+        self._bucket.rate = link_bytes_s * LINK_PART
 
     def link_up(self, now_s: float) -> None:
         """Note that the link came up: whatever is not confirmed is a backlog."""

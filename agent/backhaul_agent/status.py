@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from backhaul_agent.downlink import Downlink
+    from backhaul_agent.flow import Flow
     from backhaul_agent.lane import Lane
     from backhaul_agent.ledger import Ledger
     from backhaul_agent.link import Link
@@ -26,6 +27,7 @@ def status(
     link: Link,
     listener: Listener,
     downlink: Downlink,
+    flow: Flow,
 ) -> dict[str, Any]:
     """Return the agent's state as JSON-ready values; sizes in bytes, times in seconds."""
     counters = writer.counters
@@ -38,6 +40,7 @@ def status(
         "connects": link.connects,
         "last_error": next(filter(None, errors), ""),
         "lanes": {lane.name: lane_status(lane, ledger) for lane in lanes},
+        "link": flow.status(),
         "ledger": {
             "path": str(ledger.path),
             "bytes": ledger.budget.used,

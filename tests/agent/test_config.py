@@ -8,6 +8,7 @@ import pytest
 
 from backhaul_agent.config import load, parse
 from backhaul_agent.errors import ConfigError
+from backhaul_agent.link_config import link_window
 
 PATH = Path("/etc/backhaul/agent.toml")
 DEVICE = '[device]\nid = "VID-001"\ntoken = "tok"\n'
@@ -29,12 +30,12 @@ def test_relative_paths_count_from_the_file() -> None:
 
 @pytest.mark.parametrize(
     ("rate", "live", "bulk"),
-    [(20, 66, 4), (100, 333, 24), (1000, 512, 244), (1, 3, 2), (1e6, 512, 512)],
+    [(20, 67, 5), (100, 333, 24), (1000, 512, 244), (1, 3, 2), (1e6, 512, 512)],
 )
 def test_the_window_is_four_seconds_of_the_link(rate: float, live: int, bulk: int) -> None:
-    config = parse(DEVICE + f"[link]\nrate_kbit_s = {float(rate)}\n", PATH)
-    assert config.lane_window("live") == live
-    assert config.lane_window("bulk") == bulk
+    config = parse(DEVICE + f"[link]\nadaptive = false\nrate_kbit_s = {float(rate)}\n", PATH)
+    window = link_window(config)
+    assert (window.window("live"), window.window("bulk")) == (live, bulk)
 
 
 @pytest.mark.parametrize(

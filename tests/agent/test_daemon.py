@@ -437,8 +437,10 @@ async def test_a_watermark_beyond_the_ledger_halts_the_lane(
 async def test_streams_and_consumers_are_as_the_hub_needs_them(
     tmp_path: Path, nats_server: NatsServer
 ) -> None:
-    async with bench(tmp_path, nats_server, extra="[link]\nrate_kbit_s = 20.0\n") as it:
-        for lane, subjects, window in (("live", ["p.>", "e.>", "r.>"], 66), ("bulk", ["f.>"], 4)):
+    async with bench(
+        tmp_path, nats_server, extra="[link]\nrate_kbit_s = 20.0\nadaptive = false\n"
+    ) as it:
+        for lane, subjects, window in (("live", ["p.>", "e.>", "r.>"], 67), ("bulk", ["f.>"], 5)):
             stream = (await it.ask(f"$JS.API.STREAM.INFO.OUT_{lane}", b""))["config"]
             assert stream["subjects"] == subjects
             assert (stream["discard"], stream["storage"]) == ("old", "file")
@@ -446,9 +448,11 @@ async def test_streams_and_consumers_are_as_the_hub_needs_them(
             assert consumer["ack_policy"] == "flow_control"
             assert consumer["deliver_subject"] == f"dlv.VID-001.tok1_{lane}"
             assert consumer["max_ack_pending"] == window
-    async with bench(tmp_path, nats_server, extra="[link]\nrate_kbit_s = 40.0\n") as it:
+    async with bench(
+        tmp_path, nats_server, extra="[link]\nrate_kbit_s = 40.0\nadaptive = false\n"
+    ) as it:
         consumer = (await it.ask("$JS.API.CONSUMER.INFO.OUT_bulk.tok1", b""))["config"]
-        assert consumer["max_ack_pending"] == 9
+        assert consumer["max_ack_pending"] == 10
 
 
 async def test_in_is_sourced_from_the_devices_part_of_down(

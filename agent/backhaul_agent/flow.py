@@ -1,0 +1,96 @@
+"""Keeps the lanes' windows right: the shell around `window.LinkWindow`, all of it on the leaf."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from nats.errors import Error as NatsError
+
+from backhaul_agent.errors import JetStreamError
+from backhaul_agent.link_config import out_stream
+from backhaul_agent.window import Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from backhaul_agent.clock import Clock
+    from backhaul_agent.config import Config
+    from backhaul_agent.jetstream import JetStream
+    from backhaul_agent.window import LinkWindow
+
+BUSY_LOOK_S, IDLE_LOOK_S = 0.25, 2.0
+log = structlog.get_logger("flow")
+
+
+class Flow:
+    """Looks at the durables and sets their `max_ack_pending`."""
+
+    def __init__(self, window: LinkWindow, config: Config, clock: Clock) -> None:
+        self.window = window
+        self.updates = 0
+        self.on_rate: list[Callable[[float], None]] = []  # told of each measurement, bytes/s
+        self._durable = config.device.token
+        self._clock = clock
+
+    async def run(self, jetstream: JetStream) -> None:
+        """Look for as long as this connection lives (the caller cancels).
+
+        A durable that is not there (yet) is the lane's to make, and is looked for again.
+        """
+        while True:
+            for lane in self.window.lanes():
+                try:
+                    await self._look(jetstream, lane)
+                except (JetStreamError, NatsError, TimeoutError) as error:
+                    log.debug("durable not seen", lane=lane, error=repr(error))
+            busy = any(map(self.window.busy, self.window.lanes()))
+            await asyncio.sleep(BUSY_LOOK_S if busy else IDLE_LOOK_S)
+
+    async def _look(self, jetstream: JetStream, lane: str) -> None:
+        stream = out_stream(lane)
+        info = await jetstream.call(f"CONSUMER.INFO.{stream}.{self._durable}")
+        _, state = await jetstream.created_and_state(stream)
+        before = self.window.rate_bytes_s
+        window = self.window.sample(lane, sample(info, state, self._clock.monotonic_s()))
+        if self.window.rate_bytes_s is not None and self.window.rate_bytes_s != before:
+            for tell in self.on_rate:
+                tell(self.window.rate_bytes_s)
+        if info["config"]["max_ack_pending"] == window:
+            return
+        config = info["config"] | {"max_ack_pending": window}
+        await jetstream.call(
+            f"CONSUMER.CREATE.{stream}.{self._durable}",
+            {"stream_name": stream, "config": config, "action": "update"},
+        )
+        self.updates += 1
+        log.info(
+            "window", lane=lane, messages=window, before=info["config"]["max_ack_pending"],
+            rate_kbit_s=rate_kbit_s(self.window),
+        )  # fmt: skip
+
+    def status(self) -> dict[str, Any]:
+        """Return the part of ``agent.status`` that says what the link carries."""
+        return {
+            "rate_kbit_s": rate_kbit_s(self.window),
+            "windows": {lane: self.window.window(lane) for lane in self.window.lanes()},
+            "window_updates": self.updates,
+        }
+
+
+def sample(info: dict[str, Any], state: dict[str, Any], now_s: float) -> Sample:
+    """Return what the server's answers about a durable and its stream say."""
+    messages = int(state["messages"])
+    return Sample(
+        now_s,
+        acked=int(info["ack_floor"]["stream_seq"]),
+        under_way=int(info["num_ack_pending"]),
+        waiting=int(info["num_pending"]),
+        message_bytes=int(state["bytes"]) / messages if messages else 0.0,
+    )
+
+
+def rate_kbit_s(window: LinkWindow) -> float | None:
+    """Return what the link was measured to carry, None before that."""
+    return None if window.rate_bytes_s is None else round(window.rate_bytes_s * 8 / 1000, 1)
