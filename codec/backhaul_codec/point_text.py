@@ -37,9 +37,8 @@ def value(point: dict[str, Any]) -> str:
     if point["tombstone"] % 2:
         return "(deleted)"
     found = point["value"]
-    if not isinstance(found, str):
-        return json.dumps(found, ensure_ascii=False)
-    return found if found.isprintable() and found else json.dumps(found)
+    text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+    return text if text.isprintable() and text else json.dumps(found)
 
 
 def utc(time_ns: int) -> str:

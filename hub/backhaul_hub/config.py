@@ -106,6 +106,14 @@ class Tree(_Section, frozen=True):
     """`live`: heads that change. `all`: the newest telemetry of each frame too."""
 
 
+class Twin(_Section, frozen=True):
+    """The hub's picture of each device."""
+
+    newest: bool = True
+    """Keep the newest reading of every series, in memory. Without it `[tree] rebroadcast = "all"`
+    has no telemetry to tell."""
+
+
 class HubConfig(_Section, frozen=True):
     """The whole of hub.toml."""
 
@@ -119,6 +127,7 @@ class HubConfig(_Section, frozen=True):
     clock: ClockRule = ClockRule()
     conflicts: Conflicts = Conflicts()
     tree: Tree = Tree()
+    twin: Twin = Twin()
 
 
 def load(directory: Path) -> HubConfig:

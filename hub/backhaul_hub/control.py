@@ -85,7 +85,7 @@ class ControlPlane:
         self._words = WordBook(self._continuity)
         self._readers: list[UplinkReader] = []
         self._sync = SyncShell(config, clock, lambda: self._devices)
-        self._consumers: list[Consumer] = [self._sync.core]
+        self._consumers: list[Consumer] = self._sync.consumers
         self._lags: dict[tuple[str, str], int] = {}
         self._made: dict[int, str] = {}
         self._stop = asyncio.Event()

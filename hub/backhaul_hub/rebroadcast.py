@@ -18,6 +18,7 @@ import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_codec.json_values import value_to_json
+from backhaul_codec.merge import Head, HeadKey
 from backhaul_codec.subjects import encode_token
 
 from .tree import address_of
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_codec.merge import Head, HeadKey
-
+    from .readings import NewReading
     from .sync import Announcement
 
 log = structlog.get_logger(__name__)
@@ -84,6 +84,14 @@ def told(announcement: Announcement, *, along_the_tree: bool) -> Told:
     if along_the_tree:
         subjects += up_subjects(device, key, announcement.tokens)
     return Told(tuple(subjects), _encode(point_json(device, key, head)))
+
+
+def told_reading(new: NewReading, ancestors: Iterable[str]) -> Told:
+    """Return what is to be published for a newer reading; `ancestors` are subject tokens."""
+    key = HeadKey("", *new.series)
+    head = Head(new.reading.time, "", new.reading.value)
+    subjects = up_subjects(new.device, key, ancestors)
+    return Told(tuple(subjects), _encode(point_json(new.device, key, head)))
 
 
 class Rebroadcast:

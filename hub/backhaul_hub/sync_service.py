@@ -16,7 +16,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_codec import CodecError
 from backhaul_codec.json_values import parse_path, value_from_json
-from backhaul_codec.merge import HeadKey
+from backhaul_codec.merge import Head, HeadKey
 from backhaul_codec.rules import require_name
 from backhaul_codec.subjects import SubjectError, decode_token
 from backhaul_codec.tree_text import describe, render
@@ -30,7 +30,7 @@ from .tree_writes import TreeWrite, TreeWrites
 from .writes import Put
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 
     from nats.aio.client import Client
     from nats.aio.msg import Msg
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .clock import Clock
     from .conflicts import Conflict, Side
     from .consumers import Change
+    from .readings import Readings
     from .registry import Registry
     from .sync import HubSync
 
@@ -50,6 +51,7 @@ class _Get(msgspec.Struct, forbid_unknown_fields=True):
     device: str
     paths: list[str] = []
     deleted: bool = False
+    telemetry: bool = False
 
 
 class _Point(msgspec.Struct, forbid_unknown_fields=True):
@@ -103,11 +105,13 @@ class SyncService:
     def __init__(
         self,
         sync: HubSync,
+        readings: Readings,
         registry: Registry,
         clock: Clock,
         devices: Callable[[], Collection[str]],
     ) -> None:
         self._sync = sync
+        self._readings = readings
         self._registry = registry
         self._clock = clock
         self._devices = devices
@@ -128,7 +132,7 @@ class SyncService:
     async def _get(self, question: _Get) -> dict[str, Any]:
         self._require(question.device)
         wanted = [_pattern(path) for path in question.paths]
-        heads = sorted(self._sync.heads.of(question.device).heads, key=lambda item: item[0])
+        heads = sorted(self._all(question), key=lambda item: item[0])
         return {
             "device": question.device,
             "points": [
@@ -138,6 +142,12 @@ class SyncService:
                 and (not wanted or any(_matches(key, some) for some in wanted))
             ],
         }
+
+    def _all(self, question: _Get) -> Iterator[tuple[HeadKey, Head]]:
+        yield from self._sync.heads.of(question.device).heads
+        if question.telemetry:
+            for series, reading in self._readings.of(question.device).items():
+                yield HeadKey("", *series), Head(reading.time, "", reading.value)
 
     async def _set(self, question: _Set) -> dict[str, Any]:
         self._require(question.device)

@@ -12,7 +12,8 @@ from nats.errors import Error as NatsError
 from .downlink import Publisher
 from .errors import HubError
 from .future import FutureRule
-from .rebroadcast import Rebroadcast, told
+from .readings import Readings
+from .rebroadcast import Rebroadcast, told, told_reading
 from .sync import HubSync
 from .sync_service import SyncService
 from .sync_store import restore
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from .clock import Clock
     from .config import HubConfig
+    from .consumers import Consumer
     from .jetstream import JetStreamApi
     from .registry import Registry
 
@@ -45,6 +47,12 @@ class SyncShell:
         future = FutureRule(config.clock.max_future_skew_s)
         self.core = HubSync(clock, future, devices, conflicts_max=config.conflicts.rows_max)
         self._to_say = asyncio.Event()
+        self.readings = Readings(clock, future, listening=config.tree.rebroadcast == "all")
+
+    @property
+    def consumers(self) -> list[Consumer]:
+        """What takes part in the reading of UP."""
+        return [self.core, self.readings] if self._config.twin.newest else [self.core]
 
     async def start(
         self, client: Client, api: JetStreamApi, registry: Registry
@@ -63,9 +71,12 @@ class SyncShell:
             announcements = self.core.announcements
             rebroadcast.tell(told(each, along_the_tree=along_the_tree) for each in announcements)
             announcements.clear()
+            fresh, self.readings.fresh = self.readings.fresh, []
+            above = self.core.tree.ancestor_tokens
+            rebroadcast.tell(told_reading(new, above(new.device, new.series.node)) for new in fresh)
 
         self.core.on_stored += [tell, publisher.wake, self._wake]
-        service = SyncService(self.core, registry, self._clock, self._devices)
+        service = SyncService(self.core, self.readings, registry, self._clock, self._devices)
         await service.start(client)
         return [publisher.run(), rebroadcast.run(), self._tell_devices(api)]
 

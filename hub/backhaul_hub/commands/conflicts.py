@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from backhaul_codec.point_text import origin, path, utc, value
+
 from ._ask import ask
 from ._options import directory_option, who_option
-from ._points import origin, path, print_points, utc, value
+from ._points import print_points
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,13 +20,22 @@ if TYPE_CHECKING:
 @click.argument("paths", metavar="[NODE[.TYPE[.KEY]]]...", nargs=-1)
 @directory_option
 @click.option("--deleted", is_flag=True, help="Show deleted points too.")
+@click.option("--telemetry", is_flag=True, help="Show the newest readings too.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
-def get(device: str, paths: tuple[str, ...], directory: Path, deleted: bool, as_json: bool) -> None:
+def get(
+    device: str,
+    paths: tuple[str, ...],
+    directory: Path,
+    deleted: bool,
+    telemetry: bool,
+    as_json: bool,
+) -> None:
     """Show the heads of device VID as the hub holds them: the current value of every series.
 
-    For points of groups, VID is `fleet`. Telemetry has no heads; see `backhaul-spark history`.
+    For points of groups, VID is `fleet`. Telemetry is merged into no head: of it the newest is
+    shown that has come since the control plane started; the rest is in the history tables.
     """
-    question = {"device": device, "paths": list(paths), "deleted": deleted}
+    question = {"device": device, "paths": list(paths), "deleted": deleted, "telemetry": telemetry}
     answer = ask(directory, "hub.get", question)
     if as_json:
         click.echo(json.dumps(answer, indent=2, ensure_ascii=False))

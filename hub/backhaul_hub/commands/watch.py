@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from backhaul_codec.point_text import line, path
 from backhaul_hub.rebroadcast import changed_subject
 
-from . import _points
 from ._ask import ask_over, hub_client
 from ._options import directory_option
 
@@ -39,17 +39,16 @@ async def _watch(directory: Path, device: str, paths: tuple[str, ...], *, as_jso
             _show(point, as_json=as_json)
         async for message in changes.messages:
             point = json.loads(message.data)
-            if not paths or any(_under(path, _points.path(point)) for path in paths):
+            if not paths or any(_under(each, path(point)) for each in paths):
                 _show(point, as_json=as_json)
 
 
-def _under(pattern: str, path: str) -> bool:
-    return f"{path.partition('>')[2] or path}.".startswith(f"{pattern}.")
+def _under(pattern: str, series: str) -> bool:
+    return f"{series.partition('>')[2] or series}.".startswith(f"{pattern}.")
 
 
 def _show(point: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(point, ensure_ascii=False))
         return
-    cells = (f(point) for f in (_points.time, _points.path, _points.value, _points.origin))
-    click.echo("  ".join(cells))
+    click.echo(line(point))

@@ -1,0 +1,134 @@
+"""The newest telemetry of every series, in memory: what a twin shows. Pure.
+
+From frames, and from `e.heads` events, which a vehicle sends first of all when its link comes up:
+then the newest is known at once, and the frames that come after it are older and change nothing.
+Nothing of it is stored: after a restart of the control plane it fills again as vehicles send.
+
+A stamp from the future (future.py) is left out: it would stand until that future has come.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import structlog
+
+from backhaul_codec import CodecError, Opaque, Point, decode
+from backhaul_codec.json_values import value_from_json
+from backhaul_codec.newest import newest_of
+from backhaul_codec.points import JSON
+from backhaul_codec.rules import plain_value, require_name, require_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from backhaul_codec import Value
+    from backhaul_codec.subjects import Uplink
+
+    from .clock import Clock
+    from .consumers import Change
+    from .continuity import LaneKey
+    from .future import FutureRule
+
+log = structlog.get_logger(__name__)
+
+SERIES_MAX = 20_000
+"""Of one device. A device that invents names fills no memory but its own share."""
+
+
+class Series(NamedTuple):
+    """A series of telemetry within its device."""
+
+    node: str
+    type: str
+    key: str
+
+
+class Reading(NamedTuple):
+    """One series' newest value. `time` in ns since the Unix epoch."""
+
+    time: int
+    value: Value
+
+
+class NewReading(NamedTuple):
+    """A reading that is newer than any before it."""
+
+    device: str
+    series: Series
+    reading: Reading
+
+
+class Readings:
+    """Takes part in the reading of UP (consumers.py).
+
+    Args:
+        listening: whether `fresh` is to be filled.
+    """
+
+    def __init__(self, clock: Clock, future: FutureRule, *, listening: bool) -> None:
+        self._clock = clock
+        self._future = future
+        self._listening = listening
+        self._devices: dict[str, dict[Series, Reading]] = {}
+        self.fresh: list[NewReading] = []
+        """What is to be told to whoever listens; taken by who has told it."""
+
+    def of(self, device: str) -> dict[Series, Reading]:
+        """Return the newest readings of a device."""
+        return self._devices.get(device, {})
+
+    def on_message(self, key: LaneKey, seq: int, uplink: Uplink, body: bytes, is_new: bool) -> None:
+        """Take in one message of a vehicle. Repeats change nothing."""
+        del key, seq, is_new
+        try:
+            if uplink.letter == "f":
+                self._take(uplink.device, newest_of(body))
+            elif uplink.letter == "e" and uplink.type == "heads":
+                self._take(uplink.device, list(_heads(body)))
+        except (CodecError, msgspec.DecodeError) as error:
+            log.warning("readings_not_understood", device=uplink.device, error=str(error))
+
+    def take_changes(self) -> Sequence[Change]:
+        """Return nothing: readings are in memory alone."""
+        return ()
+
+    def stored(self) -> None:
+        """Do nothing: who tells the readings looks for them itself."""
+
+    def _take(self, device: str, points: Sequence[Point]) -> None:
+        known = self._devices.setdefault(device, {})
+        now_ns = self._clock.now_ns()
+        for point in points:
+            series = Series(point.node, point.type, point.key)
+            before = known.get(series)
+            if before is not None and before.time >= point.time:
+                continue
+            if self._future.ahead_ns(point.time, now_ns):
+                continue
+            if before is None and len(known) >= SERIES_MAX:
+                continue
+            known[series] = reading = Reading(point.time, point.value)
+            if self._listening:
+                self.fresh.append(NewReading(device, series, reading))
+
+
+class _Heads(msgspec.Struct, frozen=True):
+    """The JSON of an `e.heads` event: of each point its node, type, key, time in ns and value."""
+
+    points: list[tuple[str, str, str, int, Any]]
+
+
+def _heads(body: bytes) -> Iterator[Point]:
+    """Yield the points of an `e.heads` event. Raises: CodecError, msgspec.DecodeError."""
+    event = decode(body).points[0].value
+    if not isinstance(event, Opaque) or event.dtype != JSON:
+        raise CodecError("heads whose value is no JSON", "heads")
+    for node, type_, key, time, value in msgspec.json.decode(event.data, type=_Heads).points:
+        for name, what in ((node, "node"), (type_, "type"), (key, "key")):
+            require_name(name, what)
+        # A float is written with a point or an exponent, an integer without.
+        plain = isinstance(value, int | float | str) and not isinstance(value, bool)
+        meant = plain_value(value) if plain else value_from_json(value, "json")
+        yield Point(node, type_, require_time(time), meant, key)

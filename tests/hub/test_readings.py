@@ -1,0 +1,160 @@
+"""The newest telemetry of every series, from frames and from what a vehicle says ahead of them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backhaul_codec import Opaque, Point, Value, encode_frame, encode_point
+from backhaul_codec.subjects import parse_uplink
+from backhaul_hub.continuity import LaneKey
+from backhaul_hub.future import FutureRule
+from backhaul_hub.heads import HeadChange
+from backhaul_hub.readings import SERIES_MAX, Reading, Readings, Series
+from backhaul_hub.rebroadcast import told, told_reading
+from tests.support.hub_sync import DEVICE, START_NS, FakeClock, Hub
+
+if TYPE_CHECKING:
+    from backhaul_hub.sync import Announcement
+
+SECOND_NS = 10**9
+SOC = Series("battery", "soc", "")
+
+
+def some_readings(*, listening: bool = False) -> Readings:
+    return Readings(FakeClock(), FutureRule(5.0), listening=listening)
+
+
+def take(readings: Readings, subject: str, body: bytes) -> None:
+    uplink = parse_uplink(f"up.{DEVICE}.{subject}")
+    readings.on_message(LaneKey(DEVICE, uplink.lane, 1), 1, uplink, body, True)
+
+
+def frame(readings: Readings, *points: Point) -> None:
+    take(readings, f"f.{points[0].node}", encode_frame(points, epoch=1, seq=1))
+
+
+def heads(readings: Readings, value: object) -> None:
+    data = value if isinstance(value, bytes) else json.dumps(value).encode()
+    body = encode_point(Point("agent", "heads", 1, Opaque(6, data)), epoch=1, seq=1)
+    take(readings, "e.heads", body)
+
+
+@given(st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=6), max_size=8))
+def test_whatever_the_order_the_newest_stays(frames: list[list[int]]) -> None:
+    readings = some_readings(listening=True)
+    for seconds in frames:
+        points = [Point("battery", "soc", second * SECOND_NS, second / 8) for second in seconds]
+        frame(readings, *points)
+    newest = max((second for seconds in frames for second in seconds), default=None)
+    expected = {} if newest is None else {SOC: Reading(newest * SECOND_NS, newest / 8)}
+    assert readings.of(DEVICE) == expected
+    stamps = [new.reading.time for new in readings.fresh]
+    assert stamps == sorted(set(stamps))
+
+
+def test_what_is_said_ahead_is_newer_than_the_backlog_behind_it() -> None:
+    readings = some_readings(listening=True)
+    heads(readings, {"points": [["battery", "soc", "", 9 * SECOND_NS, 81.5]]})
+    frame(readings, Point("battery", "soc", 8 * SECOND_NS, 80.0))
+    assert readings.of(DEVICE) == {SOC: Reading(9 * SECOND_NS, 81.5)}
+    assert len(readings.fresh) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        (b"81.0", 81.0),
+        (b"81", 81),
+        (b'"on"', "on"),
+        (b'{"a": 1}', Opaque(6, b'{"a":1}')),
+        (b"true", Opaque(6, b"true")),
+    ],
+)
+def test_values_come_as_json_has_them(said: bytes, meant: Value) -> None:
+    readings = some_readings()
+    heads(readings, b'{"points": [["battery", "soc", "", 1, %s]]}' % said)
+    value = readings.of(DEVICE)[SOC].value
+    assert type(value) is type(meant)
+    assert value == meant
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(b"", b"{", b"[]", b"{}", b'{"points": 3}', b'{"points": [[1]]}'),
+        b'{"points": [["battery", "soc", "", 99999999999999999999, 1]]}',
+        b'{"points": [["' + b"x" * 300 + b'", "soc", "", 1, 1]]}',
+        b'{"points": [["battery", "soc", "", 1, 99999999999999999999999]]}',
+        b'{"points": [["battery", "soc", "", 1, 1e999]]}',
+    ],
+)
+def test_what_is_no_list_of_heads_changes_nothing(said: bytes) -> None:
+    readings = some_readings()
+    heads(readings, said)
+    take(readings, "e.heads", encode_point(Point("agent", "heads", 1, 2.0), epoch=1, seq=1))
+    assert readings.of(DEVICE) == {}
+
+
+def test_a_reading_from_the_future_does_not_stand_until_then() -> None:
+    readings = some_readings()
+    frame(readings, Point("battery", "soc", START_NS + 3600 * SECOND_NS, 1.0))
+    frame(readings, Point("battery", "soc", START_NS, 2.0))
+    assert readings.of(DEVICE) == {SOC: Reading(START_NS, 2.0)}
+
+
+def test_a_device_that_invents_names_fills_only_its_share() -> None:
+    readings = some_readings()
+    for start in range(0, SERIES_MAX + 1000, 1000):
+        frame(readings, *(Point("a", str(number), 1, 1.0) for number in range(start, start + 1000)))
+    assert len(readings.of(DEVICE)) == SERIES_MAX
+    frame(readings, Point("a", "0", 2, 2.0))
+    assert readings.of(DEVICE)[Series("a", "0", "")].value == 2.0
+
+
+def test_a_reading_is_told_to_every_ancestor() -> None:
+    readings = some_readings(listening=True)
+    frame(readings, Point("battery", "soc", START_NS, 81.5, "max.1"))
+    (new,) = readings.fresh
+    message = told_reading(new, ("VID-001%2Fbattery", "VID-001", "fleet"))
+    assert message.subjects == (
+        "up.VID-001%2Fbattery.VID-001%2Fbattery.soc.max%2E1",
+        "up.VID-001.VID-001%2Fbattery.soc.max%2E1",
+        "up.fleet.VID-001%2Fbattery.soc.max%2E1",
+    )
+    assert json.loads(message.payload) == {
+        "device": DEVICE,
+        "node": "battery",
+        "type": "soc",
+        "key": "max.1",
+        "time": START_NS,
+        "value": 81.5,
+        "dtype": "float64",
+        "tombstone": 0,
+        "origin": "",
+    }
+
+
+def test_a_head_is_told_along_the_tree_or_to_watchers_alone() -> None:
+    hub = Hub(FakeClock())
+    (announcement,) = _announcements(hub)
+    assert told(announcement, along_the_tree=False).subjects == (f"hub.changed.{DEVICE}",)
+    assert set(told(announcement, along_the_tree=True).subjects) == {
+        f"hub.changed.{DEVICE}",
+        "up.fleet.VID-001%2Fbattery.limit.%",
+        "up.VID-001.VID-001%2Fbattery.limit.%",
+        "up.VID-001%2Fbattery.VID-001%2Fbattery.limit.%",
+    }
+    hub.db.close()
+
+
+def _announcements(hub: Hub) -> list[Announcement]:
+    body = encode_point(Point("battery", "limit", START_NS, 80.0), epoch=1, seq=1)
+    hub.take([("p.battery.limit.%", 1, body)])
+    found = list(hub.core.announcements)
+    assert isinstance(found[0].change, HeadChange)
+    return found
