@@ -46,7 +46,11 @@ def newest_of(message: bytes, *, node: str | None = None) -> list[Point]:
 
     Raises: CodecError, as `decode` does; `kind` for a message that is no frame.
     """
-    layout = frame_layout(message, node)
+    return newest_in(frame_layout(message, node))
+
+
+def newest_in(layout: Layout) -> list[Point]:
+    """Return the same for a frame that was read as far as its layout."""
     lasts = None if layout.tomb is not None else _lasts(layout)
     if lasts is None:
         return _merged(build_points(layout))

@@ -9,19 +9,23 @@ A stamp from the future (future.py) is left out: it would stand until that futur
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import structlog
 
 from backhaul_codec import CodecError, Opaque, Point, decode
+from backhaul_codec.frame_points import build_times
 from backhaul_codec.json_values import value_from_json
-from backhaul_codec.newest import newest_of
+from backhaul_codec.messages import frame_layout
+from backhaul_codec.newest import newest_in
 from backhaul_codec.points import JSON
 from backhaul_codec.rules import plain_value, require_name, require_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from backhaul_codec import Value
     from backhaul_codec.subjects import Uplink
@@ -72,6 +76,8 @@ class Readings:
         self._future = future
         self._listening = listening
         self._devices: dict[str, dict[Series, Reading]] = {}
+        self._frames: list[tuple[str, bytes]] = []
+        """Frames of this turn: device and message."""
         self.fresh: list[NewReading] = []
         """What is to be told to whoever listens; taken by who has told it."""
 
@@ -82,22 +88,44 @@ class Readings:
     def on_message(self, key: LaneKey, seq: int, uplink: Uplink, body: bytes, is_new: bool) -> None:
         """Take in one message of a vehicle. Repeats change nothing."""
         del key, seq, is_new
-        try:
-            if uplink.letter == "f":
-                self._take(uplink.device, newest_of(body))
-            elif uplink.letter == "e" and uplink.type == "heads":
-                self._take(uplink.device, list(_heads(body)))
-        except (CodecError, msgspec.DecodeError) as error:
-            log.warning("readings_not_understood", device=uplink.device, error=str(error))
+        if uplink.letter == "f":
+            self._frames.append((uplink.device, body))
+        elif uplink.letter == "e" and uplink.type == "heads":
+            self._read(uplink.device, body, _heads)
 
     def take_changes(self) -> Sequence[Change]:
-        """Return nothing: readings are in memory alone."""
+        """Look into the frames of this turn; there is nothing to store of them.
+
+        Where nobody listens the last come first: in a backlog all those before them are older, and
+        seen to be so at a third of the cost.
+        """
+        frames, self._frames = self._frames, []
+        for device, body in frames if self._listening else reversed(frames):
+            self._read(device, body, partial(self._newest, device))
         return ()
 
     def stored(self) -> None:
         """Do nothing: who tells the readings looks for them itself."""
 
-    def _take(self, device: str, points: Sequence[Point]) -> None:
+    def _read(
+        self, device: str, body: bytes, points_of: Callable[[bytes], Iterable[Point]]
+    ) -> None:
+        try:
+            self._take(device, points_of(body))
+        except (CodecError, msgspec.DecodeError) as error:
+            log.warning("readings_not_understood", device=device, error=str(error))
+
+    def _newest(self, device: str, body: bytes) -> Sequence[Point]:
+        """Return the newest points of a frame; none where all that it has is known, or older."""
+        layout = frame_layout(body, None)
+        known, newest_ns = self.of(device), max(build_times(layout))
+        for type_, key in zip(layout.types, layout.keys or repeat(""), strict=False):
+            before = known.get(Series(layout.node, type_, key))
+            if before is None or before.time < newest_ns:
+                return newest_in(layout)
+        return ()
+
+    def _take(self, device: str, points: Iterable[Point]) -> None:
         known = self._devices.setdefault(device, {})
         now_ns = self._clock.now_ns()
         for point in points:

@@ -29,9 +29,11 @@ def some_readings(*, listening: bool = False) -> Readings:
     return Readings(FakeClock(), FutureRule(5.0), listening=listening)
 
 
-def take(readings: Readings, subject: str, body: bytes) -> None:
+def take(readings: Readings, subject: str, body: bytes, *, now: bool = True) -> None:
     uplink = parse_uplink(f"up.{DEVICE}.{subject}")
     readings.on_message(LaneKey(DEVICE, uplink.lane, 1), 1, uplink, body, True)
+    if now:
+        readings.take_changes()
 
 
 def frame(readings: Readings, *points: Point) -> None:
@@ -44,17 +46,28 @@ def heads(readings: Readings, value: object) -> None:
     take(readings, "e.heads", body)
 
 
-@given(st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=6), max_size=8))
-def test_whatever_the_order_the_newest_stays(frames: list[list[int]]) -> None:
-    readings = some_readings(listening=True)
-    for seconds in frames:
-        points = [Point("battery", "soc", second * SECOND_NS, second / 8) for second in seconds]
-        frame(readings, *points)
-    newest = max((second for seconds in frames for second in seconds), default=None)
-    expected = {} if newest is None else {SOC: Reading(newest * SECOND_NS, newest / 8)}
-    assert readings.of(DEVICE) == expected
-    stamps = [new.reading.time for new in readings.fresh]
-    assert stamps == sorted(set(stamps))
+SOME = st.lists(st.tuples(st.sampled_from(["soc", "temp"]), st.integers(0, 40)), min_size=1)
+
+
+@given(st.lists(st.tuples(SOME, st.booleans()), max_size=8), st.booleans())
+def test_whatever_the_order_the_newest_stays(
+    frames: list[tuple[list[tuple[str, int]], bool]], listening: bool
+) -> None:
+    readings = some_readings(listening=listening)
+    newest: dict[Series, Reading] = {}
+    for some, now in frames:
+        points = [Point("battery", name, second * SECOND_NS, second / 8) for name, second in some]
+        take(readings, "f.battery", encode_frame(points, epoch=1, seq=1), now=now)
+        for point in points:
+            series = Series("battery", point.type, "")
+            if series not in newest or newest[series].time < point.time:
+                assert isinstance(point.value, float)
+                newest[series] = Reading(point.time, point.value)
+    readings.take_changes()
+    assert readings.of(DEVICE) == newest
+    for series in newest if listening else ():
+        stamps = [new.reading.time for new in readings.fresh if new.series == series]
+        assert stamps == sorted(set(stamps))
 
 
 def test_what_is_said_ahead_is_newer_than_the_backlog_behind_it() -> None:
