@@ -60,6 +60,7 @@ BENCHMARKS = (
     Benchmark("ingest", "points and messages per second that an agent makes durable"),
     Benchmark("memory", "resident memory of the agent"),
     Benchmark("hub_drain", "how fast a backlog reaches the hub and is proved complete"),
+    Benchmark("hub_twin", "what newest readings and rebroadcast cost the control plane"),
     Benchmark("resume", "seconds until a restored link carries the backlog"),
     Benchmark("spark_ingest", "points per second into the history tables", needs_java=True),
 )

@@ -102,8 +102,9 @@ class Conflicts(_Section, frozen=True):
 class Tree(_Section, frozen=True):
     """What listeners are told along the tree, on `up.<ancestor>.<node>.<type>.<key>`."""
 
-    rebroadcast: Literal["all", "live", "off"] = "live"
-    """`live`: heads that change. `all`: the newest telemetry of each frame too."""
+    rebroadcast: Literal["all", "live", "off"] = "all"
+    """`live`: heads that change. `all`: the newest telemetry of each frame too, which doubles what
+    a frame costs the control plane, listeners or not (docs/benchmarks.md)."""
 
 
 class Twin(_Section, frozen=True):

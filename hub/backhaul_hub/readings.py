@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+BEHIND_FRAMES = 256
+"""In one turn: the hub is catching up, and listeners are told the newest of the turn alone."""
+
 SERIES_MAX = 20_000
 """Of one device. A device that invents names fills no memory but its own share."""
 
@@ -96,11 +99,12 @@ class Readings:
     def take_changes(self) -> Sequence[Change]:
         """Look into the frames of this turn; there is nothing to store of them.
 
-        Where nobody listens the last come first: in a backlog all those before them are older, and
-        seen to be so at a third of the cost.
+        The last come first: in a backlog all those before them are older, and seen to be so at a
+        third of the cost. Only where listeners keep pace with vehicles each frame has its turn.
         """
         frames, self._frames = self._frames, []
-        for device, body in frames if self._listening else reversed(frames):
+        each = self._listening and len(frames) < BEHIND_FRAMES
+        for device, body in frames if each else reversed(frames):
             self._read(device, body, partial(self._newest, device))
         return ()
 

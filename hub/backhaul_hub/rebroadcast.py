@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -38,6 +39,7 @@ WAITING_MAX = 100_000
 
 _AT_ONCE = 256
 
+_token = lru_cache(16_384)(encode_token)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -72,8 +74,8 @@ def changed_subject(device: str) -> str:
 
 def up_subjects(device: str, key: HeadKey, ancestors: Iterable[str]) -> list[str]:
     """Return where a point is told along the tree; `ancestors` are subject tokens."""
-    node = encode_token(address_of(device, key.node))
-    series = f"{node}.{encode_token(key.type)}.{encode_token(key.key)}"
+    node = _token(address_of(device, key.node))
+    series = f"{node}.{_token(key.type)}.{_token(key.key)}"
     return [f"up.{ancestor}.{series}" for ancestor in ancestors]
 
 

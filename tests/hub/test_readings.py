@@ -14,7 +14,7 @@ from backhaul_codec.subjects import parse_uplink
 from backhaul_hub.continuity import LaneKey
 from backhaul_hub.future import FutureRule
 from backhaul_hub.heads import HeadChange
-from backhaul_hub.readings import SERIES_MAX, Reading, Readings, Series
+from backhaul_hub.readings import BEHIND_FRAMES, SERIES_MAX, Reading, Readings, Series
 from backhaul_hub.rebroadcast import told, told_reading
 from tests.support.hub_sync import DEVICE, START_NS, FakeClock, Hub
 
@@ -127,6 +127,20 @@ def test_a_device_that_invents_names_fills_only_its_share() -> None:
     assert len(readings.of(DEVICE)) == SERIES_MAX
     frame(readings, Point("a", "0", 2, 2.0))
     assert readings.of(DEVICE)[Series("a", "0", "")].value == 2.0
+
+
+def test_of_a_backlog_listeners_are_told_the_newest_alone() -> None:
+    readings = some_readings(listening=True)
+    for second in range(2 * BEHIND_FRAMES):
+        body = encode_frame([Point("battery", "soc", second * SECOND_NS, 1.0)], epoch=1, seq=1)
+        take(readings, "f.battery", body, now=False)
+    readings.take_changes()
+    assert [new.reading.time for new in readings.fresh] == [(2 * BEHIND_FRAMES - 1) * SECOND_NS]
+    for second in range(1000, 1003):
+        body = encode_frame([Point("battery", "soc", second * SECOND_NS, 1.0)], epoch=1, seq=1)
+        take(readings, "f.battery", body, now=False)
+    readings.take_changes()
+    assert len(readings.fresh) == 4
 
 
 def test_a_reading_is_told_to_every_ancestor() -> None:
