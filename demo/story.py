@@ -213,7 +213,7 @@ class Story:
     async def _completeness(self) -> list[dict[str, Any]]:
         tables = str(self._out / "history")
         answer = await run_to_end(_spark("completeness", "--table-root", tables, "--json"))
-        found: list[dict[str, Any]] = json.loads(answer)
+        found: list[dict[str, Any]] = json.loads(answer)["lanes"]
         return found
 
     def _settle(self, completeness: Sequence[dict[str, Any]]) -> bool:

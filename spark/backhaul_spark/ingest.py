@@ -26,7 +26,9 @@ from backhaul_spark.part_writer import MESSAGE_FACTS, TaskReport
 from backhaul_spark.points import TIMELESS
 from backhaul_spark.schemas import (
     COVERAGE_TABLE,
+    ENDED_TABLE,
     GAPS_TABLE,
+    MARKS_TABLE,
     POINTS_TABLE,
     RECEIPTS_TABLE,
     REJECTS_TABLE,
@@ -134,16 +136,17 @@ class Ingest:
         ranges: list[dict[str, Any]],
         repeats: dict[str, pa.Array],
     ) -> None:
-        receipts = [
-            receipt
-            for report in reports
-            for receipt in report.receipts
-            if not _among(repeats, receipt["stream"], receipt["stream_seq"])
-        ]
         self._append(COVERAGE_TABLE, ranges)
         self._append(REJECTS_TABLE, [row for report in reports for row in report.rejects])
         self._append(GAPS_TABLE, [row for report in reports for row in report.gaps])
-        self._append(RECEIPTS_TABLE, receipts)
+        said = {
+            RECEIPTS_TABLE: [row for report in reports for row in report.receipts],
+            MARKS_TABLE: [row for report in reports for row in report.marks],
+            ENDED_TABLE: [row for report in reports for row in report.ended],
+        }
+        for spec, rows in said.items():
+            new = [row for row in rows if not _among(repeats, row["stream"], row["stream_seq"])]
+            self._append(spec, new)
 
     def _append(self, spec: TableSpec, rows: list[dict[str, Any]]) -> None:
         stamp = {"ingest": self.tables.next_ingest, "ingested_at": self._clock.now_ns() // 1000}

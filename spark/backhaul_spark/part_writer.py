@@ -16,6 +16,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_spark.messages import MESSAGES, STAMP
 from backhaul_spark.part_file import ROW_GROUP_ROWS, PartFile
+from backhaul_spark.part_words import PartWords
 from backhaul_spark.points import Decoded, decode_batch, partition_days
 
 if TYPE_CHECKING:
@@ -37,24 +38,29 @@ MESSAGE_FACTS = pa.schema(
 )
 
 
+_FACTS = ("files", "rejects", "gaps", "receipts", "marks", "ended")
+
+
 @dataclass(slots=True)
 class TaskReport:
     """What one task read and wrote.
 
     `files`: path (relative to the table), date, size (bytes), rows, stats (Delta's). `rejects` and
-    `gaps` as in their tables; `receipts` with the stream and stream_seq they came in, so that one
-    in a repeated message is dropped with it.
+    `gaps` as in their tables; `receipts`, `marks` and `ended` with the stream and stream_seq they
+    came in, so that one in a repeated message is dropped with it.
     """
 
     files: list[dict[str, Any]] = field(default_factory=list)
     rejects: list[dict[str, Any]] = field(default_factory=list)
     gaps: list[dict[str, Any]] = field(default_factory=list)
     receipts: list[dict[str, Any]] = field(default_factory=list)
+    marks: list[dict[str, Any]] = field(default_factory=list)
+    ended: list[dict[str, Any]] = field(default_factory=list)
     messages: pa.Table = field(default_factory=MESSAGE_FACTS.empty_table)
 
     def to_batch(self) -> pa.RecordBatch:
         """Return the report as the one row of schema REPORT."""
-        facts = {name: getattr(self, name) for name in ("files", "rejects", "gaps", "receipts")}
+        facts = {name: getattr(self, name) for name in _FACTS}
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, MESSAGE_FACTS) as writer:
             writer.write_table(self.messages)
@@ -132,6 +138,7 @@ def write_parts(
     """Decode the messages of one Spark partition, write their points, yield the one-row report."""
     writer = PartWriter(uri, ingest, ingested_at_us)
     report = TaskReport()
+    words = PartWords()
     facts: list[pa.RecordBatch] = []
     for batch in batches:
         for decoded in decode_batch(batch):
@@ -139,8 +146,9 @@ def write_parts(
                 writer.write(decoded.points, partition_days(decoded.points))
             facts.append(_message_facts(decoded))
             _note_bad(decoded, report)
-            report.receipts += _receipts(decoded)
+            words.take(decoded)
     report.files = writer.close()
+    report.receipts, report.marks, report.ended = words.receipts, words.marks, words.ended
     report.messages = pa.Table.from_batches(facts, schema=MESSAGE_FACTS)
     yield report.to_batch()
 
@@ -176,37 +184,3 @@ def _note_bad(decoded: Decoded, report: TaskReport) -> None:
                 "stored_at": stored,
             }
         )
-
-
-def _receipts(decoded: Decoded) -> list[dict[str, Any]]:
-    """Find the vehicle's own statements that some sequences will never come."""
-    subjects = decoded.messages.column("subject").to_pylist()
-    rows = [
-        row
-        for row, subject in enumerate(subjects)
-        if subject and subject.endswith(".e.receipt") and row not in decoded.rejected
-    ]
-    found = []
-    for row in rows:
-        message = decoded.messages.slice(row, 1).drop_columns(["body", "stored_at"]).to_pylist()[0]
-        start = int(decoded.counts[:row].sum())
-        text = decoded.points.column("value_text")[start].as_py()
-        receipt = parse_receipt(text)
-        if receipt is not None:
-            found.append(
-                {key: message[key] for key in ("stream", "stream_seq", "device")} | receipt
-            )
-    return found
-
-
-def parse_receipt(text: str | None) -> dict[str, Any] | None:
-    """Read a receipt's JSON; None where it is not one (it stays a row of points either way)."""
-    try:
-        value = json.loads(text or "")
-        lane, reason = str(value["lane"]), str(value["reason"])
-        epoch, lo, hi = int(value["epoch"]), int(value["lo"]), int(value["hi"])
-    except (ValueError, KeyError, TypeError):
-        return None
-    if not 1 <= lo <= hi < 2**63:
-        return None
-    return {"lane": lane, "epoch": epoch, "lo": lo, "hi": hi, "reason": reason}

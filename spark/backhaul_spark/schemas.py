@@ -103,8 +103,66 @@ RECEIPTS_TABLE = TableSpec(
     "sequences that a vehicle says will never come, and why",
 )
 
-INGEST_TABLES = (POINTS_TABLE, COVERAGE_TABLE, REJECTS_TABLE, GAPS_TABLE, RECEIPTS_TABLE)
+MARKS_TABLE = TableSpec(
+    "marks",
+    _fields(
+        ("device", pa.string()),
+        ("epoch", pa.int64()),
+        ("seq", pa.int64()),
+        ("time_ns", pa.int64()),
+        ("lanes", pa.string()),
+        ("why", pa.string()),
+        ("ingest", pa.int64()),
+    ),
+    (),
+    "how far each lane of a vehicle was at a time, by its own word",
+)
 
+ENDED_TABLE = TableSpec(
+    "ended_epochs",
+    _fields(
+        ("device", pa.string()),
+        ("old", pa.int64()),
+        ("new", pa.int64()),
+        ("time_ns", pa.int64()),
+        ("lanes", pa.string()),
+        ("why", pa.string()),
+        ("ingest", pa.int64()),
+    ),
+    (),
+    "ledgers whose place another one took",
+)
+
+INGEST_TABLES = (
+    POINTS_TABLE,
+    COVERAGE_TABLE,
+    REJECTS_TABLE,
+    GAPS_TABLE,
+    RECEIPTS_TABLE,
+    MARKS_TABLE,
+    ENDED_TABLE,
+)
+
+CERTIFICATES_TABLE = TableSpec(
+    "certificates",
+    _fields(
+        ("device", pa.string()),
+        ("hour", STAMP),
+        ("state", pa.string()),
+        ("missing", pa.int64()),
+        ("missing_ranges", pa.string()),
+        ("explained", pa.int64()),
+        ("explained_ranges", pa.string()),
+        ("epochs", pa.string()),
+        ("why", pa.string()),
+        ("version", pa.int64()),
+        ("certified_at", STAMP),
+        ("ingest", pa.int64()),
+        ("date", pa.date32()),
+    ),
+    ("date",),
+    "whether all that a vehicle acknowledged in an hour is in points",
+)
 
 ROLLUPS_TABLE = TableSpec(
     "rollups",

@@ -7,12 +7,20 @@ from pathlib import Path
 import pytest
 
 from backhaul_spark.cli import cli
-from backhaul_spark.schemas import INGEST_TABLES, ROLLUPS_TABLE, TableSpec
+from backhaul_spark.schemas import (
+    CERTIFICATES_TABLE,
+    INGEST_TABLES,
+    ROLLUPS_TABLE,
+    TableSpec,
+)
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("spec", [*INGEST_TABLES, ROLLUPS_TABLE], ids=lambda spec: str(spec.name))
+TABLES = [*INGEST_TABLES, ROLLUPS_TABLE, CERTIFICATES_TABLE]
+
+
+@pytest.mark.parametrize("spec", TABLES, ids=lambda spec: str(spec.name))
 def test_every_column_is_documented(spec: TableSpec) -> None:
     page = (ROOT / "docs/tables.md").read_text()
     assert f"ROOT/{spec.name}/" in page

@@ -145,7 +145,9 @@ def test_completeness_prints_a_line_for_each_lane(root: str) -> None:
         "VID-001 bulk epoch 1: waiting, 36,007 points in 13 messages, sequence 1 to 22, "
         "9 missing (holes 5-6, 13-19)\n"
     )
-    [state] = json.loads(invoke("completeness", "--table-root", root, "--json").output)
+    said = json.loads(invoke("completeness", "--table-root", root, "--json").output)
+    assert said["hours"] == [], "this vehicle has marked nothing"
+    [state] = said["lanes"]
     assert (state["state"], state["missing"], state["holes"]) == ("waiting", 9, [[5, 6], [13, 19]])
 
 

@@ -3,35 +3,55 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import click
 
+from backhaul_codec.certificate_text import line as hour_line
+from backhaul_codec.certificate_text import to_json
 from backhaul_spark.commands import _options
 
 if TYPE_CHECKING:
+    from backhaul_codec.certificates import Certificate
     from backhaul_spark.completeness import LaneState
 
 SHOWN_HOLES = 5
+SHOWN_HOURS = 24
 
 
 @click.command()
 @_options.table_root
 @click.option("--device", help="Only this one.")
+@click.option("--no-update", is_flag=True, help="Show the certificates as the table has them.")
 @_options.as_json
-def completeness(table_root: str, device: str | None, as_json: bool) -> None:
-    """Print a line for each device, lane and epoch: held, missing, explained."""
+def completeness(table_root: str, device: str | None, no_update: bool, as_json: bool) -> None:
+    """Print what each device, lane and epoch holds and misses, and how each hour stands.
+
+    The hours are those in which the vehicle acknowledged, judged by its own marks: complete,
+    explained (what is missing has a receipt) or waiting. They are brought up to date first.
+    """
+    from backhaul_spark.certificates import Certificates, certified_hours
+    from backhaul_spark.clock import SYSTEM_CLOCK
     from backhaul_spark.completeness import lane_states
     from backhaul_spark.errors import NothingFound
 
     states = lane_states(table_root, device)
     if device is not None and not states:
         raise NothingFound(f"the tables hold nothing of {device}")
+    if not no_update:
+        Certificates(table_root, SYSTEM_CLOCK).run()
+    hours = certified_hours(table_root, device)
     if as_json:
-        print(json.dumps([state.to_dict() for state in states]))
+        lanes = [state.to_dict() for state in states]
+        found = [{"device": each} | to_json(hour) for each, hour in hours]
+        print(json.dumps({"lanes": lanes, "hours": found}))
         return
     for state in states:
         print(_line(state))
+    for name, group in groupby(hours, key=lambda pair: pair[0]):
+        _print_hours(name, [hour for _, hour in group])
 
 
 def _line(state: LaneState) -> str:
@@ -48,3 +68,18 @@ def _line(state: LaneState) -> str:
     for low, high, reason in state.explained[:SHOWN_HOLES]:
         text += f", {low}-{high} will not come: {reason}"
     return text
+
+
+def _print_hours(device: str, hours: list[Certificate]) -> None:
+    counts = Counter(hour.state for hour in hours)
+    said = ", ".join(
+        f"{counts[state]:,} {state}"
+        for state in ("complete", "explained", "waiting")
+        if counts[state]
+    )
+    print(f"{device} hours: {said}")
+    others = [hour for hour in hours if hour.state != "complete"]
+    if len(others) > SHOWN_HOURS:
+        print(f"  {len(others) - SHOWN_HOURS:,} earlier ones that are not complete (see --json)")
+    for hour in others[-SHOWN_HOURS:]:
+        print(f"  {hour_line(hour)}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.commands import _options
 from backhaul_spark.errors import HubError, LoginRefused
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from backhaul_spark.stream import IngestQuery
 
 RETRY_S = 5.0
+CERTIFY_EVERY_S = 60.0
 
 
 @click.command()
@@ -89,6 +91,7 @@ def _run(
     from backhaul_spark.session import spark_session
 
     stop = threading.Event()
+    certifier = Certifier(root, quiet=totals.quiet)
     if every_s is not None:
         # A service manager ends a service with SIGTERM, a person with Ctrl-C.
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -96,19 +99,51 @@ def _run(
     spark = spark_session("backhaul-ingest", verbose=verbose)
     try:
         if every_s is None:
-            _query(spark, root, source, totals).run(None)
+            _query(spark, root, source, totals.add).run(None)
+            certifier.run()
         else:
-            _run_on(lambda: _query(spark, root, source, totals), every_s, totals, stop)
+
+            def said(outcome: Outcome) -> None:
+                totals.add(outcome)
+                certifier.now_and_then(SYSTEM_CLOCK.monotonic())
+
+            _run_on(lambda: _query(spark, root, source, said), every_s, totals, stop)
     finally:
         spark.stop()
 
 
-def _query(spark: SparkSession, root: str, source: dict[str, str], totals: Totals) -> IngestQuery:
-    from backhaul_spark.clock import SYSTEM_CLOCK
+def _query(
+    spark: SparkSession, root: str, source: dict[str, str], said: Callable[[Outcome], None]
+) -> IngestQuery:
     from backhaul_spark.ingest import Ingest
     from backhaul_spark.stream import IngestQuery
 
-    return IngestQuery(spark, Ingest(root, SYSTEM_CLOCK), source, SYSTEM_CLOCK, totals.add)
+    return IngestQuery(spark, Ingest(root, SYSTEM_CLOCK), source, SYSTEM_CLOCK, said)
+
+
+class Certifier:
+    """Brings the certificates of hours up to date; where somebody else does, that is as good."""
+
+    def __init__(self, root: str, *, quiet: bool) -> None:
+        self._root = root
+        self._quiet = quiet
+        self._done_s = -CERTIFY_EVERY_S
+
+    def now_and_then(self, now_s: float) -> None:
+        """Certify if the last time is a minute ago. `now_s`: monotonic seconds."""
+        if now_s - self._done_s >= CERTIFY_EVERY_S:
+            self._done_s = now_s
+            self.run()
+
+    def run(self) -> None:
+        """Certify now."""
+        from backhaul_spark.certificates import Certificates
+        from backhaul_spark.errors import TablesBusy
+
+        try:
+            Certificates(self._root, SYSTEM_CLOCK).run()
+        except TablesBusy as error:
+            _options.tell(str(error), quiet=self._quiet)
 
 
 def _run_on(

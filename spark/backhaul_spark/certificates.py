@@ -1,0 +1,297 @@
+"""Certify the hours of every device in the table `certificates`. Driver side, without Spark.
+
+What is judged, and by what rule, is backhaul_codec.certificates'; the hub judges by the same one.
+Here the seqs that are held are those whose points are committed (coverage). An hour once complete
+stays so, since the points table forgets nothing; so a run looks at the hours that are not complete,
+and at those that have ended since. A device of which a new ledger, or a mark from between older
+ones, has come is judged from its beginning.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+from deltalake import CommitProperties, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+from backhaul_codec.certificates import (
+    HOUR_NS,
+    Certificate,
+    LaneId,
+    Mark,
+    Missing,
+    Reasoned,
+    certify,
+    hours_between,
+    lane_records,
+)
+from backhaul_codec.ranges import RangeSet
+from backhaul_spark.errors import TablesBusy
+from backhaul_spark.schemas import (
+    CERTIFICATES_TABLE,
+    COVERAGE_TABLE,
+    ENDED_TABLE,
+    MARKS_TABLE,
+    POINTS_TABLE,
+    RECEIPTS_TABLE,
+    TableSpec,
+)
+from backhaul_spark.tables import committed_ingest, make_table, open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from backhaul_spark.clock import Clock
+
+CERTIFICATES_APP = "backhaul-certificates"
+RANGES_MAX = 100
+"""Ranges that a row names; `missing` and `explained` count them all."""
+
+_SAID = ("state", "missing_ranges", "explained_ranges", "epochs", "why", "missing", "explained")
+_HOUR_US = HOUR_NS // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Certified:
+    """What one run did: hours by kind, and the ingests it looked at (after, up to)."""
+
+    after_ingest: int
+    ingest: int
+    created: int = 0
+    changed: int = 0
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the numbers by name."""
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class _Device:
+    """What the tables hold of one device, and which of it is new since the last run."""
+
+    marks: list[Mark] = field(default_factory=list)
+    held: dict[LaneId, RangeSet] = field(default_factory=dict)
+    receipts: dict[LaneId, list[tuple[int, int, str]]] = field(default_factory=dict)
+    ended: list[tuple[int, dict[str, int]]] = field(default_factory=list)
+    touched: bool = False
+    old_epochs: set[int] = field(default_factory=set)
+    newest_old_ns: int = 0
+    """The newest mark that was known before."""
+    oldest_new_ns: int | None = None
+    """The oldest mark that was not."""
+
+    @property
+    def from_the_beginning(self) -> bool:
+        """Whether what is new may change hours that were judged already."""
+        epochs = {id_.epoch for id_ in self.held} | {mark.epoch for mark in self.marks}
+        epochs |= {epoch for epoch, _ in self.ended}
+        between = self.oldest_new_ns is not None and self.oldest_new_ns < self.newest_old_ns
+        return self.touched and (between or not epochs <= self.old_epochs)
+
+    def certify(self, hours: Iterable[int]) -> list[Certificate]:
+        said = [*((mark.epoch, mark.lanes) for mark in self.marks), *self.ended]
+        return certify(self.marks, lane_records(self.held, self.receipts, said), hours)
+
+
+class Certificates:
+    """Brings the certificates under a table root up to date.
+
+    Args:
+        root: the table root.
+        clock: tells which hours have ended.
+    """
+
+    def __init__(self, root: str, clock: Clock) -> None:
+        self._root = root
+        self._clock = clock
+        self._points = open_table(root, POINTS_TABLE)
+        self._table = make_table(root, CERTIFICATES_TABLE)
+
+    def run(self) -> Certified:
+        """Certify what is due and commit it.
+
+        Raises:
+            TablesBusy: another run committed meanwhile. Its work stands.
+        """
+        done = self._table.transaction_version(CERTIFICATES_APP) or 0
+        target = committed_ingest(self._points)
+        end_ns = self._clock.now_ns() // HOUR_NS * HOUR_NS
+        devices = self._devices(done, target)
+        open_hours, ends = self._known_hours()
+        rows: list[dict[str, Any]] = []
+        for name, device in sorted(devices.items()):
+            if not device.marks or not (device.touched or ends.get(name, 0) < end_ns):
+                continue
+            first_ns = min(mark.time_ns for mark in device.marks) // HOUR_NS * HOUR_NS
+            if device.from_the_beginning:
+                hours = set(hours_between(first_ns, end_ns))
+            else:
+                hours = set(hours_between(ends.get(name, first_ns), end_ns))
+                hours |= open_hours.get(name, set()) if device.touched else set()
+            rows += [_row(name, each) for each in device.certify(sorted(hours))]
+        return self._commit(rows, done, target)
+
+    def _devices(self, done: int, target: int) -> dict[str, _Device]:
+        devices: dict[str, _Device] = {}
+
+        def of(row: dict[str, Any], *epochs: int) -> _Device:
+            device = devices.setdefault(row["device"], _Device())
+            if row["ingest"] > done:
+                device.touched = True
+            else:
+                device.old_epochs.update(epochs)
+            return device
+
+        for row in self._rows(COVERAGE_TABLE, target):
+            id_ = LaneId(row["lane"], row["epoch"])
+            of(row, id_.epoch).held.setdefault(id_, RangeSet()).add(row["lo"], row["hi"])
+        for row in self._rows(RECEIPTS_TABLE, target):
+            id_ = LaneId(row["lane"], row["epoch"])
+            told = of(row, id_.epoch).receipts.setdefault(id_, [])
+            told.append((row["lo"], row["hi"], row["reason"]))
+        for row in self._rows(ENDED_TABLE, target):
+            of(row, row["old"]).ended.append((row["old"], json.loads(row["lanes"])))
+        for row in self._rows(MARKS_TABLE, target):
+            device = of(row, row["epoch"])
+            lanes = json.loads(row["lanes"])
+            device.marks.append(Mark(row["time_ns"], row["epoch"], row["seq"], lanes, row["why"]))
+            if row["ingest"] <= done:
+                device.newest_old_ns = max(device.newest_old_ns, row["time_ns"])
+            else:
+                oldest = device.oldest_new_ns
+                device.oldest_new_ns = min(oldest or row["time_ns"], row["time_ns"])
+        return devices
+
+    def _rows(self, spec: TableSpec, target: int) -> list[dict[str, Any]]:
+        table = open_table(self._root, spec).to_pyarrow_dataset()
+        rows = table.to_table(filter=pc.field("ingest") <= target)
+        order = [(name, "ascending") for name in ("ingest", "lo") if name in rows.column_names]
+        found: list[dict[str, Any]] = rows.sort_by(order).to_pylist()
+        return found
+
+    def _known_hours(self) -> tuple[dict[str, set[int]], dict[str, int]]:
+        """Return by device the hours that are not complete, and the end of the last hour."""
+        known = self._table.to_pyarrow_dataset().to_table(columns=["device", "hour", "state"])
+        known = known.set_column(1, "hour", known.column("hour").cast(pa.int64()))
+        last = known.group_by("device").aggregate([("hour", "max")]).to_pylist()
+        open_hours: dict[str, set[int]] = {}
+        for row in known.filter(pc.field("state") != "complete").to_pylist():
+            open_hours.setdefault(row["device"], set()).add(row["hour"] * 1000)
+        return open_hours, {row["device"]: (row["hour_max"] + _HOUR_US) * 1000 for row in last}
+
+    def _commit(self, rows: list[dict[str, Any]], done: int, target: int) -> Certified:
+        days = sorted({row["date"] for row in rows})
+        known = self._of_days(days)
+        created = changed = 0
+        for row in rows:
+            before = known.get((row["device"], row["hour"]))
+            if before is None:
+                created += 1
+            elif all(before[name] == row[name] for name in _SAID):
+                continue
+            else:
+                row["version"] = before["version"] + 1
+                changed += 1
+            row |= {"certified_at": self._clock.now_ns() // 1000, "ingest": target}
+            known[row["device"], row["hour"]] = row
+        if created or changed or target > done:
+            self._write(list(known.values()) if created or changed else [], days, target)
+        return Certified(done, target, created, changed)
+
+    def _of_days(self, days: list[int]) -> dict[tuple[str, int], dict[str, Any]]:
+        if not days:
+            return {}
+        wanted = pa.array(days, pa.int32()).cast(pa.date32())
+        rows = self._table.to_pyarrow_dataset().to_table(filter=pc.field("date").isin(wanted))
+        for name, kind in (
+            ("hour", pa.int64()),
+            ("certified_at", pa.int64()),
+            ("date", pa.int32()),
+        ):
+            position = rows.schema.get_field_index(name)
+            rows = rows.set_column(position, name, rows.column(name).cast(kind))
+        return {(row["device"], row["hour"]): row for row in rows.to_pylist()}
+
+    def _write(self, rows: list[dict[str, Any]], days: list[int], target: int) -> None:
+        properties = CommitProperties(app_transactions=[Transaction(CERTIFICATES_APP, target)])
+        try:
+            if not rows:
+                self._table.create_write_transaction(
+                    [],
+                    mode="append",
+                    schema=self._table.schema(),
+                    partition_by=list(CERTIFICATES_TABLE.partition_by),
+                    commit_properties=properties,
+                )
+                return
+            dates = pa.array(days, pa.int32()).cast(pa.date32()).to_pylist()
+            rows.sort(key=lambda row: (row["device"], row["hour"]))
+            write_deltalake(
+                self._table,
+                _table(rows),
+                mode="overwrite",
+                predicate=f"date in ({', '.join(repr(str(date)) for date in dates)})",
+                commit_properties=properties,
+            )
+        except CommitFailedError as error:
+            raise TablesBusy(self._root, "another run has certified meanwhile") from error
+
+
+def _row(device: str, found: Certificate) -> dict[str, Any]:
+    """Return a certificate as a row, stamps as numbers."""
+    explained = [[*each[:3], each.high or None, each.reason] for each in found.explained]
+    return {
+        "device": device,
+        "hour": found.hour_ns // 1000,
+        "state": found.state,
+        "missing": sum(each.high - each.low + 1 for each in found.missing),
+        "missing_ranges": json.dumps(found.missing[:RANGES_MAX]),
+        "explained": sum(each.high - each.low + 1 for each in found.explained if each.high),
+        "explained_ranges": json.dumps(explained[:RANGES_MAX]),
+        "epochs": json.dumps(found.epochs),
+        "why": found.why,
+        "version": 1,
+        "date": found.hour_ns // (24 * HOUR_NS),
+    }
+
+
+def _table(rows: list[dict[str, Any]]) -> pa.Table:
+    columns = []
+    for each in CERTIFICATES_TABLE.schema:
+        values = [row[each.name] for row in rows]
+        plain = {"date": pa.int32()}.get(each.name) or (
+            pa.int64() if pa.types.is_timestamp(each.type) else each.type
+        )
+        columns.append(pa.array(values, plain).cast(each.type))
+    return pa.Table.from_arrays(columns, schema=CERTIFICATES_TABLE.schema)
+
+
+def certified_hours(root: str, device: str | None = None) -> list[tuple[str, Certificate]]:
+    """Return (device, certificate) of all devices or one, by device and hour, as the table has them.
+
+    Raises:
+        TableMissing: nothing was ever certified.
+    """
+    dataset = open_table(root, CERTIFICATES_TABLE).to_pyarrow_dataset()
+    wanted = pc.field("device") == device if device is not None else None
+    rows = dataset.to_table(filter=wanted).sort_by([("device", "ascending"), ("hour", "ascending")])
+    rows = rows.set_column(1, "hour", rows.column("hour").cast(pa.int64()))
+    return [(row["device"], _certificate(row)) for row in rows.to_pylist()]
+
+
+def _certificate(row: dict[str, Any]) -> Certificate:
+    explained = json.loads(row["explained_ranges"])
+    return Certificate(
+        row["hour"] * 1000,
+        row["state"],
+        tuple(json.loads(row["epochs"])),
+        tuple(Missing(*each) for each in json.loads(row["missing_ranges"])),
+        tuple(
+            Reasoned(lane, epoch, low, high or 0, why) for lane, epoch, low, high, why in explained
+        ),
+        row["why"],
+    )

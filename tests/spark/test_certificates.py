@@ -1,0 +1,238 @@
+"""Certificates of hours as a table: from messages through ingest, restated as more comes in."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+from deltalake import DeltaTable
+
+from backhaul_codec import Opaque, Point, encode_frame, encode_point
+from backhaul_codec.certificates import HOUR_NS
+from backhaul_codec.points import JSON
+from backhaul_spark.certificates import Certificates, Certified, certified_hours
+from backhaul_spark.cli import cli
+from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_spark.errors import TablesBusy
+from backhaul_spark.ingest import Ingest
+from tests.support.spark_frames import T0_NS, frame, message_batch, stored, task
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+
+class HoursLater:
+    """A clock that stands where the test puts it: hours after the vehicle's first hour began."""
+
+    def __init__(self, hours: float) -> None:
+        self.hours = hours
+
+    def now_ns(self) -> int:
+        return at(self.hours)
+
+    def monotonic(self) -> float:
+        raise AssertionError
+
+    def sleep(self, seconds: float) -> None:
+        raise AssertionError
+
+
+class World:
+    """Tables, and a vehicle whose messages come into them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = str(root)
+        self.clock = HoursLater(4.5)
+        self._stream_seq = 0
+
+    def take(self, *parts: pa.RecordBatch) -> None:
+        ingest = Ingest(self.root, SYSTEM_CLOCK)
+        number = ingest.tables.next_ingest
+        reports = [task(self.root, number, part) for part in parts]
+        ingest.commit(f"app-{number}", 0, reports)
+
+    def certify(self) -> Certified:
+        return Certificates(self.root, self.clock).run()
+
+    def messages(self, bodies: list[bytes], leaf: str, device: str = "VID-001") -> pa.RecordBatch:
+        first = self._stream_seq + 1
+        self._stream_seq += len(bodies)
+        found = stored(bodies, device=device, leaf=leaf, first_seq=first)
+        return message_batch("UP_00", found)
+
+    def bulk(self, *seqs: int, epoch: int = 7) -> pa.RecordBatch:
+        bodies = [frame(seq, epoch=epoch, start_ns=T0_NS) for seq in seqs]
+        return self.messages(bodies, "f.battery")
+
+    def event(self, kind: str, seq: int, value: object, hours: float = 0, epoch: int = 7) -> Any:
+        data = Opaque(JSON, json.dumps(value).encode())
+        body = encode_point(Point("agent", kind, at(hours), data), epoch=epoch, seq=seq)
+        return self.messages([body], f"e.{kind}")
+
+    def mark(self, seq: int, hours: float, bulk: int, epoch: int = 7) -> pa.RecordBatch:
+        lanes = {"live": seq, "bulk": bulk}
+        return self.event(
+            "mark", seq, {"epoch": epoch, "lanes": lanes, "why": "hour"}, hours, epoch
+        )
+
+    def marks(self) -> list[pa.RecordBatch]:
+        """Four hours' marks: 0, 10, 20, 30 and 40 messages of bulk."""
+        return [self.mark(hour + 1, hour, 10 * hour) for hour in range(5)]
+
+    def states(self) -> list[str]:
+        return [hour.state for _, hour in certified_hours(self.root)]
+
+    def rows(self) -> list[dict[str, Any]]:
+        table = DeltaTable(f"{self.root}/certificates").to_pyarrow_table()
+        rows: list[dict[str, Any]] = table.sort_by("hour").to_pylist()
+        return rows
+
+
+def at(hours: float) -> int:
+    return T0_NS + int(hours * HOUR_NS)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_hours_are_certified_and_restated_as_what_was_missing_comes(world: World) -> None:
+    world.take(*world.marks(), world.bulk(*range(1, 15), *range(16, 41)))
+    assert world.certify() == Certified(0, 2, created=4)
+    assert world.states() == ["complete", "waiting", "complete", "complete"]
+    _, hour = certified_hours(world.root)[1]
+    assert hour.missing == (("bulk", 7, 15, 15),)
+    world.take(world.bulk(15))
+    assert world.certify() == Certified(2, 4, changed=1)
+    assert world.states() == ["complete"] * 4
+    assert [row["version"] for row in world.rows()] == [1, 2, 1, 1]
+    assert [row["ingest"] for row in world.rows()] == [2, 4, 2, 2]
+
+
+def test_receipts_explain(world: World) -> None:
+    receipt = {"lane": "bulk", "epoch": 7, "lo": 15, "hi": 16, "reason": "evicted: full"}
+    world.take(*world.marks(), world.bulk(*range(1, 15), *range(17, 41)))
+    world.certify()
+    world.take(world.event("receipt", 6, receipt))
+    world.certify()
+    assert world.states() == ["complete", "explained", "complete", "complete"]
+    row = world.rows()[1]
+    assert (row["missing"], row["explained"]) == (0, 2)
+    assert json.loads(row["explained_ranges"]) == [["bulk", 7, 15, 16, "evicted: full"]]
+
+
+def test_hours_go_on_while_a_vehicle_is_silent_and_the_one_under_way_is_not_judged(
+    world: World,
+) -> None:
+    world.take(*world.marks(), world.bulk(*range(1, 41)))
+    world.certify()
+    world.clock.hours = 6.5
+    assert world.certify() == Certified(2, 2, created=2)
+    assert world.states()[4:] == ["waiting", "waiting"]
+    assert certified_hours(world.root)[4][1].why == "the vehicle has not spoken since this hour"
+    world.take(world.mark(6, 6.2, 45), world.bulk(*range(41, 46)))
+    assert world.certify() == Certified(2, 4, changed=2)
+    assert world.states() == ["complete"] * 6
+
+
+def test_a_run_with_nothing_new_changes_nothing(world: World) -> None:
+    world.take(*world.marks(), world.bulk(*range(1, 40)))
+    world.certify()
+    before = world.rows()
+    assert world.certify() == Certified(2, 2)
+    world.take(world.bulk(3))  # a repeat
+    assert world.certify() == Certified(2, 4)
+    assert world.rows() == before
+
+
+def test_a_ledger_that_turns_up_later_spoils_hours_that_were_complete(world: World) -> None:
+    """What an old leaf store still held of a former ledger arrives when its hours are judged."""
+    world.take(*world.marks(), world.bulk(*range(1, 41)))
+    world.certify()
+    world.take(world.mark(3, 2.5, 9, epoch=5), world.bulk(2, 3, epoch=5))
+    world.certify()
+    states = world.states()
+    assert states[0] == "complete"
+    assert "complete" not in states[2:]
+
+
+def test_a_mark_that_was_missing_is_taken_in_where_it_belongs(world: World) -> None:
+    marks = world.marks()
+    world.take(*marks[:2], *marks[3:], world.bulk(*range(1, 15), *range(16, 41)))
+    world.certify()
+    assert world.states() == ["complete", "waiting", "waiting", "complete"]
+    world.take(marks[2])
+    world.certify()
+    assert world.states() == ["complete", "waiting", "complete", "complete"]
+
+
+def test_what_a_repeated_message_says_is_said_once(world: World) -> None:
+    world.take(world.mark(1, 0, 0))
+    world.take(world.mark(1, 0, 0))
+    assert DeltaTable(f"{world.root}/marks").to_pyarrow_table().num_rows == 1
+    assert DeltaTable(f"{world.root}/points").to_pyarrow_table().num_rows == 0
+
+
+def test_words_that_are_none_are_explained_as_unreadable(world: World) -> None:
+    """They were sealed so: asked for again, the same would come."""
+    wrong_node = encode_frame([Point("motor", "rpm", T0_NS, 1.0)], epoch=7, seq=15)
+    world.take(
+        *world.marks(),
+        world.bulk(*range(1, 15), *range(16, 41)),
+        world.messages([wrong_node], "f.battery"),
+        world.event("mark", 6, {"epoch": 8}),
+        world.messages([b"garbage"], "f.battery"),
+    )
+    receipts = DeltaTable(f"{world.root}/receipts").to_pyarrow_table().sort_by("lane").to_pylist()
+    assert [(row["lane"], row["lo"], row["hi"], row["reason"]) for row in receipts] == [
+        ("bulk", 15, 15, "unreadable: node"),
+        ("live", 6, 6, "unreadable: mark"),
+    ]
+    world.certify()
+    assert world.states() == ["complete", "explained", "complete", "complete"]
+
+
+def test_an_ended_epoch_says_how_far_it_was_known(world: World) -> None:
+    said = {"old": 7, "new": 8, "why": "older copy", "lanes": {"live": 5, "bulk": 44}}
+    world.take(*world.marks(), world.bulk(*range(1, 41)))
+    world.take(world.event("epoch", 1, said, 4.2, epoch=8), world.mark(2, 4.2, 0, epoch=8))
+    world.clock.hours = 5.5
+    world.certify()
+    _, hour = certified_hours(world.root)[4]
+    assert hour.missing == (("bulk", 7, 41, 44),)
+    [row] = DeltaTable(f"{world.root}/ended_epochs").to_pyarrow_table().to_pylist()
+    assert (row["old"], row["new"], row["why"]) == (7, 8, "older copy")
+
+
+def test_a_mark_from_the_future_is_not_believed(world: World) -> None:
+    world.take(world.mark(1, 24 * 365, 0))
+    assert DeltaTable(f"{world.root}/marks").to_pyarrow_table().num_rows == 0
+
+
+def test_two_at_a_time_do_not_mix(world: World) -> None:
+    world.take(*world.marks(), world.bulk(*range(1, 41)))
+    slow = Certificates(world.root, world.clock)
+    world.certify()
+    with pytest.raises(TablesBusy):
+        slow.run()
+    assert world.states() == ["complete"] * 4
+
+
+def test_the_command_shows_hours_beside_lanes(world: World) -> None:
+    world.take(*world.marks(), world.bulk(*range(1, 15), *range(16, 41)))
+    world.certify()
+    arguments = ["completeness", "--table-root", world.root]
+    found = CliRunner().invoke(cli, [*arguments, "--no-update"], catch_exceptions=False)
+    assert found.output.splitlines()[-2:] == [
+        "VID-001 hours: 3 complete, 1 waiting",
+        "  2026-01-01T01:00Z  waiting    bulk 15 (epoch 7) missing",
+    ]
+    found = CliRunner().invoke(cli, [*arguments, "--json"], catch_exceptions=False)
+    hours = json.loads(found.output)["hours"]
+    assert [hour["state"] for hour in hours][:4] == ["complete", "waiting", "complete", "complete"]
+    assert len(hours) > 4, "brought up to date: hours have passed since 2026"
