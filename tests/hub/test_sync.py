@@ -310,6 +310,14 @@ def test_the_ledger_is_bounded_and_counts_what_it_forgets(ends: Ends) -> None:
     some.hub.db.close()
 
 
+Written = tuple[str, int, str]
+
+
+def written(point: Point) -> Written:
+    """Return what tells one write from all others: both ends may use the same stamp."""
+    return point.type, point.time, point.origin
+
+
 class BothEnds(RuleBasedStateMachine):
     """Random writes, transfers and crashes against an account of who knew what when writing.
 
@@ -322,9 +330,9 @@ class BothEnds(RuleBasedStateMachine):
         super().__init__()
         self.ends = Ends()
         self.value = 0.0
-        self.at_the_vehicle: set[tuple[str, int]] = set()
-        self.at_the_hub: set[tuple[str, int]] = set()
-        self.knew: dict[tuple[str, int], set[tuple[str, int]]] = {}
+        self.at_the_vehicle: set[Written] = set()
+        self.at_the_hub: set[Written] = set()
+        self.knew: dict[Written, set[Written]] = {}
         self.expected = 0
 
     def _next_value(self) -> float:
@@ -334,13 +342,13 @@ class BothEnds(RuleBasedStateMachine):
     @rule(type_=st.sampled_from(["limit", "floor"]))
     def vehicle_writes(self, type_: str) -> None:
         point = self.ends.vehicle.put("battery", type_, self._next_value())
-        self.knew[type_, point.time] = set(self.at_the_vehicle)
+        self.knew[written(point)] = set(self.at_the_vehicle)
 
     @rule(types=st.sets(st.sampled_from(["limit", "floor"]), min_size=1))
     def hub_writes(self, types: set[str]) -> None:
         puts = [Put(LIMIT._replace(type=type_), self._next_value()) for type_ in sorted(types)]
         for point in self.ends.hub.set(*puts):
-            self.knew[point.type, point.time] = set(self.at_the_hub)
+            self.knew[written(point)] = set(self.at_the_hub)
 
     @rule(count=st.integers(1, 4))
     def up(self, count: int) -> None:
@@ -351,14 +359,14 @@ class BothEnds(RuleBasedStateMachine):
             self.ends.link.up(1)
 
     def _arrives(self, type_: str, point: Point) -> None:
-        mine = (type_, point.time)
+        mine = (type_, point.time, point.origin)
         head = self.ends.heads.get(LIMIT._replace(type=type_))
         if is_hub_origin(point.origin) or mine in self.at_the_hub:
             return
         self.at_the_hub.add(mine)
         if head is None or not is_hub_origin(head.origin):
             return
-        other = (type_, head.time)
+        other = (type_, head.time, head.origin)
         self.expected += other not in self.knew[mine] and mine not in self.knew[other]
 
     @rule(count=st.integers(1, 3))
@@ -368,7 +376,7 @@ class BothEnds(RuleBasedStateMachine):
         def take(subject: str, body: bytes) -> None:
             if subject.startswith("p."):
                 _, placed = decode_placed(parse_leaf(subject), body)
-                self.at_the_vehicle |= {(point.type, point.time) for _, point in placed}
+                self.at_the_vehicle |= {written(point) for _, point in placed}
             taken(subject, body)
 
         with patch.object(self.ends.vehicle, "take", take):
