@@ -133,6 +133,15 @@ async def test_writes_at_the_same_time_see_one_another(
         assert len({points[0]["time"] for points in answers}) == 20
         last = max((points[0] for points in answers), key=lambda point: point["time"])
         assert await config.get("n", deleted=True) == [last]
+        for number in range(20):
+            node = f"n{number}"
+            await config.set(node, {"x": 0})
+            (deleted,), created = await asyncio.gather(
+                config.set(node, {}, delete=["x"]),
+                config.change_tree("create", node=node, points=[{"type": "x", "value": 1}]),
+            )
+            left = [point["value"] for point in await config.get(node, "x")]
+            assert left == ([1.0] if created[0]["time"] > deleted["time"] else [])
         await it.drained()
 
 

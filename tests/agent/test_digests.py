@@ -198,7 +198,9 @@ def test_what_the_hub_will_not_take_is_offered_once_until_the_link_comes_up_agai
 def test_digests_that_were_read_before_are_passed_over() -> None:
     ends = Ends()
     ends.receive(Inward(received=[Placed("", point())]))
+    ends.digests.root()
     assert ends.hear_of({}, fresh=False) == []
+    assert ends.hear_of({})
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"nodes": [1]}', b"\xff"])
