@@ -209,5 +209,6 @@ class Parts:
             link=self._link,
             listener=self._listener,
             downlink=self._downlink,
+            digests=self._link_news.digests,
             flow=self._flow,
         )

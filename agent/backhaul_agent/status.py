@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from backhaul_agent.digests import Digests
     from backhaul_agent.downlink import Downlink
     from backhaul_agent.flow import Flow
     from backhaul_agent.lane import Lane
@@ -27,6 +28,7 @@ def status(
     link: Link,
     listener: Listener,
     downlink: Downlink,
+    digests: Digests,
     flow: Flow,
 ) -> dict[str, Any]:
     """Return the agent's state as JSON-ready values; sizes in bytes, times in seconds."""
@@ -52,6 +54,13 @@ def status(
             "forgotten_messages": ledger.forgotten,
             "evicted_messages": writer.room.evicted,
             "quarantined_rows": ledger.quarantined,
+        },
+        "heads": {
+            "count": len(writer.keeper.heads),
+            "damaged_rows": writer.keeper.damaged,
+            "edges_left_out": len(writer.keeper.tree.left_out),
+            # When the hub last compared and found any; None: it has not complained since.
+            "nodes_differing": digests.differing,
         },
         "counters": {
             "messages_received": listener.received,

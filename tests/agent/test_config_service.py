@@ -115,6 +115,8 @@ async def test_refusals_come_back_with_their_code(tmp_path: Path, nats_server: N
         assert caught.value.code == "storage"
         it.disk.error = None
         await config.set("a", {"x": 2})
+        heads = (await agent.status())["heads"]
+        assert (heads["count"], heads["damaged_rows"], heads["edges_left_out"]) == (3, 0, 0)
         assert [p["value"] for p in await config.get("a", "x")] == [2]
 
 

@@ -47,6 +47,15 @@ def _lines(status: dict[str, Any]) -> list[str]:
             f"{lane['appended']}, at the hub {lane['watermark']}"
             + (" (waits for the hub)" if lane["waits_for_hub"] else "")
         )
+    heads = status["heads"]
+    lines.append(
+        f"heads     {heads['count']}"
+        + (
+            f", {heads['edges_left_out']} edges left out of the tree"
+            * bool(heads["edges_left_out"])
+        )
+        + (f", {heads['nodes_differing']} nodes differ" * bool(heads["nodes_differing"]))
+    )
     refused = ", ".join(f"{count} {code}" for code, count in sorted(counters["refused"].items()))
     lines.append(f"refused   {refused or 'nothing'}")
     if status["last_error"]:
