@@ -19,7 +19,7 @@ from .errors import BenchmarkError
 from .vehicle_rig import connection
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
 LEAF_STREAM = "PLAIN_OUT"
@@ -53,7 +53,9 @@ class PlainLink:
 
 
 @asynccontextmanager
-async def plain_link(directory: Path) -> AsyncIterator[PlainLink]:
+async def plain_link(
+    directory: Path, *, relay_to: Callable[[str, int], Relay] = Relay
+) -> AsyncIterator[PlainLink]:
     """Start both servers and the source between them; stop them at the end."""
     async with AsyncExitStack() as stack:
         leaf_port = free_port()
@@ -64,7 +66,7 @@ async def plain_link(directory: Path) -> AsyncIterator[PlainLink]:
                 f'leafnodes {{ listen: "127.0.0.1:{leaf_port}" }}',
             )
         )
-        relay = await stack.enter_async_context(Relay("127.0.0.1", leaf_port))
+        relay = await stack.enter_async_context(relay_to("127.0.0.1", leaf_port))
         leaf_url = await stack.enter_async_context(
             plain_server(
                 directory,

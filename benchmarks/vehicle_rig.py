@@ -17,7 +17,7 @@ from demo.rig import DeviceRig, HubRig
 from .errors import BenchmarkError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from nats.aio.client import Client
@@ -115,6 +115,8 @@ async def vehicle(
     linked: bool = True,
     hub_sync_interval: str = "always",
     agent_settings: str = "",
+    relay_to: Callable[[str, int], Relay] = Relay,
+    link_mode: str = "",
 ) -> AsyncIterator[VehicleRig]:
     """Start a hub (unless told not to) and one vehicle; stop every process at the end.
 
@@ -124,6 +126,8 @@ async def vehicle(
         linked: whether the link is up at once; `relay.heal()` brings it up later.
         hub_sync_interval: when the hub's server syncs its store to disk; "always" is our default.
         agent_settings: TOML tables to add to agent.toml.
+        relay_to: makes the link; given the host and port of the hub.
+        link_mode: when the link is up; empty for always.
     """
     async with AsyncExitStack() as stack:
         hub = HubRig(directory / "hub", watermark_interval_s=_HUB_WATERMARK_S)
@@ -132,8 +136,10 @@ async def vehicle(
         stack.push_async_callback(hub.stop)
         # A device is enrolled through the server, even where the hub is then out of reach.
         await hub.start()
-        relay = await stack.enter_async_context(Relay("127.0.0.1", hub.leaf_port))
-        device = await DeviceRig.add(hub, DEVICE, directory / DEVICE, link_port=relay.port)
+        relay = await stack.enter_async_context(relay_to("127.0.0.1", hub.leaf_port))
+        device = await DeviceRig.add(
+            hub, DEVICE, directory / DEVICE, link_port=relay.port, link_mode=link_mode
+        )
         if agent_settings:
             device.agent_toml.write_text(device.agent_toml.read_text() + "\n" + agent_settings)
         if not hub_runs:

@@ -220,7 +220,13 @@ class DeviceRig:
 
     @classmethod
     async def add(
-        cls, hub: HubRig, device: str, directory: Path, *, link_port: int | None = None
+        cls,
+        hub: HubRig,
+        device: str,
+        directory: Path,
+        *,
+        link_port: int | None = None,
+        link_mode: str = "",
     ) -> Self:
         """Enrol a device with the real command; its link goes to `link_port` (a relay's)."""
         (directory / "backhaul-agent").mkdir(parents=True, exist_ok=True)
@@ -236,6 +242,7 @@ class DeviceRig:
                 str(port),
                 "--state-dir",
                 str(directory),
+                *(["--link-mode", link_mode] if link_mode else []),
             ]
         )
         made = hub.directory / "devices" / device
@@ -245,6 +252,8 @@ class DeviceRig:
             text = re.sub(rf"127\.0\.0\.1:{hub.leaf_port}\b", f"127.0.0.1:{link_port}", text)
         leaf_conf.write_text(text)
         agent_toml.write_text((made / "agent.toml").read_text())
+        if (made / "link.conf").exists():
+            (directory / "link.conf").write_text((made / "link.conf").read_text())
         return cls(
             device=device,
             client_port=port,

@@ -88,10 +88,30 @@ class LinkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     ``rate_kbit_s`` sets how much may be in flight on it: with ``adaptive`` at first only, then what
     was measured does.
+
+    ``mode``: "always" up; "scheduled": up every ``schedule_s`` and whenever something urgent waits;
+    "on-demand": only then. ``urgent``: the least class that is. The link is left once nothing has
+    come for ``linger_s``, and given up for a while where it is not there after ``connect_s_max``.
+    ``file``: what leaf.conf includes to know whether there is a link; the leaf server is told of a
+    change through its account SYS (``system_user``), or by SIGHUP (``pid_file``).
     """
 
     rate_kbit_s: Annotated[float, Meta(gt=0, le=10_000_000)] = 1000.0
     adaptive: bool = True
+    mode: Literal["always", "scheduled", "on-demand"] = "always"
+    schedule_s: Annotated[float, Meta(ge=10, le=1e7)] = 3600.0
+    urgent: Literal["telemetry", "state", "config", "event"] = "event"
+    linger_s: Annotated[float, Meta(ge=0, le=3600)] = 2.0
+    connect_s_max: Annotated[float, Meta(ge=1, le=3600)] = 60.0
+    file: Annotated[str, Meta(min_length=1)] = "link.conf"
+    system_user: str = ""
+    system_password: str = ""
+    pid_file: str = ""
+
+    @property
+    def switched(self) -> bool:
+        """Whether the agent can have the link switched on and off."""
+        return bool(self.system_user or self.pid_file)
 
 
 class StreamsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -162,7 +182,7 @@ def load(path: Path) -> Config:
 def parse(text: str, path: Path) -> Config:
     """Check the text of a configuration file; ``path`` is for messages and relative paths.
 
-    A relative ledger or credentials path counts from the file's own directory.
+    A relative ledger, link or credentials path counts from the file's own directory.
 
     Raises:
         ConfigError: with the file, the key, and what is allowed there.
@@ -180,6 +200,11 @@ def parse(text: str, path: Path) -> Config:
     return msgspec.structs.replace(
         config,
         ledger=msgspec.structs.replace(config.ledger, path=str(path.parent / config.ledger.path)),
+        link=msgspec.structs.replace(
+            config.link,
+            file=str(path.parent / config.link.file),
+            pid_file=config.link.pid_file and str(path.parent / config.link.pid_file),
+        ),
         nats=msgspec.structs.replace(
             config.nats,
             credentials=config.nats.credentials and str(path.parent / config.nats.credentials),
@@ -194,6 +219,9 @@ def _check_together(config: Config, path: Path) -> None:
     if bool(nats.user) != bool(nats.password):
         missing = "nats.password" if nats.user else "nats.user"
         raise ConfigError(path, missing, "user and password go together")
+    if config.link.mode != "always" and not config.link.switched:
+        problem = f"mode {config.link.mode!r} needs it (or link.pid_file): add-device --link-mode"
+        raise ConfigError(path, "link.system_user", problem)
     if nats.user and nats.credentials:
         raise ConfigError(path, "nats.credentials", "give either user and password or credentials")
 

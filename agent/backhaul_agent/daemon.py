@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -37,6 +38,7 @@ from backhaul_agent.reserve import Reserve
 from backhaul_agent.restamp import Restamps
 from backhaul_agent.status import STATUS_SUBJECT, status
 from backhaul_agent.uplink_state import UplinkState
+from backhaul_agent.visits import Visits
 from backhaul_agent.watermarks import Watermarks
 from backhaul_agent.writer import Writer
 
@@ -128,6 +130,10 @@ class Parts:
         self._uplink = UplinkState()
         self._flow = Flow(link_window(config), config, clock)
         self._link_news = LinkNews(config, ledger, self._writer, clock, self._uplink)
+        chance = SystemRandom().random
+        self._visits = Visits(
+            config, clock, ledger, self._lanes, self._downlink, self._uplink, chance
+        )
         self._flow.on_rate.append(self._link_news.heads_first.carries)
         restamps = Restamps(self._writer.keeper, clock.time_ns)
         self._downlink.register("s.restamp", restamps.on_message)
@@ -164,6 +170,7 @@ class Parts:
             group.create_task(self._config_service.run(client))
             group.create_task(self._link_news.run())
             group.create_task(self._flow.run(jetstream))
+            group.create_task(self._visits.run(jetstream))
             await client.subscribe(STATUS_SUBJECT, cb=self._on_status)
             if self._listening:
                 await self._listener.listen(client)
@@ -193,6 +200,7 @@ class Parts:
     def _on_commit(self) -> None:
         for lane in self._lanes:
             lane.on_commit()
+        self._visits.on_commit()
 
     async def _on_status(self, message: Msg) -> None:
         if message.reply:
@@ -211,4 +219,5 @@ class Parts:
             downlink=self._downlink,
             digests=self._link_news.digests,
             flow=self._flow,
+            visits=self._visits,
         )

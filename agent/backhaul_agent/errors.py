@@ -12,6 +12,7 @@ AgentError
 ├── RefusedError           one publish was refused; nothing of it was kept
 ├── NotKnownError          a publish got no answer: it may or may not be kept
 ├── NoAgentError           nobody listens for publishes on this server
+├── LinkSwitchError        the link to the hub could not be switched
 └── JetStreamError         the leaf server answered a request with an error
 """
 
@@ -144,6 +145,14 @@ class NotKnownError(AgentError):
         super().__init__(f"{subject}: no answer within {waited_s:g} s, it may or may not be kept")
         self.subject = subject
         self.waited_s = waited_s
+
+
+class LinkSwitchError(AgentError):
+    """The link to the hub could not be switched on or off; tried again every second."""
+
+    def __init__(self, problem: str, *, hint: str) -> None:
+        super().__init__(f"{problem} ({hint})")
+        self.hint = hint
 
 
 class NoAgentError(AgentError):

@@ -295,6 +295,23 @@ class Ledger:
         # row must come back, so that it can be judged and set aside.
         return [Row(seq, _text(subject), body or b"", boot) for seq, subject, body, boot in rows]
 
+    async def subjects(
+        self, lane: str, after_seq: int, class_min: int, class_max: int, rows_max: int
+    ) -> list[tuple[int, str]]:
+        """Return seq and subject of messages of these value classes after a seq, in order.
+
+        Raises:
+            LedgerStorageError: SQLite could not read.
+        """
+        query = (
+            "SELECT seq, CAST(subject AS BLOB) FROM messages WHERE lane = ? AND seq > ?"
+            " AND value_class BETWEEN ? AND ? ORDER BY seq LIMIT ?"
+        )
+        rows = await self._query(
+            query, self.lanes[lane].id, after_seq, class_min, class_max, rows_max
+        )
+        return [(seq, _text(subject)) for seq, subject in rows]
+
     async def explained(self, lane: str, lo: int, hi: int) -> set[int]:
         """Return which seqs of ``lo..hi`` are quarantined or evicted: they will never come."""
         query = "SELECT seq FROM quarantined WHERE lane = ? AND epoch = ? AND seq BETWEEN ? AND ?"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from backhaul_agent.ledger import Ledger
     from backhaul_agent.link import Link
     from backhaul_agent.listener import Listener
+    from backhaul_agent.visits import Visits
     from backhaul_agent.writer import Writer
 
 STATUS_SUBJECT = "agent.status"
@@ -30,6 +31,7 @@ def status(
     downlink: Downlink,
     digests: Digests,
     flow: Flow,
+    visits: Visits,
 ) -> dict[str, Any]:
     """Return the agent's state as JSON-ready values; sizes in bytes, times in seconds."""
     counters = writer.counters
@@ -42,7 +44,7 @@ def status(
         "connects": link.connects,
         "last_error": next(filter(None, errors), ""),
         "lanes": {lane.name: lane_status(lane, ledger) for lane in lanes},
-        "link": flow.status(),
+        "link": visits.status() | flow.status(),
         "ledger": {
             "path": str(ledger.path),
             "bytes": ledger.budget.used,

@@ -21,6 +21,9 @@ _READ_ONE = ("STREAM.INFO.*", "STREAM.LIST")
 # As what account JOBS knows the API: $JS.API is each account's own, and JOBS has none.
 JOBS_API = "jobsapi"
 CLOCK_QUESTIONS = "clk.*"
+# What the agent of a metered device uses to switch its link, and where that is said.
+LEAF_SYSTEM_USER = "link"
+LINK_FILE = "link.conf"
 CLOCK_ANSWERS = "clkr.*.*"
 
 
@@ -57,6 +60,8 @@ class LeafServer:
     remote_url: str
     client_port: int
     store_dir: str
+    system_password: str = ""
+    """Of the user with which the agent switches the link; empty: the link is always there."""
 
 
 def render_hub(settings: HubServer) -> str:
@@ -156,6 +161,11 @@ def render_devices(devices: Iterable[DeviceLogin]) -> str:
 def render_leaf(settings: LeafServer) -> str:
     """Render the `leaf.conf` of one device."""
     local = ", ".join(_text(subject) for subject in LOCAL_SUBJECTS)
+    system, switch = "", ""
+    if password := settings.system_password:
+        system = f"users: [{{ user: {LEAF_SYSTEM_USER}, password: {_text(password)} }}]"
+        # Says whether the remote is disabled; the agent writes it and has it read again.
+        switch = f'\n    include "{LINK_FILE}"'
     return f"""\
 # nats-server configuration of {settings.device}, written by `backhaul-hub add-device`.
 # It holds the device's password: keep it readable for the server alone.
@@ -181,7 +191,7 @@ ping_interval: "10s"
 ping_max: 2
 
 accounts {{
-  SYS {{ }}
+  SYS {{ {system} }}
   VEH {{ jetstream: enabled, users: [{{ user: local, password: "" }}] }}
 }}
 system_account: SYS
@@ -191,7 +201,7 @@ leafnodes {{
   reconnect: "500ms"
   remotes: [{{
     url: {_text(settings.remote_url)}
-    account: VEH
+    account: VEH{switch}
     ignore_discovered_servers: true
     # The defaults fail from 1.2 s of round trip.
     first_info_timeout: "15s"

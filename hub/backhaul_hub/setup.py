@@ -16,6 +16,8 @@ from .errors import ConfigError, RegistryError
 from .registry import Device, Registry, check_device_id
 from .server_config import (
     JOBS_API,
+    LEAF_SYSTEM_USER,
+    LINK_FILE,
     DeviceLogin,
     HubServer,
     LeafServer,
@@ -61,6 +63,8 @@ class DeviceSettings:
     """Where on the vehicle ledger and streams are kept."""
     link_kbit_s: float = 1000.0
     """What its link carries at its worst."""
+    link_mode: str = "always"
+    """Whether the link is always up, or "scheduled" or "on-demand"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,8 @@ class AddedDevice:
     device: Device
     leaf_conf: Path
     agent_toml: Path
+    link_conf: Path | None = None
+    """Where the link is not always up."""
 
 
 def create_hub(directory: Path, layout: HubLayout) -> None:
@@ -128,6 +134,7 @@ async def create_device(
         remote_url=_with_login(config.fleet.leaf_url, device_id, password),
         client_port=settings.client_port,
         store_dir=str(settings.state_dir / "backhaul-leaf"),
+        system_password="" if settings.link_mode == "always" else secrets.token_urlsafe(24),
     )
     target = directory / "devices" / device_id
     try:
@@ -139,14 +146,19 @@ async def create_device(
                 # simply be made again.
                 target.mkdir(parents=True, exist_ok=True, mode=0o700)
                 write_private(target / "leaf.conf", render_leaf(leaf))
-                write_private(target / "agent.toml", _agent_toml(device, settings))
+                write_private(
+                    target / "agent.toml", _agent_toml(device, settings, leaf.system_password)
+                )
+                if leaf.system_password:
+                    write_private(target / LINK_FILE, "disabled: true\n")
                 known = [*(await registry.devices()).values(), device]
                 logins = [DeviceLogin(it.id, it.token, it.password_hash) for it in known]
                 write_private(directory / "devices.conf", render_devices(logins))
                 await registry.add_device(device)
     except OSError as error:
         raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
-    return AddedDevice(device, target / "leaf.conf", target / "agent.toml")
+    link_conf = target / LINK_FILE if leaf.system_password else None
+    return AddedDevice(device, target / "leaf.conf", target / "agent.toml", link_conf)
 
 
 @contextlib.contextmanager
@@ -210,7 +222,17 @@ interval_s = {layout.watermark_interval_s}
 """
 
 
-def _agent_toml(device: Device, settings: DeviceSettings) -> str:
+def _agent_toml(device: Device, settings: DeviceSettings, system_password: str) -> str:
+    metered = ""
+    if system_password:
+        metered = f"""
+# "scheduled": the link is up every schedule_s seconds, and when an event waits; "on-demand": only
+# then. "always" needs no change to leaf.conf.
+mode = "{settings.link_mode}"
+schedule_s = 3600.0
+system_user = "{LEAF_SYSTEM_USER}"
+system_password = "{system_password}"
+"""
     return f"""\
 # Agent of {device.id}, written by `backhaul-hub add-device`. Unknown keys are refused.
 
@@ -226,7 +248,7 @@ url = "nats://127.0.0.1:{settings.client_port}"
 path = "{settings.state_dir / "backhaul-agent" / "ledger.db"}"
 
 [link]
-# What the link carries at its worst: no more than four seconds of it are ever in flight, so that
-# what is urgent does not wait behind a backlog.
+# What the link carries at its worst, to begin with; then it is measured. No more than about four
+# seconds of it are ever in flight, so that what is urgent does not wait behind a backlog.
 rate_kbit_s = {settings.link_kbit_s}
-"""
+{metered}"""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import nats
 import pytest
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
 DEADLINE_S = 30.0
+AnyRelay = TypeVar("AnyRelay", bound=Relay)
 
 
 class World:
@@ -38,8 +40,26 @@ class World:
 
     async def vehicle(self, device: str = "VID-001") -> tuple[DeviceRig, Relay]:
         """Enrol and start a vehicle."""
-        relay = await self._stack.enter_async_context(Relay("127.0.0.1", self.hub.leaf_port))
-        rig = await DeviceRig.add(self.hub, device, self.directory / device, link_port=relay.port)
+        return await self.vehicle_behind(Relay("127.0.0.1", self.hub.leaf_port), device)
+
+    async def vehicle_behind(
+        self, link: AnyRelay, device: str = "VID-001", *, link_mode: str = "", **settings: object
+    ) -> tuple[DeviceRig, AnyRelay]:
+        """Enrol and start a vehicle whose link is this one; ``settings``: keys of [link]."""
+        relay = link
+        await self._stack.enter_async_context(link)
+        rig = await DeviceRig.add(
+            self.hub,
+            device,
+            self.directory / device,
+            link_port=relay.port,
+            link_mode=link_mode,
+        )
+        text = rig.agent_toml.read_text()
+        for key, value in settings.items():
+            text = re.sub(rf"^{key} = .*\n", "", text, flags=re.MULTILINE)
+            text = text.replace("[link]\n", f"[link]\n{key} = {json.dumps(value)}\n")
+        rig.agent_toml.write_text(text)
         self._stack.push_async_callback(rig.stop)
         await rig.start()
         return rig, relay

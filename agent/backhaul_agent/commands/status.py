@@ -41,6 +41,7 @@ def _lines(status: dict[str, Any]) -> list[str]:
         f"          {ledger['staged_points']} points staged, {ledger['quarantined_rows']} quarantined",
         f"kept      {counters['points_kept']} points since the start",
     ]
+    lines += _link(status["link"])
     for name, lane in status["lanes"].items():
         lines.append(
             f"{name:<9} {lane['state']}: committed {lane['last_seq']}, in the leaf's stream "
@@ -60,4 +61,20 @@ def _lines(status: dict[str, Any]) -> list[str]:
     lines.append(f"refused   {refused or 'nothing'}")
     if status["last_error"]:
         lines.append(f"error     {status['last_error']}")
+    return lines
+
+
+def _link(link: dict[str, Any]) -> list[str]:
+    state = {True: "up", False: "down", None: "unknown"}[link["up"]]
+    if link["mode"] != "always":
+        state += f", {link['phase']}, {link['visits']} visits"
+        if link["next_visit_s"] is not None:
+            state += f", the next in {link['next_visit_s']:.0f} s"
+        elif link["phase"] == "idle":
+            state += ", the next when something urgent waits"
+    windows = ", ".join(f"{lane} {size}" for lane, size in link["windows"].items())
+    rate = "not measured" if link["rate_kbit_s"] is None else f"{link['rate_kbit_s']:g} kbit/s"
+    lines = [f"link      {link['mode']}: {state}", f"          {rate}; windows {windows} messages"]
+    if link["last_failure"]:
+        lines.append(f"          {link['last_failure']}")
     return lines

@@ -44,19 +44,37 @@ if TYPE_CHECKING:
     show_default=True,
     help="What the vehicle's link carries at its worst; bounds how much is in flight on it.",
 )
+@click.option(
+    "--link-mode",
+    type=click.Choice(["always", "scheduled", "on-demand"]),
+    default="always",
+    show_default=True,
+    help="When the link is up; other than always, leaf.conf lets the agent switch it.",
+)
 def add_device(
-    device: str, directory: Path, port: int, state_dir: Path, link_kbit_s: float
+    device: str,
+    directory: Path,
+    port: int,
+    state_dir: Path,
+    link_kbit_s: float,
+    link_mode: str,
 ) -> None:
     """Enrol device VID and write its leaf.conf and agent.toml.
 
     A running hub learns of it at once, without a restart.
     """
-    settings = DeviceSettings(client_port=port, state_dir=state_dir, link_kbit_s=link_kbit_s)
+    settings = DeviceSettings(
+        client_port=port, state_dir=state_dir, link_kbit_s=link_kbit_s, link_mode=link_mode
+    )
     added, reload_problem = asyncio.run(_add(directory, device, settings))
     click.echo(f"""\
-{device} may send to this hub. Bring these two files to it (they hold its password and token):
+{device} may send to this hub. Bring these files to it (they hold its password and token):
   {added.leaf_conf}     for: nats-server -c leaf.conf
   {added.agent_toml}    for: backhaul-agent run --config agent.toml""")
+    if added.link_conf is not None:
+        click.echo(
+            f"  {added.link_conf}     beside leaf.conf; the agent's user must be able to write it"
+        )
     if reload_problem:
         click.echo(
             f"The hub was not told ({reload_problem}); reload or restart its nats-server for it to know {device}.",

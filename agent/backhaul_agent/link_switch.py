@@ -1,0 +1,123 @@
+"""Adds the leaf server's link to the hub and takes it away, while the server runs.
+
+`leaf.conf` includes a small file in the one remote it has, and that file says whether the remote is
+disabled. The agent writes it, whole or not at all, and has the server read its configuration again:
+over the server's own system account, or by a signal. nats-server closes the connection of a remote
+that becomes disabled and dials again when it is enabled (since 2.14).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+
+from backhaul_agent.cancellation import heed_cancel
+from backhaul_agent.errors import LinkSwitchError
+
+if TYPE_CHECKING:
+    from backhaul_agent.config import Config
+
+ANSWER_S_MAX = 10.0  # the server tries for a second where the last connection is not gone yet
+_TEXT = """\
+# Written by backhaul-agent: whether the link to the hub is there. Included by leaf.conf.
+disabled: {disabled}
+"""
+
+
+class LinkSwitch:
+    """Makes the leaf server have a link, or none."""
+
+    def __init__(self, config: Config) -> None:
+        self._link = config.link
+        self._url = config.nats.url
+        self.path = Path(config.link.file)
+
+    async def set(self, on: bool) -> None:
+        """Write the file and have the server read it; may be repeated.
+
+        Raises:
+            LinkSwitchError: with what an operator can do about it.
+        """
+        await asyncio.to_thread(self._write, _TEXT.format(disabled=str(not on).lower()))
+        if self._link.pid_file:
+            self._signal(Path(self._link.pid_file))
+        else:
+            await self._reload()
+
+    def _write(self, text: str) -> None:
+        partial = self.path.with_name(self.path.name + ".new")
+        try:
+            if self.path.read_text(encoding="utf-8") == text:
+                return
+        except OSError:
+            pass  # to be written anyhow, and that error says more
+        try:
+            with partial.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(self.path)
+        except OSError as error:
+            raise LinkSwitchError(
+                f"{self.path} cannot be written: {error.strerror}",
+                hint="the agent's user needs the right to write in this directory, where leaf.conf is",
+            ) from error
+
+    def _signal(self, pid_file: Path) -> None:
+        try:
+            os.kill(int(pid_file.read_text(encoding="ascii")), signal.SIGHUP)
+        except (OSError, ValueError) as error:
+            raise LinkSwitchError(
+                f"the leaf server named in {pid_file} cannot be told: {error}",
+                hint="pid_file of leaf.conf and link.pid_file of agent.toml must be the same file,"
+                " and the server run as the agent's user",
+            ) from error
+
+    async def _reload(self) -> None:
+        link, client = self._link, Client()
+        try:
+            async with asyncio.timeout(ANSWER_S_MAX):
+                await client.connect(
+                    servers=[self._url],
+                    user=link.system_user,
+                    password=link.system_password,
+                    name="backhaul-agent link",
+                    allow_reconnect=False,
+                    max_reconnect_attempts=1,
+                    error_cb=_quiet,
+                )
+                server = await _ask(client, "$SYS.REQ.SERVER.PING.IDZ")
+                answer = await _ask(client, f"$SYS.REQ.SERVER.{server['id']}.RELOAD")
+        except (NatsError, OSError, TimeoutError, msgspec.DecodeError, KeyError) as error:
+            raise LinkSwitchError(
+                f"the leaf server cannot be told to read its configuration: {error!r}",
+                hint="link.system_user and link.system_password of agent.toml must be those of"
+                " account SYS in leaf.conf",
+            ) from error
+        finally:
+            with contextlib.suppress(NatsError, OSError):
+                await client.close()
+        if refused := answer.get("error"):
+            raise LinkSwitchError(
+                f"the leaf server refused its configuration: {refused.get('description')}",
+                hint="nats-server -t -c leaf.conf says more",
+            )
+
+
+async def _ask(client: Client, subject: str) -> dict[str, Any]:
+    message = await client.request(subject, b"", timeout=ANSWER_S_MAX)
+    heed_cancel()
+    found: dict[str, Any] = msgspec.json.decode(message.data, type=dict[str, Any])
+    return found
+
+
+async def _quiet(_: Exception) -> None:
+    """Take note of nothing: what went wrong is raised where it was tried."""

@@ -1,0 +1,96 @@
+"""A relay with the rate and the delay of a slow radio link, that can also fall silent.
+
+Modelled: bytes leave one after another at the link's rate, each direction for itself, and arrive half
+a round trip later; what does not fit waits in the sender's socket, as behind a modem. A half-open
+link: bytes stop, both connections stay. NOT modelled: loss, jitter, and TCP's own slow start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from .relay import Relay
+
+_CHUNK_BYTES = 512  # 0.2 s of a link of 20 kbit/s
+
+
+class ShapedRelay(Relay):
+    """Forwards at `rate_bytes_s` in each direction, half of `round_trip_s` late.
+
+    A rate of None is no limit. `accepted` counts connections: a leaf that came back was gone.
+    """
+
+    def __init__(
+        self, host: str, port: int, *, rate_bytes_s: float | None = None, round_trip_s: float = 0.0
+    ) -> None:
+        super().__init__(host, port)
+        self.rate_bytes_s = rate_bytes_s
+        self.round_trip_s = round_trip_s
+        self.accepted = 0
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+
+    def fall_silent(self) -> None:
+        """Stop forwarding; every connection stays open, and new ones are taken."""
+        self._flowing.clear()
+
+    def flow_again(self) -> None:
+        """Forward again, first what was under way."""
+        self._flowing.set()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        await super()._accept(reader, writer)
+
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        under_way: deque[tuple[float, bytes]] = deque()
+        changed = asyncio.Event()
+
+        async def arrive() -> None:
+            while True:
+                while not under_way:
+                    changed.clear()
+                    await changed.wait()
+                due_s, chunk = under_way.popleft()
+                await asyncio.sleep(due_s - loop.time())
+                await self._flowing.wait()
+                if not chunk:
+                    raise EOFError("closed by its peer")
+                self._count(len(chunk), up=up)
+                writer.write(chunk)
+                await writer.drain()
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(arrive())
+            await self._leave(reader, under_way, changed)
+
+    async def _leave(
+        self,
+        reader: asyncio.StreamReader,
+        under_way: deque[tuple[float, bytes]],
+        changed: asyncio.Event,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        free_s = loop.time()
+        chunk = b"-"
+        while chunk:
+            chunk = await reader.read(_CHUNK_BYTES if self.rate_bytes_s else 65_536)
+            await self._flowing.wait()
+            if self.rate_bytes_s:
+                # The line is kept busy where it was: sleeping too long is not made the link's fault.
+                free_s = max(loop.time(), free_s) + len(chunk) / self.rate_bytes_s
+                await asyncio.sleep(free_s - loop.time())
+            else:
+                free_s = loop.time()
+            under_way.append((free_s + self.round_trip_s / 2, chunk))
+            changed.set()
+
+    def _count(self, count: int, *, up: bool) -> None:
+        if up:
+            self.up_bytes += count
+        else:
+            self.down_bytes += count

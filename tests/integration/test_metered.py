@@ -1,0 +1,146 @@
+"""A vehicle whose link is there for visits only, with real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from nats.errors import Error as NatsError
+
+from backhaul_agent.client import connect
+from backhaul_agent.config import load
+from backhaul_agent.errors import LinkSwitchError
+from backhaul_agent.link_switch import LinkSwitch
+from backhaul_codec import Point
+from demo.shaped_relay import ShapedRelay
+
+from .conftest import World, lane
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from demo.rig import DeviceRig
+
+pytestmark = [pytest.mark.nats, pytest.mark.timeout(120)]
+
+
+async def status_when(
+    world: World, rig: DeviceRig, condition: Callable[[dict[str, Any]], bool]
+) -> dict[str, Any]:
+    """Ask the agent until its status fits."""
+    client = await world.connect(rig.url)
+    status: dict[str, Any] = {}
+    try:
+        async with asyncio.timeout(40):
+            while True:
+                try:
+                    answer = await client.request("agent.status", b"", timeout=2)
+                except NatsError:
+                    continue
+                status = json.loads(answer.data)
+                if condition(status):
+                    return status
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        pytest.fail(f"never came true; the agent's last status: {json.dumps(status, indent=1)}")
+
+
+def left(visits: int) -> Callable[[dict[str, Any]], bool]:
+    """Return a condition: the device is back from this visit, and its link is gone."""
+    return lambda status: (
+        status["link"]["visits"] >= visits
+        and status["link"]["phase"] == "idle"
+        and status["link"]["up"] is False
+    )
+
+
+async def keep(rig: DeviceRig, first: int, count: int) -> None:
+    async with connect(rig.url) as agent:
+        points = [Point("battery", "soc", n * 10**9, n / 8) for n in range(first, first + count)]
+        await agent.publish_batch("battery", points)
+
+
+async def test_what_is_urgent_connects_and_takes_along_what_waited(world: World) -> None:
+    rig, relay = await world.vehicle_behind(
+        ShapedRelay("127.0.0.1", world.hub.leaf_port), link_mode="on-demand", urgent="state"
+    )
+    await status_when(world, rig, left(1))
+    assert relay.accepted == 1
+    await keep(rig, 1, 250)
+    hub = await world.connect(world.hub.url())
+    await hub.jetstream().publish("in.VID-001.c.later", b"written while it was away")
+    status = await status_when(world, rig, lambda it: it["lanes"]["bulk"]["appended"] == 1)
+    assert left(1)(status)
+    assert status["lanes"]["bulk"]["watermark"] == 0
+    async with connect(rig.url) as agent:
+        await agent.publish("door", "open", "yes", lane="live")
+    status = await status_when(world, rig, left(2))
+    assert status["lanes"]["bulk"]["watermark"] == 1
+    assert status["link"]["next_visit_s"] is None
+    leaf = await world.connect(rig.url)
+    there = await leaf.jetstream().get_last_msg("IN", "c.later")
+    assert there.data == b"written while it was away"
+    assert relay.accepted == 2
+    report = await world.until(lambda report: not report["devices"][0]["link"]["up"])
+    assert lane(report)["watermark"] == 1
+
+
+async def test_a_scheduled_visit_takes_along_what_nobody_calls_urgent(world: World) -> None:
+    rig, _ = await world.vehicle_behind(
+        ShapedRelay("127.0.0.1", world.hub.leaf_port), link_mode="scheduled", schedule_s=10.0
+    )
+    status = await status_when(world, rig, left(1))
+    await keep(rig, 1, 250)
+    await status_when(world, rig, lambda it: it["lanes"]["bulk"]["watermark"] == 1)
+    status = await status_when(world, rig, left(2))
+    assert 0 < status["link"]["next_visit_s"] <= 10.5
+
+
+@pytest.mark.parametrize("phase", ["dialing", "draining", "leaving"])
+async def test_an_agent_killed_during_a_visit_makes_it_again_and_leaves(
+    world: World, phase: str
+) -> None:
+    rig, relay = await world.vehicle_behind(
+        ShapedRelay("127.0.0.1", world.hub.leaf_port), link_mode="on-demand", urgent="state"
+    )
+    await status_when(world, rig, left(1))
+    if phase == "dialing":
+        await relay.cut()
+    async with connect(rig.url) as agent:
+        await agent.publish("door", "open", "yes", lane="live")
+    await status_when(world, rig, lambda it: it["link"]["phase"] == phase)
+    await rig.agent.stop(signal.SIGKILL)
+    if phase == "dialing":
+        await relay.heal()
+    await rig.start_agent()
+    status = await status_when(world, rig, left(1))
+    assert status["lanes"]["live"]["watermark"] == status["lanes"]["live"]["last_seq"]
+    assert "disabled: true" in rig.agent_toml.with_name("link.conf").read_text()
+
+
+async def test_a_link_that_cannot_be_switched_says_what_to_do(world: World) -> None:
+    rig, _ = await world.vehicle_behind(
+        ShapedRelay("127.0.0.1", world.hub.leaf_port), link_mode="scheduled"
+    )
+    config = load(rig.agent_toml)
+
+    def switch(**changed: object) -> LinkSwitch:
+        link = msgspec.structs.replace(config.link, **changed)
+        return LinkSwitch(msgspec.structs.replace(config, link=link))
+
+    with pytest.raises(LinkSwitchError, match=r"system_user and link\.system_password"):
+        await switch(system_password="wrong").set(True)
+    blocked = rig.agent_toml.with_name("blocked")
+    blocked.write_text("")
+    with pytest.raises(LinkSwitchError, match="the right to write in this directory"):
+        await switch(file=str(blocked / "link.conf")).set(True)
+    with pytest.raises(LinkSwitchError, match=r"link\.pid_file of agent\.toml"):
+        await switch(pid_file=str(blocked)).set(True)
+    leaf_conf = rig.agent_toml.with_name("leaf.conf")
+    leaf_conf.write_text(leaf_conf.read_text() + "\nno_such_setting: 1\n")
+    with pytest.raises(LinkSwitchError, match="refused its configuration"):
+        await switch().set(False)
