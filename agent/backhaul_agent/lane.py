@@ -10,13 +10,15 @@ import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_agent.appender import Appender, Limits, State, Tail
+from backhaul_agent.appender import Appender, Limits, State, Turn
 from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.errors import JetStreamError, LedgerStorageError
 from backhaul_agent.events import receipt
-from backhaul_agent.ledger_rows import ROW_BYTES, Distance, Quarantine
+from backhaul_agent.ledger_rows import ROW_BYTES, LaneStep, Quarantine
 from backhaul_agent.link_config import out_consumer_config, out_stream, out_stream_config
-from backhaul_codec import CodecError, peek
+from backhaul_agent.out_stream import EPOCH_HEADER, NEXT_HEADER, OutStream
+from backhaul_agent.resend import RUN_BYTES, Resends
+from backhaul_codec import CodecError
 from backhaul_codec.placed import check_placed
 from backhaul_codec.subjects import SubjectError, parse_leaf
 
@@ -29,10 +31,13 @@ if TYPE_CHECKING:
     from backhaul_agent.jetstream import JetStream
     from backhaul_agent.ledger import Ledger
     from backhaul_agent.ledger_rows import Row
+    from backhaul_agent.resend import Work
+    from backhaul_agent.steps import Step
     from backhaul_agent.writer import Writer
 
 READ_ROWS = 64
-WALK_BACK = 64  # how many foreign messages at a stream's end are passed over to find our last
+USED_AHEAD = 1024  # how many seqs are recorded as sent at a time
+FILL_MAX = 64  # repeats that are cheaper than to purge the stream
 HOLE_MAX = 4096  # seqs explained in one go
 RETRY_S_MIN, RETRY_S_MAX = 0.1, 5.0
 log = structlog.get_logger("lane")
@@ -64,13 +69,25 @@ class Lane:
         self._clock = clock
         # Half of the stream may be above the watermark: "discard old" then never reaches it.
         outstanding = config.lane_bytes_max(name) // 2
-        self.appender = Appender(ledger.epoch, Limits(outstanding_bytes=outstanding))
+        state = ledger.lanes[name]
+        limits = Limits(outstanding_bytes=outstanding)
+        self.appender = Appender(
+            ledger.epoch,
+            limits,
+            opened_seq=state.last_seq,
+            used_seq=min(state.used_seq, state.last_seq),
+            steps=state.steps,
+        )
+        self.resends = Resends(config.lane_bytes_max(name) // 8)
         self._rows: deque[Row] = deque()
+        self._run: list[Row] = []  # what is being appended again
+        self._noted: Step | None = None  # the step that was recorded last
+        self._used_noted = 0
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()  # an answer came, or the tail was read
-        state = ledger.lanes[name]
         self.appender.committed(state.ready_seq)
-        self.appender.raise_watermark(state.watermark)
+        self.appender.set_watermark(state.confirmed)
+        self.appender.set_watermark(state.watermark)
 
     def on_commit(self) -> None:
         """Learn that the ledger has grown, or that more of it may leave."""
@@ -79,8 +96,8 @@ class Lane:
 
     def on_watermark(self, seq: int) -> None:
         """Learn how far the hub holds everything; persisted with the next commit."""
-        self.appender.raise_watermark(seq)
-        if seq <= self._last_seq:
+        self.appender.set_watermark(seq)
+        if self.appender.state is not State.BEHIND:
             self._writer.set_watermark(self.name, seq)
         self._wake.set()
 
@@ -88,6 +105,7 @@ class Lane:
         """Append for as long as this connection lives (the caller cancels)."""
         inbox = client.new_inbox()
         answers = await client.subscribe(f"{inbox}.*.*", cb=self._on_answer)
+        out = OutStream(jetstream, self.stream)
         self.appender.connected()
         retry_s = RETRY_S_MIN
         try:
@@ -95,7 +113,7 @@ class Lane:
                 try:
                     await self._prepare(jetstream)
                     while True:
-                        await self._step(client, jetstream, inbox)
+                        await self._step(client, out, inbox)
                         retry_s = RETRY_S_MIN
                 except (JetStreamError, LedgerStorageError, NatsError, OSError) as error:
                     self._trouble(str(error) or type(error).__name__)
@@ -124,12 +142,17 @@ class Lane:
         if await jetstream.ensure_consumer(self.stream, consumer):
             log.info("consumer set up", stream=self.stream, consumer=consumer["durable_name"])
 
-    async def _step(self, client: Client, jetstream: JetStream, inbox: str) -> None:
+    async def _step(self, client: Client, out: OutStream, inbox: str) -> None:
         """Do what can be done now, then wait for something to happen."""
         self._wake.clear()
         if self.appender.state is State.SEEKING:
-            await self._seek(jetstream)
-        await self._fill(client, inbox)
+            await self._seek(out)
+        if self.appender.state is State.BEHIND:
+            self._trouble(
+                f"the ledger ends at seq {self._last_seq}, but {self.stream} or the hub has more: "
+                "an old copy was put back; set ledger.path to a new file to go on with a new epoch"
+            )
+        await self._fill(client, out, inbox)
         self._moved.set()
         if self.appender.state is State.SEEKING:
             return
@@ -143,77 +166,166 @@ class Lane:
         except TimeoutError:
             self.appender.tick(self._clock.monotonic_s())
 
-    async def _seek(self, jetstream: JetStream) -> None:
+    async def _seek(self, out: OutStream) -> None:
         """Read where the stream ends, and go on after it."""
-        created, tail = await self._tail(jetstream)
-        self.appender.committed(self._ledger.lanes[self.name].ready_seq)
-        known = self._ledger.lanes[self.name].distance
-        least = self.appender.least_stream_seq(tail, known.offset)
-        # A stream that was made anew is read from its start by the hub, which knows it by its
-        # identity: only the same stream can have gone back in time.
-        if created == known.created and tail.stream_seq < least:
-            log.warning(
-                "the leaf's store went back in time", stream=self.stream,
-                stream_seq=tail.stream_seq, go_on_after=least,
-            )  # fmt: skip
-            # Empties the stream: all above the watermark is appended again.
-            await jetstream.purge(self.stream, least + 1)
-            tail = Tail(least)
-        start = self.appender.start_of(tail)
-        await self._writer.set_distance(self.name, Distance(created, tail.stream_seq - start))
-        sizes = await self._ledger.sizes(self.name, self.appender.watermark + 1, start)
-        self.appender.sought(tail, sizes)
+        appender, committed = self.appender, self._ledger.lanes[self.name]
+        tail = await out.tail(committed.epoch, self._ledger.epochs, committed.steps)
+        self.foreign_messages += out.foreign_messages
+        appender.committed(committed.ready_seq)
+        start = appender.start(tail, out.created)
+        if start.short and not await self._fill_with(start.step.from_seq, start.short):
+            await self._jump(out, tail.stream_seq)
+            return
+        await self._set_step(start.created, start.step, fresh=start.new_stream)
+        self._use_ahead(start.step.from_seq)
+        sizes = await self._ledger.sizes(self.name, appender.confirmed + 1, start.step.from_seq)
+        appender.sought(tail, start, sizes)
         self._rows.clear()
-        if self.appender.state is State.BEHIND:
-            self._trouble(
-                f"the ledger ends at seq {self._last_seq}, but {self.stream} or the hub has more: "
-                "an old copy was put back; set ledger.path to a new file to go on with a new epoch"
-            )
-        else:
-            log.info("lane goes on", lane=self.name, after_seq=start, stream_seq=tail.stream_seq)
+        if appender.state is State.RUNNING:
+            log.info(
+                "lane goes on", lane=self.name,
+                after_seq=start.step.from_seq, stream_seq=tail.stream_seq,
+            )  # fmt: skip
 
-    async def _tail(self, jetstream: JetStream) -> tuple[str, Tail]:
-        """Return when the stream was made, and where it ends."""
-        created, state = await jetstream.created_and_state(self.stream)
-        last, first = int(state["last_seq"]), int(state["first_seq"])
-        if state["messages"]:
-            for stream_seq in range(last, max(first, last - WALK_BACK + 1) - 1, -1):
-                message = await jetstream.message(self.stream, seq=stream_seq)
-                if message is None:
-                    continue
-                try:
-                    header = peek(message.data)
-                except CodecError:
-                    header = None
-                if header is not None and header.epoch == self._ledger.epoch:
-                    return created, Tail(last, header.epoch, header.seq)
-                self.foreign_messages += 1
-        return created, Tail(last)
+    async def _fill_with(self, seq: int, short: int) -> bool:
+        """Have what uses up sequences before ``seq`` + 1; False where to jump is better or all.
 
-    async def _fill(self, client: Client, inbox: str) -> None:
-        """Send until the window is full or the ledger's end is reached."""
-        appender = self.appender
-        while (seq := appender.next_seq()) is not None:
-            last_seq = appender.last_seq  # before the read: what is committed during it is no hole
-            row = await self._row(seq)
-            if appender.next_seq() != seq:  # an answer or a watermark came in while we read
-                continue
-            if row is None or row.seq != seq:
-                await self._explain_hole(seq, row.seq - 1 if row else last_seq)
-                continue
-            if flaw := self._flaw(row):
-                await self._set_aside(seq, seq, flaw)
-                continue
-            self._rows.popleft()
-            size = len(row.body) + len(row.subject) + ROW_BYTES
-            expected = appender.send(seq, size, self._clock.monotonic_s())
-            await client.publish(
-                row.subject,
-                row.body,
-                reply=f"{inbox}.{appender.generation}.{seq}",
-                headers={"Nats-Expected-Last-Sequence": str(expected)},
-            )
+        The hub's source may have passed those sequences, so nothing new may come under them. What
+        was to be appended there goes again, or any message that the hub drops as a repeat.
+        """
+        if short > FILL_MAX:
+            return False
+        if len(self._run) < short:
+            rows = await self._ledger.read_back(self.name, seq)
+            self._run = [row for row in rows if not self._flaw(row)] * short
+        return bool(self._run)
+
+    async def _jump(self, out: OutStream, stream_seq: int) -> None:
+        """Empty the stream and go on beyond every sequence it may have had."""
+        go_on_after, step = self.appender.jump(stream_seq)
+        log.warning(
+            "the leaf's store went back in time", stream=self.stream, stream_seq=stream_seq,
+            go_on_after=go_on_after,
+        )  # fmt: skip
+        await out.purge(go_on_after + 1)
+        self.resends.lost()
+        await self._set_step(out.created, step, fresh=True)
+
+    async def _set_step(self, created: str, step: Step, *, fresh: bool = False) -> None:
+        """Have a step recorded, durably, unless it says nothing new."""
+        known = self._ledger.lanes[self.name].steps
+        if fresh:
+            self._used_noted = 0
+        if fresh or created != known.created or step.offset != known.last:
+            self._noted = step
+            await self._writer.set_step(LaneStep(self.name, created, step, fresh))
+
+    def _use_ahead(self, seq: int) -> None:
+        """Have it recorded in time that the next seqs may be sent, so that nothing waits for it."""
+        if seq + USED_AHEAD // 2 > max(self._used_noted, self._ledger.lanes[self.name].used_seq):
+            self._used_noted = seq + USED_AHEAD
+            self._writer.note_used(self.name, self._used_noted)
+
+    async def _fill(self, client: Client, out: OutStream, inbox: str) -> None:
+        """Send until the window is full or there is nothing to send."""
+        while (turn := self.appender.turn(asked=self.resends.ready)) is not None:
+            if turn is Turn.NEW:
+                await self._send_new(client, out, inbox)
+            elif turn is Turn.AGAIN:
+                await self._send_again(client, inbox)
+            else:
+                await self._begin_run()
             heed_cancel()
+        steps = self.appender.steps
+        if steps.steps and steps.steps[-1] != self._noted:
+            # Seqs were passed over. Not to know that costs a few repeats, so nobody waits for it.
+            self._noted = steps.steps[-1]
+            self._writer.note_step(LaneStep(self.name, steps.created, self._noted))
+
+    async def _send_new(self, client: Client, out: OutStream, inbox: str) -> None:
+        appender, seq = self.appender, self.appender.next_seq
+        last_seq = appender.last_seq  # before the read: what is committed during it is no hole
+        row = await self._row(seq)
+        if appender.turn(asked=False) is not Turn.NEW or appender.next_seq != seq:
+            return  # an answer or a watermark came in while we read
+        if row is None or row.seq != seq:
+            await self._pass_over(
+                out, await self._explain_hole(seq, row.seq - 1 if row else last_seq)
+            )
+            return
+        if flaw := self._flaw(row):
+            await self._quarantine(appender.epoch, seq, seq, flaw)
+            await self._pass_over(out, seq)
+            return
+        if seq > self._ledger.lanes[self.name].used_seq:
+            await self._writer.set_used(self.name, seq + USED_AHEAD)
+            return
+        self._use_ahead(seq)
+        self._rows.popleft()
+        expected = appender.send(seq, _size(row), self._clock.monotonic_s())
+        await self._append(client, inbox, row, expected, {})
+
+    async def _send_again(self, client: Client, inbox: str) -> None:
+        """Append the next message of a run; its headers say what its own seq does not."""
+        appender = self.appender
+        row = self._run[-appender.again]
+        headers = {NEXT_HEADER: str(appender.position), EPOCH_HEADER: str(appender.epoch)}
+        expected = appender.send_again(_size(row), self._clock.monotonic_s())
+        await self._append(client, inbox, row, expected, headers)
+
+    async def _append(
+        self, client: Client, inbox: str, row: Row, expected: int, headers: dict[str, str]
+    ) -> None:
+        await client.publish(
+            row.subject,
+            row.body,
+            reply=f"{inbox}.{self.appender.generation}.{expected + 1}",
+            headers={"Nats-Expected-Last-Sequence": str(expected), **headers},
+        )
+
+    async def _begin_run(self) -> None:
+        """Read the next run of what the hub asked for, and make its step durable."""
+        appender, work = self.appender, self.resends.next_run()
+        rows, upto = await self._rows_again(work)
+        if rows:
+            await self._set_step(appender.steps.created, appender.run_step(len(rows)))
+        if appender.turn(asked=self.resends.ready) is not Turn.RUN:
+            return  # the connection went: the run is looked at again
+        if self.resends.next_run() != work:
+            return  # another request came
+        self.resends.took(upto)
+        if rows:
+            self._run = rows
+            appender.begin_run(len(rows))
+            self._noted = appender.steps.steps[-1]
+            last, size = appender.stream_seq + len(rows), sum(map(_size, rows))
+            now_s = self._clock.monotonic_s()
+            self.resends.sent(work._replace(hi=upto), len(rows), size, last, now_s)
+
+    async def _pass_over(self, out: OutStream, seq: int) -> None:
+        """Go on after seqs that will never be sent."""
+        self._rows.clear()
+        if self.appender.state is not State.RUNNING:
+            return  # looked at again, from where the stream ends
+        short = self.appender.pass_over(seq)
+        if short and not await self._fill_with(seq, short):
+            await self._jump(out, self.appender.stream_seq)
+
+    async def _rows_again(self, work: Work) -> tuple[list[Row], int]:
+        """Return what is there of a run, within its size, and the last seq that speaks for."""
+        rows: list[Row] = []
+        size = 0
+        for row in await self._ledger.read(self.name, work.lo, work.hi - work.lo + 1, work.epoch):
+            if row.seq > work.hi:
+                break
+            if flaw := self._flaw(row, work.epoch):
+                await self._quarantine(work.epoch, row.seq, row.seq, flaw)
+                continue
+            size += _size(row)
+            if rows and size > RUN_BYTES:
+                return rows, row.seq - 1
+            rows.append(row)
+        return rows, work.hi
 
     async def _row(self, seq: int) -> Row | None:
         """Return the first row from ``seq`` on; what was read ahead is kept in memory."""
@@ -223,7 +335,7 @@ class Lane:
             self._rows.extend(await self._ledger.read(self.name, seq, READ_ROWS))
         return self._rows[0] if self._rows else None
 
-    def _flaw(self, row: Row) -> str:
+    def _flaw(self, row: Row, epoch: int = 0) -> str:
         """Return what is wrong with a row read back, or nothing: bits rot, disks lie."""
         try:
             place = parse_leaf(row.subject)
@@ -232,39 +344,39 @@ class Lane:
             return str(error)
         if place.lane != self.name:
             return f"{row.subject!r} does not belong here"
-        if (header.epoch, header.seq) != (self._ledger.epoch, row.seq):
+        if (header.epoch, header.seq) != (epoch or self._ledger.epoch, row.seq):
             return f"it is stamped epoch {header.epoch} seq {header.seq}"
         return ""
 
-    async def _explain_hole(self, lo: int, hi: int) -> None:
-        """Pass over seqs that are not there; those nobody explained yet get a receipt."""
+    async def _explain_hole(self, lo: int, hi: int) -> int:
+        """Give those seqs that are not there, and that nobody explained yet, a receipt.
+
+        Returns up to where that went.
+        """
         hi = min(hi, lo + HOLE_MAX - 1)
         known = await self._ledger.explained(self.name, lo, hi)
         missing = [seq for seq in range(lo, hi + 1) if seq not in known]
         if missing:
-            await self._set_aside(missing[0], missing[-1], "missing in the ledger", *missing)
-        self.appender.skip(hi)
+            reason = "missing in the ledger"
+            await self._quarantine(self.appender.epoch, missing[0], missing[-1], reason, *missing)
+        return hi
 
-    async def _set_aside(self, lo: int, hi: int, reason: str, *seqs: int) -> None:
-        """Quarantine rows and tell the hub, durably, that they will never come."""
+    async def _quarantine(self, epoch: int, lo: int, hi: int, reason: str, *seqs: int) -> None:
+        """Set rows aside and tell the hub, durably, that they will never come."""
         log.error("ledger row quarantined", lane=self.name, lo=lo, hi=hi, reason=reason)
-        rows = [Quarantine(self.name, seq, reason) for seq in seqs or (lo,)]
-        note = receipt(
-            self.name, self._ledger.epoch, lo, hi, f"corrupt: {reason}", self._clock.time_ns()
-        )
+        rows = [Quarantine(self.name, seq, reason, epoch) for seq in seqs or (lo,)]
+        note = receipt(self.name, epoch, lo, hi, f"corrupt: {reason}", self._clock.time_ns())
         await self._writer.set_aside(rows, [note])
-        self._rows.clear()
-        self.appender.skip(hi)
 
     async def _on_answer(self, message: Msg) -> None:
-        _, generation, seq = message.subject.rsplit(".", 2)
+        _, generation, stream_seq = message.subject.rsplit(".", 2)
         try:
             answer = _decode_answer(message.data)
             stored = bool(answer.seq) and not answer.error
         except msgspec.DecodeError:
             stored = False  # no responders: the stream is gone
         if stored:
-            self.appender.answered(int(generation), int(seq))
+            self.appender.answered(int(generation), int(stream_seq))
         else:
             if message.data and b"wrong last sequence" not in message.data:
                 self._trouble(f"append refused: {message.data[:200].decode(errors='replace')}")
@@ -277,3 +389,7 @@ class Lane:
         if error != self.last_error:
             log.error("lane does not run", lane=self.name, error=error)
         self.last_error = error
+
+
+def _size(row: Row) -> int:
+    return len(row.body) + len(row.subject) + ROW_BYTES

@@ -22,7 +22,6 @@ from backhaul_agent.ledger_rows import (
     STAGED,
     Boot,
     Changes,
-    Distance,
     HeadRow,
     Outgoing,
     Pending,
@@ -31,6 +30,7 @@ from backhaul_agent.ledger_rows import (
     StagedRow,
 )
 from backhaul_agent.reserve import says_full
+from backhaul_agent.steps import Step, Steps
 from backhaul_codec import restamp
 
 if TYPE_CHECKING:
@@ -54,9 +54,11 @@ FORGET_ROWS = 512
 class Lane:
     """A lane's committed state, in one epoch.
 
-    ``next_seq``: the next seq to give out. ``watermark``: what the hub holds without gaps.
-    ``distance``: how far the sequences of OUT are ahead of the seqs in it. ``held_seq``: the first
-    seq that must not leave yet, because its stamps wait for the time; 0 where all may.
+    ``next_seq``: the next seq to give out. ``watermark``: what the hub holds without gaps, and
+    ``confirmed`` the highest there has been of it: rows up to there may have been forgotten.
+    ``steps``: how far the sequences of OUT are ahead of the seqs in it. ``used_seq``: none beyond
+    it was ever sent to that stream. ``held_seq``: the first seq that must not leave yet, because
+    its stamps wait for the time; 0 where all may.
     """
 
     id: int
@@ -64,7 +66,9 @@ class Lane:
     epoch: int
     next_seq: int
     watermark: int
-    distance: Distance
+    confirmed: int
+    steps: Steps
+    used_seq: int
     held_seq: int = 0
 
     @property
@@ -185,7 +189,8 @@ class Ledger:
                 (first_id + index, row.node, row.points, zlib.crc32(row.body), *row[2:])
                 for index, row in enumerate(changes.staged)
             ]
-            await self._write(changes, rows, staged, next_seqs)
+            new_steps = self._new_steps(changes)
+            await self._write(changes, rows, staged, next_seqs, new_steps)
         except (sqlite3.Error, OSError) as error:
             self._uncertain = True
             await self._roll_back()
@@ -193,9 +198,10 @@ class Ledger:
         for name, seq in next_seqs.items():
             self.lanes[name].next_seq = seq
         for name, seq in changes.watermarks.items():
-            self.lanes[name].watermark = max(self.lanes[name].watermark, seq)
-        for name, distance in changes.distances.items():
-            self.lanes[name].distance = distance
+            lane = self.lanes[name]
+            lane.watermark, lane.confirmed = seq, max(lane.confirmed, seq)
+        for name, (steps, used_seq) in new_steps.items():
+            self.lanes[name].steps, self.lanes[name].used_seq = steps, used_seq
         self._hold(rows)
         if changes.settled or changes.evict:
             await self._measure_held()
@@ -280,19 +286,41 @@ class Ledger:
             await self._roll_back()
             raise LedgerStorageError(self.path, operation, error) from error
 
-    async def read(self, lane: str, from_seq: int, rows_max: int) -> list[Row]:
+    @property
+    def epochs(self) -> set[int]:
+        """Return the epochs this ledger knows of, the current one included."""
+        return {self.epoch, *(epoch for _, epoch in self.closed)}
+
+    def lane(self, name: str, epoch: int) -> Lane | None:
+        """Return a lane of the current epoch or a former one, None where it is not known."""
+        if epoch == self.epoch:
+            return self.lanes.get(name)
+        return self.closed.get((name, epoch))
+
+    async def read(self, lane: str, from_seq: int, rows_max: int, epoch: int = 0) -> list[Row]:
         """Return up to ``rows_max`` committed messages of a lane from ``from_seq`` on, in order.
+
+        ``epoch`` 0 is the current one.
 
         Raises:
             LedgerStorageError: SQLite could not read.
         """
-        query = (
-            "SELECT seq, CAST(subject AS BLOB), CAST(body AS BLOB), boot FROM messages "
-            "WHERE lane = ? AND seq >= ? ORDER BY seq LIMIT ?"
-        )
-        rows = await self._query(query, self.lanes[lane].id, from_seq, rows_max)
+        found = self.lane(lane, epoch or self.epoch)
+        where = "seq >= ? ORDER BY seq LIMIT ?"
+        return await self._rows(found, where, from_seq, rows_max) if found else []
+
+    async def read_back(self, lane: str, seq: int) -> list[Row]:
+        """Return the last message of a lane up to ``seq``, if there is one."""
+        return await self._rows(self.lanes[lane], "seq <= ? ORDER BY seq DESC LIMIT 1", seq)
+
+    async def _rows(self, lane: Lane, where: str, *parameters: int) -> list[Row]:
         # Cast, because damage may turn a blob into text that is no UTF-8, or into a number: the
         # row must come back, so that it can be judged and set aside.
+        query = (
+            "SELECT seq, CAST(subject AS BLOB), CAST(body AS BLOB), boot FROM messages "  # noqa: S608
+            f"WHERE lane = ? AND {where}"
+        )
+        rows = await self._query(query, lane.id, *parameters)
         return [Row(seq, _text(subject), body or b"", boot) for seq, subject, body, boot in rows]
 
     async def subjects(
@@ -395,12 +423,26 @@ class Ledger:
             rows.append((self.lanes[lane].id, seq, subject, stamped, value, t_lo, t_hi, boot))
         return next_seqs, rows
 
+    def _new_steps(self, changes: Changes) -> dict[str, tuple[Steps, int]]:
+        """Return the steps and the used seq of each lane where they change."""
+        new: dict[str, tuple[Steps, int]] = {}
+        for name, created, step, fresh in changes.steps:
+            steps, used_seq = new.get(name) or (self.lanes[name].steps, self.lanes[name].used_seq)
+            if fresh:
+                steps, used_seq = Steps(), step.from_seq
+            new[name] = steps.with_step(created, step), used_seq
+        for name, seq in changes.used.items():
+            steps, used_seq = new.get(name) or (self.lanes[name].steps, self.lanes[name].used_seq)
+            new[name] = steps, max(used_seq, seq)
+        return new
+
     async def _write(
         self,
         changes: Changes,
         rows: list[_MessageRow],
         staged: list[tuple[int, str, int, int, bytes, int, int]],
         next_seqs: dict[str, int],
+        new_steps: dict[str, tuple[Steps, int]],
     ) -> None:
         db = self._db
         await db.execute("BEGIN IMMEDIATE")
@@ -425,14 +467,11 @@ class Ledger:
             )
         if changes.watermarks:
             await db.executemany(
-                "UPDATE lanes SET watermark = max(watermark, ?) WHERE id = ?",
-                [(seq, self.lanes[name].id) for name, seq in changes.watermarks.items()],
+                "UPDATE lanes SET watermark = ?, confirmed = max(confirmed, ?) WHERE id = ?",
+                [(seq, seq, self.lanes[name].id) for name, seq in changes.watermarks.items()],
             )
-        if changes.distances:
-            await db.executemany(
-                "UPDATE lanes SET stream_created = ?, stream_offset = ? WHERE id = ?",
-                [(*far, self.lanes[name].id) for name, far in changes.distances.items()],
-            )
+        for name, (steps, used_seq) in new_steps.items():
+            await self._write_steps(self.lanes[name], steps, used_seq)
         if changes.boots:
             await ledger_boots.write_boots(db, changes.boots)
         if changes.settled:
@@ -449,6 +488,17 @@ class Ledger:
             await ledger_room.give_up(db, changes.evict, changes.evicted)
         await db.execute("COMMIT")
 
+    async def _write_steps(self, lane: Lane, steps: Steps, used_seq: int) -> None:
+        await self._db.execute(
+            "UPDATE lanes SET stream_created = ?, used_seq = ? WHERE id = ?",
+            (steps.created, used_seq, lane.id),
+        )
+        if steps != lane.steps:
+            await self._db.execute("DELETE FROM steps WHERE lane = ?", (lane.id,))
+            await self._db.executemany(
+                "INSERT INTO steps VALUES (?, ?, ?)", [(lane.id, *step) for step in steps.steps]
+            )
+
     async def _set_aside(self, row: Quarantine, time_ns: int) -> None:
         """Move a row to `quarantined`; a message that is gone altogether leaves a bare entry."""
         insert = (
@@ -459,9 +509,12 @@ class Ledger:
             await self._db.execute(insert + found, (row.reason, time_ns, row.seq))
             await self._db.execute("DELETE FROM staged WHERE id = ?", (row.seq,))
             return
-        place = (self.lanes[row.lane].id, row.seq)
+        lane = self.lane(row.lane, row.epoch or self.epoch)
+        if lane is None:
+            return
+        place = (lane.id, row.seq)
         found = "SELECT ?, ?, ?, coalesce(max(subject), ''), max(body), ?, ? FROM messages "
-        values = (row.lane, self.epoch, row.seq, row.reason, time_ns, *place)
+        values = (row.lane, lane.epoch, row.seq, row.reason, time_ns, *place)
         await self._db.execute(insert + found + "WHERE lane = ? AND seq = ?", values)
         await self._db.execute("DELETE FROM messages WHERE lane = ? AND seq = ?", place)
 
@@ -473,12 +526,14 @@ class Ledger:
         )
         rows = await self._db.execute_fetchall(
             "SELECT id, name, epoch, max(next_seq, 1 + coalesce((SELECT max(seq) FROM messages "
-            "WHERE lane = lanes.id), 0)), watermark, stream_created, "
-            "stream_offset FROM lanes"
+            "WHERE lane = lanes.id), 0)), watermark, confirmed, stream_created, used_seq FROM lanes"
         )
-        for id_, name, epoch, next_seq, watermark, *distance in rows:
+        steps = await self._db.execute_fetchall("SELECT * FROM steps ORDER BY lane, from_seq")
+        for id_, name, epoch, next_seq, watermark, confirmed, created, used_seq in rows:
+            found = [Step(*step) for lane_id, *step in steps if lane_id == id_]
+            known = Steps(created, found)
             held_seq = await ledger_boots.held(self._db, id_)
-            lane = Lane(id_, name, epoch, next_seq, watermark, Distance(*distance), held_seq)
+            lane = Lane(id_, name, epoch, next_seq, watermark, confirmed, known, used_seq, held_seq)
             if epoch == self.epoch:
                 self.lanes[name] = lane
             else:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from backhaul_agent.steps import Step
     from backhaul_codec.placed import Placed
 
 ROW_BYTES = 128  # what a message costs besides subject and body, here and in a stream: at most
@@ -80,11 +81,15 @@ class Pending(NamedTuple):
 
 
 class Quarantine(NamedTuple):
-    """A row to set aside: a message of a lane, or (``lane`` STAGED) a staged row by its id."""
+    """A row to set aside: a message of a lane, or (``lane`` STAGED) a staged row by its id.
+
+    ``epoch`` 0: the current one.
+    """
 
     lane: str
     seq: int
     reason: str
+    epoch: int = 0
 
 
 class HeadRow(NamedTuple):
@@ -98,14 +103,16 @@ class HeadRow(NamedTuple):
     body: bytes
 
 
-class Distance(NamedTuple):
-    """How far at most the sequences of a lane's stream have been ahead of the seqs in it.
+class LaneStep(NamedTuple):
+    """A step to record for a lane: ``created`` says of which stream (see `steps`).
 
-    ``created`` says which stream: one that was made anew counts its sequences anew.
+    ``fresh``: no sequence beyond was ever used in this stream; what was recorded is void.
     """
 
-    created: str = ""
-    offset: int = 0
+    lane: str
+    created: str
+    step: Step
+    fresh: bool = False
 
 
 class Evicted(NamedTuple):
@@ -128,7 +135,8 @@ class Changes:
     staged: list[Staged] = field(default_factory=list)
     unstage: list[int] = field(default_factory=list)
     watermarks: dict[str, int] = field(default_factory=dict)
-    distances: dict[str, Distance] = field(default_factory=dict)
+    steps: list[LaneStep] = field(default_factory=list)
+    used: dict[str, int] = field(default_factory=dict)  # no later seq is sent before it is raised
     quarantine: list[Quarantine] = field(default_factory=list)
     evict: list[int] = field(default_factory=list)  # messages to delete, by their ids
     evicted: list[Evicted] = field(default_factory=list)
@@ -150,7 +158,8 @@ class Changes:
             or self.staged
             or self.unstage
             or self.watermarks
-            or self.distances
+            or self.steps
+            or self.used
             or self.quarantine
             or self.evict
             or self.boots

@@ -41,10 +41,17 @@ CREATE TABLE lanes (
     epoch INTEGER NOT NULL,
     next_seq INTEGER NOT NULL DEFAULT 1,
     watermark INTEGER NOT NULL DEFAULT 0,
+    confirmed INTEGER NOT NULL DEFAULT 0,
     stream_created TEXT NOT NULL DEFAULT '',
-    stream_offset INTEGER NOT NULL DEFAULT 0,
+    used_seq INTEGER NOT NULL DEFAULT 0,
     UNIQUE (name, epoch)
 );
+CREATE TABLE steps (
+    lane INTEGER NOT NULL,
+    from_seq INTEGER NOT NULL,
+    stream_offset INTEGER NOT NULL,
+    PRIMARY KEY (lane, from_seq)
+) WITHOUT ROWID;
 CREATE TABLE messages (
     id INTEGER PRIMARY KEY,
     lane INTEGER NOT NULL,

@@ -19,7 +19,7 @@ from backhaul_agent.errors import Code, LedgerStorageError, RefusedError
 from backhaul_agent.events import event, receipt
 from backhaul_agent.framer import Framer, Points, Write, unpack, value_class, worth
 from backhaul_agent.head_keeper import HeadKeeper
-from backhaul_agent.ledger_rows import STAGED, Changes, Distance, Inward, Outgoing, Quarantine
+from backhaul_agent.ledger_rows import STAGED, Changes, Inward, LaneStep, Outgoing, Quarantine
 from backhaul_agent.reserve import Reserve
 from backhaul_agent.room import Room
 from backhaul_codec.placed import Placed
@@ -65,7 +65,8 @@ class _Owed:
     """What the agent itself wants written: it is retried, never refused."""
 
     watermarks: dict[str, int] = field(default_factory=dict)
-    distances: dict[str, Distance] = field(default_factory=dict)
+    steps: list[LaneStep] = field(default_factory=list)
+    used: dict[str, int] = field(default_factory=dict)
     quarantine: list[Quarantine] = field(default_factory=list)
     messages: list[Outgoing] = field(default_factory=list)
     inbound: list[Inward] = field(default_factory=list)
@@ -73,7 +74,12 @@ class _Owed:
 
     def __bool__(self) -> bool:
         return bool(
-            self.watermarks or self.distances or self.quarantine or self.messages or self.inbound
+            self.watermarks
+            or self.steps
+            or self.used
+            or self.quarantine
+            or self.messages
+            or self.inbound
         )
 
 
@@ -163,27 +169,40 @@ class Writer:
             self._wake.set()  # so that the waiting commit task learns the new deadline
 
     def set_watermark(self, lane: str, seq: int) -> None:
-        """Record what the hub holds of a lane, with the next commit."""
-        if seq > max(self._owed.watermarks.get(lane, 0), self._ledger.lanes[lane].watermark):
+        """Record what the hub holds of a lane, with the next commit; it may be less than before."""
+        if seq != self._owed.watermarks.get(lane, self._ledger.lanes[lane].watermark):
             self._owed.watermarks[lane] = seq
             self._wake.set()
 
-    async def set_distance(self, lane: str, distance: Distance) -> None:
-        """Record how far OUT's sequences are ahead of the seqs in it; returns when it is durable."""
-        known = self._ledger.lanes[lane].distance
-        if distance.created == known.created and distance.offset <= known.offset:
-            return
-        done = asyncio.get_running_loop().create_future()
-        self._owed.distances[lane] = distance
-        self._owed.done.append(done)
+    def note_step(self, step: LaneStep) -> None:
+        """Record a step downwards of a lane's stream, with the next commit."""
+        self._owed.steps.append(step)
         self._wake.set()
-        await done
+
+    async def set_step(self, step: LaneStep) -> None:
+        """Record a step of a lane's stream; returns when it is durable."""
+        self.note_step(step)
+        await self._done()
+
+    def note_used(self, lane: str, seq: int) -> None:
+        """Record that seqs up to ``seq`` may be sent, with the next commit."""
+        self._owed.used[lane] = seq
+        self._wake.set()
+
+    async def set_used(self, lane: str, seq: int) -> None:
+        """Record that seqs up to ``seq`` may be sent; returns when it is durable."""
+        self.note_used(lane, seq)
+        await self._done()
 
     async def set_aside(self, rows: list[Quarantine], receipts: list[Outgoing]) -> None:
         """Quarantine rows and commit the receipts that explain them; returns when it is durable."""
-        done = asyncio.get_running_loop().create_future()
         self._owed.quarantine += rows
         self._owed.messages += receipts
+        await self._done()
+
+    async def _done(self) -> None:
+        """Have what is owed committed, and wait until it is durable."""
+        done = asyncio.get_running_loop().create_future()
         self._owed.done.append(done)
         self._wake.set()
         await done
@@ -271,7 +290,8 @@ class Writer:
         changes = plan.changes
         changes.messages += owed.messages
         changes.watermarks = owed.watermarks
-        changes.distances = owed.distances
+        changes.steps = owed.steps
+        changes.used = owed.used
         changes.quarantine = owed.quarantine
         for inbound in owed.inbound:
             changes.messages += inbound.messages
@@ -331,9 +351,9 @@ class Writer:
         counters.commits_failed += 1
         self._trouble(error)
         self._retry_at_s = self._clock.monotonic_s() + RETRY_S
-        for lane, seq in self._owed.watermarks.items():
-            owed.watermarks[lane] = max(seq, owed.watermarks.get(lane, 0))
-        owed.distances |= self._owed.distances
+        owed.watermarks |= self._owed.watermarks  # the newer word counts
+        owed.steps += self._owed.steps
+        owed.used |= self._owed.used
         owed.quarantine += self._owed.quarantine
         owed.messages += self._owed.messages
         owed.inbound += self._owed.inbound

@@ -19,6 +19,7 @@ from backhaul_agent.framer import Frame
 from backhaul_agent.jetstream import JetStream
 from backhaul_agent.lane import Lane
 from backhaul_agent.ledger import Ledger
+from backhaul_agent.steps import Step, Steps
 from backhaul_agent.writer import Arrival, Writer
 from backhaul_codec import Point, encode_frame, peek
 from tests.support.agent_clock import FakeClock
@@ -44,6 +45,7 @@ class Leaf:
         self.created = "2026-01-01T00:00:00Z"
         self.purged = 0  # sequences that are gone, from the first on
         self.refused = 0
+        self.purges = 0
         self.down = False
 
     @property
@@ -76,6 +78,7 @@ class Leaf:
             data = base64.b64encode(self.stored[seq - 1 - self.purged]).decode()
             answer = {"message": {"seq": seq, "subject": "f.n", "data": data}}
         if "PURGE" in subject:
+            self.purges += 1
             self.stored.clear()
             self.purged = json.loads(payload)["seq"] - 1
         return json.dumps(answer).encode()
@@ -238,13 +241,12 @@ async def test_a_leaf_that_answers_nothing_is_asked_again(
     assert rig.leaf.seqs == [1, 2]
 
 
-async def test_another_epochs_stream_is_continued_after_the_watermark(rig: Rig) -> None:
-    await rig.commit(4)
-    rig.lane.on_watermark(1)
+async def test_a_new_ledger_goes_on_in_the_stream_of_the_one_before(rig: Rig) -> None:
+    await rig.commit(3)
     rig.leaf.stored = [encode_frame([Point("n", "t", 1, 1.0)], epoch=41, seq=9)]
     async with rig.connected(Connection(rig.leaf)):
         await rig.drained()
-    assert rig.leaf.seqs == [9, 2, 3, 4]
+    assert rig.leaf.seqs == [9, 1, 2, 3]
 
 
 async def test_a_store_rolled_back_to_before_the_watermark_reuses_no_sequence(rig: Rig) -> None:
@@ -257,7 +259,7 @@ async def test_a_store_rolled_back_to_before_the_watermark_reuses_no_sequence(ri
     await rig.commit(2)
     async with rig.connected(Connection(rig.leaf)):
         await rig.drained()
-    assert rig.leaf.seqs == [4, 5, 6]
+    assert rig.leaf.seqs == [1, 2, 3, 4, 5, 6]
     assert rig.leaf.last_seq == 6
 
 
@@ -272,7 +274,7 @@ async def test_a_stream_that_was_made_anew_starts_at_its_start(rig: Rig) -> None
         await rig.drained()
     assert rig.leaf.seqs == [4]
     assert rig.leaf.last_seq == 1
-    assert rig.ledger.lanes["bulk"].distance == ("2026-01-02T00:00:00Z", -3)
+    assert rig.ledger.lanes["bulk"].steps == Steps("2026-01-02T00:00:00Z", [Step(3, -3)])
 
 
 async def test_a_rolled_back_store_that_held_foreign_messages_reuses_no_sequence(rig: Rig) -> None:
@@ -284,12 +286,12 @@ async def test_a_rolled_back_store_that_held_foreign_messages_reuses_no_sequence
         await rig.commit(1)
         await rig.drained()
     assert rig.leaf.seqs == [1, 2, 3]
-    assert rig.ledger.lanes["bulk"].distance.offset == 1
+    assert rig.ledger.lanes["bulk"].steps.last == 1
     rig.leaf.stored = rig.leaf.stored[:1]
     await rig.commit(1)
     async with rig.connected(Connection(rig.leaf)):
         await rig.drained()
-    assert rig.leaf.seqs == [1, 2, 3, 4]
+    assert rig.leaf.seqs == [1, 1, 2, 3, 4]
     assert rig.leaf.last_seq - 4 >= 1
 
 
@@ -308,3 +310,45 @@ async def test_rows_damaged_while_waiting_leave_a_receipt(rig: Rig) -> None:
         await rig.drained()
     assert rig.leaf.seqs == [2, 4, 6]
     assert rig.ledger.lanes["live"].last_seq == 3, "a gap is explained once"
+
+
+async def test_a_quarantined_row_makes_the_next_look_neither_purge_nor_repeat(rig: Rig) -> None:
+    """The sequences fall back by one there, which is no sign of a store that went back."""
+    await rig.commit(6)
+    await rig.ledger._db.execute("UPDATE messages SET body = 'x' WHERE seq = 3")
+    async with rig.connected(Connection(rig.leaf)):
+        await rig.drained()
+    await until(lambda: rig.ledger.lanes["bulk"].steps.last == -1)
+    await rig.commit(1)
+    async with rig.connected(Connection(rig.leaf)):
+        await rig.drained()
+    assert rig.leaf.seqs == [1, 2, 4, 5, 6, 7]
+    assert rig.leaf.purges == 0
+
+
+async def test_rows_that_vanish_after_they_were_sent_keep_their_sequences(rig: Rig) -> None:
+    """The hub may have passed 2 and 3: what follows must not come under these."""
+    await rig.commit(5)
+    async with rig.connected(Connection(rig.leaf)):
+        await rig.drained()
+    rig.leaf.stored = rig.leaf.stored[:1]
+    await rig.ledger._db.execute("DELETE FROM messages WHERE seq IN (2, 3)")
+    async with rig.connected(Connection(rig.leaf)):
+        await rig.drained()
+    assert rig.leaf.seqs == [1, 1, 1, 4, 5]
+
+
+async def test_too_many_sequences_to_use_up_are_jumped_over(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backhaul_agent.lane.FILL_MAX", 1)
+    await rig.commit(5)
+    async with rig.connected(Connection(rig.leaf)):
+        await rig.drained()
+    rig.leaf.stored = rig.leaf.stored[:1]
+    await rig.ledger._db.execute("DELETE FROM messages WHERE seq IN (2, 3)")
+    async with rig.connected(Connection(rig.leaf)):
+        await rig.drained()
+    assert rig.leaf.purges == 1
+    assert rig.leaf.seqs == [1, 4, 5]
+    assert rig.leaf.purged >= 5, "beyond every sequence there was"
