@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-ROUND_S = 4.4
+ROUND_S = 4.2
 WINDOW_MIN, WINDOW_MAX = 2, 512
 START_BYTES = 8 * 1024  # 3.3 s of a link of 20 kbit/s
 MEASURE_S = 0.5  # shorter stretches say more about when we looked than about the link
@@ -75,6 +75,7 @@ class LinkWindow:
     rate_bytes_s: float | None = None  # acknowledged a second while a lane had more to send
     _lanes: dict[str, _Lane] = field(default_factory=dict)
     _acked_bytes: float = 0.0  # of all lanes: they share the link
+    _heard_s: float = 0.0  # when anything was acknowledged last, in any lane
 
     def __post_init__(self) -> None:
         for lane, size in self.typical_bytes.items():
@@ -100,6 +101,8 @@ class LinkWindow:
         if not self.adaptive:
             return lane.window
         moved = self._acknowledged(lane, seen)
+        if moved:
+            self._heard_s = seen.now_s
         lane.more = seen.waiting > 0
         if not lane.more:
             lane.begun_s = None
@@ -107,7 +110,7 @@ class LinkWindow:
             self._measure(lane, seen.now_s)
         if moved or not seen.under_way:
             lane.acked_s = seen.now_s
-        elif seen.now_s - lane.acked_s >= SILENT_S:
+        elif seen.now_s - max(lane.acked_s, self._heard_s) >= SILENT_S:
             lane.acked_s, lane.begun_s = seen.now_s, None
             lane.window = max(WINDOW_MIN, lane.window // 2)
             if self.rate_bytes_s is not None:

@@ -15,6 +15,11 @@ from .server_config import LANES, deliver_subject, out_stream
 _FIRST_BACKOFF_S = 1.0
 # The server waits 5 s for the answer to a set-up, also after the source is gone.
 SETUP_S = 5.5
+# On a slow link every set-up puts a window of messages into the socket, and the next waits behind it.
+SETUP_S_MAX = 4 * SETUP_S
+# Said of a source by servers from 2.15 on while a window takes longer than a few heartbeats to arrive,
+# as it does on a slow link: true, and no reason to set anything up again.
+_WAITS_FOR_LINK = "stalled on flow control"
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -151,10 +156,12 @@ class SourceWatch:
         if source.get("seq", 0) != watched.seq or not source["lag"]:
             watched.seq, watched.moved_s = source.get("seq", 0), now_s
         idle_s = source["active"] / 1e9 if source["active"] >= 0 else up_s
-        if error := source.get("error"):
+        error = source.get("error")
+        if error and _WAITS_FOR_LINK not in error.get("description", ""):
             why, wait_s = f"refused: {error.get('description', '')}", watched.backoff_s
         elif source["active"] < 0:
-            why, wait_s = "never heard its device", max(SETUP_S, watched.backoff_s)
+            why = "never heard its device"
+            wait_s = min(SETUP_S * watched.backoff_s, SETUP_S_MAX)
         elif idle_s >= self._patience_s:
             why, wait_s = f"silent for {idle_s:.0f} s", self._patience_s
         elif now_s - watched.moved_s >= self._stuck_s:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import pytest
@@ -153,3 +154,24 @@ def test_told_not_to_adapt_it_keeps_what_the_configuration_says(
     window = LinkWindow(kbit * 125, dict(SIZES), adaptive=False)
     ModelLink(2500, 0.6).run(window, 60)
     assert (window.window("live"), window.window("bulk")) == (live, bulk)
+
+
+def test_one_slow_message_of_the_other_lane_is_no_silence() -> None:
+    window = LinkWindow(125_000, dict(SIZES))
+    link = ModelLink(2500, 0.6)
+    window.sample("live", Sample(0.0, 0, 0, 0, 150))
+    link.run(window, 60)
+    before = window.rate_bytes_s
+    assert before is not None
+    for _ in range(3):
+        link.run(window, 60)
+        window.sample("live", Sample(link.now_s, 0, 1, 0, 150))
+        assert window.rate_bytes_s == pytest.approx(before, rel=0.3)
+
+
+def test_a_window_grows_step_by_step_and_is_not_touched_for_little() -> None:
+    window = LinkWindow(125_000, dict(SIZES))
+    used = ModelLink(5e6, 0.5).run(window, 60)
+    steps = [after / before for before, after in itertools.pairwise(used) if before != after]
+    assert len(steps) > 2
+    assert all(1.2 <= step <= 4.5 or step <= 1 / 1.2 for step in steps)

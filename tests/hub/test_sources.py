@@ -167,10 +167,18 @@ def test_a_refused_source_is_kicked_soon_then_less_often() -> None:
     assert kicks == [1, 3, 7, 15, 30, 45]
 
 
+def test_a_source_whose_window_takes_long_to_arrive_is_left_alone() -> None:
+    """Servers from 2.15 on report it as an error, on every slow link."""
+    watch = SourceWatch(15.0, 10.0)
+    said = "stream source consumer stalled on flow control"
+    for now in range(100):
+        assert watch.complaint(listed(1, said, lag=50, seq=now // 5), now, now) is None
+
+
 def test_a_source_that_never_heard_its_device_is_kicked_soon() -> None:
     watch = SourceWatch(15.0, 10.0)
     kicks = [now for now in range(40) if watch.complaint(listed(-1), now, now)]
-    assert kicks == [6, 12, 18, 26]
+    assert kicks == [6, 17, 39]
 
 
 def test_a_silent_source_is_kicked_once_patience_is_over() -> None:
@@ -199,7 +207,7 @@ def test_a_healthy_lane_does_not_make_its_deaf_twin_impatient() -> None:
         assert watch.complaint(listed(0.5, lane="live"), now, now) is None
         if watch.complaint(listed(-1), now, now):
             kicks.append(now)
-    assert kicks == [6, 12, 18]
+    assert kicks == [6, 17]
 
 
 def test_no_kick_within_patience_of_a_new_link() -> None:
