@@ -63,6 +63,8 @@ BENCHMARKS = (
     Benchmark("hub_twin", "what newest readings and rebroadcast cost the control plane"),
     Benchmark("resume", "seconds until a restored link carries the backlog"),
     Benchmark("slow_link", "a backlog over 20 kbit/s and 600 ms, and what is new meanwhile"),
+    Benchmark("idle_day", "bytes of a day with nothing to send, metered and always there"),
+    Benchmark("idle_crosstalk", "idle bytes of one link beside 500 absent devices"),
     Benchmark("spark_ingest", "points per second into the history tables", needs_java=True),
 )
 _LIST = "\n".join(f"{each.name:14}{each.about}" for each in BENCHMARKS)

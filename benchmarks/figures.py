@@ -95,6 +95,8 @@ def report(title: str, figures: Sequence[Figure], **details: object) -> dict[str
 
 def readable(value: float) -> str:
     """Return a number with three significant digits, thousands apart."""
+    if not math.isfinite(value):
+        return "never"
     if abs(value) >= 100 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.3g}"

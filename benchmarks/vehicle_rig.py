@@ -117,6 +117,7 @@ async def vehicle(
     agent_settings: str = "",
     relay_to: Callable[[str, int], Relay] = Relay,
     link_mode: str = "",
+    schedule_s: float = 3600.0,
 ) -> AsyncIterator[VehicleRig]:
     """Start a hub (unless told not to) and one vehicle; stop every process at the end.
 
@@ -128,6 +129,7 @@ async def vehicle(
         agent_settings: TOML tables to add to agent.toml.
         relay_to: makes the link; given the host and port of the hub.
         link_mode: when the link is up; empty for always.
+        schedule_s: time between visits, where the mode has a schedule.
     """
     async with AsyncExitStack() as stack:
         hub = HubRig(directory / "hub", watermark_interval_s=_HUB_WATERMARK_S)
@@ -140,6 +142,8 @@ async def vehicle(
         device = await DeviceRig.add(
             hub, DEVICE, directory / DEVICE, link_port=relay.port, link_mode=link_mode
         )
+        text = device.agent_toml.read_text()
+        device.agent_toml.write_text(text.replace("= 3600.0", f"= {schedule_s}"))
         if agent_settings:
             device.agent_toml.write_text(device.agent_toml.read_text() + "\n" + agent_settings)
         if not hub_runs:

@@ -1,0 +1,106 @@
+"""Measure what a vehicle with nothing to say costs on its link: a day of visits, or of being there.
+
+A metered vehicle makes 24 visits one after another, each with its dial, login and set-up, as it would
+once an hour; bytes of both directions at the relay. Beside it one that is always there, for a few
+minutes, scaled to a day, and plain NATS with one sourced stream likewise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from . import scratch
+from .errors import BenchmarkError
+from .figures import Figure, at_most, report
+from .plain_link import plain_link
+from .vehicle_rig import connection, vehicle
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nats.aio.client import Client
+
+    from demo.relay import Relay
+
+    from .vehicle_rig import VehicleRig
+
+VISITS = 24
+_VISIT_S_MAX = 60.0
+_SETTLE_S = 8.0
+
+
+def run(*, quick: bool) -> dict[str, object]:
+    """Make the visits, and count the bytes of links that stay, at the same time."""
+    with scratch.directory("idle_day") as directory:
+        visit, visit_s, always, plain = asyncio.run(_all(directory, quick=quick))
+    day = VISITS * visit
+    figures = [
+        Figure("metered: bytes of a visit", visit, "B", note=f"it lasts {visit_s:.1f} s"),
+        Figure(f"metered: {VISITS} visits", day / 1e6, "MB/day", at_most(1)),
+        Figure("always there", always / 1e6, "MB/day"),
+        Figure("plain NATS, always there", plain / 1e6, "MB/day", note="one stream, one direction"),
+        Figure("always there / metered", always / day, ""),
+    ]
+    return report("idle_day: nothing to send, both directions of the link", figures)
+
+
+async def _all(directory: Path, *, quick: bool) -> tuple[float, float, float, float]:
+    for name in ("metered", "always"):
+        (directory / name).mkdir()
+    idle_s = 30.0 if quick else 180.0
+    async with asyncio.TaskGroup() as tasks:
+        metered = tasks.create_task(_metered(directory / "metered", 3 if quick else VISITS))
+        always = tasks.create_task(_always(directory / "always", idle_s))
+        plain = tasks.create_task(_plain(directory, idle_s))
+    return (*metered.result(), always.result(), plain.result())
+
+
+async def _metered(directory: Path, visits: int) -> tuple[float, float]:
+    """Return bytes and seconds of a visit, the mean; the first one, with its set-up, left out."""
+    async with (
+        vehicle(directory, link_mode="scheduled", schedule_s=10.0) as rig,
+        connection(rig.device.url) as leaf,
+    ):
+        await _back_from(rig, leaf, 1)
+        before = _bytes(rig.relay)
+        lasted_s = [await _back_from(rig, leaf, 2 + number) for number in range(visits)]
+        return (_bytes(rig.relay) - before) / visits, sum(lasted_s) / visits
+
+
+async def _back_from(rig: VehicleRig, leaf: Client, visit: int) -> float:
+    """Wait until a visit is over; return how long it lasted, in seconds."""
+    loop = asyncio.get_running_loop()
+    began_s: float | None = None
+    link: dict[str, object] = {}
+    end_s = loop.time() + _VISIT_S_MAX
+    while loop.time() < end_s:
+        link = (await rig.status(leaf))["link"]
+        if int(str(link["visits"])) >= visit:
+            began_s = began_s or loop.time()
+            if link["phase"] == "idle":
+                return loop.time() - began_s
+        await asyncio.sleep(0.05)
+    raise BenchmarkError(f"visit {visit} does not end: {link}")
+
+
+async def _always(directory: Path, seconds: float) -> float:
+    async with vehicle(directory) as rig, connection(rig.hub.url()) as hub:
+        await rig.sourced(hub)
+        return await _a_day(rig.relay, seconds)
+
+
+async def _plain(directory: Path, seconds: float) -> float:
+    async with plain_link(directory) as link:
+        return await _a_day(link.relay, seconds)
+
+
+async def _a_day(relay: Relay, seconds: float) -> float:
+    await asyncio.sleep(_SETTLE_S)
+    before = _bytes(relay)
+    await asyncio.sleep(seconds)
+    return (_bytes(relay) - before) / seconds * 86_400
+
+
+def _bytes(relay: Relay) -> int:
+    return relay.up_bytes + relay.down_bytes
