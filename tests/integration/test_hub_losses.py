@@ -1,0 +1,179 @@
+"""The hub loses what it held, and has it again: UP purged, deleted, put back from a copy.
+
+Real hub, real leaf, real link. The vehicle's side is played by the test: the agent has been stopped,
+and whoever reads `s.resend` from IN appends to OUT again what is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from nats.js.errors import NotFoundError
+
+from backhaul_agent.client import connect
+from backhaul_codec import peek
+from backhaul_hub.stored import StoredReader
+from demo.rig import run_to_end, wait_for_log
+
+from .conftest import World, lane
+from .test_uplink import keep
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from nats.aio.client import Client
+
+    from demo.rig import DeviceRig
+
+pytestmark = [pytest.mark.nats, pytest.mark.timeout(120)]
+
+FRAMES = 20
+
+
+class PlayedAgent:
+    """Appends to OUT again what the hub asks for."""
+
+    def __init__(self, leaf: Client, messages: dict[int, tuple[str, bytes]]) -> None:
+        self._leaf = leaf
+        self._messages = messages
+        self._answered = ""
+        self.asked: list[list[list[int]]] = []
+
+    async def run(self) -> None:
+        """Answer requests until cancelled."""
+        while True:
+            await asyncio.sleep(0.05)
+            try:
+                message = await self._leaf.jetstream().get_last_msg("IN", "s.resend.bulk")
+            except (NotFoundError, TimeoutError):
+                continue
+            assert message.data is not None
+            request = json.loads(message.data)
+            if request["id"] == self._answered:
+                continue
+            self._answered = request["id"]
+            self.asked.append(request["ranges"])
+            for low, high in request["ranges"]:
+                for seq in range(low, high + 1):
+                    await self._leaf.request(*self._messages[seq])
+
+
+@asynccontextmanager
+async def played(world: World, rig: DeviceRig, kept: int = 0) -> AsyncIterator[PlayedAgent]:
+    """Have `FRAMES` frames kept and proved, of which `kept` are already; then play the agent."""
+    async with connect(rig.url) as agent:
+        await keep(agent, 250 * kept + 1, 250 * (FRAMES - kept))
+    await world.until(lambda report: lane(report).get("watermark", 0) == FRAMES)
+    await rig.agent.stop()
+    leaf = await world.connect(rig.url)
+    messages = {}
+    reader = StoredReader(leaf, "OUT_bulk")
+    for message in await reader.read(1, 10 * FRAMES):
+        messages[peek(message.body).seq] = (message.subject, message.body)
+    assert len(messages) == FRAMES
+    player = PlayedAgent(leaf, messages)
+    task = asyncio.create_task(player.run())
+    try:
+        yield player
+    finally:
+        while not task.done():
+            task.cancel()
+            await asyncio.wait([task], timeout=1)
+
+
+async def in_up(world: World) -> list[int]:
+    """Return the seqs of bulk that UP holds, repeats included, sorted."""
+    client = await world.connect(world.hub.url())
+    found = await StoredReader(client, "UP_00").read(1, 10_000)
+    return sorted(peek(each.body).seq for each in found if ".f." in each.subject)
+
+
+async def api(world: World, verb: str, body: object = None) -> None:
+    client = await world.connect(world.hub.url())
+    answer = await client.request(f"$JS.API.{verb}", json.dumps(body or {}).encode(), timeout=10)
+    assert "error" not in json.loads(answer.data), answer.data
+
+
+async def whole_again(world: World) -> None:
+    """Wait until nothing is missing, and see that UP agrees."""
+    report = await world.until(
+        lambda report: lane(report)["watermark"] == FRAMES and lane(report)["lost"] == 0
+    )
+    assert lane(report)["gaps"] == []
+    assert set(await in_up(world)) == set(range(1, FRAMES + 1))
+
+
+async def test_a_purged_up_is_asked_for_again(world: World) -> None:
+    rig, _ = await world.vehicle()
+    async with played(world, rig) as player:
+        await api(world, "STREAM.PURGE.UP_00", {"keep": 5})
+        await wait_for_log(world.hub.control, '"reasons": ["purged"]')
+        await whole_again(world)
+    assert player.asked[0] == [[1, FRAMES - 5]]
+
+
+async def test_single_messages_that_are_deleted_are_asked_for_again(world: World) -> None:
+    rig, _ = await world.vehicle()
+    async with played(world, rig) as player:
+        for stream_seq in (3, 4, 9):
+            await api(world, "STREAM.MSG.DELETE.UP_00", {"seq": stream_seq})
+        await wait_for_log(world.hub.control, '"reasons": ["deleted"]')
+        await whole_again(world)
+    assert sum(high - low + 1 for low, high in player.asked[0]) == 3
+
+
+async def test_a_deleted_up_is_made_anew_and_filled_again(world: World) -> None:
+    rig, _ = await world.vehicle()
+    async with played(world, rig):
+        await api(world, "STREAM.DELETE.UP_00")
+        await wait_for_log(world.hub.control, '"event": "stream_was_deleted"')
+        await wait_for_log(world.hub.control, '"reasons": ["recreated"]')
+        await whole_again(world)
+
+
+async def test_a_deleted_down_is_made_anew_and_written_again(world: World) -> None:
+    rig, _ = await world.vehicle()
+    async with connect(rig.url) as agent:
+        await keep(agent, 1, 250)
+        await world.until(lambda report: lane(report).get("watermark", 0) == 1)
+        for name in ("DOWN_00", "QUARANTINE"):
+            await api(world, f"STREAM.DELETE.{name}")
+        await wait_for_log(world.hub.control, "created QUARANTINE")
+        await keep(agent, 251, 250)
+        await world.until(lambda report: lane(report).get("watermark", 0) == 2)
+    hub = (await world.connect(world.hub.url())).jetstream()
+    told = await hub.get_last_msg("DOWN_00", "in.VID-001.s.watermark.bulk")
+    assert told.data is not None
+    assert json.loads(told.data)["seq"] >= 1
+    consumers = await hub.consumers_info("DOWN_00")
+    assert [each.config.filter_subject for each in consumers] == ["in.VID-001.>"]
+
+
+@pytest.mark.parametrize("control_runs", [True, False], ids=["running", "stopped"])
+async def test_a_store_put_back_from_an_older_copy_is_filled_again(
+    world: World, control_runs: bool
+) -> None:
+    rig, _ = await world.vehicle()
+    store, older = world.hub.directory / "jetstream", world.directory / "older"
+    async with connect(rig.url) as agent:
+        await keep(agent, 1, 250 * 5)
+        await world.until(lambda report: lane(report).get("watermark", 0) == 5)
+    await world.hub.server.stop()
+    await run_to_end(["cp", "-a", str(store), str(older)])
+    await world.hub.server.start()
+    async with played(world, rig, kept=5):
+        if not control_runs:
+            await world.hub.control.stop(signal.SIGKILL)
+        await world.hub.server.stop(signal.SIGKILL)
+        await run_to_end(["rm", "-r", str(store)])
+        await run_to_end(["mv", str(older), str(store)])
+        await world.hub.server.start()
+        if not control_runs:
+            await world.hub.start_control()
+        await wait_for_log(world.hub.control, '"reasons": ["rolled_back"]')
+        await whole_again(world)
