@@ -142,6 +142,13 @@ def test_the_first_word_on_a_seq_stands(order: int) -> None:
     assert disjoint(said) == expected[order]
 
 
+def test_a_lane_that_a_mark_does_not_name_is_judged_as_far_as_anybody_knows() -> None:
+    marks = [mark(0.5, 1, 0), Mark(at(1), 7, 2, {"live": 2}), Mark(at(2), 7, 3, {"live": 3})]
+    lanes = {LIVE: record((1, 3)), BULK: record((1, 4), (6, 9))}
+    found = certify(marks, lanes, hours_between(at(0), at(2)))
+    assert [each.missing for each in found] == [(("bulk", 7, 5, 5),), (("bulk", 7, 5, 5),)]
+
+
 def test_a_ledger_that_never_marked_anything_spoils_the_hours_it_may_have_spoken_in() -> None:
     lanes = {LIVE: record((1, 3)), BULK: record((1, 20)), LaneId("bulk", 5): record((2, 4))}
     found = certify([*WHOLE, mark(3, 4, 20)], lanes, hours_between(at(0), at(3)))
