@@ -25,7 +25,7 @@ HOUR_NS = 3_600_000_000_000
 State = Literal["complete", "explained", "waiting"]
 
 NO_MARK_AFTER = "the vehicle has not spoken since this hour"
-LEDGER_GONE = "the ledger of this epoch is gone; what it kept above and never sent is unknown"
+LEDGER_GONE = "a new epoch took over; whether this one kept more and never sent it is unknown"
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,8 @@ class RangeSet:
         """List the ranges within `low..high` (by default up to `highest`) that are not held."""
         high = self.highest if high is None else high
         found: list[tuple[int, int]] = []
-        for start, end in self:
+        for index in range(bisect_left(self._highs, low), len(self._lows)):
+            start, end = self._lows[index], self._highs[index]
             if start > high:
                 break
             if start > low:

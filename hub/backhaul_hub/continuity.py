@@ -17,13 +17,14 @@ from backhaul_codec.ranges import RangeSet
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# What one device may make the hub remember. A vehicle that loses its ledger every day for two
-# months, or a link with a thousand separate holes, stays below; whoever lies does not go beyond.
-EPOCHS_MAX = 64
+# What one device may make the hub remember. An agent that started a thousand times without a link
+# (each start is an epoch of its own then), or a link with a thousand separate holes, stays below;
+# whoever lies does not go beyond: a few megabytes.
+EPOCHS_MAX = 1024
 """Epochs of one lane."""
-LANES_MAX = 1024
+LANES_MAX = 4096
 """(lane, epoch) pairs."""
-HOLES_MAX = 4096
+HOLES_MAX = 16_384
 """Separate ranges of seqs, over all its lanes; as many receipts in each."""
 FORGOTTEN_AFTER_NS = 86_400 * 1_000_000_000
 """A former epoch that nothing came of for so long makes room for a new one."""
@@ -115,6 +116,8 @@ class Continuity:
         self._newest: dict[str, dict[str, LaneKey]] = {}
         self._ended: dict[str, set[int]] = {}
         self._holes: Counter[str] = Counter()
+        self._epochs: Counter[tuple[str, str]] = Counter()
+        self._no_room_until_ns: dict[str, int] = {}
         self._changed: set[LaneKey] = set()
         self._stirred: set[LaneKey] = set()
         self._forgotten: list[LaneKey] = []
@@ -220,6 +223,15 @@ class Continuity:
         state = self.lanes.get(key)
         return state.lost if state else 0
 
+    def known(self, device: str, epoch: int) -> dict[str, int]:
+        """Return the highest seq that anybody has ever heard of, by lane of one epoch."""
+        return {
+            key.lane: max(state.seen.highest, state.explained.highest, state.said)
+            for key in self._of_device.get(device, ())
+            if key.epoch == epoch
+            for state in [self.lanes[key]]
+        }
+
     def take_changed(self) -> dict[LaneKey, LaneState]:
         """Return the lanes that changed since the last call, to be stored."""
         changed = {key: self.lanes[key] for key in self._changed}
@@ -262,23 +274,29 @@ class Continuity:
         return "holes" if self._holes[device] >= HOLES_MAX else None
 
     def _too_many_lanes(self, key: LaneKey) -> bool:
-        known = self._of_device.get(key.device, ())
-        if len(known) < EPOCHS_MAX:
-            return False
-        epochs = sum(1 for each in known if each.lane == key.lane)
-        return epochs >= EPOCHS_MAX or len(known) >= LANES_MAX
+        return (
+            self._epochs[key.device, key.lane] >= EPOCHS_MAX
+            or len(self._of_device.get(key.device, ())) >= LANES_MAX
+        )
 
     def _made_room(self, key: LaneKey, now_ns: int) -> bool:
         """Forget the former epoch that was heard from longest ago, if that is long enough ago."""
+        if now_ns < self._no_room_until_ns.get(key.device, 0):
+            return False
         newest = set(self._newest.get(key.device, {}).values())
         former = [each for each in self.of_device(key.device) if each not in newest]
-        if sum(1 for each in former if each.lane == key.lane) >= EPOCHS_MAX - 1:
+        if self._epochs[key.device, key.lane] >= EPOCHS_MAX:
             former = [each for each in former if each.lane == key.lane]
         oldest = min(former, key=lambda each: self.lanes[each].last_seen_ns, default=None)
-        if oldest is None or now_ns - self.lanes[oldest].last_seen_ns < FORGOTTEN_AFTER_NS:
+        if oldest is None:
+            return False
+        until_ns = self.lanes[oldest].last_seen_ns + FORGOTTEN_AFTER_NS
+        if now_ns < until_ns:
+            self._no_room_until_ns[key.device] = until_ns
             return False
         self._holes[oldest.device] -= len(self.lanes.pop(oldest).seen)
         self._of_device[oldest.device].discard(oldest)
+        self._epochs[oldest.device, oldest.lane] -= 1
         self._changed.discard(oldest)
         self._stirred.add(oldest)
         self._forgotten.append(oldest)
@@ -306,6 +324,7 @@ class Continuity:
     def _enter(self, key: LaneKey, state: LaneState) -> None:
         self.lanes[key] = state
         self._of_device.setdefault(key.device, set()).add(key)
+        self._epochs[key.device, key.lane] += 1
 
 
 def _append(receipts: list[Explained], one: Explained) -> None:

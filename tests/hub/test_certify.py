@@ -156,7 +156,7 @@ async def test_a_ledger_that_went_away_spoils_its_hour_only(tmp_path: Path, hub:
     await hub.store()
     hour = (await asyncio.to_thread(ask, tmp_path)).output.splitlines()[1]
     assert "explained" in hour
-    assert "bulk from 7 on (epoch 7) will not come: the ledger of this epoch is gone" in hour
+    assert "bulk from 7 on (epoch 7) will not come: a new epoch took over" in hour
 
 
 async def test_marks_are_thinned_to_the_ends_of_an_hour_and_kept_for_a_while(hub: Hub) -> None:

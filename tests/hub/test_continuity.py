@@ -134,6 +134,17 @@ def test_a_lane_that_was_only_spoken_of_is_owed_and_not_current() -> None:
     assert continuity.current(DEVICE) == {}
 
 
+def test_what_is_known_of_an_epoch_is_the_highest_that_anybody_has_heard_of() -> None:
+    continuity = Continuity()
+    continuity.arrived(LANE, 4, 10, 1)
+    continuity.restate(LANE, RangeSet())
+    continuity.say(LANE._replace(lane="live"), 9)
+    continuity.explain(LANE._replace(lane="n_gps"), 5, 6, "so")
+    continuity.arrived(LANE._replace(epoch=8), 77, 10, 1)
+    assert continuity.known(DEVICE, 7) == {"bulk": 4, "live": 9, "n_gps": 6}
+    assert continuity.known("VID-002", 7) == {}
+
+
 def test_changed_lanes_are_handed_out_once() -> None:
     continuity = Continuity()
     continuity.arrived(LANE, 1, 10, 1)
@@ -156,14 +167,14 @@ def test_a_device_that_invents_epochs_fills_nothing() -> None:
     continuity = Continuity()
     for epoch in range(1, EPOCHS_MAX + 1):
         assert feed(continuity, LANE._replace(epoch=epoch), 1) is None
-    assert feed(continuity, LANE._replace(epoch=999), 1) == "epochs"
+    assert feed(continuity, LANE._replace(epoch=99_999), 1) == "epochs"
     assert feed(continuity, LANE._replace(epoch=EPOCHS_MAX), 2) is None, "the others go on"
     assert feed(continuity, LANE._replace(lane="live"), 1) is None, "other lanes too"
-    assert feed(continuity, LANE._replace(device="VID-002", epoch=999), 1) is None
+    assert feed(continuity, LANE._replace(device="VID-002", epoch=99_999), 1) is None
     assert continuity.refused == {(DEVICE, "epochs"): 1}
-    continuity.say(LANE._replace(epoch=999), 9)
-    assert not continuity.explain(LANE._replace(epoch=999), 1, 9, "so")
-    assert LANE._replace(epoch=999) not in continuity.lanes
+    continuity.say(LANE._replace(epoch=99_999), 9)
+    assert not continuity.explain(LANE._replace(epoch=99_999), 1, 9, "so")
+    assert LANE._replace(epoch=99_999) not in continuity.lanes
 
 
 def test_a_device_that_invents_lanes_fills_nothing() -> None:
@@ -179,10 +190,10 @@ def test_a_former_epoch_of_long_ago_makes_room_for_a_new_one() -> None:
     for epoch in range(1, EPOCHS_MAX + 1):
         feed(continuity, LANE._replace(epoch=epoch), 1, epoch)
     now_ns = FORGOTTEN_AFTER_NS + 1
-    assert feed(continuity, LANE._replace(epoch=998), 1, now_ns) is None
+    assert feed(continuity, LANE._replace(epoch=99_998), 1, now_ns) is None
     assert continuity.take_forgotten() == [LANE._replace(epoch=1)]
     assert LANE._replace(epoch=1) not in continuity.lanes
-    assert feed(continuity, LANE._replace(epoch=999), 1, now_ns) == "epochs", "2 is too young"
+    assert feed(continuity, LANE._replace(epoch=99_999), 1, now_ns) == "epochs", "2 is too young"
     assert LANE._replace(epoch=1) not in continuity.take_changed()
 
 
