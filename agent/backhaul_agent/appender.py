@@ -93,8 +93,7 @@ class _Sent(NamedTuple):
 class Appender:
     """One lane's position in one epoch. Feed it what happened; ask `turn` what to append next.
 
-    ``opened_seq``: the last seq of the ledger when it was opened. Nobody can know a later one
-    before it was sent. ``used_seq``: no seq beyond it had been sent by then. ``steps``: what is
+    ``opened_seq``: the last seq of the ledger when it was opened. ``used_seq``: no seq beyond it had been sent by then. ``steps``: what is
     recorded of the stream. All three are the ledger's.
     """
 
@@ -120,7 +119,7 @@ class Appender:
         self.outstanding_bytes = 0
         self.stream_seq = 0  # the sequence that the last message sent has, once it is stored
         self.again = 0  # messages to be appended again before the next new one
-        self._known_seq = opened_seq  # nobody can know a later one
+        self._known_seq = opened_seq  # nobody can know one that was not given out
         self._limits = limits
         self._position = 0  # highest seq sent, or passed over
         self._turns_due = 0  # new messages that go before the next run
@@ -138,9 +137,10 @@ class Appender:
         if self.state is not State.BEHIND:
             self.state = State.DOWN
 
-    def committed(self, last_seq: int) -> None:
-        """Note how far the ledger goes, of what may leave."""
-        self.last_seq = max(self.last_seq, last_seq)
+    def committed(self, ready_seq: int, last_seq: int = 0) -> None:
+        """Note how far the ledger goes: what may leave, and what it has given out."""
+        self.last_seq = max(self.last_seq, ready_seq)
+        self._known_seq = max(self._known_seq, ready_seq, last_seq)
 
     def set_watermark(self, seq: int) -> None:
         """Note up to where the hub holds everything; less than before where it lost something.

@@ -25,6 +25,7 @@ from backhaul_agent.config_service import ConfigService
 from backhaul_agent.downlink import Downlink
 from backhaul_agent.flow import Flow
 from backhaul_agent.head_keeper import on_points
+from backhaul_agent.holes import Asks
 from backhaul_agent.intake import Intake
 from backhaul_agent.jetstream import JetStream
 from backhaul_agent.lane import Lane
@@ -124,6 +125,7 @@ class Parts:
         self._downlink = Downlink(config, ledger, self._writer)
         watermarks = Watermarks(ledger.epoch, self._lanes)
         self._downlink.register("s.watermark", watermarks.on_message, in_memory=True)
+        self._downlink.register("s.resend", Asks(self._lanes).on_message, in_memory=True)
         self._downlink.register("p", on_points)
         self._config_service = ConfigService(self._writer, config)
         self._link = Link(config, self._listener.on_overrun)

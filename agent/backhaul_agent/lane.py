@@ -14,6 +14,7 @@ from backhaul_agent.appender import Appender, Limits, State, Turn
 from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.errors import JetStreamError, LedgerStorageError
 from backhaul_agent.events import receipt
+from backhaul_agent.holes import Holes
 from backhaul_agent.ledger_rows import ROW_BYTES, LaneStep, Quarantine
 from backhaul_agent.link_config import out_consumer_config, out_stream, out_stream_config
 from backhaul_agent.out_stream import EPOCH_HEADER, NEXT_HEADER, OutStream
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from backhaul_agent.jetstream import JetStream
     from backhaul_agent.ledger import Ledger
     from backhaul_agent.ledger_rows import Row
-    from backhaul_agent.resend import Work
+    from backhaul_agent.resend import Ask, Work
     from backhaul_agent.steps import Step
     from backhaul_agent.writer import Writer
 
@@ -79,6 +80,9 @@ class Lane:
             steps=state.steps,
         )
         self.resends = Resends(config.lane_bytes_max(name) // 8)
+        self.holes = Holes(
+            name, ledger, writer, clock, self.resends, self._running_position, self._look
+        )
         self._rows: deque[Row] = deque()
         self._run: list[Row] = []  # what is being appended again
         self._noted: Step | None = None  # the step that was recorded last
@@ -91,8 +95,22 @@ class Lane:
 
     def on_commit(self) -> None:
         """Learn that the ledger has grown, or that more of it may leave."""
-        self.appender.committed(self._ledger.lanes[self.name].ready_seq)
+        committed = self._ledger.lanes[self.name]
+        self.appender.committed(committed.ready_seq, committed.last_seq)
         self._wake.set()
+
+    def on_ask(self, ask: Ask) -> None:
+        """Learn what the hub asks for again."""
+        if ask.epoch == self.appender.epoch:
+            self.appender.claim(max((hi for _, hi in ask.ranges), default=0))
+        self.holes.ask(ask)
+        self._wake.set()
+
+    def _look(self) -> None:
+        self._wake.set()
+
+    def _running_position(self) -> int | None:
+        return self.appender.position if self.appender.state is State.RUNNING else None
 
     def on_watermark(self, seq: int) -> None:
         """Learn how far the hub holds everything; persisted with the next commit."""
@@ -106,6 +124,7 @@ class Lane:
         inbox = client.new_inbox()
         answers = await client.subscribe(f"{inbox}.*.*", cb=self._on_answer)
         out = OutStream(jetstream, self.stream)
+        answering = asyncio.create_task(self.holes.run(out, self._config.device.token))
         self.appender.connected()
         retry_s = RETRY_S_MIN
         try:
@@ -121,6 +140,8 @@ class Lane:
                     await asyncio.sleep(retry_s)
                     retry_s = min(RETRY_S_MAX, retry_s * 2)
         finally:
+            answering.cancel()
+            await asyncio.gather(answering, return_exceptions=True)
             self.appender.disconnected()
             if not client.is_closed:
                 await answers.unsubscribe()
@@ -171,7 +192,7 @@ class Lane:
         appender, committed = self.appender, self._ledger.lanes[self.name]
         tail = await out.tail(committed.epoch, self._ledger.epochs, committed.steps)
         self.foreign_messages += out.foreign_messages
-        appender.committed(committed.ready_seq)
+        appender.committed(committed.ready_seq, committed.last_seq)
         start = appender.start(tail, out.created)
         if start.short and not await self._fill_with(start.step.from_seq, start.short):
             await self._jump(out, tail.stream_seq)
@@ -182,6 +203,7 @@ class Lane:
         appender.sought(tail, start, sizes)
         self._rows.clear()
         if appender.state is State.RUNNING:
+            self.holes.look()
             log.info(
                 "lane goes on", lane=self.name,
                 after_seq=start.step.from_seq, stream_seq=tail.stream_seq,
@@ -234,7 +256,7 @@ class Lane:
             elif turn is Turn.AGAIN:
                 await self._send_again(client, inbox)
             else:
-                await self._begin_run()
+                await self._begin_run(out)
             heed_cancel()
         steps = self.appender.steps
         if steps.steps and steps.steps[-1] != self._noted:
@@ -283,10 +305,10 @@ class Lane:
             headers={"Nats-Expected-Last-Sequence": str(expected), **headers},
         )
 
-    async def _begin_run(self) -> None:
+    async def _begin_run(self, out: OutStream) -> None:
         """Read the next run of what the hub asked for, and make its step durable."""
         appender, work = self.appender, self.resends.next_run()
-        rows, upto = await self._rows_again(work)
+        rows, upto = await self._rows_again(out, work)
         if rows:
             await self._set_step(appender.steps.created, appender.run_step(len(rows)))
         if appender.turn(asked=self.resends.ready) is not Turn.RUN:
@@ -301,6 +323,7 @@ class Lane:
             last, size = appender.stream_seq + len(rows), sum(map(_size, rows))
             now_s = self._clock.monotonic_s()
             self.resends.sent(work._replace(hi=upto), len(rows), size, last, now_s)
+        self.holes.look()
 
     async def _pass_over(self, out: OutStream, seq: int) -> None:
         """Go on after seqs that will never be sent."""
@@ -311,12 +334,17 @@ class Lane:
         if short and not await self._fill_with(seq, short):
             await self._jump(out, self.appender.stream_seq)
 
-    async def _rows_again(self, work: Work) -> tuple[list[Row], int]:
+    async def _rows_again(self, out: OutStream, work: Work) -> tuple[list[Row], int]:
         """Return what is there of a run, within its size, and the last seq that speaks for."""
         rows: list[Row] = []
         size = 0
-        for row in await self._ledger.read(self.name, work.lo, work.hi - work.lo + 1, work.epoch):
-            if row.seq > work.hi:
+        if work.stream_seq:
+            found = await out.rows(work)
+        else:
+            count = work.hi - work.lo + 1
+            found = await self._ledger.read(self.name, work.lo, count, work.epoch)
+        for row in found:
+            if row.seq > work.hi or row.boot:
                 break
             if flaw := self._flaw(row, work.epoch):
                 await self._quarantine(work.epoch, row.seq, row.seq, flaw)

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 LANES = ("live", "bulk")
 FORGET_ROWS = 512
+RUNS_SLICE = 8192
 
 
 @dataclass(slots=True)
@@ -348,6 +349,40 @@ class Ledger:
         for first, last in await self._query(query, self.lanes[lane].id, hi, lo):
             found.update(range(max(first, lo), min(last, hi) + 1))
         return found
+
+    async def runs(self, lane: str, epoch: int, lo: int, hi: int) -> list[tuple[int, int]]:
+        """Return the runs of seqs in ``lo..hi`` that are there and may leave, in order.
+
+        Raises:
+            LedgerStorageError: SQLite could not read.
+        """
+        found = self.lane(lane, epoch)
+        runs: list[tuple[int, int]] = []
+        if found is None:
+            return runs
+        hi = min(hi, found.ready_seq)
+        query = (
+            "SELECT min(seq), max(seq) FROM (SELECT seq, seq - row_number() OVER (ORDER BY seq) "
+            "AS run FROM messages WHERE lane = ? AND seq BETWEEN ? AND ?) GROUP BY run ORDER BY 1"
+        )
+        # In slices, so that other readers get their turn.
+        for low in range(lo, hi + 1, RUNS_SLICE):
+            high = min(hi, low + RUNS_SLICE - 1)
+            runs += [(a, b) for a, b in await self._query(query, found.id, low, high)]
+        return runs
+
+    async def given_up(self, lane: str, epoch: int, lo: int, hi: int) -> list[tuple[int, int, str]]:
+        """Return what of ``lo..hi`` was quarantined or evicted, and why: (first, last, reason)."""
+        query = (
+            "SELECT seq, seq, 'quarantined: ' || reason FROM quarantined "
+            "WHERE lane = ? AND epoch = ? AND seq BETWEEN ? AND ?"
+        )
+        spans = [(a, b, why) for a, b, why in await self._query(query, lane, epoch, lo, hi)]
+        if (found := self.lane(lane, epoch)) is not None:
+            query = "SELECT lo, hi, reason FROM evicted WHERE lane = ? AND lo <= ? AND hi >= ?"
+            for first, last, reason in await self._query(query, found.id, hi, lo):
+                spans.append((max(first, lo), min(last, hi), reason))
+        return sorted(spans)
 
     async def sizes(self, lane: str, lo: int, hi: int) -> list[tuple[int, int]]:
         """Return ``(last seq, bytes)`` of each run of 64 seqs in ``lo..hi``, in order."""

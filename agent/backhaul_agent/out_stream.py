@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_agent.appender import Tail
+from backhaul_agent.errors import JetStreamError
+from backhaul_agent.jetstream import NOT_FOUND
+from backhaul_agent.ledger_rows import Row
+from backhaul_agent.resend import Work
 from backhaul_codec import CodecError, peek
+from backhaul_codec.ranges import RangeSet
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from collections.abc import Set as AbstractSet
 
     from backhaul_agent.jetstream import JetStream, Stored
@@ -17,6 +23,8 @@ if TYPE_CHECKING:
 # and epoch are those it always had.
 NEXT_HEADER = "Backhaul-Next"
 EPOCH_HEADER = "Backhaul-Epoch"
+STRIDE = 512
+LOOKS_MAX = 20_000  # to learn what stands in a stream
 WALK_BACK = 64  # how many foreign messages at a stream's end are passed over to find our last
 
 
@@ -35,6 +43,8 @@ class OutStream:
         self.foreign_messages = 0
         self._jetstream = jetstream
         self._stream = stream
+        self._runs: list[Work] = []
+        self._indexed = 0
 
     async def tail(self, epoch: int, known: AbstractSet[int], steps: Steps) -> Tail:
         """Return where the stream ends; what another than this ledger wrote is passed over.
@@ -62,6 +72,66 @@ class OutStream:
         """Empty the stream; the next message gets ``next_seq``."""
         await self._jetstream.purge(self._stream, next_seq)
 
+    async def taken(self, durable: str) -> int:
+        """Return up to which sequence the hub has taken what this stream holds."""
+        try:
+            info = await self._jetstream.call(f"CONSUMER.INFO.{self._stream}.{durable}")
+        except JetStreamError as error:
+            if error.code == NOT_FOUND:
+                return 0
+            raise
+        return int(info.get("ack_floor", {}).get("stream_seq", 0))
+
+    async def rows(self, work: Work) -> list[Row]:
+        """Return the messages of ``work`` that stand where they were found."""
+        rows = []
+        for index in range(work.hi - work.lo + 1):
+            message = await self._jetstream.message(self._stream, seq=work.stream_seq + index)
+            if message is not None and _identity(message) == (work.epoch, work.lo + index):
+                rows.append(Row(work.lo + index, message.subject, message.data))
+        return rows
+
+    async def find(self, epoch: int, missing: Iterable[tuple[int, int]]) -> list[Work]:
+        """Return where this stream holds messages of an epoch that the ledger has no more."""
+        await self._index()
+        wanted, found = RangeSet(missing), []
+        for run in reversed(self._runs):
+            if run.epoch != epoch:
+                continue
+            for lo, hi in _common(wanted, run.lo, run.hi):
+                found.append(Work(epoch, lo, hi, run.stream_seq + lo - run.lo))
+            wanted = RangeSet(
+                hole for lo, hi in wanted for hole in RangeSet([run[1:3]]).holes(lo, hi)
+            )
+        return found
+
+    async def _index(self) -> None:
+        """Learn what stands where. Mostly seqs and sequences go up together, so few looks do."""
+        _, state = await self._jetstream.created_and_state(self._stream)
+        if not state["messages"]:
+            return
+        first, last = int(state["first_seq"]), int(state["last_seq"])
+        todo = [
+            (low, min(low + STRIDE - 1, last))
+            for low in range(max(first, self._indexed + 1), last + 1, STRIDE)
+        ]
+        looks = 0
+        while todo and looks < LOOKS_MAX:
+            low, high = todo.pop()
+            at_low, at_high = await self._look(low), await self._look(high)
+            looks += 2
+            if at_low and at_high and at_high == (at_low.epoch, at_low.seq + high - low):
+                self._runs.append(Work(at_low.epoch, at_low.seq, at_high.seq, low))
+                continue
+            if low < high:
+                middle = (low + high) // 2
+                todo += [(low, middle), (middle + 1, high)]
+        self._indexed = last
+
+    async def _look(self, stream_seq: int) -> Position | None:
+        message = await self._jetstream.message(self._stream, seq=stream_seq)
+        return _identity(message) if message is not None else None
+
     def _is_newer(self, stream_seq: int, steps: Steps) -> bool:
         """Whether a message came after this ledger last looked; never, where it never did."""
         if self.created != steps.created or not steps.steps:
@@ -69,19 +139,29 @@ class OutStream:
         return stream_seq > steps.steps[-1].from_seq + steps.steps[-1].offset
 
 
-def position_of(message: Stored) -> Position | None:
-    """Return what a message says of the position, or None where it is none of an agent's."""
+def _common(ranges: RangeSet, low: int, high: int) -> list[tuple[int, int]]:
+    return [(max(lo, low), min(hi, high)) for lo, hi in ranges if lo <= high and hi >= low]
+
+
+def _identity(message: Stored) -> Position | None:
+    """Return a message's own epoch and seq, or None where it has none."""
     try:
         header = peek(message.data)
     except CodecError:
         return None
-    if header.epoch == 0 or header.seq == 0:
+    return Position(header.epoch, header.seq) if header.epoch and header.seq else None
+
+
+def position_of(message: Stored) -> Position | None:
+    """Return what a message says of the position, or None where it is none of an agent's."""
+    own = _identity(message)
+    if own is None:
         return None
     told = headers_of(message.headers)
     seq, epoch = told.get(NEXT_HEADER, ""), told.get(EPOCH_HEADER, "")
     if seq.isdecimal() and epoch.isdecimal():
         return Position(int(epoch), int(seq))
-    return Position(header.epoch, header.seq)
+    return own
 
 
 def headers_of(raw: bytes) -> dict[str, str]:

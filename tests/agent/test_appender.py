@@ -492,15 +492,15 @@ def test_halts_where_others_know_seqs_this_ledger_never_gave_out(tail: Tail) -> 
     assert not it.done
 
 
-def test_nobody_can_know_a_seq_before_it_was_sent() -> None:
-    """A ledger that grew past the hub's claim meanwhile is an old copy all the same."""
+def test_nobody_can_know_a_seq_that_was_not_given_out() -> None:
+    """A receipt may explain a seq that was never sent, a mark may name one that still waits."""
     it = running(last_seq=10)
-    it.committed(30)
-    it.set_watermark(10)
+    it.committed(20, 30)
+    it.set_watermark(30)
     seek(it, Tail(0))
-    assert it.send(11, 100, 0.0) == 0
-    it.set_watermark(12)
-    assert (it.state, it.watermark, it.claimed) == (State.BEHIND, 10, 12)
+    assert it.done
+    it.set_watermark(31)
+    assert (it.state, it.watermark, it.claimed) == (State.BEHIND, 30, 31)
     it.disconnected()
     it.connected()
     assert it.turn(asked=True) is None

@@ -35,6 +35,7 @@ class Append(NamedTuple):
     data: bytes
     reply: str
     expected: str | None
+    headers: dict[str, str]
 
 
 class Leaf:
@@ -42,6 +43,7 @@ class Leaf:
 
     def __init__(self) -> None:
         self.stored: list[bytes] = []
+        self.headers: list[dict[str, str]] = []
         self.created = "2026-01-01T00:00:00Z"
         self.purged = 0  # sequences that are gone, from the first on
         self.refused = 0
@@ -57,7 +59,10 @@ class Leaf:
             self.refused += 1
             text = f"wrong last sequence: {self.last_seq}"
             return json.dumps({"error": {"code": 400, "description": text}}).encode()
+        del self.headers[len(self.stored) :]
+        self.headers += [{} for _ in range(len(self.stored) - len(self.headers))]
         self.stored.append(append.data)
+        self.headers.append(append.headers)
         return json.dumps({"stream": "OUT_bulk", "seq": self.last_seq}).encode()
 
     async def request(self, subject: str, payload: bytes) -> bytes:
@@ -76,10 +81,19 @@ class Leaf:
         if "MSG.GET" in subject:
             seq = json.loads(payload)["seq"]
             data = base64.b64encode(self.stored[seq - 1 - self.purged]).decode()
-            answer = {"message": {"seq": seq, "subject": "f.n", "data": data}}
+            kept = self.headers[seq - 1 - self.purged : seq - self.purged]
+            lines = [f"{name}: {value}" for each in kept for name, value in each.items()]
+            raw = "\r\n".join(["NATS/1.0", *lines, "", ""]).encode()
+            answer = {
+                "message": {
+                    "seq": seq, "subject": "f.n", "data": data,
+                    "hdrs": base64.b64encode(raw).decode(),
+                },
+            }  # fmt: skip
         if "PURGE" in subject:
             self.purges += 1
             self.stored.clear()
+            self.headers.clear()
             self.purged = json.loads(payload)["seq"] - 1
         return json.dumps(answer).encode()
 
@@ -118,7 +132,8 @@ class Connection:
     async def publish(
         self, subject: str, data: bytes, *, reply: str, headers: dict[str, str]
     ) -> None:
-        self.held.append(Append(data, reply, headers.get("Nats-Expected-Last-Sequence")))
+        expected = headers.pop("Nats-Expected-Last-Sequence", None)
+        self.held.append(Append(data, reply, expected, headers))
         if not self._hold:
             await self.release()
 
@@ -150,14 +165,22 @@ class Rig:
             await done.acquire()
 
     @asynccontextmanager
-    async def connected(self, connection: Connection) -> AsyncIterator[None]:
-        run = self.lane.run(connection, JetStream(self.leaf.request))  # type: ignore[arg-type]
+    async def connected(
+        self, connection: Connection, lane: Lane | None = None
+    ) -> AsyncIterator[None]:
+        run = (lane or self.lane).run(connection, JetStream(self.leaf.request))  # type: ignore[arg-type]
         task = asyncio.create_task(run)
         try:
             yield
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+    def reopened(self) -> Lane:
+        """Return a lane as a new process would make it, and have it told of commits."""
+        lane = Lane("bulk", self.ledger, self.writer, CONFIG, self.clock)
+        self.writer._on_commit = lane.on_commit
+        return lane
 
     async def drained(self) -> None:
         await asyncio.wait_for(self.lane.drained(), 5)
