@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import signal
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from nats.errors import Error as NatsError
 
+from backhaul_agent.client import connect
+from backhaul_agent.config_client import ConfigClient
 from backhaul_codec import decode
 from demo.rig import RigError, program, run_to_end
 
@@ -187,6 +191,148 @@ async def test_one_subscription_follows_a_subtree_while_devices_move_and_stream(
         if subject.endswith(".limit.%"):
             heard["europe"].append(point["value"])
     assert heard["europe"] + heard["asia"] == [float(number) for number in range(100, end)]
+
+
+async def test_telemetry_is_told_along_the_tree(world: World) -> None:
+    rig, _ = await world.vehicle()
+    local, control = await world.connect(rig.url), await world.connect(world.hub.url())
+    await hub(world, "node", "create", "depot")
+    await hub(world, "node", "move", "VID-001", "--to", "depot")
+    depot = await control.subscribe("up.depot.>")
+    await control.flush()
+    for number in range(20):
+        await local.request("app.battery.soc", str(number).encode())
+    last: dict[str, Any] = {}
+    while last.get("value") != 19.0:
+        subject, last = await next_told(depot)
+        assert subject == "up.depot.VID-001%2Fbattery.soc.%"
+    shown = json.loads(await hub(world, "get", "VID-001", "--telemetry", "--json"))
+    assert [point["value"] for point in shown["points"]] == [19.0]
+
+
+async def test_what_lost_in_a_conflict_is_kept_and_can_be_put_back(world: World) -> None:
+    rig, relay = await world.vehicle()
+    async with connect(rig.url) as agent:
+        vehicle = ConfigClient(agent)
+        await vehicle.set("battery", {"limit": 70.0})
+        await synced(world)
+        await relay.cut()
+        await world.until(lambda report: not report["devices"][0]["link"]["up"])
+        await vehicle.set("battery", {"limit": 80.0, "floor": 10.0})
+        await hub(world, "set", "VID-001", "battery.limit=90", "--who", "anna")
+        await relay.heal()
+        await world.until(lambda report: report["devices"][0]["heads"]["conflicts"] == 1)
+        (conflict,) = json.loads(await hub(world, "conflicts", "VID-001", "--json"))["conflicts"]
+        assert (conflict["winner"]["value"], conflict["winner"]["origin"]) == (90.0, "hub:anna")
+        assert (conflict["loser"]["value"], conflict["loser"]["origin"]) == (80.0, "")
+        assert conflict["winner"]["clock"] == "synced"
+        assert conflict["loser"]["clock"] in ("synced", "holdover", "unknown")
+        assert "hub:anna" in await hub(world, "conflicts")
+        await synced(world)
+        await hub(world, "conflicts", "revert", str(conflict["id"]), "--who", "ben")
+        await synced(world)
+        points = {point["type"]: point for point in await vehicle.get()}
+        assert (points["limit"]["value"], points["limit"]["origin"]) == (80.0, "hub:ben")
+        assert points["floor"]["value"] == 10.0
+        with pytest.raises(RigError, match="was reverted before"):
+            await hub(world, "conflicts", "revert", str(conflict["id"]))
+        # Whoever writes now has seen it all.
+        await vehicle.set("battery", {"limit": 75.0})
+        await synced(world)
+        assert json.loads(await hub(world, "conflicts", "--json"))["conflicts"] == []
+        everything = json.loads(await hub(world, "conflicts", "--settled", "--json"))
+        assert [each["resolved_by"] for each in everything["conflicts"]] == ["hub:ben"]
+
+
+async def synced(world: World) -> None:
+    """Wait until the control plane knows that both ends hold the same heads, and nothing waits."""
+    await world.until(
+        lambda report: (
+            report["devices"][0]["heads"]["in_sync"] is True
+            and report["devices"][0]["heads"]["waiting"] == 0
+        )
+    )
+
+
+async def test_a_node_made_at_the_hub_is_in_the_vehicles_tree_with_its_points(
+    world: World,
+) -> None:
+    rig, _ = await world.vehicle()
+    await hub(world, "node", "create", "VID-001/aux", "limit=80", "--type", "battery")
+    await hub(world, "node", "create", "VID-001/cell", "--under", "VID-001/aux")
+    await synced(world)
+    async with connect(rig.url) as agent:
+        vehicle = ConfigClient(agent)
+        tree = await vehicle.tree()
+        assert {"parent": "aux", "node": "cell", "type": ""} in tree["edges"]
+        assert {"parent": "VID-001", "node": "aux", "type": "battery"} in tree["edges"]
+        assert ("aux", "limit", 80.0) in [
+            (point["node"], point["type"], point["value"]) for point in await vehicle.get()
+        ]
+        await vehicle.change_tree("move", node="cell", parent="aux", to="VID-001")
+    await synced(world)
+    drawn = await hub(world, "tree")
+    assert drawn.splitlines() == [
+        "fleet",
+        "└─ VID-001",
+        "   ├─ VID-001/aux (battery)",
+        "   └─ VID-001/cell ('')",
+    ]
+
+
+async def test_kills_of_the_control_plane_at_any_moment_lose_nothing_that_was_answered(
+    world: World,
+) -> None:
+    seed = random.randrange(1 << 32)
+    print("seed", seed)  # noqa: T201 - shown where the test fails
+    chance = random.Random(seed)
+    rig, _ = await world.vehicle()
+    control = await world.connect(world.hub.url())
+    answered: dict[str, float] = {}
+    done = asyncio.Event()
+
+    async def write_at_hub() -> None:
+        number = 0
+        while not done.is_set() or number % 5:
+            question = {"device": "VID-001", "node": f"h{number % 5}"}
+            points = [{"type": name, "value": number} for name in "ab"]
+            body = json.dumps(question | {"points": points}).encode()
+            try:
+                answer = json.loads((await control.request("hub.set", body, timeout=2)).data)
+            except NatsError:
+                await asyncio.sleep(0.02)
+                continue
+            assert "error" not in answer
+            answered[f"h{number % 5}"] = number
+            number += 1
+
+    async def write_here() -> None:
+        number = 0
+        async with connect(rig.url) as agent:
+            while not done.is_set():
+                await ConfigClient(agent).set(f"v{number % 5}", {"x": number})
+                answered[f"v{number % 5}"] = number
+                number += 1
+                await asyncio.sleep(0.002)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(write_at_hub())
+        tasks.create_task(write_here())
+        for _ in range(4):
+            await asyncio.sleep(chance.uniform(0.1, 0.6))
+            await world.hub.control.stop(signal.SIGKILL)
+            await world.hub.start_control()
+        done.set()
+    await synced(world)
+    found = await values(world)
+    for node, number in answered.items():
+        for name in "ab" if node.startswith("h") else "x":
+            assert found[f"{node}.{name}"] >= number, node
+    async with connect(rig.url) as agent:
+        points = await ConfigClient(agent).get()
+    assert {f"{point['node']}.{point['type']}": point["value"] for point in points} == found
+    # They never wrote the same series: nothing that came twice was taken for a conflict.
+    assert json.loads(await hub(world, "conflicts", "--json"))["conflicts"] == []
 
 
 async def test_nobody_but_the_hub_hears_and_up_stores_nothing_of_it(world: World) -> None:
