@@ -63,7 +63,7 @@ async def plain_link(
             plain_server(
                 directory,
                 "plain-hub",
-                f'leafnodes {{ listen: "127.0.0.1:{leaf_port}" }}',
+                f'leafnodes {{ listen: "127.0.0.1:{leaf_port}", authorization {{ timeout: 10 }} }}',
             )
         )
         relay = await stack.enter_async_context(relay_to("127.0.0.1", leaf_port))
@@ -77,6 +77,7 @@ async def plain_link(
                     url: "nats-leaf://127.0.0.1:{relay.port}"
                     # It would learn the hub's own port and pass the relay by.
                     ignore_discovered_servers: true
+                    first_info_timeout: "15s"
                   }}]
                 }}""",
             )

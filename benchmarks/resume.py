@@ -2,7 +2,8 @@
 
 A vehicle takes 100 readings a second, all the time. Its link is cut for a while, then restored;
 measured from there: until the first reading of the backlog is in the hub's stream, and until all
-that was kept by then is. Beside it, in the same run, plain NATS: a hub stream that sources a leaf
+that was kept by then is. The same for a half-open link: bytes stop while both connections stay, then
+flow again. Beside it, in the same run, plain NATS: a hub stream that sources a leaf
 stream with default settings (see `plain_link`), both through the same kind of relay.
 """
 
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from backhaul_agent.client import connect
 from backhaul_agent.clock import SystemClock
+from demo.shaped_relay import ShapedRelay
 
 from . import scratch
 from .errors import BenchmarkError, LostDataError
@@ -76,6 +78,9 @@ def run(*, quick: bool) -> dict[str, object]:
     """Cut both kinds of link several times (quick: fewer), print the table, and return it."""
     with scratch.directory("resume") as directory:
         ours = asyncio.run(_ours(directory, cuts=2 if quick else 5, cut_s=_CUT_S))
+        silent = directory / "silent"
+        silent.mkdir()
+        half_open = asyncio.run(_ours(silent, cuts=2 if quick else 5, cut_s=_CUT_S, silent=True))
         plain = asyncio.run(_plain(directory, cuts=1 if quick else 2, cut_s=_CUT_S))
     first, plain_first = median(ours.firsts()), median(plain.firsts())
     figures = [
@@ -83,6 +88,14 @@ def run(*, quick: bool) -> dict[str, object]:
         Figure("first backlog message, worst", max(ours.firsts()), "s"),
         Figure("drained, median", median(ours.drains()), "s"),
         Figure("drained, worst", max(ours.drains()), "s"),
+        Figure(
+            "half-open: first message, median",
+            median(half_open.firsts()),
+            "s",
+            at_most(15),
+            _cuts(half_open),
+        ),
+        Figure("half-open: first message, worst", max(half_open.firsts()), "s"),
         Figure("plain: first message, median", plain_first, "s", note=_cuts(plain)),
         Figure("plain: first message, worst", max(plain.firsts()), "s"),
         Figure("plain: drained, median", median(plain.drains()), "s"),
@@ -95,21 +108,22 @@ def run(*, quick: bool) -> dict[str, object]:
         "resume: seconds after the link is restored",
         figures,
         ours=ours.as_json(),
+        half_open=half_open.as_json(),
         plain=plain.as_json(),
     )
 
 
-async def _ours(directory: Path, *, cuts: int, cut_s: float) -> Outcome:
+async def _ours(directory: Path, *, cuts: int, cut_s: float, silent: bool = False) -> Outcome:
     arrivals = Arrivals()
     async with (
-        vehicle(directory) as rig,
+        vehicle(directory, relay_to=ShapedRelay) as rig,
         connection(rig.hub.url()) as hub,
         connect(rig.device.url) as agent,
     ):
         tail = Tail(hub, "UP_00", arrivals.ours)
         await tail.start()
         await rig.sourced(hub)
-        ends = _Ends(rig.relay, AgentPublisher(agent), arrivals, tail)
+        ends = _Ends(rig.relay, AgentPublisher(agent), arrivals, tail, silent=silent)
         return await ends.measure(cuts, cut_s)
 
 
@@ -129,8 +143,17 @@ async def _plain(directory: Path, *, cuts: int, cut_s: float) -> Outcome:
 class _Ends:
     """A link with its publisher on one side and the hub's stream on the other."""
 
-    def __init__(self, relay: Relay, publisher: Publisher, arrivals: Arrivals, tail: Tail) -> None:
+    def __init__(
+        self,
+        relay: Relay,
+        publisher: Publisher,
+        arrivals: Arrivals,
+        tail: Tail,
+        *,
+        silent: bool = False,
+    ) -> None:
         self._relay = relay
+        self._silent = silent
         self._publisher = publisher
         self._arrivals = arrivals
         self._tail = tail
@@ -150,8 +173,22 @@ class _Ends:
             raise LostDataError("resume", missing=0, doubled=arrived - kept)
         return Outcome(found, kept)
 
+    async def _interrupt(self) -> None:
+        if self._silent:
+            assert isinstance(self._relay, ShapedRelay)
+            self._relay.fall_silent()
+        else:
+            await self._relay.cut()
+
+    async def _restore(self) -> None:
+        if self._silent:
+            assert isinstance(self._relay, ShapedRelay)
+            self._relay.flow_again()
+        else:
+            await self._relay.heal()
+
     async def _cut(self, cut_s: float) -> Cut:
-        await self._relay.cut()
+        await self._interrupt()
         await asyncio.sleep(cut_s)
         kept = self._publisher.kept
         waiting = kept - self._arrivals.points
@@ -160,7 +197,7 @@ class _Ends:
         self._arrivals.restored(self._clock.time_ns())
         loop = asyncio.get_running_loop()
         restored_s = loop.time()
-        await self._relay.heal()
+        await self._restore()
         await self._tail.until(
             lambda: self._arrivals.first_s is not None, _TIMEOUT_S, "a first message after a cut"
         )

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backhaul_agent.commands.status import link_lines
 from backhaul_agent.metered import (
     BACKOFF_S_MAX,
     STALL_S,
@@ -190,3 +191,26 @@ def test_whatever_happens_it_comes_to_rest_once_all_is_well(
         assert scene.phase() is Phase.IDLE
     assert scene.metered.failures == 0
     assert scene.metered.visits >= 1
+
+
+@pytest.mark.parametrize(
+    ("link", "line"),
+    [
+        ({"mode": "always", "phase": "idle"}, "always: down"),
+        (
+            {"phase": "idle", "next_visit_s": 59.6},
+            "scheduled: down, idle, 3 visits, the next in 60 s",
+        ),
+        ({"phase": "draining", "up": True}, "scheduled: up, draining, 3 visits"),
+        ({"mode": "on-demand"}, "3 visits, the next when something urgent waits"),
+    ],
+)
+def test_the_command_line_says_when_the_next_visit_is(link: dict[str, object], line: str) -> None:
+    said = {
+        "mode": "scheduled", "up": False, "phase": "idle", "visits": 3, "next_visit_s": None,
+        "last_failure": "no link in 60 s", "rate_kbit_s": None, "windows": {"live": 55},
+    }  # fmt: skip
+    lines = link_lines(said | link)
+    assert line in lines[0]
+    assert "not measured; windows live 55 messages" in lines[1]
+    assert "no link in 60 s" in lines[2]

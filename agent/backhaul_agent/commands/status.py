@@ -41,7 +41,7 @@ def _lines(status: dict[str, Any]) -> list[str]:
         f"          {ledger['staged_points']} points staged, {ledger['quarantined_rows']} quarantined",
         f"kept      {counters['points_kept']} points since the start",
     ]
-    lines += _link(status["link"])
+    lines += link_lines(status["link"])
     for name, lane in status["lanes"].items():
         lines.append(
             f"{name:<9} {lane['state']}: committed {lane['last_seq']}, in the leaf's stream "
@@ -64,7 +64,8 @@ def _lines(status: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _link(link: dict[str, Any]) -> list[str]:
+def link_lines(link: dict[str, Any]) -> list[str]:
+    """Return what the status says of the link, for people."""
     state = {True: "up", False: "down", None: "unknown"}[link["up"]]
     if link["mode"] != "always":
         state += f", {link['phase']}, {link['visits']} visits"
