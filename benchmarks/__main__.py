@@ -61,10 +61,12 @@ BENCHMARKS = (
     Benchmark("memory", "resident memory of the agent"),
     Benchmark("hub_drain", "how fast a backlog reaches the hub and is proved complete"),
     Benchmark("hub_twin", "what newest readings and rebroadcast cost the control plane"),
+    Benchmark("per_node", "what streams for every node cost, beside shared ones"),
     Benchmark("resume", "seconds until a restored link carries the backlog"),
     Benchmark("slow_link", "a backlog over 20 kbit/s and 600 ms, and what is new meanwhile"),
     Benchmark("idle_day", "bytes of a day with nothing to send, metered and always there"),
     Benchmark("idle_crosstalk", "idle bytes of one link beside 500 absent devices"),
+    Benchmark("store_cut", "what a power cut takes from a leaf stream, and from the ledger"),
     Benchmark("spark_ingest", "points per second into the history tables", needs_java=True),
 )
 _LIST = "\n".join(f"{each.name:14}{each.about}" for each in BENCHMARKS)
