@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import os
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -19,13 +20,13 @@ import psutil  # type: ignore[import-untyped]
 
 from backhaul_codec import encode_frame
 from backhaul_hub.jetstream import JetStreamApi
+from demo.shaped_relay import ShapedRelay
 
 from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, report
 from .lane_rig import SHARED, UP, lane_rig, leaf_subject, node_lanes
 from .load import points
-from .slow_relay import slow
 from .stream_content import Tail
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _SETTLE_S = 8.0
 _TIMEOUT_S = 90.0
 _BODY_BYTES = 500
 _SLOW_KBIT_S = (20.0, 50.0, 100.0)
-_DELAY_S = 0.3
+_ROUND_TRIP_S = 0.6
 _SLOW_S = 60.0
 _COUNT = 200
 _SIZES = (25, 150, 500, 1200, 2000)
@@ -305,7 +306,8 @@ async def _slow(directory: Path, rates_kbit_s: tuple[float, ...]) -> list[Figure
 async def _on_slow(directory: Path, nodes: int, kbit_s: float) -> list[Figure]:
     """Bring a slow link up; after a while, see what is heard and how long a reading takes."""
     name = f"{kbit_s:.0f} kbit/s, {'a node' if nodes else 'shared'}"
-    async with lane_rig(directory, nodes, slow(kbit_s, _DELAY_S)) as rig:
+    link = partial(ShapedRelay, rate_bytes_s=kbit_s * 125, round_trip_s=_ROUND_TRIP_S)
+    async with lane_rig(directory, nodes, link) as rig:
         sent_s: dict[bytes, float] = {}
         took_s: list[float] = []
         loop = asyncio.get_running_loop()
