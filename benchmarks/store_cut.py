@@ -81,9 +81,10 @@ def run(*, quick: bool) -> dict[str, object]:
             print("store_cut: skipped, it may not mount a loop device here")
             return {"skipped": "may not mount a loop device"}
         seconds = (3.0, 7.0) if quick else (3.0, 7.0, 12.0, 17.0)
-        for interval in ("2m", "1s", "always"):
-            lost = asyncio.run(_cut_stream(directory, interval, seconds))
-            figures += _figures(f"JetStream, sync_interval {interval}", lost)
+        for interval, settled in (("1s", False), ("2m", True), ("1s", True), ("always", False)):
+            lost = asyncio.run(_cut_stream(directory, interval, seconds, settled=settled))
+            age = ", settled" if settled else ""
+            figures += _figures(f"JetStream, sync_interval {interval}{age}", lost)
         figures += _figures(
             "ledger: SQLite, WAL, FULL", asyncio.run(_cut_ledger(directory, seconds))
         )
@@ -135,13 +136,20 @@ class _Ledger:
         """Do nothing."""
 
 
-async def _cut_stream(directory: Path, interval: str, seconds: tuple[float, ...]) -> Lost:
-    image = directory / f"stream-{interval}.img"
+async def _cut_stream(
+    directory: Path, interval: str, seconds: tuple[float, ...], *, settled: bool
+) -> Lost:
+    """Cut the power under a stream; `settled`: what describes it had reached the disk before."""
+    image = directory / f"stream-{interval}-{settled}.img"
     with _disk(image) as disk:
-        async with _server(disk, interval) as server, connection(server.url) as client:
-            config = {"name": _STREAM, "subjects": ["p.>"], "storage": "file", "num_replicas": 1}
-            await JetStreamApi(client).request(f"STREAM.CREATE.{_STREAM}", config)
-            acknowledged, copies, rate_s = await _fill(_Stream(client, server.part), image, seconds)
+        async with _server(disk, interval) as server:
+            async with connection(server.url) as client:
+                config = {"name": _STREAM, "subjects": ["p.>"], "storage": "file"}
+                await JetStreamApi(client).request(f"STREAM.CREATE.{_STREAM}", config)
+                if settled:
+                    _sync(disk)
+                store = _Stream(client, server.part)
+                acknowledged, copies, rate_s = await _fill(store, image, seconds)
             await server.part.stop(signal.SIGKILL)
         by_kill = acknowledged[-1] - await _in_stream(disk)
     by_cut = []
@@ -282,6 +290,10 @@ def _mounted(image: Path) -> Iterator[Path]:
         yield directory
     finally:
         subprocess.run(["umount", directory], check=True)
+
+
+def _sync(disk: Path) -> None:
+    subprocess.run(["sync", "-f", disk], check=True)
 
 
 def _copy(image: Path, copy: Path) -> None:
