@@ -35,6 +35,7 @@ from backhaul_agent.link import Link, requester
 from backhaul_agent.link_config import link_window
 from backhaul_agent.link_news import LinkNews
 from backhaul_agent.listener import Listener
+from backhaul_agent.marks import Marks
 from backhaul_agent.reserve import Reserve
 from backhaul_agent.restamp import Restamps
 from backhaul_agent.status import STATUS_SUBJECT, status
@@ -119,7 +120,9 @@ class Parts:
         self._notifier = notifier
         self._started_s = clock.monotonic_s()
         reserve = Reserve(ledger.path, config.ledger.reserve_bytes)
-        self._writer = Writer(ledger, config, clock, on_commit=self._on_commit, reserve=reserve)
+        self._writer = Writer(
+            ledger, config, clock, on_commit=self._on_commit, reserve=reserve, marks=Marks(clock)
+        )
         self._listener = Listener(Intake(config, clock), self._writer, config, clock)
         self._lanes = [Lane(name, ledger, self._writer, config, clock) for name in LANES]
         self._downlink = Downlink(config, ledger, self._writer)
@@ -130,6 +133,7 @@ class Parts:
         self._config_service = ConfigService(self._writer, config)
         self._link = Link(config, self._listener.on_overrun)
         self._uplink = UplinkState()
+        self._uplink.on_up.append(self._writer.link_up)
         self._flow = Flow(link_window(config), config, clock)
         self._link_news = LinkNews(config, ledger, self._writer, clock, self._uplink)
         chance = SystemRandom().random

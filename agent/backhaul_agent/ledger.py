@@ -23,7 +23,6 @@ from backhaul_agent.ledger_rows import (
     Boot,
     Changes,
     HeadRow,
-    Outgoing,
     Pending,
     Quarantine,
     Row,
@@ -184,7 +183,7 @@ class Ledger:
             if self._uncertain:
                 await self._load()
                 self._uncertain = False
-            next_seqs, rows = self._stamp(changes.messages)
+            next_seqs, rows = self._stamp(changes)
             first_id = self._next_staged_id
             staged = [
                 (first_id + index, row.node, row.points, zlib.crc32(row.body), *row[2:])
@@ -445,8 +444,15 @@ class Ledger:
         except (sqlite3.Error, OSError):
             self._uncertain = True  # the next commit reads everything back first
 
-    def _stamp(self, messages: Sequence[Outgoing]) -> tuple[dict[str, int], list[_MessageRow]]:
+    def _stamp(self, changes: Changes) -> tuple[dict[str, int], list[_MessageRow]]:
         """Give every message its seq: (next seq of each lane touched, rows to insert)."""
+        messages = changes.messages
+        if changes.mark is not None:
+            last_seqs = {name: lane.last_seq for name, lane in self.lanes.items()}
+            for message in messages:
+                last_seqs[message.lane] += 1
+            last_seqs["live"] += 1  # the mark's own
+            messages = [*messages, changes.mark(self.epoch, last_seqs)]
         next_seqs: dict[str, int] = {}
         rows = []
         for lane, subject, body, value_class, times, boot in messages:

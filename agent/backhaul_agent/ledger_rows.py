@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from backhaul_agent.steps import Step
     from backhaul_codec.placed import Placed
 
@@ -144,6 +146,8 @@ class Changes:
     settled: list[Settled] = field(default_factory=list)
     meta: dict[str, str | int] = field(default_factory=dict)
     heads: list[HeadRow] = field(default_factory=list)
+    # The last message of all, made once the epoch and each lane's last seq are known.
+    mark: Callable[[int, dict[str, int]], Outgoing] | None = None
     time_ns: int = 0
 
     @property
@@ -166,6 +170,7 @@ class Changes:
             or self.settled
             or self.meta
             or self.heads
+            or self.mark
         )
 
 

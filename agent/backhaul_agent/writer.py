@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -20,6 +21,7 @@ from backhaul_agent.events import event, receipt
 from backhaul_agent.framer import Framer, Points, Write, unpack, value_class, worth
 from backhaul_agent.head_keeper import HeadKeeper
 from backhaul_agent.ledger_rows import STAGED, Changes, Inward, LaneStep, Outgoing, Quarantine
+from backhaul_agent.marks import mark_body
 from backhaul_agent.reserve import Reserve
 from backhaul_agent.room import Room
 from backhaul_codec.placed import Placed
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from backhaul_agent.head_keeper import Changed, HeadChanges
     from backhaul_agent.ledger import Ledger
     from backhaul_agent.ledger_rows import StagedRow
+    from backhaul_agent.marks import Marks
     from backhaul_codec import Point
 
 RETRY_S = 1.0  # between attempts to write what nobody can be refused: watermarks, receipts, frames
@@ -94,6 +97,7 @@ class Writer:
         *,
         on_commit: Callable[[], None],
         reserve: Reserve | None = None,
+        marks: Marks | None = None,
     ) -> None:
         self.counters = Counters()
         self.keeper = HeadKeeper(config.device.id, clock.time_ns)
@@ -105,6 +109,7 @@ class Writer:
         self._framer = Framer(config.frame)
         reserve = reserve or Reserve(ledger.path, 0)
         ages = Ages(config.ledger.age_s_max)
+        self._marks = marks
         self.room = Room(ledger, clock, ages, reserve, self._receipt)
         self._pending: list[Arrival] = []
         self._pending_bytes = 0
@@ -246,6 +251,8 @@ class Writer:
         while True:
             await self._wait()
             stopping = self._stopping
+            if stopping and self._marks is not None:
+                self._marks.stop()
             await self._commit(flush=stopping or self._ledger.budget.full)
             if self._clock.monotonic_s() >= self.room.upkeep_due_s():
                 await self._give_up(self.room.upkeep())
@@ -256,7 +263,12 @@ class Writer:
         """Sleep until there is something to commit."""
         while not self._due():
             self._wake.clear()
-            times = [self._stage_by_s, self._framer.deadline_s(), self.room.upkeep_due_s()]
+            times = [
+                self._stage_by_s,
+                self._framer.deadline_s(),
+                self.room.upkeep_due_s(),
+                self._marks.next_s() if self._marks is not None else None,
+            ]
             if self._owed:
                 times.append(self._retry_at_s)
             next_s = min((time for time in times if time is not None), default=None)
@@ -279,14 +291,17 @@ class Writer:
         if self._pending and self._stage_by_s is not None and self._stage_by_s <= now_s:
             return True
         framing = deadline_s is not None and deadline_s <= now_s
-        return (framing or bool(self._owed)) and now_s >= self._retry_at_s
+        owed = framing or bool(self._owed) or bool(self._mark_due())
+        return owed and now_s >= self._retry_at_s
 
     async def _commit(self, *, flush: bool) -> None:
         arrivals, self._pending = self._pending, []
         self._pending_bytes, self._waiting, self._stage_by_s = 0, 0, None
         owed, self._owed = self._owed, _Owed()
         now_s = self._clock.monotonic_s()
-        plan = self._framer.plan([arrival.content for arrival in arrivals], now_s, flush=flush)
+        why = self._mark_due()
+        contents = [arrival.content for arrival in arrivals]
+        plan = self._framer.plan(contents, now_s, flush=flush or bool(why))
         changes = plan.changes
         changes.messages += owed.messages
         changes.watermarks = owed.watermarks
@@ -298,6 +313,8 @@ class Writer:
             changes.meta |= inbound.meta
         changes.time_ns = self._clock.time_ns()
         heads = self._merge(arrivals, owed, changes)
+        if why:
+            changes.mark = partial(self._mark, why, changes.time_ns)
         if not changes:
             return
         try:
@@ -306,6 +323,8 @@ class Writer:
             self._failed(arrivals, owed, error)
             return
         self._framer.applied(plan, staged_ids)
+        if why and self._marks is not None:
+            self._marks.marked()
         if changed := heads.apply():
             for tell in self.on_heads:
                 tell(changed)
@@ -394,6 +413,18 @@ class Writer:
 
     def _receipt(self, lane: str, epoch: int, lo: int, hi: int, reason: str) -> Outgoing:
         return receipt(lane, epoch, lo, hi, reason, self._clock.time_ns())
+
+    def _mark(self, why: str, time_ns: int, epoch: int, last_seqs: dict[str, int]) -> Outgoing:
+        return event("mark", mark_body(epoch, last_seqs, why), time_ns)
+
+    def _mark_due(self) -> str:
+        return self._marks.due() if self._marks is not None else ""
+
+    def link_up(self) -> None:
+        """Have a mark written: the link came up."""
+        if self._marks is not None:
+            self._marks.link_up()
+        self._wake.set()
 
     def _trouble(self, error: LedgerStorageError) -> None:
         """Log a failing disk once, until it heals."""

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
 
+MARK = "e.mark"
+
+
 class Found(NamedTuple):
     """One message of a stream."""
 
@@ -42,7 +45,9 @@ async def read_stream(client: Client, stream: str) -> list[Found]:
 
 
 async def points_of(client: Client, stream: str) -> list[Point]:
-    return [point for found in await read_stream(client, stream) for point in found.message.points]
+    """Return the points of a stream, without the agent's own marks."""
+    messages = [each for each in await read_stream(client, stream) if each.subject != MARK]
+    return [point for found in messages for point in found.message.points]
 
 
 def assert_no_holes(found: list[Found]) -> None:

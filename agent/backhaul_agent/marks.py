@@ -1,0 +1,77 @@
+"""When the vehicle says how far each lane was: a pure core, no I/O.
+
+A mark (event `e.mark`) says: all that was acknowledged before this time stands in seqs up to these.
+With it the hub knows of what is missing at a lane's end, and can certify an hour. So it is committed
+together with everything that was still staged: at the start, on each full hour, when the link comes
+up, and at the stop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from backhaul_agent.clock import Clock
+
+HOUR_NS = 3600 * 1_000_000_000
+# A link that comes and goes must not cost a frame cut short and a mark each time.
+LINK_S_MIN = 30.0
+LOOK_S = 60.0  # the wall clock may jump; it is looked at this often at least
+
+
+class Marks:
+    """Says when a mark is due, and why. Times are those of the injected clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.written = 0
+        self._clock = clock
+        self._why = "start"
+        self._hour: int | None = None
+        self._marked_s: float | None = None
+
+    def link_up(self) -> None:
+        """Note that the link came up."""
+        self._why = self._why or "link"
+
+    def stop(self) -> None:
+        """Note that the agent stops: the mark of the last commit."""
+        self._why = "stop"
+
+    def due(self) -> str:
+        """Return why a mark is due now, empty where none is.
+
+        None is while the time is not known: the mark's own time would be wrong.
+        """
+        if not getattr(self._clock, "settled", True):
+            return ""
+        if self._why == "link" and not self._link_rested():
+            return self._new_hour()
+        return self._why or self._new_hour()
+
+    def next_s(self) -> float:
+        """Return when to ask `due` again at the latest, on the monotonic clock."""
+        now_s = self._clock.monotonic_s()
+        wait_s = min(LOOK_S, (HOUR_NS - self._clock.time_ns() % HOUR_NS) / 1e9 + 0.001)
+        if self._why == "link" and self._marked_s is not None:
+            wait_s = min(wait_s, max(0.0, self._marked_s + LINK_S_MIN - now_s))
+        return now_s + wait_s
+
+    def marked(self) -> None:
+        """Note that a mark is durable."""
+        self.written += 1
+        self._why = ""
+        self._hour = self._clock.time_ns() // HOUR_NS
+        self._marked_s = self._clock.monotonic_s()
+
+    def _link_rested(self) -> bool:
+        return self._marked_s is None or self._clock.monotonic_s() >= self._marked_s + LINK_S_MIN
+
+    def _new_hour(self) -> str:
+        if self._hour is None or self._clock.time_ns() // HOUR_NS == self._hour:
+            return ""
+        return "hour"
+
+
+def mark_body(epoch: int, last_seqs: dict[str, int], why: str) -> dict[str, Any]:
+    """Return the JSON of a mark; ``last_seqs`` names every lane, the mark itself counted in."""
+    return {"epoch": epoch, "lanes": last_seqs, "why": why}

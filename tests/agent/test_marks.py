@@ -1,0 +1,124 @@
+"""When a mark is due, and that its word is true: all that was kept before it stands before it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul_agent.config import Config, DeviceConfig
+from backhaul_agent.framer import Points
+from backhaul_agent.ledger import Ledger
+from backhaul_agent.marks import HOUR_NS, LINK_S_MIN, LOOK_S, Marks
+from backhaul_agent.writer import Arrival, Writer
+from backhaul_codec import Point, decode, peek
+from tests.support.agent_clock import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+HALF_PAST_NS = 1_700_000_000_000_000_000 // HOUR_NS * HOUR_NS + HOUR_NS // 2
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock(HALF_PAST_NS)
+
+
+def test_marks_are_due_at_start_on_the_hour_and_at_the_stop(clock: FakeClock) -> None:
+    marks = Marks(clock)
+    assert marks.due() == "start"
+    marks.marked()
+    assert marks.due() == ""
+    assert marks.next_s() - clock.now_s == LOOK_S
+    clock.advance(1799)
+    assert marks.due() == ""
+    assert 1 < marks.next_s() - clock.now_s < 1.1
+    clock.advance(1.001)
+    assert marks.due() == "hour"
+    marks.marked()
+    assert marks.due() == ""
+    marks.stop()
+    assert marks.due() == "stop"
+
+
+def test_a_clock_that_jumps_over_an_hour_is_an_hour(clock: FakeClock) -> None:
+    marks = Marks(clock)
+    marks.marked()
+    clock.now_ns -= 5 * HOUR_NS
+    assert marks.due() == "hour"
+
+
+def test_a_link_that_comes_and_goes_is_marked_now_and_then(clock: FakeClock) -> None:
+    marks = Marks(clock)
+    marks.marked()
+    clock.advance(1)
+    marks.link_up()
+    assert marks.due() == ""
+    assert marks.next_s() == clock.now_s + LINK_S_MIN - 1
+    clock.advance(LINK_S_MIN - 1)
+    assert marks.due() == "link"
+    marks.marked()
+    marks.link_up()
+    clock.advance(LINK_S_MIN)
+    assert marks.due() == "link"
+
+
+def test_no_mark_while_the_time_is_not_known(clock: FakeClock) -> None:
+    marks = Marks(clock)
+    clock.settled = False  # type: ignore[attr-defined]
+    assert marks.due() == ""
+    clock.settled = True  # type: ignore[attr-defined]
+    assert marks.due() == "start"
+
+
+@pytest.fixture
+async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
+    ledger = await Ledger.open(
+        tmp_path / "ledger.db", device="VID-001", bytes_max=1 << 26, epoch=lambda: 42
+    )
+    try:
+        yield ledger
+    finally:
+        await ledger.close()
+
+
+async def test_a_mark_frames_what_is_staged_and_names_every_lane(
+    ledger: Ledger, clock: FakeClock
+) -> None:
+    config = Config(device=DeviceConfig(id="VID-001", token="tok"))
+    writer = Writer(ledger, config, clock, on_commit=lambda: None, marks=Marks(clock))
+    task = asyncio.create_task(writer.run())
+    kept = asyncio.Event()
+
+    async def keep(live: bool) -> None:
+        kept.clear()
+        points = Points("n", [Point("n", "t", 1, 1.0)], live)
+        writer.submit(Arrival(points, 10, True, lambda *_: kept.set()))
+        await kept.wait()
+
+    await keep(live=True)
+    await keep(live=False)
+    assert writer.buffered_points == 1
+    clock.advance(LINK_S_MIN)
+    writer.link_up()
+    while writer.buffered_points:  # noqa: ASYNC110 - no event in a pure buffer
+        await asyncio.sleep(0)
+    await keep(live=False)
+    writer.stop()
+    await task
+    marks = []
+    for row in await ledger.read("live", 1, 100):
+        if row.subject == "e.mark":
+            value: Any = decode(row.body, node="", type="x").points[0].value
+            marks.append((peek(row.body).seq, json.loads(value.data)))
+    start, link, stop = marks
+    assert start[1]["why"] == "start"
+    assert start[1]["lanes"] == {"live": start[0], "bulk": 0}
+    assert link[1] == {"epoch": 42, "lanes": {"live": link[0], "bulk": 1}, "why": "link"}
+    assert stop[1] == {"epoch": 42, "lanes": {"live": stop[0], "bulk": 2}, "why": "stop"}
+    assert stop[0] == ledger.lanes["live"].last_seq
+    assert ledger.lanes["bulk"].last_seq == 2
