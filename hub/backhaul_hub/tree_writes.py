@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 GROUP_TYPE = "group"
 DEVICE_TYPE = "device"
+INNER_TYPE = "node"  # as on the vehicle
 
 
 class TreeWrite(NamedTuple):
@@ -69,7 +70,7 @@ class TreeWrites:
             raise WriteRefusedError(f"{address} was deleted", hint="undelete it")
         parent = self._parent(address, under if under is not None else device)
         if node_type is None:
-            node_type = GROUP_TYPE if device == FLEET else ""
+            node_type = GROUP_TYPE if device == FLEET else INNER_TYPE
         puts = [self._put(parent, address, node_type)]
         puts += [Put(HeadKey("", node, type_, key), value) for type_, key, value in first]
         return TreeWrite(device, [puts])
@@ -127,7 +128,9 @@ class TreeWrites:
         for parent in sorted(parents):
             self._require_no_cycle(parent, address)
             node_type = self._tree.node_type(parent, address)
-            puts.append([self._put(parent, address, "" if node_type is None else node_type)])
+            puts.append(
+                [self._put(parent, address, INNER_TYPE if node_type is None else node_type)]
+            )
         return TreeWrite(self._tree.split(address)[0], puts)
 
     def _require_free_id(self, group: str) -> None:
@@ -189,7 +192,7 @@ class TreeWrites:
             node_type = self._tree.node_type(parent, address)
             if node_type is not None:
                 return node_type
-        return DEVICE_TYPE if self._tree.split(address)[0] == FLEET else ""
+        return DEVICE_TYPE if self._tree.split(address)[0] == FLEET else INNER_TYPE
 
     def _edges(self, address: str) -> dict[str, tuple[bool, int]]:
         """Return the parents to which there ever was an edge: is it deleted, and its stamp."""

@@ -264,19 +264,19 @@ async def test_a_node_made_at_the_hub_is_in_the_vehicles_tree_with_its_points(
     async with connect(rig.url) as agent:
         vehicle = ConfigClient(agent)
         tree = await vehicle.tree()
-        assert {"parent": "aux", "node": "cell", "type": ""} in tree["edges"]
+        assert {"parent": "aux", "node": "cell", "type": "node"} in tree["edges"]
         assert {"parent": "VID-001", "node": "aux", "type": "battery"} in tree["edges"]
         assert ("aux", "limit", 80.0) in [
             (point["node"], point["type"], point["value"]) for point in await vehicle.get()
         ]
-        await vehicle.change_tree("move", node="cell", parent="aux", to="VID-001")
+        await vehicle.change_tree("move", node="cell", to="VID-001")
     await synced(world)
     drawn = await hub(world, "tree")
     assert drawn.splitlines() == [
         "fleet",
         "└─ VID-001",
         "   ├─ VID-001/aux (battery)",
-        "   └─ VID-001/cell ('')",
+        "   └─ VID-001/cell (node)",
     ]
 
 
