@@ -56,6 +56,7 @@ BENCHMARKS = (
         "frame_size", "bytes per point of frames, on recordings of real vehicles", judged=judged
     ),
     Benchmark("history_scan", "seconds to read a series out of a vehicle's frames"),
+    Benchmark("edge_history", "seconds to answer for history out of a vehicle's ledger"),
     Benchmark("link_bytes", "bytes on the link per point, and while idle"),
     Benchmark("ingest", "points and messages per second that an agent makes durable"),
     Benchmark("memory", "resident memory of the agent"),

@@ -18,6 +18,8 @@ COMMANDS = {
     "watch": "Show current values, then every change as it comes.",
     "tree": "Draw the tree of nodes.",
     "node": "Create, move, mirror, delete and undelete nodes.",
+    "history": "Print the points of a series that this vehicle still has.",
+    "leaf-check": "Say whether restarting the leaf server now would heal it.",
     "check-config": "Check a configuration file and say what is wrong with it.",
     "replay": "Feed a recording through a running agent.",
 }

@@ -25,14 +25,16 @@ from backhaul_agent.config_service import ConfigService
 from backhaul_agent.downlink import Downlink
 from backhaul_agent.flow import Flow
 from backhaul_agent.head_keeper import on_points
+from backhaul_agent.history_service import HistoryService
 from backhaul_agent.holes import Asks
 from backhaul_agent.intake import Intake
 from backhaul_agent.jetstream import JetStream
 from backhaul_agent.lane import Lane
+from backhaul_agent.leaf_store import LeafStore
 from backhaul_agent.ledger import LANES, Ledger
 from backhaul_agent.ledger_schema import open_file
 from backhaul_agent.link import Link, requester
-from backhaul_agent.link_config import link_window
+from backhaul_agent.link_config import IN_STREAM, link_window
 from backhaul_agent.link_news import LinkNews
 from backhaul_agent.listener import Listener
 from backhaul_agent.marks import Marks
@@ -131,9 +133,11 @@ class Parts:
         self._downlink.register("s.resend", Asks(self._lanes).on_message, in_memory=True)
         self._downlink.register("p", on_points)
         self._config_service = ConfigService(self._writer, config)
+        self._history = HistoryService(ledger)
         self._link = Link(config, self._listener.on_overrun)
         self._uplink = UplinkState()
         self._uplink.on_up.append(self._writer.link_up)
+        self._leaf_store = LeafStore([*(lane.stream for lane in self._lanes), IN_STREAM])
         self._flow = Flow(link_window(config), config, clock)
         self._link_news = LinkNews(config, ledger, self._writer, clock, self._uplink)
         chance = SystemRandom().random
@@ -170,11 +174,13 @@ class Parts:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listener.send_answers(client))
             group.create_task(self._uplink.run(requester(client)))
+            group.create_task(self._leaf_store.run(jetstream))
             for lane in self._lanes:
                 group.create_task(lane.run(client, jetstream))
             group.create_task(self._downlink.run(client, jetstream))
             group.create_task(self._config_service.run(client))
             group.create_task(self._link_news.run())
+            group.create_task(self._history.run(client))
             group.create_task(self._flow.run(jetstream))
             group.create_task(self._visits.run(jetstream))
             await client.subscribe(STATUS_SUBJECT, cb=self._on_status)
@@ -226,4 +232,5 @@ class Parts:
             digests=self._link_news.digests,
             flow=self._flow,
             visits=self._visits,
+            leaf_store=self._leaf_store,
         )

@@ -607,6 +607,14 @@ class Ledger:
         old, self._db = self._db, fresh
         await old.close()
 
+    async def query(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """Ask the reading connection, which sees what is committed and never waits for it.
+
+        Raises:
+            LedgerStorageError: SQLite could not read.
+        """
+        return await self._query(query, *parameters)
+
     async def _query(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
         try:
             async with self._reader_lock:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from backhaul_agent.downlink import Downlink
     from backhaul_agent.flow import Flow
     from backhaul_agent.lane import Lane
+    from backhaul_agent.leaf_store import LeafStore
     from backhaul_agent.ledger import Ledger
     from backhaul_agent.link import Link
     from backhaul_agent.listener import Listener
@@ -32,10 +33,16 @@ def status(
     digests: Digests,
     flow: Flow,
     visits: Visits,
+    leaf_store: LeafStore,
 ) -> dict[str, Any]:
     """Return the agent's state as JSON-ready values; sizes in bytes, times in seconds."""
     counters = writer.counters
-    errors = [counters.last_error, *(lane.last_error for lane in lanes), downlink.last_error]
+    errors = [
+        counters.last_error,
+        leaf_store.error,
+        *(lane.last_error for lane in lanes),
+        downlink.last_error,
+    ]
     return {
         "device": device,
         "epoch": ledger.epoch,
@@ -45,6 +52,7 @@ def status(
         "last_error": next(filter(None, errors), ""),
         "lanes": {lane.name: lane_status(lane, ledger) for lane in lanes},
         "link": visits.status() | flow.status(),
+        "leaf": leaf_store.status(),
         "ledger": {
             "path": str(ledger.path),
             "bytes": ledger.budget.used,

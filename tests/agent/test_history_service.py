@@ -1,0 +1,187 @@
+"""History asked of a running agent, as local programs ask: from ledger and OUT, in pieces, bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from backhaul_agent import history_service
+from backhaul_agent.client import Agent, connect
+from backhaul_agent.commands.history import command
+from backhaul_agent.errors import NoAgentError, RefusedError
+from backhaul_agent.history_client import history
+from backhaul_agent.history_reader import LedgerHistory
+from backhaul_codec import Point
+from tests.agent.test_daemon import Bench, bench
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.nats_server import NatsServer
+
+pytestmark = pytest.mark.nats
+SECOND_NS = 10**9
+
+
+async def points_of(agent: Agent, series: str, **asked: Any) -> list[tuple[int, Any]]:
+    found: list[tuple[int, Any]] = []
+    async with aclosing(history(agent, *series.split("."), **asked)) as pieces:
+        async for piece in pieces:
+            found += zip(piece["times"], piece["values"], strict=True)
+    return found
+
+
+async def forget(it: Bench) -> None:
+    """Let the hub confirm everything, so that a full ledger forgets."""
+    status = await it.drained()
+    seq = status["lanes"]["bulk"]["appended"]
+    mark = json.dumps({"epoch": 42, "seq": seq}).encode()
+    await it.client.jetstream().publish("s.watermark.bulk", mark)
+    await it.until(lambda status: bool(status["lanes"]["bulk"]["watermark"] == seq))
+
+
+async def test_everything_a_vehicle_still_has_comes_once_in_order(
+    tmp_path: Path, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is staged, framed, live, and what the ledger has forgotten but OUT still has."""
+    monkeypatch.setattr("backhaul_agent.history_out.BATCH", 7)
+    monkeypatch.setattr("backhaul_agent.downlink.POLL_S", 0.05)
+    noise = random.Random(1)
+    async with (
+        bench(tmp_path, nats_server, ledger="bytes_max = 1048576\n") as it,
+        connect(nats_server.url) as agent,
+    ):
+        await it.client.jetstream().add_stream(name="IN", subjects=["s.>"], max_msgs_per_subject=1)
+        expected = []
+        for number in range(600):
+            value = noise.randbytes(3000)
+            await agent.publish_batch("n", [Point("n", "t", number, value)])
+            expected.append(number)
+            if number % 100 == 99:
+                await forget(it)
+        await agent.publish("n", "t", "live", time=600, lane="live")
+        await agent.publish("n", "t", 601.5, time=601)
+        status = await it.until(lambda status: status["ledger"]["forgotten_messages"] > 100)
+        assert status["ledger"]["evicted_messages"] == 0
+        found = await points_of(agent, "n.t")
+        assert [time for time, _ in found] == [*expected, 600, 601]
+        assert found[-2:] == [(600, "live"), (601, 601.5)]
+        some = await points_of(agent, "n.t", from_ns=5, to_ns=11, limit=4)
+        assert [time for time, _ in some] == [5, 6, 7, 8]
+        end = json.loads((await asked(it, {"node": "n", "type": "t", "limit": 1000}))[-1])
+        assert end["end"] is True
+        assert end["points"] == 602
+        assert end["next"] is None
+        assert end["from_out"] >= 100
+        assert end["unreadable"] == 0
+
+
+async def asked(it: Bench, request: dict[str, Any] | bytes) -> list[bytes]:
+    """Ask as a program in any language would: one publish, messages until the end."""
+    inbox = it.client.new_inbox()
+    answers = await it.client.subscribe(inbox)
+    body = request if isinstance(request, bytes) else json.dumps(request).encode()
+    await it.client.publish("agent.history", body, reply=inbox)
+    found: list[bytes] = []
+    while not found or b'"end":true' not in found[-1]:
+        found.append((await answers.next_msg(10)).data)
+    await answers.unsubscribe()
+    return found
+
+
+async def test_an_answer_is_bounded_and_the_next_goes_on(
+    tmp_path: Path, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_service, "ANSWER_BYTES_MAX", 4000)
+    async with bench(tmp_path, nats_server) as it, connect(nats_server.url) as agent:
+        for number in range(50):
+            await agent.publish_batch("n", [Point("n", "t", number, "x" * 900)] * 12)
+        (*_, last) = await asked(it, {"node": "n", "type": "t"})
+        assert 0 < json.loads(last)["next"] < 50
+        found = await points_of(agent, "n.t")
+        assert [time for time, _ in found] == [number for number in range(50) for _ in range(12)]
+
+
+async def test_mistakes_and_a_crowd_are_answered(
+    tmp_path: Path, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with bench(tmp_path, nats_server) as it, connect(nats_server.url) as agent:
+        (only,) = await asked(it, b"{")
+        assert json.loads(only)["error"]["code"] == "bad_json"
+        with pytest.raises(RefusedError) as caught:
+            await points_of(agent, "n.t", from_ns=1 << 70)
+        assert caught.value.code == "bad_time"
+        assert await points_of(agent, "n.t") == []
+        held = asyncio.Event()
+        read = LedgerHistory.runs
+
+        async def slow(self: Any) -> Any:
+            await held.wait()
+            async for found in read(self):
+                yield found
+
+        monkeypatch.setattr(LedgerHistory, "runs", slow)
+        crowd = [asyncio.create_task(points_of(agent, "n.t")) for _ in range(12)]
+        done, _ = await asyncio.wait(crowd, return_when=asyncio.FIRST_COMPLETED, timeout=10)
+        assert isinstance(next(iter(done)).exception(), RefusedError)
+        held.set()
+        results = await asyncio.gather(*crowd, return_exceptions=True)
+        refused = [each for each in results if isinstance(each, RefusedError)]
+        assert {each.code for each in refused} == {"busy"}
+        assert results.count([]) in (8, 9)  # one at a time, eight wait
+
+
+async def test_publishers_are_served_while_history_is_read(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    async with bench(tmp_path, nats_server) as it, connect(nats_server.url) as agent:
+        for start in range(0, 20_000, 100):
+            await agent.publish_batch(
+                "n", [Point("n", "t", start + at, float(at)) for at in range(100)]
+            )
+        reading = asyncio.create_task(points_of(agent, "n.t"))
+        kept = 0
+        while not reading.done():
+            assert await it.ask("app.m.x", "1") == {"kept": 1}
+            kept += 1
+        assert len(await reading) == 20_000
+        assert kept > 2
+
+
+async def test_the_command_prints_points(tmp_path: Path, nats_server: NatsServer) -> None:
+    async with bench(tmp_path, nats_server), connect(nats_server.url) as agent:
+        await agent.publish("n", "t", 1.5, time=SECOND_NS)
+        await agent.publish("n", "t", 'a "b", c', key="k", time=2 * SECOND_NS)
+        await agent.publish("n", "t", float("nan"), time=3 * SECOND_NS)
+        runs = {}
+        for form in ("", "--json", "--csv"):
+            for series in ("n.t", "n.t.k"):
+                words = [series, "--from", "0", "--url", nats_server.url, *filter(None, [form])]
+                runs[series, form] = await asyncio.to_thread(CliRunner().invoke, command, words)
+        assert {run.exit_code for run in runs.values()} == {0}
+        assert runs["n.t", ""].output.splitlines() == [
+            "1970-01-01T00:00:01.000Z  1.5", "1970-01-01T00:00:03.000Z  NaN",
+        ]  # fmt: skip
+        assert [json.loads(line) for line in runs["n.t", "--json"].output.splitlines()] == [
+            {"time": SECOND_NS, "value": 1.5, "dtype": "float64"},
+            {"time": 3 * SECOND_NS, "value": "NaN", "dtype": "float64"},
+        ]
+        assert runs["n.t.k", "--csv"].output.splitlines() == [
+            "time_ns,time,value", '2000000000,1970-01-01T00:00:02.000Z,"a ""b"", c"',
+        ]  # fmt: skip
+        none = ["n.t", "--from", "1h", "--url", nats_server.url]
+        empty = await asyncio.to_thread(CliRunner().invoke, command, none)
+        assert empty.exit_code == 1
+        assert empty.output == "no such points\n"
+
+
+async def test_without_an_agent_it_says_so(nats_server: NatsServer) -> None:
+    async with connect(nats_server.url) as agent:
+        with pytest.raises(NoAgentError):
+            await points_of(agent, "n.t")

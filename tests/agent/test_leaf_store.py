@@ -1,0 +1,140 @@
+"""A leaf server whose disk is full: what it says, who waits, and what heals it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from typing import TYPE_CHECKING
+
+import nats
+import pytest
+from click.testing import CliRunner
+
+from backhaul_agent.client import connect
+from backhaul_agent.commands.leaf_check import command
+from backhaul_agent.jetstream import JetStream
+from backhaul_agent.leaf_store import LeafStore, free_bytes, needs_restart
+from tests.support.agent_process import AgentProcess
+from tests.support.agent_streams import read_stream
+from tests.support.nats_server import NatsServer
+from tests.support.small_disk import small_disk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.support.small_disk import SmallDisk
+
+__all__ = ["small_disk"]
+MIB = 1 << 20
+SETTINGS = f"""
+[frame]
+age_s_max = 0.05
+[streams]
+out_live_bytes_max = {MIB}
+out_bulk_bytes_max = {16 * MIB}
+"""
+FULL = "write /data/js/jetstream/VEH/streams/OUT_bulk/msgs/3.blk: no space left on device"
+
+
+def delete_answer(description: str, err_code: int = 10057) -> bytes:
+    error = {"code": 500, "err_code": err_code, "description": description}
+    return json.dumps({"error": error}).encode()
+
+
+async def test_a_stream_that_cannot_be_written_is_told_until_it_can() -> None:
+    said = {"OUT_live": "stream store EOF", "OUT_bulk": FULL, "IN": ""}
+    asked = asyncio.Event()
+
+    async def request(subject: str, payload: bytes) -> bytes:
+        stream = subject.rpartition(".")[2]
+        assert subject == f"$JS.API.STREAM.MSG.DELETE.{stream}"
+        assert json.loads(payload)["seq"] > 1 << 60
+        if stream == "IN":
+            asked.set()
+            return delete_answer("stream not found", 10059)
+        return delete_answer(said[stream])
+
+    store = LeafStore(["OUT_live", "OUT_bulk", "IN"])
+    for expected in ({"OUT_bulk": FULL}, {}):
+        asked.clear()
+        task = asyncio.create_task(store.run(JetStream(request)))
+        await asyncio.wait_for(asked.wait(), 5)
+        await asyncio.sleep(0)
+        assert store.failed == expected
+        assert ("restart it" in store.error) is bool(expected)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        said["OUT_bulk"] = "no message found"
+    assert store.failed == {}
+
+
+@pytest.mark.parametrize(
+    ("failed", "free", "yes", "words"),
+    [
+        ({}, 1 << 40, False, "writes all"),
+        ({"OUT_bulk": FULL}, 1 << 40, True, "there is space again"),
+        ({"OUT_bulk": FULL}, 0, False, "/data/js/jetstream/VEH/streams/OUT_bulk/msgs/3.blk is still"),
+        ({"OUT_bulk": "write /x: input/output error"}, 1 << 40, False, "not for want of space"),
+    ],
+)  # fmt: skip
+def test_a_restart_is_asked_for_only_where_it_heals(
+    failed: dict[str, str], free: int, yes: bool, words: str
+) -> None:
+    answer, reason = needs_restart(failed, lambda path: free)
+    assert answer is yes
+    assert words in reason
+
+
+def test_the_disk_of_a_place_that_is_not_there_is_that_of_what_is_above(tmp_path: Path) -> None:
+    assert free_bytes(tmp_path / "a" / "b") > 0
+
+
+@pytest.mark.nats
+async def test_a_full_leaf_loses_nothing_and_goes_on_after_its_restart(
+    tmp_path: Path, small_disk: Callable[[int], SmallDisk]
+) -> None:
+    disk = small_disk(32 * MIB)
+    leaf = NatsServer(disk.path / "leaf")
+    leaf.start()
+    agent = AgentProcess(tmp_path / "agent", leaf.url, extra=SETTINGS)
+    agent.start()
+    try:
+        await agent.ready()
+        kept = await publish(leaf.url, 0, 20)
+        await agent.drained()
+        disk.fill()
+        kept += await publish(leaf.url, 20, 400)
+        status = await agent.wait_for(lambda status: bool(status["leaf"]["failed_streams"]))
+        assert "no space left" in status["leaf"]["failed_streams"]["OUT_bulk"]
+        assert "restart it" in status["last_error"]
+        check = await asyncio.to_thread(CliRunner().invoke, command, ["--url", leaf.url])
+        assert check.exit_code == 1
+        assert "still full" in check.output
+        kept += await publish(leaf.url, 420, 20)
+        disk.drain()
+        check = await asyncio.to_thread(CliRunner().invoke, command, ["--url", leaf.url])
+        assert check.exit_code == 0, check.output
+        leaf.stop()  # what backhaul-leaf-check.service does
+        leaf.start()
+        await agent.drained()
+        status = await agent.wait_for(lambda status: not status["leaf"]["failed_streams"])
+        last = status["lanes"]["bulk"]["last_seq"]
+        client = await nats.connect(leaf.url)
+        seqs = [found.message.seq for found in await read_stream(client, "OUT_bulk")]
+        await client.close()
+        assert seqs == list(range(1, last + 1))
+        assert status["ledger"]["evicted_messages"] == 0
+        assert status["counters"]["points_kept"] == kept
+    finally:
+        agent.stop()
+        leaf.stop()
+
+
+async def publish(url: str, first: int, count: int) -> int:
+    """Publish texts that come to 6 KB compressed; return how many were kept."""
+    async with connect(url) as agent:
+        for number in range(first, first + count):
+            await agent.publish("noise", "text", random.Random(number).randbytes(6000).hex())
+    return count
