@@ -144,7 +144,7 @@ class Merge:
         left = max(0, self._limit - self.points)
         if end > left:
             end = self._cut(left) if left else 0
-            self.next_ns = self._times[end] if end < len(self._times) else None
+            self._go_on_at(self._times[end:], horizon_ns)
         taken = self._times[:end], self._values[:end]
         self._times, self._values = self._times[end:], self._values[end:]
         self.points += end
@@ -157,8 +157,13 @@ class Merge:
 
     def stop(self, horizon_ns: int | None) -> None:
         """Give out nothing more: a next request goes on with the earliest that is left."""
-        left = [*self._times, *([] if horizon_ns is None else [horizon_ns])]
-        self.next_ns = min(left, default=None)
+        self._sort()
+        self._go_on_at(self._times, horizon_ns)
+
+    def _go_on_at(self, left: list[int], horizon_ns: int | None) -> None:
+        """Let a next request go on with the earliest that is left, or may still come."""
+        first = [*left[:1], *([] if horizon_ns is None else [horizon_ns])]
+        self.next_ns = min(first, default=None)
 
     def _sort(self) -> None:
         if not self._sorted:

@@ -7,7 +7,7 @@ from array import array
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backhaul_agent import history
@@ -47,6 +47,8 @@ def merged(runs: Runs, limit: int) -> tuple[list[tuple[int, Any]], int | None]:
     st.lists(st.lists(st.integers(0, 30), max_size=12), max_size=12),
     st.integers(1, 40),
 )
+@example([[0, 0, 1], [0]], 1)
+@example([[0, 0, 2], [1]], 1)
 def test_points_come_in_order_of_time_and_a_next_request_goes_on_there(
     runs: Runs, limit: int
 ) -> None:
