@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 READ_ROWS = 64
 USED_AHEAD = 1024  # how many seqs are recorded as sent at a time
-FILL_MAX = 64  # repeats that are cheaper than to purge the stream
 HOLE_MAX = 4096  # seqs explained in one go
 RETRY_S_MIN, RETRY_S_MAX = 0.1, 5.0
 log = structlog.get_logger("lane")
@@ -194,7 +193,7 @@ class Lane:
         self.foreign_messages += out.foreign_messages
         appender.committed(committed.ready_seq, committed.last_seq)
         start = appender.start(tail, out.created)
-        if start.short and not await self._fill_with(start.step.from_seq, start.short):
+        if start.short and not self._fill_with(start.short):
             await self._jump(out, tail.stream_seq)
             return
         await self._set_step(start.created, start.step, fresh=start.new_stream)
@@ -209,18 +208,13 @@ class Lane:
                 after_seq=start.step.from_seq, stream_seq=tail.stream_seq,
             )  # fmt: skip
 
-    async def _fill_with(self, seq: int, short: int) -> bool:
-        """Have what uses up sequences before ``seq`` + 1; False where to jump is better or all.
+    def _fill_with(self, short: int) -> bool:
+        """Whether the rest of an interrupted run is what uses up the sequences that are short.
 
-        The hub's source may have passed those sequences, so nothing new may come under them. What
-        was to be appended there goes again, or any message that the hub drops as a repeat.
+        Anything else would do as well for the seqs, but not for the hub: it looks at what a store
+        that went back delivers as old, so to jump is safer.
         """
-        if short > FILL_MAX:
-            return False
-        if len(self._run) < short:
-            rows = await self._ledger.read_back(self.name, seq)
-            self._run = [row for row in rows if not self._flaw(row)] * short
-        return bool(self._run)
+        return len(self._run) >= short
 
     async def _jump(self, out: OutStream, stream_seq: int) -> None:
         """Empty the stream and go on beyond every sequence it may have had."""
@@ -331,7 +325,7 @@ class Lane:
         if self.appender.state is not State.RUNNING:
             return  # looked at again, from where the stream ends
         short = self.appender.pass_over(seq)
-        if short and not await self._fill_with(seq, short):
+        if short:
             await self._jump(out, self.appender.stream_seq)
 
     async def _rows_again(self, out: OutStream, work: Work) -> tuple[list[Row], int]:

@@ -309,10 +309,6 @@ class Ledger:
         where = "seq >= ? ORDER BY seq LIMIT ?"
         return await self._rows(found, where, from_seq, rows_max) if found else []
 
-    async def read_back(self, lane: str, seq: int) -> list[Row]:
-        """Return the last message of a lane up to ``seq``, if there is one."""
-        return await self._rows(self.lanes[lane], "seq <= ? ORDER BY seq DESC LIMIT 1", seq)
-
     async def _rows(self, lane: Lane, where: str, *parameters: int) -> list[Row]:
         # Cast, because damage may turn a blob into text that is no UTF-8, or into a number: the
         # row must come back, so that it can be judged and set aside.

@@ -27,7 +27,6 @@ from backhaul_codec.ranges import RangeSet
 EPOCH = 7
 LIMITS = Limits(window_messages=4, window_bytes=1000, outstanding_bytes=10_000, answer_s=5.0)
 SIZE = 100
-FILL_MAX = 5
 RESERVED = 3
 
 
@@ -168,7 +167,7 @@ class LaneMachine(RuleBasedStateMachine):
     def seek(self) -> None:
         tail = self.stream.tail()
         start = self.appender.start(tail, str(self.stream.created))
-        if start.short and not self.fill_with(start.step.from_seq, start.short):
+        if start.short and not self.fill_with(start.short):
             self.jump(self.stream.last)
             return
         if start.new_stream:
@@ -183,13 +182,8 @@ class LaneMachine(RuleBasedStateMachine):
         self.steps, self.reserved = Steps(), step.from_seq
         self.record(step)
 
-    def fill_with(self, seq: int, short: int) -> bool:
-        if short > FILL_MAX:
-            return False
-        if len(self.run) < short:
-            rows = [each for each in range(1, seq + 1) if self.there(each)]
-            self.run = rows[-1:] * short
-        return bool(self.run)
+    def fill_with(self, short: int) -> bool:
+        return len(self.run) >= short
 
     def there(self, seq: int) -> bool:
         return self.forgotten < seq <= self.last_seq and seq not in self.quarantined
@@ -224,7 +218,7 @@ class LaneMachine(RuleBasedStateMachine):
     def pass_over(self, seq: int) -> None:
         self.quarantined.add(seq)
         self.hub.explained.add(seq)
-        if (short := self.appender.pass_over(seq)) and not self.fill_with(seq, short):
+        if self.appender.pass_over(seq):
             self.jump(self.appender.stream_seq)
 
     def begin_run(self) -> None:
