@@ -357,11 +357,13 @@ async def test_nobody_but_the_hub_hears_and_up_stores_nothing_of_it(world: World
     # Nor can they write there: what they publish reaches nobody in account HUB.
     for client in (local, jobs):
         await client.publish("up.fleet.VID-001.forged.%", b"{}")
-        await client.publish("hub.set", b'{"device": "VID-001", "node": "a", "points": []}')
+        forged = {"device": "VID-001", "node": "forged", "points": [{"type": "x", "value": 1}]}
+        await client.publish("hub.set", json.dumps(forged).encode())
         await client.flush()
     await hub(world, "set", "VID-001", "battery.limit=91")
     assert (await next_told(own))[1]["value"] == 91.0
     assert own.pending_msgs == 0
+    assert await values(world) == {"battery.limit": 91.0}
     assert [
         subject
         for subject in heard
