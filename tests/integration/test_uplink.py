@@ -147,7 +147,7 @@ async def test_the_jobs_user_reads_and_does_nothing_else(world: World) -> None:
     await confirmed(world, rig, 1)
     jobs = await world.connect(world.hub.url("spark"))
     info = json.loads((await jobs.request("jobsapi.STREAM.INFO.UP_00", b"")).data)
-    assert info["state"]["messages"] == 1
+    assert info["state"]["messages"] >= 1
     ask = b'{"last_by_subj": "up.VID-001.f.battery"}'
     got = await jobs.request("jobsapi.DIRECT.GET.UP_00", ask)
     assert got.headers is not None
@@ -313,7 +313,7 @@ async def test_a_live_point_travels_on_its_own_lane(world: World) -> None:
     local = await world.connect(rig.url)
     answer = await local.request("app.cargo.door", b'{"value": "open", "lane": "live"}')
     assert json.loads(answer.data) == {"kept": 1}
-    report = await world.until(lambda report: lane(report, name="live").get("watermark") == 1)
+    report = await world.until(lambda report: lane(report, name="live").get("watermark", 0) >= 1)
     assert lane(report, name="live")["gaps"] == []
 
 
