@@ -15,6 +15,7 @@ from backhaul_agent.client import connect
 from backhaul_agent.commands.leaf_check import command
 from backhaul_agent.jetstream import JetStream
 from backhaul_agent.leaf_store import LeafStore, free_bytes, needs_restart
+from backhaul_codec import Opaque
 from tests.support.agent_process import AgentProcess
 from tests.support.agent_streams import read_stream
 from tests.support.nats_server import NatsServer
@@ -127,6 +128,53 @@ async def test_a_full_leaf_loses_nothing_and_goes_on_after_its_restart(
         assert seqs == list(range(1, last + 1))
         assert status["ledger"]["evicted_messages"] == 0
         assert status["counters"]["points_kept"] == kept
+    finally:
+        agent.stop()
+        leaf.stop()
+
+
+@pytest.mark.nats
+async def test_ledger_and_leaf_on_one_full_disk_account_for_everything(
+    tmp_path: Path, small_disk: Callable[[int], SmallDisk]
+) -> None:
+    """Nothing is refused, the oldest goes with receipts, and all the rest is in OUT once."""
+    disk = small_disk(32 * MIB)
+    leaf = NatsServer(disk.path / "leaf")
+    leaf.start()
+    limits = f"{SETTINGS}[ingest]\npending_bytes_max = {MIB}\n"
+    reserve = f"reserve_bytes = {4 * MIB}\n"
+    agent = AgentProcess(disk.path / "agent", leaf.url, extra=reserve + limits)
+    agent.start()
+    try:
+        await agent.ready()
+        kept = await publish(leaf.url, 0, 300)
+        disk.fill()
+        kept += await publish(leaf.url, 300, 700)
+        status = await agent.wait_for(lambda status: bool(status["leaf"]["failed_streams"]))
+        assert status["ledger"]["disk_full"]
+        assert status["ledger"]["evicted_messages"] > 0
+        assert status["counters"]["refused"] == {}
+        disk.drain()
+        await agent.wait_for(lambda status: bool(status["ledger"]["reserve_held"]))
+        leaf.stop()
+        leaf.start()
+        status = await agent.drained()
+        assert not status["ledger"]["disk_full"]
+        assert status["counters"]["points_kept"] == kept
+        client = await nats.connect(leaf.url)
+        held = [found.message.seq for found in await read_stream(client, "OUT_bulk")]
+        explained: set[int] = set()
+        for found in await read_stream(client, "OUT_live"):
+            if found.subject == "e.receipt":
+                value = found.message.points[0].value
+                assert isinstance(value, Opaque)
+                said = json.loads(value.data)
+                assert said["lane"] == "bulk"
+                explained |= set(range(said["lo"], said["hi"] + 1))
+        await client.close()
+        last = status["lanes"]["bulk"]["last_seq"]
+        assert len(held) == len(set(held))
+        assert set(held) | explained == set(range(1, last + 1))
     finally:
         agent.stop()
         leaf.stop()
