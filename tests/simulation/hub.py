@@ -1,0 +1,187 @@
+"""The hub and the history behind it: the real continuity, repair and merge over modelled streams."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from backhaul_agent.resend import Ask
+from backhaul_codec import Point
+from backhaul_codec.certificates import LaneId, LaneRecord, Mark, certify, lane_records
+from backhaul_codec.merge import HeadKey, Heads
+from backhaul_codec.ranges import RangeSet
+from backhaul_hub.continuity import Continuity, LaneKey
+from backhaul_hub.repair import RepairBook
+from tests.simulation.models import DownModel, Source, UpModel
+from tests.simulation.vehicle import LANES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from backhaul_codec.certificates import Certificate
+    from tests.simulation.models import Message
+
+DEVICE = "VID-001"
+
+
+class HubCores:
+    """The classes under test; a mutation puts another in place of one."""
+
+    continuity: type[Continuity] = Continuity
+    repair: type[RepairBook] = RepairBook
+    heads: type[Heads] = Heads
+    notices_losses = True
+
+
+class Hub:
+    """One hub with one vehicle. What it keeps in hub.db survives `restart`."""
+
+    def __init__(self, cores: HubCores) -> None:
+        self.cores = cores
+        self.up = UpModel()
+        self.down = DownModel()
+        self.sources = {name: Source() for name in LANES}
+        self.continuity = cores.continuity()
+        self.heads = cores.heads()
+        self._repair = cores.repair(self.continuity)
+        self.marks: list[Mark] = []
+        self.said: list[tuple[int, Mapping[str, int]]] = []
+        self.up_since_s: float | None = None
+        self._read_seq = 0
+        self._read_loss = 0
+        self._told: dict[str, tuple[int, int]] = {}
+        self._asks = 0
+        self._newest_stamp = 0
+
+    def restart(self) -> None:
+        """Kill -9 of the control plane: what it had not stored is gone."""
+        self._repair = self.cores.repair(self.continuity)
+        self._told.clear()
+        for key in self.continuity.lanes:
+            self.continuity._stirred.add(key)
+
+    def read(self, messages_max: int) -> None:
+        """Read on in UP; what it has lost since is noticed first."""
+        if self._read_loss != self.up.loss:
+            self._read_loss = self.up.loss
+            self._read_seq = 0
+            if self.cores.notices_losses:
+                self._restate()
+            else:
+                self._read_seq = self.up.last_seq
+        for stored in self.up.messages:
+            if stored.seq > self._read_seq and messages_max > 0:
+                self._read_seq = stored.seq
+                messages_max -= 1
+                self._take(stored.message, stored.stored_ns)
+
+    def tell(self, lags: Mapping[str, int], now_s: float) -> None:
+        """Write watermarks and requests to DOWN."""
+        for lane, (epoch, state) in self.continuity.current(DEVICE).items():
+            word = (epoch, state.watermark)
+            if self._told.get(lane) != word:
+                self._told[lane] = word
+                self.down.publish(f"s.watermark.{lane}", word)
+        up = {} if self.up_since_s is None else {DEVICE: self.up_since_s}
+        places = {(DEVICE, lane): lag for lane, lag in lags.items()}
+        for _, lane, ask in self._repair.asks(up, places, now_s):
+            self._asks += 1
+            self.down.publish(f"s.resend.{lane}", Ask(ask.epoch, ask.ranges, str(self._asks)))
+
+    def write_head(self, key: HeadKey, value: float, now_ns: int) -> None:
+        """Write a config point for the vehicle."""
+        self._newest_stamp = max(now_ns, self._newest_stamp + 1)
+        point = Point(key.node, key.type, self._newest_stamp, value, key.key, origin="hub")
+        self.offer(point)
+        self.send_head(key)
+
+    def send_head(self, key: HeadKey) -> None:
+        """Write a head to DOWN."""
+        head = self.heads.get(key)
+        if head is not None:
+            self.down.publish(f"p.{key.node}.{key.type}", head.to_point(key))
+
+    def offer(self, point: Point) -> None:
+        """Merge a point."""
+        self._newest_stamp = max(self._newest_stamp, point.time)
+        self.heads.offer("", point)
+
+    def highest(self, lane: str, epoch: int) -> int | None:
+        """Answer a vehicle that asks for the highest seq known of a lane; None: read on first."""
+        if self._read_loss != self.up.loss or self._read_seq < self.up.last_seq:
+            return None
+        state = self.continuity.lanes.get(LaneKey(DEVICE, lane, epoch))
+        if state is None:
+            return 0
+        return max(state.seen.highest, state.explained.highest, state.said)
+
+    def certificates(self, hours: Iterable[int]) -> list[Certificate]:
+        """Judge some hours."""
+        return certify(self.marks, self._records(), hours)
+
+    def _records(self) -> dict[LaneId, LaneRecord]:
+        lanes = {LaneId(key.lane, key.epoch): state for key, state in self.continuity.lanes.items()}
+        held = {id_: state.held for id_, state in lanes.items()}
+        receipts = {id_: [tuple(each) for each in state.receipts] for id_, state in lanes.items()}
+        return lane_records(held, receipts, self.said)  # type: ignore[arg-type]
+
+    def _restate(self) -> None:
+        stored: dict[LaneKey, RangeSet] = {}
+        for each in self.up.messages:
+            message = each.message
+            key = LaneKey(DEVICE, message.lane, message.epoch)
+            stored.setdefault(key, RangeSet()).add(message.seq)
+        for key in self.continuity.of_device(DEVICE):
+            self.continuity.restate(key, stored.get(key, RangeSet()))
+
+    def _take(self, message: Message, stored_ns: int) -> None:
+        key = LaneKey(DEVICE, message.lane, message.epoch)
+        self.continuity.arrived(key, message.seq, 100, stored_ns)
+        body: Any = message.body
+        if message.kind == "head":
+            self.offer(body)
+        elif message.kind == "mark":
+            lanes, why = body
+            self.marks.append(Mark(message.time_ns, message.epoch, message.seq, lanes, why))
+            self._say(message.epoch, lanes)
+        elif message.kind == "receipt":
+            lane, epoch, low, high, reason = body
+            self.continuity.explain(LaneKey(DEVICE, lane, epoch), low, high, reason)
+        elif message.kind == "epoch":
+            old, lanes = body
+            self.continuity.end(DEVICE, old)
+            self._say(old, lanes)
+
+    def _say(self, epoch: int, lanes: Mapping[str, int]) -> None:
+        self.said.append((epoch, lanes))
+        for lane, last in lanes.items():
+            self.continuity.say(LaneKey(DEVICE, lane, epoch), last)
+
+
+class History:
+    """What Spark has written: each message once, by its place in its lane."""
+
+    def __init__(self) -> None:
+        self.points: dict[int, int] = {}
+        """Point id to how many times it stands there."""
+        self.places: set[tuple[str, int, int]] = set()
+        self._read_seq = 0
+        self._loss = 0
+
+    def ingest(self, up: UpModel, messages_max: int) -> None:
+        """Append what is new in UP."""
+        if self._loss != up.loss:
+            self._loss, self._read_seq = up.loss, 0
+        for stored in up.messages:
+            if stored.seq <= self._read_seq or messages_max <= 0:
+                continue
+            self._read_seq = stored.seq
+            messages_max -= 1
+            message = stored.message
+            place = (message.lane, message.epoch, message.seq)
+            if place in self.places:
+                continue
+            self.places.add(place)
+            if message.kind == "points":
+                assert isinstance(message.body, tuple)
+                for id_ in message.body:
+                    self.points[id_] = self.points.get(id_, 0) + 1

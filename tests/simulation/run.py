@@ -1,0 +1,317 @@
+"""One run: a schedule drawn from a seed, then a quiet end, and what must hold all along.
+
+Replay one with ``BACKHAUL_SIM_SEEDS=17 pytest tests/simulation/test_simulation.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING
+
+from backhaul_codec import Point
+from backhaul_codec.certificates import HOUR_NS
+from backhaul_codec.merge import HeadKey
+from backhaul_hub.continuity import LaneKey
+from tests.simulation.hub import DEVICE, History, Hub, HubCores
+from tests.simulation.vehicle import LANES, Cores, Vehicle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulation.models import Message
+
+SECOND_NS = 1_000_000_000
+START_NS = 1_800_000_000 * SECOND_NS // HOUR_NS * HOUR_NS
+STEPS = 120
+QUIET_STEPS = 1500
+SERIES = [HeadKey("", node, type_) for node in ("pump", "fan") for type_ in ("limit", "mode")]
+
+
+class ViolationError(Exception):
+    """An invariant does not hold; the message names it, ``schedule`` what was done."""
+
+    def __init__(self, seed: int, what: str, schedule: list[str]) -> None:
+        tail = "\n  ".join(schedule)
+        super().__init__(
+            f"seed {seed}: {what}\n  {tail}\nreplay: BACKHAUL_SIM_SEEDS={seed} "
+            "pytest tests/simulation/test_simulation.py"
+        )
+        self.what = what
+
+
+@dataclass
+class Counts:
+    """What a run did."""
+
+    points: int = 0
+    faults: int = 0
+    explained: int = 0
+    uncertain: int = 0
+    epochs: int = 0
+    seen: dict[str, int] = field(default_factory=dict)
+
+
+class Run:
+    """A vehicle and its hub, stepped by a seed."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        cores: Cores | None = None,
+        hub_cores: HubCores | None = None,
+        vehicle: type[Vehicle] = Vehicle,
+    ) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.now_ns = START_NS
+        self.hub = Hub(hub_cores or HubCores())
+        self.history = History()
+        self.link_up = False
+        self.half_open = False
+        self.faulty = True
+        self.schedule: list[str] = []
+        self.counts = Counts()
+        self.vehicle = vehicle(self.random, cores or Cores(), self.now_ns, self._ask_hub)
+
+    @property
+    def now_s(self) -> float:
+        """Return the monotonic time."""
+        return (self.now_ns - START_NS) / 1e9
+
+    def go(self) -> Counts:
+        """Run the schedule and the quiet end; raise at the first violation."""
+        for _ in range(STEPS):
+            self._pass_time(self.random.choice((0.05, 0.3, 1.0, 3.0, 20.0)))
+            self._act()
+            self._everybody_works()
+            self._check_always()
+        self._heal()
+        for step in range(QUIET_STEPS):
+            self._pass_time(1.0 if step < 300 else 5.0)
+            self._everybody_works()
+            if step % 10 == 9:
+                self._check_always()
+                if self._quiet():
+                    break
+        self._meet()
+        self._check_end()
+        return self.counts
+
+    def _pass_time(self, seconds: float) -> None:
+        self.now_ns += int(seconds * SECOND_NS)
+        self.vehicle.now_ns = self.now_ns
+
+    def _act(self) -> None:
+        """Do one thing: mostly what a vehicle does all day, now and then a fault."""
+        random, vehicle = self.random, self.vehicle
+        ordinary: list[tuple[str, Callable[[], object]]] = [
+            ("publish bulk", lambda: vehicle.publish("bulk", random.randint(1, 3))),
+            ("publish live", lambda: vehicle.publish("live", 1)),
+            ("vehicle writes a head", self._vehicle_writes),
+            ("hub writes a head", self._hub_writes),
+            ("mark", lambda: vehicle.mark("hour")),
+            ("leaf syncs", vehicle.sync_leaf),
+        ]
+        faults: list[tuple[str, Callable[[], object]]] = [
+            ("link up", self._link_comes),
+            ("link up", self._link_comes),
+            ("link cut", self._link_goes),
+            ("link half-open", self._link_hangs),
+            ("agent killed", vehicle.restart),
+            ("leaf killed", vehicle.restart_leaf),
+            ("leaf loses power", lambda: vehicle.restart_leaf(power_cut=True)),
+            ("leaf wiped", vehicle.wipe_leaf),
+            ("control plane killed", self.hub.restart),
+            ("ledger copied", vehicle.copy_ledger),
+            ("ledger forgets", vehicle.forget),
+            ("clock jumps", self._clock_jumps),
+            ("an hour passes", lambda: self._pass_time(1800)),
+        ]
+        rare: list[tuple[str, Callable[[], object]]] = [
+            ("UP rolled back", lambda: self.hub.up.roll_back(random)),
+            ("UP purged", lambda: self.hub.up.purge(random)),
+            ("UP recreated", self.hub.up.recreate),
+            ("ledger put back", vehicle.put_copy_back),
+            ("whole disk put back", lambda: vehicle.put_copy_back(whole_disk=True)),
+            ("ledger deleted", vehicle.delete_ledger),
+        ]
+        chance = random.random()
+        actions = ordinary if chance < 0.75 else faults if chance < 0.97 else rare
+        name, action = random.choice(actions)
+        if actions is not ordinary:
+            self.schedule.append(f"{self.now_s:9.2f} s  {name}")
+            self.counts.faults += 1
+            self.counts.seen[name] = self.counts.seen.get(name, 0) + 1
+        action()
+
+    def _ask_hub(self, lane: str, epoch: int) -> int | None:
+        reachable = self.link_up and not self.half_open
+        return self.hub.highest(lane, epoch) if reachable else None
+
+    def _vehicle_writes(self) -> None:
+        key = self.random.choice(SERIES)
+        known = self.vehicle.heads.get(key)
+        time = max(self.now_ns + self.vehicle.clock_error_ns, known.time + 1 if known else 0)
+        value = float(self.random.randint(0, 9))
+        self.vehicle.write_head(Point(key.node, key.type, time, value, key.key))
+
+    def _hub_writes(self) -> None:
+        key = self.random.choice(SERIES)
+        self.hub.write_head(key, float(self.random.randint(0, 9)), self.now_ns)
+
+    def _clock_jumps(self) -> None:
+        # What is left of an error after the correction; years are corrected before they leave.
+        self.vehicle.clock_error_ns = self.random.randint(-4, 4) * SECOND_NS
+
+    def _link_comes(self) -> None:
+        if self.link_up and not self.half_open:
+            return
+        self.link_up, self.half_open = True, False
+        self.hub.up_since_s = self.now_s
+        for name in LANES:
+            self.hub.sources[name].reset(self.vehicle.out(name), self.random, faulty=self.faulty)
+        self._meet()
+
+    def _link_goes(self) -> None:
+        self.link_up = self.half_open = False
+        self.hub.up_since_s = None
+
+    def _link_hangs(self) -> None:
+        self.half_open = self.link_up
+
+    def _everybody_works(self) -> None:
+        self.vehicle.work(self.random.randint(1, 12) if self.faulty else 64, self.now_s)
+        if self.link_up and not self.half_open:
+            lanes = list(LANES)
+            self.random.shuffle(lanes)
+            for name in lanes:
+                self._source(name, self.random.randint(0, 6) if self.faulty else 64)
+            for seq, subject, body in self.hub.down.after(self.vehicle.ledger.in_seq):
+                self.vehicle.take(seq, subject, body)
+        if not self.faulty or self.random.random() < 0.7:
+            self.hub.read(self.random.randint(1, 20) if self.faulty else 1000)
+            lags = {name: self._lag(name) for name in LANES}
+            self.hub.tell(lags if self.link_up else {}, self.now_s)
+        if not self.faulty or self.random.random() < 0.3:
+            self.history.ingest(self.hub.up, self.random.randint(1, 30) if self.faulty else 1000)
+
+    def _source(self, name: str, messages_max: int) -> None:
+        """Bring messages of a lane over the link; those the source takes for old are dropped."""
+        out, source = self.vehicle.out(name), self.hub.sources[name]
+        if out.created != source.created:
+            source.reset(out, self.random, faulty=self.faulty)
+        for seq in sorted(seq for seq in out.messages if seq > out.floor)[:messages_max]:
+            if seq > source.seq:
+                source.seq = seq
+                self.hub.up.store(out.messages[seq].message, self.now_ns)
+            if self.faulty and self.random.random() < 0.02:
+                return  # the acknowledgement is lost: it comes again, and is dropped
+            out.floor = seq
+
+    def _lag(self, name: str) -> int:
+        out, source = self.vehicle.out(name), self.hub.sources[name]
+        return sum(1 for seq in out.messages if seq > max(out.floor, source.seq))
+
+    def _heal(self) -> None:
+        self.schedule.append(f"{self.now_s:9.2f} s  everything heals")
+        self.faulty = self.vehicle.faulty = False
+        self.vehicle.clock_error_ns = 0
+        self._link_goes()
+        self._link_comes()
+        self.vehicle.mark("link")
+
+    def _quiet(self) -> bool:
+        lanes = self.vehicle.lanes.values()
+        return (
+            all(lane.appender.done and not lane.resends.pending for lane in lanes)
+            and all(self._lag(name) == 0 for name in LANES)
+            and all(state.whole for state in self.hub.continuity.lanes.values())
+            and not self.hub.down.after(self.vehicle.ledger.in_seq)
+        )
+
+    def _meet(self) -> None:
+        """Compare heads as a link that comes up does, and bring over what differs."""
+        vehicle, hub = self.vehicle, self.hub
+        if vehicle.heads.root() == hub.heads.root():
+            return
+        for key, head in list(vehicle.heads):
+            if hub.heads.get(key) != head:
+                vehicle.commit("live", "head", head.to_point(key))
+        for key, head in list(hub.heads):
+            if vehicle.heads.get(key) != head:
+                hub.send_head(key)
+        if not self.faulty:
+            for _ in range(20):
+                self._pass_time(1.0)
+                self._everybody_works()
+
+    def _check_always(self) -> None:
+        """The watermark never passes a hole, and no hour is called complete over one."""
+        safe = self._safe()
+        if self.hub._read_loss != self.hub.up.loss:
+            return  # the hub has not looked since
+        for key, state in self.hub.continuity.lanes.items():
+            for seq in range(1, state.watermark + 1):
+                place = (key.lane, key.epoch, seq)
+                if place not in safe and seq not in state.explained:
+                    self._fail(f"the watermark {state.watermark} of {key} passes the hole {seq}")
+        # Judged by hours in which what is acknowledged has a place that is known.
+        hours = range(START_NS, self.now_ns + HOUR_NS, HOUR_NS)
+        for certificate in self.hub.certificates(hours):
+            if certificate.state != "complete":
+                continue
+            for id_, message in self.vehicle.acknowledged.items():
+                hour_ns = message.time_ns // HOUR_NS * HOUR_NS
+                place = (message.lane, message.epoch, message.seq)
+                if hour_ns != certificate.hour_ns or place in safe:
+                    continue
+                if not (id_ in self.vehicle.uncertain and self._unheard_of(message)):
+                    self._fail(f"an hour is complete without point {id_} at {place}")
+
+    def _safe(self) -> set[tuple[str, int, int]]:
+        in_up = {(m.lane, m.epoch, m.seq) for _, _, m in self.hub.up.messages}
+        return in_up | self.history.places
+
+    def _check_end(self) -> None:
+        vehicle, history = self.vehicle, self.history
+        if not self._quiet():
+            self._fail("it never came to rest")
+        for id_, times in history.points.items():
+            if times != 1:
+                self._fail(f"point {id_} stands {times} times in the history")
+        for id_, message in vehicle.acknowledged.items():
+            self.counts.points += 1
+            if id_ in history.points:
+                continue
+            self._check_named(id_, message)
+        if vehicle.heads.root() != self.hub.heads.root():
+            mine, theirs = dict(vehicle.heads), dict(self.hub.heads)
+            self._fail(f"heads differ: vehicle {mine}, hub {theirs}")
+        self.counts.epochs = len({message.epoch for message in vehicle.acknowledged.values()})
+
+    def _check_named(self, id_: int, message: Message) -> None:
+        """A point that did not arrive: was it given up, and does the hub know?"""
+        place = (message.lane, message.epoch, message.seq)
+        state = self.hub.continuity.lanes.get(LaneKey(DEVICE, message.lane, message.epoch))
+        uncertain = id_ in self.vehicle.uncertain
+        if state is not None and message.seq in state.explained:
+            if not uncertain and place not in self.vehicle.forgotten:
+                self._fail(f"point {id_} at {place} was given up though it was kept")
+            self.counts.explained += 1
+        elif uncertain and (self._unheard_of(message) or place in self.history.places):
+            # Nobody is left who could know of it; or its ledger was put back by an older copy,
+            # which gave its place to another.
+            self.counts.uncertain += 1
+        else:
+            self._fail(f"point {id_} at {place} is lost in silence")
+
+    def _unheard_of(self, message: Message) -> bool:
+        """Whether the hub never heard of a place, nor of one behind it."""
+        state = self.hub.continuity.lanes.get(LaneKey(DEVICE, message.lane, message.epoch))
+        known = state and max(state.seen.highest, state.explained.highest, state.said)
+        return not known or message.seq > known
+
+    def _fail(self, what: str) -> None:
+        raise ViolationError(self.seed, what, self.schedule)

@@ -1,0 +1,180 @@
+"""Planted bugs, one a core: the simulation must find each of them, or it proves nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul_agent.appender import Appender
+from backhaul_agent.resend import Resends
+from backhaul_codec.merge import Change, Head, HeadKey, Heads, Merged
+from backhaul_codec.ranges import RangeSet
+from backhaul_hub.continuity import Continuity, LaneKey
+from backhaul_hub.repair import RepairBook
+from tests.simulation.hub import HubCores
+from tests.simulation.run import Run, ViolationError
+from tests.simulation.vehicle import Cores, Vehicle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from backhaul_agent.resend import Work
+    from backhaul_codec import Point
+
+SEEDS_MAX = 400
+
+
+def _found(make: Callable[[int], Run]) -> str:
+    """Run seed after seed until one is violated; return what was."""
+    for seed in range(SEEDS_MAX):
+        try:
+            make(seed).go()
+        except ViolationError as violation:
+            return violation.what
+    pytest.fail(f"{SEEDS_MAX} seeds did not find it")
+
+
+class BlindAppender(Appender):
+    """The ledger went back in time, and nobody notices."""
+
+    def claim(self, seq: int) -> bool:
+        return False
+
+
+class TrustfulVehicle(Vehicle):
+    """Goes on in its epoch after a restart, though nobody has said that it may."""
+
+    asks_first = False
+
+
+class LazyResends(Resends):
+    """What was asked for is taken off the list without being sent, now and then."""
+
+    def begin(self, works: Iterable[Work]) -> None:
+        super().begin(list(works)[1:])
+
+
+class HopefulContinuity(Continuity):
+    """The watermark is the highest seq that came, holes or not."""
+
+    def arrived(self, key: LaneKey, seq: int, body_bytes: int, stored_ns: int) -> bool:
+        is_new = super().arrived(key, seq, body_bytes, stored_ns)
+        state = self.lanes[key]
+        state.held = RangeSet([(1, state.held.highest)])
+        return is_new
+
+
+class FaithfulContinuity(Continuity):
+    """What was held once counts as held, whatever UP has lost."""
+
+    def restate(self, key: LaneKey, stored: RangeSet) -> None:
+        pass
+
+
+class GenerousContinuity(Continuity):
+    """A receipt explains three more seqs than it says."""
+
+    def explain(self, key: LaneKey, low: int, high: int, reason: str) -> bool:
+        return super().explain(key, low, high + 3, reason)
+
+
+class DeafContinuity(Continuity):
+    """A mark's word is not believed: what nothing came behind is not missed."""
+
+    def say(self, key: LaneKey, seq: int) -> None:
+        pass
+
+
+class SilentRepair(RepairBook):
+    """Nothing is ever asked for."""
+
+    def asks(self, *args: Any, **kwargs: Any) -> Iterable[Any]:
+        return []
+
+
+class NewestArrivalHeads(Heads):
+    """Whatever comes last stays."""
+
+    def offer(self, parent: str, point: Point) -> Merged:
+        key = HeadKey.of(parent, point)
+        before, head = self.get(key), Head.of(point)
+        self.put(key, head)
+        return Merged(head, Change.WON, before)
+
+
+class HastyVehicle(Vehicle):
+    """Acknowledges before the commit, which a kill then takes."""
+
+    def publish(self, lane: str, points: int) -> None:
+        super().publish(lane, points)
+        if self.random.random() < 0.02:
+            row = self.ledger.lanes[lane]
+            row.next_seq -= 1
+            del self.ledger.rows[lane, self.ledger.epoch, row.next_seq]
+
+
+class ForgetfulVehicle(Vehicle):
+    """Forgets what the hub has not confirmed, and writes no receipt for it."""
+
+    def forget(self) -> None:
+        for key in [key for key in self.ledger.rows if key[0] == "bulk"][:2]:
+            del self.ledger.rows[key]
+
+
+class SameEpochVehicle(Vehicle):
+    """A ledger that begins anew keeps the epoch of the one before."""
+
+    def _draw_epoch(self) -> int:
+        return 7
+
+
+def _with(
+    *,
+    appender: type[Appender] | None = None,
+    resends: type[Resends] | None = None,
+    heads: type[Heads] | None = None,
+    continuity: type[Continuity] | None = None,
+    repair: type[RepairBook] | None = None,
+    vehicle: type[Vehicle] = Vehicle,
+) -> Callable[[int], Run]:
+    cores, hub_cores = Cores(), HubCores()
+    cores.appender = appender or cores.appender
+    cores.resends = resends or cores.resends
+    hub_cores.heads = cores.heads = heads or cores.heads
+    hub_cores.continuity = continuity or hub_cores.continuity
+    hub_cores.repair = repair or hub_cores.repair
+    return lambda seed: Run(seed, cores=cores, hub_cores=hub_cores, vehicle=vehicle)
+
+
+LOST, HOLE, REST, HEADS = "lost in silence", "passes the hole", "came to rest", "heads differ"
+KEPT = "given up though it was kept"
+MUTATIONS = {
+    "a ledger that went back is not noticed": (_with(appender=BlindAppender), (LOST, REST, KEPT)),
+    "some of what was asked for is dropped": (_with(resends=LazyResends), (REST,)),
+    "the watermark passes holes": (_with(continuity=HopefulContinuity), (HOLE,)),
+    "what UP lost still counts": (_with(continuity=FaithfulContinuity), (HOLE,)),
+    "a receipt explains too much": (
+        _with(continuity=GenerousContinuity),
+        (LOST, KEPT, HOLE),
+    ),
+    "marks are not believed": (_with(continuity=DeafContinuity), (LOST,)),
+    "nothing is asked for again": (_with(repair=SilentRepair), (REST,)),
+    "the newest arrival wins": (_with(heads=NewestArrivalHeads), (HEADS,)),
+    "acknowledged before the commit": (_with(vehicle=HastyVehicle), (LOST, KEPT, "without point")),
+    "given up without a receipt": (_with(vehicle=ForgetfulVehicle), ("given up", LOST, REST)),
+    "an epoch goes on without the hub's word": (
+        _with(vehicle=TrustfulVehicle),
+        (LOST, KEPT, "stands 2 times", "without point"),
+    ),
+    "a new ledger keeps the old epoch": (_with(vehicle=SameEpochVehicle), (LOST, REST)),
+}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_planted_bug_is_found(name: str) -> None:
+    """The simulation finds it, by the invariant that it breaks."""
+    make, expected = MUTATIONS[name]
+    what = _found(make)
+    assert any(text in what for text in expected), what

@@ -1,0 +1,443 @@
+"""The vehicle: a model of the ledger, and of the shell that drives the lanes' real cores."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from backhaul_agent.appender import Appender, Limits, State, Tail, Turn
+from backhaul_agent.resend import Ask, Resends, Work
+from backhaul_agent.steps import Step, Steps
+from backhaul_codec import Point
+from backhaul_codec.merge import HeadKey, Heads
+from tests.simulation.models import Appended, Message, OutModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from random import Random
+
+LANES = ("live", "bulk")
+LIMITS = Limits(window_messages=6, answer_s=5.0)
+USED_AHEAD = 8
+MESSAGE_BYTES = 100
+RUN_MESSAGES = 4
+
+
+@dataclass
+class LaneRow:
+    """What the ledger keeps of a lane."""
+
+    next_seq: int = 1
+    watermark: int = 0
+    confirmed: int = 0
+    used_seq: int = 0
+    steps: Steps = field(default_factory=Steps)
+
+
+@dataclass
+class Ledger:
+    """Everything that survives on the vehicle's disk; a commit is atomic."""
+
+    epoch: int
+    lanes: dict[str, LaneRow] = field(default_factory=lambda: {name: LaneRow() for name in LANES})
+    epochs: set[int] = field(default_factory=set)
+    rows: dict[tuple[str, int, int], Message] = field(default_factory=dict)
+    heads: dict[HeadKey, Point] = field(default_factory=dict)
+    in_seq: int = 0
+
+
+class Cores:
+    """The classes under test; a mutation puts another in place of one."""
+
+    appender: type[Appender] = Appender
+    resends: type[Resends] = Resends
+    heads: type[Heads] = Heads
+
+
+class LaneShell:
+    """Does for one lane what `backhaul_agent.lane.Lane` does, without its asyncio and its NATS."""
+
+    def __init__(self, vehicle: Vehicle, name: str) -> None:
+        self.name = name
+        self._vehicle = vehicle
+        row = vehicle.ledger.lanes[name]
+        self.appender = vehicle.cores.appender(
+            vehicle.ledger.epoch,
+            LIMITS,
+            opened_seq=row.next_seq - 1,
+            used_seq=min(row.used_seq, row.next_seq - 1),
+            steps=row.steps,
+        )
+        self.appender.set_watermark(row.confirmed)
+        self.appender.set_watermark(row.watermark)
+        self.resends = vehicle.cores.resends()
+        self._run: list[Appended] = []
+        self._seen_id: int | str | None = None
+
+    @property
+    def _row(self) -> LaneRow:
+        return self._vehicle.ledger.lanes[self.name]
+
+    @property
+    def _out(self) -> OutModel:
+        return self._vehicle.out(self.name)
+
+    def connect(self) -> None:
+        """Note a new connection to the leaf server."""
+        self.appender.connected()
+
+    def disconnect(self) -> None:
+        """Note that the connection is gone."""
+        self.appender.disconnected()
+
+    def work(self, turns: int, now_s: float) -> None:
+        """Do what can be done, at most so many turns."""
+        self.resends.flowed(self._out.floor, now_s)
+        self.appender.committed(self._row.next_seq - 1)
+        for _ in range(turns):
+            if self.appender.state is State.BEHIND:
+                return
+            if self.appender.state is State.SEEKING:
+                self._seek()
+                continue
+            turn = self.appender.turn(asked=self.resends.ready)
+            if turn is None:
+                break
+            if turn is Turn.NEW:
+                self._send_new(now_s)
+            elif turn is Turn.AGAIN:
+                appended = self._run[-self.appender.again]
+                position = (self.appender.epoch, self.appender.position)
+                expected = self.appender.send_again(MESSAGE_BYTES, now_s)
+                self._append(Appended(appended.message, position), expected)
+            else:
+                self._begin_run(now_s)
+        self.appender.tick(now_s)
+
+    def ask(self, ask: Ask) -> None:
+        """Take up what the hub asks for again."""
+        if ask.id == self._seen_id:
+            return
+        self._seen_id = ask.id
+        ledger = self._vehicle.ledger
+        if ask.epoch == ledger.epoch and ask.ranges and self.appender.claim(ask.ranges[-1][1]):
+            return
+        works, missing = [], []
+        in_out = {
+            (each.message.epoch, each.message.seq): at for at, each in self._out.messages.items()
+        }
+        for low, high in self.resends.not_flying(ask):
+            for seq in range(low, high + 1):
+                if (self.name, ask.epoch, seq) in ledger.rows:
+                    works.append(Work(ask.epoch, seq, seq))
+                elif (ask.epoch, seq) in in_out:
+                    works.append(Work(ask.epoch, seq, seq, in_out[ask.epoch, seq]))
+                else:
+                    missing.append(seq)
+        self.resends.begin(works)
+        for seq in missing:
+            self._vehicle.commit("live", "receipt", (self.name, ask.epoch, seq, seq, "not kept"))
+
+    def _seek(self) -> None:
+        appender, out = self.appender, self._out
+        tail = self._tail()
+        start = appender.start(tail, out.created)
+        if start.short and not self._fill_with(start.step.from_seq, start.short):
+            self._jump(tail.stream_seq)
+            return
+        self._set_step(start.created, start.step, fresh=start.new_stream)
+        appender.sought(tail, start, [])
+
+    def _tail(self) -> Tail:
+        out, ledger = self._out, self._vehicle.ledger
+        stranger = 0
+        for at in sorted(out.messages, reverse=True)[:64]:
+            appended = out.messages[at]
+            epoch, seq = appended.position or (appended.message.epoch, appended.message.seq)
+            if epoch == ledger.epoch:
+                return Tail(out.last_seq, epoch, seq, stranger)
+            if epoch not in ledger.epochs and not stranger:
+                steps = self._row.steps
+                if out.created != steps.created or not steps.steps:
+                    newer = bool(steps.created)
+                else:
+                    newer = at > steps.steps[-1].from_seq + steps.steps[-1].offset
+                stranger = epoch * newer
+        return Tail(out.last_seq, stranger=stranger)
+
+    def _fill_with(self, seq: int, short: int) -> bool:
+        if short > 64:
+            return False
+        if len(self._run) < short:
+            rows = self._vehicle.ledger.rows
+            epoch = self._vehicle.ledger.epoch
+            known = [rows[key] for key in rows if key[:2] == (self.name, epoch) and key[2] <= seq]
+            self._run = [Appended(message) for message in known[-1:]] * short
+        return bool(self._run)
+
+    def _jump(self, stream_seq: int) -> None:
+        go_on_after, step = self.appender.jump(stream_seq)
+        self._out.purge(go_on_after + 1)
+        self.resends.lost()
+        self._set_step(self._out.created, step, fresh=True)
+
+    def _set_step(self, created: str, step: Step, *, fresh: bool = False) -> None:
+        row = self._row
+        if fresh:
+            row.steps, row.used_seq = Steps(created, [step]), max(step.from_seq, 0)
+        elif created != row.steps.created or step.offset != row.steps.last:
+            row.steps = row.steps.with_step(created, step)
+
+    def _send_new(self, now_s: float) -> None:
+        appender, ledger = self.appender, self._vehicle.ledger
+        seq = appender.next_seq
+        message = ledger.rows.get((self.name, ledger.epoch, seq))
+        if message is None:
+            self._vehicle.commit(
+                "live", "receipt", (self.name, ledger.epoch, seq, seq, "missing in the ledger")
+            )
+            short = appender.pass_over(seq)
+            if short and not self._fill_with(seq, short):
+                self._jump(appender.stream_seq)
+            return
+        if seq > self._row.used_seq:
+            self._row.used_seq = seq + USED_AHEAD
+        expected = appender.send(seq, MESSAGE_BYTES, now_s)
+        self._append(Appended(message), expected)
+
+    def _begin_run(self, now_s: float) -> None:
+        work = self.resends.next_run()
+        rows = list(self._rows_again(work))
+        appender = self.appender
+        if rows:
+            self._set_step(appender.steps.created, appender.run_step(len(rows)))
+        self.resends.took(work.hi)
+        if rows:
+            self._run = rows
+            appender.begin_run(len(rows))
+            last, size = appender.stream_seq + len(rows), MESSAGE_BYTES * len(rows)
+            self.resends.sent(work, len(rows), size, last, now_s)
+
+    def _rows_again(self, work: Work) -> Iterator[Appended]:
+        for offset, seq in enumerate(range(work.lo, work.hi + 1)):
+            row = self._vehicle.ledger.rows.get((self.name, work.epoch, seq))
+            if row is not None:
+                yield Appended(row)
+            elif found := self._out.messages.get(work.stream_seq + offset):
+                yield found
+
+    def _append(self, appended: Appended, expected: int) -> None:
+        random, appender = self._vehicle.random, self.appender
+        chance = random.random() if self._vehicle.faulty else 1.0
+        if chance < 0.01:
+            return  # it never got there; nor will an answer
+        stored = self._out.append(appended, expected if self._vehicle.expects else None)
+        if chance < 0.03:
+            return  # it did, but the answer is lost
+        if stored is None:
+            appender.refused(appender.generation)
+        else:
+            appender.answered(appender.generation, stored)
+
+
+class Vehicle:
+    """One vehicle: its ledger, its leaf server's streams, its agent while it runs."""
+
+    expects = True
+    asks_first = True
+
+    def __init__(
+        self,
+        random: Random,
+        cores: Cores,
+        now_ns: int,
+        ask_hub: Callable[[str, int], int | None],
+    ) -> None:
+        self.random = random
+        self._ask_hub = ask_hub
+        self._vouched = False
+        self.cores = cores
+        self.faulty = True
+        self.now_ns = now_ns
+        self.clock_error_ns = 0
+        self._streams = 0
+        self._outs: dict[str, OutModel] = {}
+        self.ledger = Ledger(self._draw_epoch())
+        self.acknowledged: dict[int, Message] = {}
+        """Point id to the message that carries it, as it was acknowledged."""
+        self.uncertain: set[int] = set()
+        """Ids of which nobody may know: their ledger was deleted, or an old copy was put back."""
+        self.forgotten: set[tuple[str, int, int]] = set()
+        self._next_id = 1
+        self._copy: tuple[Ledger, dict[str, OutModel], int] | None = None
+        self.lanes: dict[str, LaneShell] = {}
+        self.heads = cores.heads()
+        self.restart()
+
+    def out(self, name: str) -> OutModel:
+        """Return a lane's OUT stream, made if it is not there."""
+        if name not in self._outs:
+            self._streams += 1
+            self._outs[name] = OutModel(f"{name} {self._streams}")
+        return self._outs[name]
+
+    def commit(self, lane: str, kind: str, body: object) -> Message:
+        """Write one message to the ledger, durably."""
+        if not self._vouched:
+            # The ledger may be an old copy, and nobody is there who could tell.
+            self._open_epoch()
+        row = self.ledger.lanes[lane]
+        time_ns = self.now_ns + self.clock_error_ns
+        message = Message(lane, self.ledger.epoch, row.next_seq, kind, body, time_ns)
+        self.ledger.rows[lane, self.ledger.epoch, row.next_seq] = message
+        row.next_seq += 1
+        return message
+
+    def publish(self, lane: str, points: int) -> None:
+        """Acknowledge some points."""
+        ids = tuple(range(self._next_id, self._next_id + points))
+        self._next_id += points
+        message = self.commit(lane, "points", ids)
+        self.acknowledged.update(dict.fromkeys(ids, message))
+
+    def write_head(self, point: Point) -> None:
+        """Write a config point."""
+        self._merge(point)
+        self.commit("live", "head", point)
+
+    def mark(self, why: str) -> None:
+        """Say how far the lanes are."""
+        lanes = {name: row.next_seq - 1 for name, row in self.ledger.lanes.items()}
+        self.commit("live", "mark", (lanes, why))
+
+    def take(self, seq: int, subject: str, body: object) -> None:
+        """Take in a message of IN, once."""
+        if subject.startswith("p."):
+            assert isinstance(body, Point)
+            self._merge(body)
+        elif subject.startswith("s.resend."):
+            assert isinstance(body, Ask)
+            self.lanes[subject.split(".")[2]].ask(body)
+        elif subject.startswith("s.watermark."):
+            self._watermark(subject.split(".")[2], body)
+        self.ledger.in_seq = seq
+
+    def work(self, turns: int, now_s: float) -> None:
+        """Let the agent run."""
+        for lane in self.lanes.values():
+            lane.work(turns, now_s)
+        if any(lane.appender.state is State.BEHIND for lane in self.lanes.values()):
+            self._open_epoch()
+
+    def restart(self) -> None:
+        """Begin with what the disk holds: kill -9, and start."""
+        self._vouched = not self.asks_first or self._is_known_past()
+        self._begin()
+        self.mark("start")
+
+    def _begin(self) -> None:
+        self.lanes = {name: LaneShell(self, name) for name in LANES}
+        self.heads = self.cores.heads()
+        for key, point in self.ledger.heads.items():
+            self.heads.offer(key.parent, point)
+        for lane in self.lanes.values():
+            lane.connect()
+
+    def restart_leaf(self, *, power_cut: bool = False) -> None:
+        """Kill the leaf server; after a power cut its streams may have lost their ends."""
+        for out in self._outs.values():
+            if power_cut:
+                out.lose_power(self.random)
+        for lane in self.lanes.values():
+            lane.disconnect()
+            lane.connect()
+
+    def wipe_leaf(self) -> None:
+        """Lose the leaf server's whole store."""
+        self._outs.clear()
+        for lane in self.lanes.values():
+            lane.disconnect()
+            lane.resends.lost()
+            lane.connect()
+
+    def sync_leaf(self) -> None:
+        """Let the leaf's store reach the disk."""
+        for out in self._outs.values():
+            out.synced_seq = out.last_seq
+
+    def copy_ledger(self) -> None:
+        """Take a copy of the disk, to be put back some time."""
+        outs = {name: out.copy() for name, out in self._outs.items()}
+        self._copy = deepcopy(self.ledger), outs, self._next_id
+
+    def put_copy_back(self, *, whole_disk: bool = False) -> None:
+        """Restore the old copy of the ledger: what was acknowledged since is not in it.
+
+        With the whole disk the leaf's streams go back too, and nothing on the vehicle can tell.
+        """
+        if self._copy is None:
+            return
+        ledger, outs, next_id = self._copy
+        self.uncertain |= set(range(next_id, self._next_id))
+        self.ledger = deepcopy(ledger)
+        if whole_disk:
+            self._outs = {name: out.copy() for name, out in outs.items()}
+        self.restart()
+
+    def delete_ledger(self) -> None:
+        """Lose the ledger; the leaf's streams are still there."""
+        self.uncertain |= set(range(1, self._next_id))
+        self._copy = None
+        self.ledger = Ledger(self._draw_epoch())
+        self._begin()
+        self._vouched = True
+        self.mark("start")
+
+    def forget(self) -> None:
+        """Give up some of what the hub has confirmed: the budget."""
+        for name, row in self.ledger.lanes.items():
+            key = (name, self.ledger.epoch)
+            seqs = [each[2] for each in self.ledger.rows if each[:2] == key]
+            for seq in sorted(seqs)[: len(seqs) // 2]:
+                if seq <= row.watermark:
+                    del self.ledger.rows[name, self.ledger.epoch, seq]
+                    self.forgotten.add((name, self.ledger.epoch, seq))
+
+    def _watermark(self, lane: str, body: object) -> None:
+        assert isinstance(body, tuple)
+        epoch, seq = body
+        if epoch != self.ledger.epoch:
+            return
+        shell, row = self.lanes[lane], self.ledger.lanes[lane]
+        shell.appender.set_watermark(seq)
+        if shell.appender.state is not State.BEHIND:
+            row.watermark, row.confirmed = seq, max(seq, row.confirmed)
+
+    def _merge(self, point: Point) -> None:
+        merged = self.heads.offer("", point)
+        if merged.changed:
+            key = HeadKey.of("", point)
+            self.ledger.heads[key] = merged.head.to_point(key)
+
+    def _open_epoch(self) -> None:
+        """Go on under a new epoch; what the old one still owes is asked for by the hub."""
+        ledger, old = self.ledger, self.ledger.epoch
+        lanes = {name: row.next_seq - 1 for name, row in ledger.lanes.items()}
+        ledger.epochs.add(old)
+        ledger.epoch = self._draw_epoch()
+        ledger.lanes = {name: LaneRow() for name in LANES}
+        self._vouched = True
+        self.commit("live", "epoch", (old, lanes))
+        self._begin()
+
+    def _is_known_past(self) -> bool:
+        """Whether the hub says, now, that it knows no more of this epoch than the ledger does."""
+        for name, row in self.ledger.lanes.items():
+            highest = self._ask_hub(name, self.ledger.epoch)
+            if highest is None or highest >= row.next_seq:
+                return False
+        return True
+
+    def _draw_epoch(self) -> int:
+        return self.random.randint(1, (1 << 32) - 1)
