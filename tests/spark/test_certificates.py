@@ -161,6 +161,24 @@ def test_a_ledger_that_turns_up_later_spoils_hours_that_were_complete(world: Wor
     assert "complete" not in states[2:]
 
 
+def test_a_ledger_that_never_marked_anything_spoils_the_first_hour(world: World) -> None:
+    world.take(*world.marks(), world.bulk(*range(1, 41)))
+    world.certify()
+    assert world.states()[0] == "complete"
+    world.take(world.bulk(2, 3, epoch=5))
+    world.certify()
+    assert certified_hours(world.root)[0][1].missing == (("bulk", 5, 1, 1),)
+
+
+def test_a_clock_that_was_set_back_opens_hours_that_were_complete(world: World) -> None:
+    world.take(*world.marks(), world.bulk(*range(1, 41)))
+    world.certify()
+    assert world.states() == ["complete"] * 4
+    world.take(world.mark(6, 2.5, 50))
+    world.certify()
+    assert world.states() == ["complete", "complete", "waiting", "waiting"]
+
+
 def test_a_mark_that_was_missing_is_taken_in_where_it_belongs(world: World) -> None:
     marks = world.marks()
     world.take(*marks[:2], *marks[3:], world.bulk(*range(1, 15), *range(16, 41)))
@@ -186,7 +204,7 @@ def test_words_that_are_none_are_explained_as_unreadable(world: World) -> None:
         world.bulk(*range(1, 15), *range(16, 41)),
         world.messages([wrong_node], "f.battery"),
         world.event("mark", 6, {"epoch": 8}),
-        world.messages([b"garbage"], "f.battery"),
+        world.messages([b"garbage", damaged(16)], "f.battery"),
     )
     receipts = DeltaTable(f"{world.root}/receipts").to_pyarrow_table().sort_by("lane").to_pylist()
     assert [(row["lane"], row["lo"], row["hi"], row["reason"]) for row in receipts] == [
@@ -195,6 +213,13 @@ def test_words_that_are_none_are_explained_as_unreadable(world: World) -> None:
     ]
     world.certify()
     assert world.states() == ["complete", "explained", "complete", "complete"]
+
+
+def damaged(seq: int) -> bytes:
+    """A message that was not sealed so: asked for again, a good one may come."""
+    body = bytearray(frame(seq, epoch=7))
+    body[-1] ^= 0xFF
+    return bytes(body)
 
 
 def test_an_ended_epoch_says_how_far_it_was_known(world: World) -> None:
