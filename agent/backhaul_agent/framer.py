@@ -5,13 +5,16 @@ durable, but a good frame needs hundreds of points. So points that do not fill a
 *staged*: durable rows, also kept in memory per node. When a node's buffer is full (points or bytes)
 or old enough, one transaction writes the frame and deletes the staged rows it replaces.
 
-The order in which a node's points arrived is kept, across single points and whole client frames.
+The order in which a node's points arrived is kept, across single points and whole client frames. A
+frame says one thing about the clock, so points whose stamps differ in that go into different frames:
+while the vehicle does not know the time, those that it stamped itself and those that came with a stamp.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -32,11 +35,17 @@ BUFFERED_POINTS_MAX = 50_000  # over all nodes; past it every buffer is framed, 
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Points of one node, as they came; ``live``: each becomes a message of its own."""
+    """Points of one node, as they came; ``live``: each becomes a message of its own.
+
+    ``boot``: what their stamps wait for, 0 for nothing; ``clock``: how good the stamps are (0 synced,
+    1 holdover, 2 unset).
+    """
 
     node: str
     points: Sequence[Point]
     live: bool = False
+    boot: int = 0
+    clock: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +56,7 @@ class Frame:
     body: bytes
     points: int
     times: tuple[int, int]  # of its earliest and latest point
+    boot: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +91,17 @@ def worth(messages: Iterable[Outgoing]) -> int:
     return max((found for found in classes if found < ACCOUNT), default=TELEMETRY)
 
 
+class Bin(NamedTuple):
+    """Which points go into one frame: of a node, with stamps of one kind (see `Points`)."""
+
+    node: str
+    boot: int = 0
+    clock: int = 0
+
+
 @dataclass(slots=True)
 class Buffer:
-    """What a node has in memory: staged rows' points first, then those not staged yet."""
+    """What a bin has in memory: staged rows' points first, then those not staged yet."""
 
     opened_s: float
     points: list[Point] = field(default_factory=list)
@@ -103,8 +121,8 @@ class Plan:
     """One transaction to be, and the buffers as they are once it is durable."""
 
     changes: Changes
-    buffers: dict[str, Buffer]
-    staged_nodes: list[str] = field(default_factory=list)
+    buffers: dict[Bin, Buffer]
+    staged_bins: list[Bin] = field(default_factory=list)
     lost_points: int = 0
 
 
@@ -116,12 +134,20 @@ class Framer:
 
     def __init__(self, limits: FrameConfig) -> None:
         self._limits = limits
-        self._buffers: dict[str, Buffer] = {}
+        self._buffers: dict[Bin, Buffer] = {}
         self.buffered_points = 0
 
-    def restore(self, node: str, row_id: int, points: Sequence[Point], now_s: float) -> None:
+    def restore(
+        self,
+        node: str,
+        row_id: int,
+        points: Sequence[Point],
+        now_s: float,
+        boot: int = 0,
+        clock: int = 0,
+    ) -> None:
         """Take back a staged row found at the start."""
-        buffer = self._buffers.setdefault(node, Buffer(now_s))
+        buffer = self._buffers.setdefault(Bin(node, boot, clock), Buffer(now_s))
         buffer.points += points
         buffer.bytes += sum(map(_weight, points))
         buffer.staged_ids.append(row_id)
@@ -134,27 +160,24 @@ class Framer:
             return None
         return min(buffer.opened_s for buffer in self._buffers.values()) + self._limits.age_s_max
 
-    def plan(self, arrivals: Iterable[Content], now_s: float, *, flush: bool = False) -> Plan:
+    def plan(
+        self, arrivals: Iterable[Content], now_s: float, *, flush: bool = False, mark: int = 0
+    ) -> Plan:
         """Return the transaction that makes ``arrivals`` durable and frames what is due.
 
-        With ``flush`` every buffer is framed, whatever its age.
+        With ``flush`` every buffer is framed, whatever its age. ``mark``: the boot that stamps wait
+        for now; what waits for another is framed, so that nothing is left to be put right but
+        messages.
         """
         plan = Plan(Changes(), {})
+        self._cut_marked(plan, now_s, mark)
         for arrival in arrivals:
-            if isinstance(arrival, Frame):
-                self._cut(plan, arrival.node, now_s)
-                subject = frame_subject(arrival.node)
-                plan.changes.messages.append(
-                    Outgoing("bulk", subject, arrival.body, times=arrival.times)
-                )
-            elif isinstance(arrival, Write):
+            if isinstance(arrival, Write):
                 plan.changes.messages += arrival.messages
+            elif isinstance(arrival, Frame):
+                self._pass_on(plan, arrival, now_s)
             elif arrival.live:
-                for point in arrival.points:
-                    subject = point_subject(point.node, point.type, point.key)
-                    body = encode_point(point, epoch=0, seq=0)
-                    times = (point.time, point.time)
-                    plan.changes.messages.append(Outgoing("live", subject, body, times=times))
+                plan.changes.messages += map(partial(_live, boot=arrival.boot), arrival.points)
             else:
                 self._add(plan, arrival, now_s)
         if flush or self.buffered_points > BUFFERED_POINTS_MAX:
@@ -162,75 +185,97 @@ class Framer:
         else:
             oldest_s = now_s - self._limits.age_s_max
             due = {n: None for n, buffer in self._buffers.items() if buffer.opened_s <= oldest_s}
-        for node in due:
-            self._cut(plan, node, now_s)
+        for bin_ in due:
+            self._cut(plan, bin_, now_s)
+        self._cut_marked(plan, now_s, mark)
         self._stage(plan)
         return plan
 
     def applied(self, plan: Plan, staged_ids: Sequence[int]) -> None:
         """Take over a plan whose transaction is durable; ids of its staged rows in order."""
-        for node, row_id in zip(plan.staged_nodes, staged_ids, strict=True):
-            plan.buffers[node].staged_ids.append(row_id)
-        for node, buffer in plan.buffers.items():
-            before = self._buffers.pop(node, None)
+        for bin_, row_id in zip(plan.staged_bins, staged_ids, strict=True):
+            plan.buffers[bin_].staged_ids.append(row_id)
+        for bin_, buffer in plan.buffers.items():
+            before = self._buffers.pop(bin_, None)
             self.buffered_points += len(buffer.points) - (len(before.points) if before else 0)
             if buffer.points:
                 buffer.staged_points = len(buffer.points)
-                self._buffers[node] = buffer
+                self._buffers[bin_] = buffer
 
-    def _buffer(self, plan: Plan, node: str, now_s: float) -> Buffer:
-        if node not in plan.buffers:
-            known = self._buffers.get(node)
-            plan.buffers[node] = known.copy() if known else Buffer(now_s)
-        return plan.buffers[node]
+    def _buffer(self, plan: Plan, bin_: Bin, now_s: float) -> Buffer:
+        if bin_ not in plan.buffers:
+            known = self._buffers.get(bin_)
+            plan.buffers[bin_] = known.copy() if known else Buffer(now_s)
+        return plan.buffers[bin_]
+
+    def _cut_marked(self, plan: Plan, now_s: float, mark: int) -> None:
+        for bin_ in dict.fromkeys([*self._buffers, *plan.buffers]):
+            if bin_.boot and bin_.boot != mark:
+                self._cut(plan, bin_, now_s)
+
+    def _pass_on(self, plan: Plan, frame: Frame, now_s: float) -> None:
+        """Add a client's frame as it is, after all of its node that came before."""
+        for bin_ in dict.fromkeys([*self._buffers, *plan.buffers]):
+            if bin_.node == frame.node:
+                self._cut(plan, bin_, now_s)
+        message = Outgoing("bulk", frame_subject(frame.node), frame.body)
+        plan.changes.messages.append(message._replace(times=frame.times, boot=frame.boot))
 
     def _add(self, plan: Plan, arrival: Points, now_s: float) -> None:
-        buffer = self._buffer(plan, arrival.node, now_s)
+        bin_ = Bin(arrival.node, arrival.boot, arrival.clock)
+        buffer = self._buffer(plan, bin_, now_s)
         for point in arrival.points:
             weight = _weight(point)
             if buffer.bytes + weight > self._limits.bytes_max and buffer.points:
-                self._cut(plan, arrival.node, now_s)
-                buffer = plan.buffers[arrival.node]
+                self._cut(plan, bin_, now_s)
+                buffer = plan.buffers[bin_]
             buffer.points.append(point)
             buffer.bytes += weight
             if len(buffer.points) >= self._limits.points_max:
-                self._cut(plan, arrival.node, now_s)
-                buffer = plan.buffers[arrival.node]
+                self._cut(plan, bin_, now_s)
+                buffer = plan.buffers[bin_]
 
-    def _cut(self, plan: Plan, node: str, now_s: float) -> None:
-        """Write a node's buffer as frames and leave an empty one."""
-        buffer = self._buffer(plan, node, now_s)
+    def _cut(self, plan: Plan, bin_: Bin, now_s: float) -> None:
+        """Write a buffer as frames and leave an empty one."""
+        buffer = self._buffer(plan, bin_, now_s)
         size = self._limits.points_max
         for start in range(0, len(buffer.points), size):
-            self._frame(plan, node, buffer.points[start : start + size])
+            self._frame(plan, bin_, buffer.points[start : start + size])
         plan.changes.unstage += buffer.staged_ids
-        plan.buffers[node] = Buffer(now_s)
+        plan.buffers[bin_] = Buffer(now_s)
 
-    def _frame(self, plan: Plan, node: str, points: list[Point]) -> None:
+    def _frame(self, plan: Plan, bin_: Bin, points: list[Point]) -> None:
         """Add one frame; points that cannot be encoded are split off one by one, and counted.
 
         Ingest has checked every point, so this is a net under our own mistakes: an acknowledged
         point that poisons its frame must not stop the whole ledger.
         """
         try:
-            body = encode_frame(points, epoch=0, seq=0)
+            body = encode_frame(points, epoch=0, seq=0, clock=bin_.clock)
         except CodecError:
             if len(points) == 1:
                 plan.lost_points += 1
                 return
             middle = len(points) // 2
-            self._frame(plan, node, points[:middle])
-            self._frame(plan, node, points[middle:])
+            self._frame(plan, bin_, points[:middle])
+            self._frame(plan, bin_, points[middle:])
             return
         stamps = [point.time for point in points]
-        times = (min(stamps), max(stamps))
-        plan.changes.messages.append(Outgoing("bulk", frame_subject(node), body, times=times))
+        message = Outgoing("bulk", frame_subject(bin_.node), body, boot=bin_.boot)
+        plan.changes.messages.append(message._replace(times=(min(stamps), max(stamps))))
 
     def _stage(self, plan: Plan) -> None:
-        for node, buffer in plan.buffers.items():
+        for bin_, buffer in plan.buffers.items():
             if fresh := buffer.points[buffer.staged_points :]:
-                plan.changes.staged.append(Staged(node, len(fresh), pack(fresh)))
-                plan.staged_nodes.append(node)
+                node, boot, clock = bin_
+                plan.changes.staged.append(Staged(node, len(fresh), pack(fresh), boot, clock))
+                plan.staged_bins.append(bin_)
+
+
+def _live(point: Point, *, boot: int) -> Outgoing:
+    subject = point_subject(point.node, point.type, point.key)
+    body = encode_point(point, epoch=0, seq=0)
+    return Outgoing("live", subject, body, times=(point.time, point.time), boot=boot)
 
 
 def _weight(point: Point) -> int:

@@ -42,10 +42,12 @@ class HeadKeeper:
     told of last. ``stamps``: for config writes on this vehicle.
     """
 
-    def __init__(self, root: str, now_ns: Callable[[], int]) -> None:
+    def __init__(
+        self, root: str, now_ns: Callable[[], int], reach: Callable[[int], None] | None = None
+    ) -> None:
         self.heads = Heads()
         self.tree = Topology(root)
-        self.stamps = Stamps(now_ns)
+        self.stamps = Stamps(now_ns, reach)
         self.damaged = 0
         self.hub_ns = self.told_ns = 0
 

@@ -76,8 +76,18 @@ class HubClock:
         self._wall_anchor = clock.time_ns() - clock.steady_ns()
         self._now = Boot(0, "", self._wall_anchor)
         self._released = False
+        self._exact = False
         if self._config.trust_system == "yes":
             self._believe_system()
+
+    @classmethod
+    def of(cls, clock: Clock) -> HubClock:
+        """Return a hub clock as it is, and any other as one that is right and needs no hub."""
+        if isinstance(clock, cls):
+            return clock
+        made = cls(clock, ClockConfig(trust_system="yes"))
+        made._exact = True
+        return made
 
     # What the time is
 
@@ -105,6 +115,8 @@ class HubClock:
     @property
     def quality(self) -> Quality:
         """Return how good `time_ns` is."""
+        if self._exact:
+            return Quality.SYNCED
         if self._estimate is None:
             return Quality.UNSET if self._system_anchor is None else Quality.HOLDOVER
         heard_s = (self._clock.steady_ns() - self._heard_ns) / SECOND_NS

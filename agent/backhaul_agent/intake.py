@@ -2,13 +2,17 @@
 
 Subjects: ``app.<node>.<type>[.<key>]`` with JSON, ``app.<node>`` with a frame of the Python client.
 Every refusal is a `RefusedError` whose code is for programs and whose message is for people.
+
+A point without a time is stamped here, by the best clock there is. A time that came with a point is
+the program's word: it is left as it is, unless the program says that it is the machine's wall clock's
+(``"clock": "system"``, or the header ``Backhaul-Clock: system``); then it is corrected like our own.
 """
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -16,7 +20,9 @@ from msgspec import UNSET, UnsetType
 from backhaul_agent.clock import stamp_ms
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.framer import Frame, Points
+from backhaul_agent.hub_clock import HubClock, Quality
 from backhaul_codec import CodecError, Kind, Opaque, Point, decode, encode_point, peek
+from backhaul_codec.retime import retime
 from backhaul_codec.subjects import SubjectError, decode_token
 from backhaul_codec.survey import Survey, survey
 
@@ -27,6 +33,8 @@ if TYPE_CHECKING:
     from backhaul_agent.config import Config
     from backhaul_codec import Value
 
+CLOCK_HEADER = "Backhaul-Clock"
+SYSTEM, UNSET_CLOCK = "system", "unset"  # what a program may say of the clock behind its times
 DTYPES = ("float64", "int64", "text", "json")
 SUBJECTS_CACHED = 4096
 RAW_TO_FRAME_MAX = 8
@@ -44,6 +52,15 @@ class Json(msgspec.Struct, forbid_unknown_fields=True):
     time: int | str | UnsetType = UNSET
     lane: str | UnsetType = UNSET
     dtype: str | UnsetType = UNSET
+    clock: str | UnsetType = UNSET
+
+
+class _Stamps(NamedTuple):
+    """What is done to the times of points: shifted, marked, and how good they are."""
+
+    shift_ns: int
+    boot: int
+    clock: int
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -58,7 +75,7 @@ class Intake:
     """Turns a subject and a payload into points. Knows the limits; keeps a cache of subjects."""
 
     def __init__(self, config: Config, clock: Clock) -> None:
-        self._clock = clock
+        self._clock = HubClock.of(clock)
         self._value_bytes_max = config.ingest.value_bytes_max
         self._frame_bytes_max = config.frame.bytes_max
         self._raw_bytes_max = max(
@@ -69,14 +86,14 @@ class Intake:
         self._bare = msgspec.json.Decoder().decode
         self._series: dict[str, Series] = {}
 
-    def parse(self, subject: str, data: bytes) -> Points | Frame:
-        """Return what ``data``, published on ``subject``, holds.
+    def parse(self, subject: str, data: bytes, *, clock: str = "") -> Points | Frame:
+        """Return what ``data``, published on ``subject``, holds; ``clock`` is the header's word.
 
         Raises:
             RefusedError: the program's mistake, with a code and a sentence for it.
         """
         if subject.count(".") == 1:
-            return self._parse_frame(subject, data)
+            return self._parse_frame(subject, data, clock)
         series = self._series.get(subject) or self._parse_subject(subject)
         if len(data) > self._value_bytes_max + 1024:
             raise self._too_large(len(data))
@@ -89,16 +106,39 @@ class Intake:
             if value is UNSET:
                 raise RefusedError(Code.BAD_VALUE, 'the object has no "value"')
             live = _is_live(message.lane)
+            clock = clock if message.clock is UNSET else message.clock
         else:
             value = _decode(self._bare, data)
+        if time is UNSET:
+            stamp, stamps = stamp_ms(self._clock), self._made()
+        else:
+            stamps = self._given(clock)
+            stamp = _in_range(_time_ns(time) + stamps.shift_ns)
         point = Point(
             node=series.node,
             type=series.type,
             key=series.key,
-            time=stamp_ms(self._clock) if time is UNSET else _time_ns(time),
+            time=stamp,
             value=self._value(value, dtype),
         )
-        return Points(series.node, (point,), live)
+        return Points(series.node, (point,), live, stamps.boot, stamps.clock)
+
+    def _made(self) -> _Stamps:
+        """Return what goes for stamps that are made here and now."""
+        return _Stamps(0, self._clock.mark, self._clock.quality)
+
+    def _given(self, word: str, declared: int = 0) -> _Stamps:
+        """Return what goes for times that came with points; ``declared``: by their frame."""
+        worst = max(declared, self._clock.quality)
+        if not word:
+            return _Stamps(0, 0, worst)
+        if word == SYSTEM:
+            return _Stamps(self._clock.system_shift_ns(), self._clock.mark, worst)
+        if word == UNSET_CLOCK:
+            return _Stamps(0, 0, Quality.UNSET)
+        raise RefusedError(
+            Code.BAD_FIELD, f'clock {word[:32]!r} is neither "{SYSTEM}" nor "{UNSET_CLOCK}"'
+        )
 
     def _parse_subject(self, subject: str) -> Series:
         tokens = subject.split(".")
@@ -121,7 +161,7 @@ class Intake:
         self._series[subject] = series
         return series
 
-    def _parse_frame(self, subject: str, data: bytes) -> Points | Frame:
+    def _parse_frame(self, subject: str, data: bytes, clock: str) -> Points | Frame:
         try:
             node = decode_token(subject.partition(".")[2])
         except SubjectError as error:
@@ -139,15 +179,20 @@ class Intake:
             _require_size(header.raw_len, self._raw_bytes_max, "bytes before compression")
             if header.kind is not Kind.FRAME:
                 raise RefusedError(Code.BAD_FRAME, "app.<node> takes frames, this is a point")
-            return self._frame(node, data, survey(data, node=node))
+            return self._frame(node, data, survey(data, node=node), clock)
         except CodecError as error:
             raise RefusedError(Code.BAD_FRAME, error.reason) from error
 
-    def _frame(self, node: str, data: bytes, content: Survey) -> Points | Frame:
+    def _frame(self, node: str, data: bytes, content: Survey, word: str) -> Points | Frame:
         """Pass a large batch through as it is; take a small one apart, to fill a better frame."""
+        stamps = self._given(word, content.clock)
+        if stamps.shift_ns or stamps.clock != content.clock:
+            data = retime(data, stamps.shift_ns, clock=stamps.clock)
         if content.n * 2 >= self._frame_points_max or len(data) * 2 >= self._frame_bytes_max:
-            return Frame(node, data, content.n, (content.t_lo, content.t_hi))
-        return Points(node, decode(data, node=node).points)
+            times = (content.t_lo + stamps.shift_ns, content.t_hi + stamps.shift_ns)
+            return Frame(node, data, content.n, times, stamps.boot)
+        points = decode(data, node=node).points
+        return Points(node, points, boot=stamps.boot, clock=stamps.clock)
 
     def _value(self, value: Any, dtype: str | UnsetType) -> Value:
         if dtype is UNSET:
@@ -218,13 +263,17 @@ def _require_size(size: int, allowed: int, unit: str) -> None:
 
 def _time_ns(time: int | str) -> int:
     if isinstance(time, int):
-        if INT64_MIN <= time <= INT64_MAX:
-            return time
-        raise RefusedError(Code.BAD_TIME, f"time {time} does not fit 64 bits of nanoseconds")
+        return _in_range(time)
     try:
         return time_ns_of(time)
     except ValueError as error:
         raise RefusedError(Code.BAD_TIME, str(error)) from error
+
+
+def _in_range(time: int) -> int:
+    if INT64_MIN <= time <= INT64_MAX:
+        return time
+    raise RefusedError(Code.BAD_TIME, f"time {time} does not fit 64 bits of nanoseconds")
 
 
 def _is_live(lane: str | UnsetType) -> bool:

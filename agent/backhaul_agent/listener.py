@@ -13,6 +13,7 @@ from nats.errors import SlowConsumerError
 
 from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.errors import Code, RefusedError
+from backhaul_agent.intake import CLOCK_HEADER
 from backhaul_agent.logs import Bursts
 from backhaul_agent.writer import Arrival, points_in
 
@@ -93,7 +94,8 @@ class Listener:
         subject, reply = message.subject, message.reply
         points = 1
         try:
-            content = self._intake.parse(subject, message.data)
+            word = (message.headers or {}).get(CLOCK_HEADER, "")
+            content = self._intake.parse(subject, message.data, clock=word)
             points = points_in(content)
             answer = partial(self._answer, subject, reply)
             self._writer.submit(Arrival(content, len(message.data), bool(reply), answer))

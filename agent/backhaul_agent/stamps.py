@@ -11,12 +11,16 @@ if TYPE_CHECKING:
 class Stamps:
     """Gives stamps in ns since the Unix epoch, each greater than all it gave or was shown.
 
-    ``now_ns``: the best there is of the hub's time. It may jump in both directions.
+    ``now_ns``: the best there is of the hub's time. It may jump in both directions. ``reach`` hears
+    what time it must be by now, so that a clock that does not know can catch up.
     """
 
-    def __init__(self, now_ns: Callable[[], int]) -> None:
+    def __init__(
+        self, now_ns: Callable[[], int], reach: Callable[[int], None] | None = None
+    ) -> None:
         self.newest_ns = 0
         self._now_ns = now_ns
+        self._reach = reach
 
     def seen(self, time_ns: int) -> None:
         """Take in a stamp that somebody else gave."""
@@ -24,7 +28,10 @@ class Stamps:
 
     def next(self, *, over_ns: int = 0) -> int:
         """Return a stamp for a write. ``over_ns``: a time that it must be greater than as well."""
-        self.newest_ns = max(self._now_ns(), self.newest_ns + 1, over_ns + 1)
+        least = max(self.newest_ns, over_ns) + 1
+        if self._reach is not None:
+            self._reach(least)
+        self.newest_ns = max(self._now_ns(), least)
         return self.newest_ns
 
     def pull_back(self, refused_ns: int, time_ns: int) -> None:

@@ -8,7 +8,7 @@ nobody waits for are committed at the latest after `ingest.stage_s_max`.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +20,7 @@ from backhaul_agent.errors import Code, LedgerStorageError, RefusedError
 from backhaul_agent.events import event, receipt
 from backhaul_agent.framer import Framer, Points, Write, unpack, value_class, worth
 from backhaul_agent.head_keeper import HeadKeeper
+from backhaul_agent.hub_clock import HubClock
 from backhaul_agent.ledger_rows import STAGED, Changes, Inward, LaneStep, Outgoing, Quarantine
 from backhaul_agent.marks import mark_body
 from backhaul_agent.reserve import Reserve
@@ -83,6 +84,7 @@ class _Owed:
             or self.quarantine
             or self.messages
             or self.inbound
+            or self.done
         )
 
 
@@ -100,11 +102,11 @@ class Writer:
         marks: Marks | None = None,
     ) -> None:
         self.counters = Counters()
-        self.keeper = HeadKeeper(config.device.id, clock.time_ns)
+        self._clock = clock = HubClock.of(clock)
+        self.keeper = HeadKeeper(config.device.id, clock.time_ns, clock.reach)
         self.on_heads: list[Callable[[list[Changed]], None]] = []  # told of heads that changed
         self._ledger = ledger
         self._limits = config.ingest
-        self._clock = clock
         self._on_commit = on_commit
         self._framer = Framer(config.frame)
         reserve = reserve or Reserve(ledger.path, 0)
@@ -140,7 +142,7 @@ class Writer:
             if points is None:
                 self._lose(row)
             else:
-                self._framer.restore(row.node, row.id, points, now_s)
+                self._framer.restore(row.node, row.id, points, now_s, row.boot, row.clock)
 
     def submit(self, arrival: Arrival) -> None:
         """Queue points for the next commit.
@@ -158,6 +160,8 @@ class Writer:
             raise RefusedError(Code.BUSY, "more arrives than the disk takes: try again shortly")
         if refusal := self._ledger.budget.refusal(value_class(arrival.content)):
             raise refusal
+        if isinstance(arrival.content, Write) and self._clock.mark:
+            arrival = arrival._replace(content=_marked(arrival.content, self._clock.mark))
         self._pending.append(arrival)
         self._pending_bytes += arrival.size
         # Half full is a reason to commit too: a burst that nobody waits for must not be refused
@@ -202,7 +206,7 @@ class Writer:
     async def set_aside(self, rows: list[Quarantine], receipts: list[Outgoing]) -> None:
         """Quarantine rows and commit the receipts that explain them; returns when it is durable."""
         self._owed.quarantine += rows
-        self._owed.messages += receipts
+        self._owed.messages += self._own(receipts)
         await self._done()
 
     async def _done(self) -> None:
@@ -218,6 +222,7 @@ class Writer:
         Tried again until the disk takes it, also where the caller no longer waits.
         """
         done = asyncio.get_running_loop().create_future()
+        changes.messages = self._own(changes.messages)
         self._owed.inbound.append(changes)
         self._owed.done.append(done)
         self._wake.set()
@@ -225,13 +230,17 @@ class Writer:
 
     def tell(self, *events: Outgoing) -> None:
         """Have events of the agent's own committed next; hand them over as soon as they are stamped."""
-        self._owed.messages += events
+        self._owed.messages += self._own(events)
         self._wake.set()
 
     def take_newest_frames(self) -> list[bytes]:
         """Return each node's newest frame since this was asked last, of those with settled stamps."""
         frames, self._newest_frames = self._newest_frames, {}
         return list(frames.values())
+
+    async def cut_marked(self) -> None:
+        """Return when whatever still waits for a time is a message, and nothing is staged so."""
+        await self._done()
 
     def stop(self) -> None:
         """Refuse what comes from now on; `run` commits what is there, framed, and returns."""
@@ -244,7 +253,7 @@ class Writer:
         log.error("ledger row quarantined", reason=reason)
         self._owed.quarantine.append(Quarantine(STAGED, row.id, reason))
         lost = {"node": row.node, "points": row.points, "reason": "corrupt"}
-        self._owed.messages.append(event("quarantined", lost, self._clock.time_ns()))
+        self.tell(event("quarantined", lost, self._clock.time_ns()))
 
     async def run(self) -> None:
         """Commit until `stop`. Cancelling loses what was not acknowledged, and nothing else."""
@@ -301,7 +310,8 @@ class Writer:
         now_s = self._clock.monotonic_s()
         why = self._mark_due()
         contents = [arrival.content for arrival in arrivals]
-        plan = self._framer.plan(contents, now_s, flush=flush or bool(why))
+        mark = self._clock.mark
+        plan = self._framer.plan(contents, now_s, flush=flush or bool(why), mark=mark)
         changes = plan.changes
         changes.messages += owed.messages
         changes.watermarks = owed.watermarks
@@ -311,11 +321,14 @@ class Writer:
         for inbound in owed.inbound:
             changes.messages += inbound.messages
             changes.meta |= inbound.meta
+            changes.settled += inbound.settled
+        changes.boots = list(self._clock.unwritten.values())
         changes.time_ns = self._clock.time_ns()
         heads = self._merge(arrivals, owed, changes)
         if why:
-            changes.mark = partial(self._mark, why, changes.time_ns)
+            changes.mark = partial(_mark, why, changes.time_ns, mark)
         if not changes:
+            _resolve(owed.done)
             return
         try:
             staged_ids = await self._keep(changes)
@@ -323,6 +336,7 @@ class Writer:
             self._failed(arrivals, owed, error)
             return
         self._framer.applied(plan, staged_ids)
+        self._clock.written(changes.boots)
         if why and self._marks is not None:
             self._marks.marked()
         if changed := heads.apply():
@@ -340,7 +354,7 @@ class Writer:
             heads.write(_heads_in(arrival.content))
         for inbound in owed.inbound:
             heads.receive(inbound)
-        changes.messages[:0] = heads.seen(changes.time_ns)
+        changes.messages[:0] = self._own(heads.seen(changes.time_ns))
         changes.heads = heads.rows()
         changes.meta |= heads.meta()
         return heads
@@ -359,9 +373,7 @@ class Writer:
         for arrival in arrivals:
             counters.points_kept += points_in(arrival.content)
             arrival.answer(arrival.content, None)
-        for future in owed.done:
-            if not future.done():
-                future.set_result(None)
+        _resolve(owed.done)
         self._on_commit()
 
     def _failed(self, arrivals: list[Arrival], owed: _Owed, error: LedgerStorageError) -> None:
@@ -412,10 +424,20 @@ class Writer:
             self._on_commit()
 
     def _receipt(self, lane: str, epoch: int, lo: int, hi: int, reason: str) -> Outgoing:
-        return receipt(lane, epoch, lo, hi, reason, self._clock.time_ns())
+        return self._own([receipt(lane, epoch, lo, hi, reason, self._clock.time_ns())])[0]
 
-    def _mark(self, why: str, time_ns: int, epoch: int, last_seqs: dict[str, int]) -> Outgoing:
-        return event("mark", mark_body(epoch, last_seqs, why), time_ns)
+    def _own(self, messages: Sequence[Outgoing]) -> list[Outgoing]:
+        """Mark events, which the agent stamps itself, while their stamps must be put right later.
+
+        Called where they are handed in, in the same turn in which they were stamped.
+        """
+        mark = self._clock.mark
+        if not mark:
+            return list(messages)
+        return [
+            message._replace(boot=mark) if message.subject.startswith("e.") else message
+            for message in messages
+        ]
 
     def _mark_due(self) -> str:
         return self._marks.due() if self._marks is not None else ""
@@ -440,6 +462,20 @@ def _unpacked(row: StagedRow) -> list[Point] | None:
         return unpack(row.node, row.body)
     except msgspec.DecodeError:
         return None
+
+
+def _mark(why: str, time_ns: int, boot: int, epoch: int, last_seqs: dict[str, int]) -> Outgoing:
+    return event("mark", mark_body(epoch, last_seqs, why), time_ns)._replace(boot=boot)
+
+
+def _marked(write: Write, mark: int) -> Write:
+    return replace(write, messages=[message._replace(boot=mark) for message in write.messages])
+
+
+def _resolve(done: list[asyncio.Future[None]]) -> None:
+    for future in done:
+        if not future.done():
+            future.set_result(None)
 
 
 def points_in(content: Content) -> int:

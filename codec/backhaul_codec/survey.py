@@ -15,12 +15,16 @@ if TYPE_CHECKING:
 
 
 class Survey(NamedTuple):
-    """Hold a frame's header, the number of its points, their earliest and latest time (ns)."""
+    """Hold a frame's header, the number of its points, their earliest and latest time (ns).
+
+    `clock` is what it says of the clock: 0 synced, 1 holdover, 2 unset.
+    """
 
     header: Header
     n: int
     t_lo: int
     t_hi: int
+    clock: int
 
 
 def survey(message: bytes, *, node: str | None = None) -> Survey:
@@ -34,4 +38,4 @@ def survey(message: bytes, *, node: str | None = None) -> Survey:
         raise CodecError("a frame was expected, this is a point", "kind")
     layout = read_frame(body, node)
     times = build_times(layout)
-    return Survey(header, layout.n, min(times), max(times))
+    return Survey(header, layout.n, min(times), max(times), layout.clock)
