@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Protocol
 
 # The plain monotonic clock stands still while a machine sleeps, and hub time would be late by that.
@@ -42,6 +43,14 @@ class SystemClock:
     def steady_ns(self) -> int:
         """Return nanoseconds since the machine started; a suspended machine's clock goes on."""
         return time.clock_gettime_ns(_STEADY)
+
+
+def boot_id() -> str:
+    """Return the kernel's name for this start of the machine, "" where it gives none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def stamp_ms(clock: Clock) -> int:

@@ -27,6 +27,7 @@ from backhaul_agent.flow import Flow
 from backhaul_agent.head_keeper import on_points
 from backhaul_agent.history_service import HistoryService
 from backhaul_agent.holes import Asks
+from backhaul_agent.hub_clock import HubClock
 from backhaul_agent.intake import Intake
 from backhaul_agent.jetstream import JetStream
 from backhaul_agent.lane import Lane
@@ -41,6 +42,7 @@ from backhaul_agent.marks import Marks
 from backhaul_agent.reserve import Reserve
 from backhaul_agent.restamp import Restamps
 from backhaul_agent.status import STATUS_SUBJECT, status
+from backhaul_agent.timekeeper import Timekeeper
 from backhaul_agent.uplink_state import UplinkState
 from backhaul_agent.visits import Visits
 from backhaul_agent.watermarks import Watermarks
@@ -73,12 +75,15 @@ class Daemon:
         random_u32: Callable[[], int],
         notifier: Notifier,
         opener: Opener = open_file,
+        boot: str = "",
     ) -> None:
         self._config = config
         self._clock = clock
         self._random_u32 = random_u32
         self._notifier = notifier
         self._opener = opener
+        # Without a name for this start of the machine, each start of the agent counts as one.
+        self._boot = boot or f"process-{random_u32():08x}"
         self._stop = asyncio.Event()
         self.parts: Parts | None = None
 
@@ -104,7 +109,7 @@ class Daemon:
             opener=self._opener,
         )
         try:
-            self.parts = Parts(self._config, self._clock, ledger, self._notifier)
+            self.parts = Parts(self._config, self._clock, ledger, self._notifier, self._boot)
             await self.parts.run(self._stop)
         finally:
             self.parts = None
@@ -115,9 +120,12 @@ class Daemon:
 class Parts:
     """Everything around an open ledger, wired together."""
 
-    def __init__(self, config: Config, clock: Clock, ledger: Ledger, notifier: Notifier) -> None:
+    def __init__(
+        self, config: Config, system: Clock, ledger: Ledger, notifier: Notifier, boot: str
+    ) -> None:
         self._config = config
-        self._clock = clock
+        self._clock = clock = HubClock(system, config.clock)
+        self._boot = boot
         self._ledger = ledger
         self._notifier = notifier
         self._started_s = clock.monotonic_s()
@@ -148,13 +156,16 @@ class Parts:
         restamps = Restamps(self._writer.keeper, clock.time_ns)
         self._downlink.register("s.restamp", restamps.on_message)
         self._downlink.register("s.digest", self._link_news.digests.on_message)
+        self._timekeeper = Timekeeper(config, clock, ledger, self._writer, self._uplink)
         self._listening = True
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set, then shut down in order."""
+        await self._timekeeper.start(self._boot)
         await self._writer.restore()
         async with asyncio.TaskGroup() as group:
             writing = group.create_task(self._writer.run())
+            timekeeping = group.create_task(self._timekeeper.run())
             linking = group.create_task(self._link.run(self._session))
             watching = group.create_task(self._notifier.watchdog(lambda: not writing.done()))
             self._notifier.send("READY=1")
@@ -166,6 +177,7 @@ class Parts:
             self._notifier.send("STOPPING=1")
             await self._shut_down(writing)
             linking.cancel()
+            timekeeping.cancel()
             watching.cancel()
 
     async def _session(self, client: Client) -> None:
@@ -175,6 +187,7 @@ class Parts:
             group.create_task(self._listener.send_answers(client))
             group.create_task(self._uplink.run(requester(client)))
             group.create_task(self._leaf_store.run(jetstream))
+            group.create_task(self._timekeeper.serve(client))
             for lane in self._lanes:
                 group.create_task(lane.run(client, jetstream))
             group.create_task(self._downlink.run(client, jetstream))
@@ -233,4 +246,5 @@ class Parts:
             flow=self._flow,
             visits=self._visits,
             leaf_store=self._leaf_store,
+            timekeeper=self._timekeeper,
         )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from backhaul_agent.ledger_rows import Outgoing
 from backhaul_codec import Opaque, Point, encode_point
 from backhaul_codec.subjects import event_subject
+
+if TYPE_CHECKING:
+    from backhaul_agent.hub_clock import State
 
 JSON_DTYPE = 6
 
@@ -18,6 +21,16 @@ def event(kind: str, body: dict[str, Any], time_ns: int) -> Outgoing:
     value = Opaque(JSON_DTYPE, msgspec.json.encode(body))
     point = Point(node="", type=kind, time=time_ns, value=value)
     return Outgoing("live", event_subject(kind), encode_point(point, epoch=0, seq=0))
+
+
+def clock_body(state: State) -> dict[str, Any]:
+    """Return the body of an `e.clock`: in force for what follows on its lane."""
+    return {
+        "quality": state.quality.name.lower(),
+        "offset_ns": state.offset_ns,
+        "error_ns": state.error_ns,
+        "boot": state.boot,
+    }
 
 
 def receipt(lane: str, epoch: int, lo: int, hi: int, reason: str, time_ns: int) -> Outgoing:

@@ -7,6 +7,7 @@ first (`begin`), written with the commit, and taken over (`HeadChanges.apply`) o
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_agent.events import event
@@ -84,6 +85,11 @@ class HeadKeeper:
         heads = filter(None, map(self.heads.get, series))
         return self.stamps.next(over_ns=max((head.time for head in heads), default=0))
 
+    def forget_future(self) -> None:
+        """Let stamps go on from what stands, after heads from a wrong clock's future were put right."""
+        newest = max((head.time for _, head in self.heads), default=0)
+        self.stamps.pull_back(0, max(newest, self.hub_ns))
+
 
 class HeadChanges:
     """What one commit does to the heads. The keeper does not change before `apply`."""
@@ -111,7 +117,8 @@ class HeadChanges:
             key = HeadKey.of(parent, point)
             head = self._heads.get(key) or self._keeper.heads.get(key)
             if head is not None and head.time == refused_ns:
-                self._heads[key] = Head.of(point)
+                tombstone = max(head.tombstone, point.tombstone)  # it never goes back
+                self._heads[key] = replace(Head.of(point), tombstone=tombstone)
 
     def seen(self, time_ns: int) -> list[Outgoing]:
         """Return the event that must go before what was written here: what of the hub's was known.

@@ -31,6 +31,7 @@ CEILING_NS = 3653 * DAY_NS
 HUB_NS_MAX = 1 << 62  # the year 2116
 JUMP_NS = SECOND_NS // 2
 REACH_NS = SECOND_NS
+READS_MAX = 3
 # An answer every interval keeps the clock synced; two may be missed.
 INTERVALS_MISSED_MAX = 2.5
 
@@ -134,6 +135,13 @@ class HubClock:
         return 0 if self.settled or self._released else self._now.number
 
     @property
+    def marks(self) -> list[int]:
+        """Return the boots whose stamps may still be put right: this machine start's, while unset."""
+        if not self.mark:
+            return []
+        return [each.number for each in self.boots.values() if each.boot == self._now.boot]
+
+    @property
     def error_ns(self) -> int | None:
         """Return how wrong `time_ns` is at most; None where nobody has told us."""
         if self._estimate is None:
@@ -142,15 +150,14 @@ class HubClock:
 
     def state(self) -> State:
         """Return all of it at once."""
-        offset = self.time_ns() - self._clock.time_ns()
-        return State(self.quality, offset, self.error_ns, self._now.boot)
+        return State(self.quality, self._offset_ns(), self.error_ns, self._now.boot)
 
     def system_shift_ns(self) -> int:
         """Return what a stamp of the machine's wall clock lacks to be one of this clock.
 
         In whole milliseconds: stamps on a coarse grid stay on it, which is what makes frames small.
         """
-        return round((self.time_ns() - self._clock.time_ns()) / MS_NS) * MS_NS
+        return round(self._offset_ns() / MS_NS) * MS_NS
 
     # What changes it
 
@@ -238,6 +245,18 @@ class HubClock:
             return None
         quality = Quality.HOLDOVER if boot.error_ns is None else Quality.SYNCED
         return boot.anchor_ns - boot.provisional_ns, quality
+
+    def _offset_ns(self) -> int:
+        if self._estimate is None and self._system_anchor is not None:
+            wall = self._clock.time_ns()
+            return 0 if self._believable(wall) else self.time_ns() - wall
+        # Two clocks cannot be read at once: the pair that was read in the shortest time counts.
+        read = (self._read_both() for _ in range(READS_MAX))
+        return min(read)[1]
+
+    def _read_both(self) -> tuple[int, int]:
+        before, wall, after = self.time_ns(), self._clock.time_ns(), self.time_ns()
+        return after - before, (before + after) // 2 - wall
 
     def _guess(self) -> int:
         """Return a time to begin with: the wall's where it can be, else the newest known one."""

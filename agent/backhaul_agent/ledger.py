@@ -33,7 +33,7 @@ from backhaul_agent.steps import Step, Steps
 from backhaul_codec import restamp
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     import aiosqlite
@@ -402,9 +402,9 @@ class Ledger:
         """Return what is known of the machine's starts, oldest first."""
         return [Boot(*row) for row in await self._query(ledger_boots.BOOTS)]
 
-    async def pending(self, but_of: int, rows_max: int) -> list[Pending]:
-        """Return up to ``rows_max`` messages that wait to be settled, but none of one boot."""
-        rows = await self._query(ledger_boots.PENDING, but_of, rows_max)
+    async def pending(self, but_of: Collection[int], rows_max: int) -> list[Pending]:
+        """Return up to ``rows_max`` messages that wait to be settled, but none of some boots."""
+        rows = await self._query(ledger_boots.pending(len(but_of)), *but_of, rows_max)
         return [
             Pending(id_, _text(subject), body or b"", boot) for id_, subject, body, boot in rows
         ]

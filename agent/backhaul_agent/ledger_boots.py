@@ -11,12 +11,16 @@ if TYPE_CHECKING:
 
     from backhaul_agent.ledger_rows import Boot, Settled
 
-PENDING = (
-    "SELECT id, CAST(subject AS BLOB), CAST(body AS BLOB), boot FROM messages "
-    "WHERE boot > 0 AND boot != ? ORDER BY lane, seq LIMIT ?"
-)
 BOOTS = "SELECT number, boot, provisional_ns, anchor_ns, error_ns, at_ns FROM boots ORDER BY number"
 BOOTS_MAX = 64  # a vehicle that never syncs starts a few times a day
+
+
+def pending(but_of: int) -> str:
+    """Return the query for messages that wait, but none of so many boots."""
+    return (
+        "SELECT id, CAST(subject AS BLOB), CAST(body AS BLOB), boot FROM messages "  # noqa: S608
+        f"WHERE boot > 0 AND boot NOT IN ({', '.join('?' * but_of)}) ORDER BY lane, seq LIMIT ?"
+    )
 
 
 async def write_boots(db: aiosqlite.Connection, boots: Iterable[Boot]) -> None:

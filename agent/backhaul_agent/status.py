@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from backhaul_agent.ledger import Ledger
     from backhaul_agent.link import Link
     from backhaul_agent.listener import Listener
+    from backhaul_agent.timekeeper import Timekeeper
     from backhaul_agent.visits import Visits
     from backhaul_agent.writer import Writer
 
@@ -34,6 +35,7 @@ def status(
     flow: Flow,
     visits: Visits,
     leaf_store: LeafStore,
+    timekeeper: Timekeeper,
 ) -> dict[str, Any]:
     """Return the agent's state as JSON-ready values; sizes in bytes, times in seconds."""
     counters = writer.counters
@@ -50,6 +52,7 @@ def status(
         "memory_bytes_max": memory_bytes_max(),
         "connects": link.connects,
         "last_error": next(filter(None, errors), ""),
+        "clock": timekeeper.status(),
         "lanes": {lane.name: lane_status(lane, ledger) for lane in lanes},
         "link": visits.status() | flow.status(),
         "leaf": leaf_store.status(),
@@ -92,6 +95,7 @@ def lane_status(lane: Lane, ledger: Ledger) -> dict[str, Any]:
     return {
         "state": str(appender.state),
         "last_seq": committed.last_seq,
+        "ready_seq": committed.ready_seq,
         "appended": appender.appended,
         "watermark": appender.watermark,
         "outstanding_bytes": appender.outstanding_bytes,

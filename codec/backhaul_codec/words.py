@@ -73,12 +73,16 @@ class EpochWord:
 
 @dataclass(frozen=True, slots=True)
 class ClockWord:
-    """How good the stamps are that follow on the lane. `offset_ns`: hub's time minus the clock's."""
+    """How good the stamps are that follow on the lane.
+
+    `offset_ns`: hub's time minus the clock's. `error_ns`: of the stamps at most, None where the
+    vehicle cannot tell.
+    """
 
     time_ns: int
     quality: Quality
     offset_ns: int
-    error_ns: int
+    error_ns: int | None
     boot: int | str
 
 
@@ -109,7 +113,7 @@ class _EpochBody(msgspec.Struct, frozen=True):
 class _ClockBody(msgspec.Struct, frozen=True):
     quality: Quality
     offset_ns: int = 0
-    error_ns: int = 0
+    error_ns: int | None = None
     boot: int | str = 0
 
 

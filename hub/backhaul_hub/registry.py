@@ -106,7 +106,7 @@ CREATE TABLE vehicle_clock (
     time_ns INTEGER NOT NULL,
     quality TEXT NOT NULL,
     offset_ns INTEGER NOT NULL,
-    error_ns INTEGER NOT NULL,
+    error_ns INTEGER,
     boot TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 {heads.SCHEMA}{conflicts.SCHEMA}{downlink.SCHEMA}{said.SCHEMA}

@@ -64,6 +64,8 @@ def test_what_a_vehicle_says_of_itself() -> None:
     assert said("epoch", epoch) == EpochWord(99, 5, 7, "older copy", {"live": 2})
     clock = {"quality": "holdover", "offset_ns": -5, "error_ns": 7, "boot": 3}
     assert said("clock", clock) == ClockWord(99, "holdover", -5, 7, 3)
+    clock = {"quality": "unset", "offset_ns": 0, "error_ns": None, "boot": "5ac1"}
+    assert said("clock", clock) == ClockWord(99, "unset", 0, None, "5ac1")
     assert said("seen", {"hub_ns": 1}) is None
     assert said("doors", b"{") is None, "a program's own event says nothing to continuity"
 

@@ -313,8 +313,13 @@ async def test_a_live_point_travels_on_its_own_lane(world: World) -> None:
     local = await world.connect(rig.url)
     answer = await local.request("app.cargo.door", b'{"value": "open", "lane": "live"}')
     assert json.loads(answer.data) == {"kept": 1}
-    report = await world.until(lambda report: lane(report, name="live").get("watermark", 0) >= 1)
+    status = json.loads((await local.request("agent.status", b"")).data)
+    last = status["lanes"]["live"]["last_seq"]
+    report = await world.until(lambda report: lane(report, name="live").get("watermark", 0) >= last)
     assert lane(report, name="live")["gaps"] == []
+    hub = await world.connect(world.hub.url())
+    ask = b'{"last_by_subj": "up.VID-001.p.cargo.door.%"}'
+    assert b"open" in (await hub.request("$JS.API.DIRECT.GET.UP_00", ask)).data
 
 
 async def test_a_stranger_cannot_connect_as_a_vehicle(world: World) -> None:

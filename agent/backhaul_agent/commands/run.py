@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from backhaul_agent import logs
-from backhaul_agent.clock import SystemClock
+from backhaul_agent.clock import SystemClock, boot_id
 from backhaul_agent.config import Config, load
 from backhaul_agent.daemon import Daemon
 from backhaul_agent.sdnotify import Notifier
@@ -39,6 +39,7 @@ async def _run(config: Config) -> None:
         clock=SystemClock(),
         random_u32=lambda: secrets.randbits(32),
         notifier=Notifier(os.environ),
+        boot=boot_id(),
     )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

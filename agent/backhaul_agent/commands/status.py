@@ -42,11 +42,13 @@ def _lines(status: dict[str, Any]) -> list[str]:
         f"kept      {counters['points_kept']} points since the start",
     ]
     lines += link_lines(status["link"])
+    lines.append(clock_line(status["clock"]))
     for name, lane in status["lanes"].items():
         lines.append(
             f"{name:<9} {lane['state']}: committed {lane['last_seq']}, in the leaf's stream "
             f"{lane['appended']}, at the hub {lane['watermark']}"
             + (" (waits for the hub)" if lane["waits_for_hub"] else "")
+            + (" (waits for the time)" if lane["ready_seq"] < lane["last_seq"] else "")
         )
     heads = status["heads"]
     lines.append(
@@ -79,3 +81,11 @@ def link_lines(link: dict[str, Any]) -> list[str]:
     if link["last_failure"]:
         lines.append(f"          {link['last_failure']}")
     return lines
+
+
+def clock_line(clock: dict[str, Any]) -> str:
+    """Return what is known of the time, for people."""
+    error_ns, held = clock["error_ns"], clock["held_messages"]
+    error = "error not known" if error_ns is None else f"error at most {error_ns / 1e6:.1f} ms"
+    text = f"clock     {clock['quality']}: {clock['offset_ns'] / 1e9:+.3f} s from the wall clock, {error}"
+    return text + (f"; {held} messages wait for the time" if held else "")

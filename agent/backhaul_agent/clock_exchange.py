@@ -1,0 +1,125 @@
+"""Asking the hub what time it is, over core NATS: the shell around `hub_clock.HubClock`.
+
+A question is ``{"t1"}`` on ``clk.<device>``, the answer ``{"t1", "t2", "t3"}`` on
+``clkr.<device>.<token>``. Neither is stored, so an answer is fresh or does not come. With the link down
+nobody at the leaf has asked for questions, so they end there and cost nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import structlog
+from msgspec import Meta
+from nats.errors import Error as NatsError
+
+from backhaul_agent.cancellation import heed_cancel
+from backhaul_agent.clock_sync import Sample
+from backhaul_agent.logs import Bursts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+    from backhaul_agent.config import Config
+    from backhaul_agent.hub_clock import HubClock
+
+Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+# When to ask, in seconds after the first question: the first may go before the hub has told the leaf
+# that it listens, and on a slow link answers take seconds. The last pause repeats.
+PAUSES_S = (0.2, 0.3, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+WANTED = 4  # answers after the link came up, or the wall clock jumped: the best of them counts
+WANTED_AGAIN = 1
+ASKED_MAX = 32  # questions that an answer may still come for
+log = structlog.get_logger("clock")
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the hub says."""
+
+    t1: Int64
+    t2: Int64
+    t3: Int64
+
+
+_decode = msgspec.json.Decoder(Answer).decode
+
+
+class Exchange:
+    """Asks when the link comes up, when told to, and every `interval_s`; lives as long as the daemon."""
+
+    def __init__(self, config: Config, clock: HubClock, on_answer: Callable[[], None]) -> None:
+        self.answers = 0
+        self.garbage = 0
+        self.round_trip_ns: int | None = None
+        self._question = f"clk.{config.device.id}"
+        self._answer = f"clkr.{config.device.id}.{config.device.token}"
+        self._interval_s = config.clock.interval_s
+        self._clock = clock
+        self._on_answer = on_answer
+        self._asked: deque[int] = deque(maxlen=ASKED_MAX)
+        self._wanted = WANTED
+        self._news = asyncio.Event()
+        self._bursts = Bursts(clock)
+
+    def due(self) -> None:
+        """Have the hub asked now, a few times."""
+        self._wanted = WANTED
+        self._news.set()
+
+    async def run(self, client: Client) -> None:
+        """Ask for as long as this connection lives (the caller cancels)."""
+        answers = await client.subscribe(self._answer, cb=self._take)
+        self.due()
+        try:
+            while True:
+                await self._ask(client)
+                await self._pause(self._interval_s)
+                self._wanted = max(self._wanted, WANTED_AGAIN)
+        finally:
+            if not client.is_closed:
+                with contextlib.suppress(NatsError):
+                    await answers.unsubscribe()
+
+    async def _ask(self, client: Client) -> None:
+        """Ask until there are as many answers as wanted."""
+        pauses = iter(PAUSES_S)
+        while self._wanted > 0:
+            self._news.clear()
+            t1 = self._clock.steady_ns()
+            self._asked.append(t1)
+            await client.publish(self._question, msgspec.json.encode({"t1": t1}))
+            heed_cancel()
+            if await self._pause(next(pauses, PAUSES_S[-1])):
+                pauses = iter(PAUSES_S)
+
+    async def _pause(self, pause_s: float) -> bool:
+        """Wait; return whether the wait was cut short because the hub is to be asked anew."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await self._news.wait()
+                return True
+        return False
+
+    async def _take(self, message: Msg) -> None:
+        t4 = self._clock.steady_ns()
+        try:
+            answer = _decode(message.data)
+            self._asked.remove(answer.t1)  # ValueError: nobody asked, or it was answered before
+            sample = Sample(answer.t1, answer.t2, answer.t3, t4)
+            self._clock.adopt(sample)
+        except ValueError as error:
+            self.garbage += 1
+            if count := self._bursts.note("answer"):
+                log.warning("answers about the time not believed", answers=count, error=str(error))
+            return
+        self.answers += 1
+        self.round_trip_ns = sample.round_trip_ns
+        self._wanted -= 1
+        self._on_answer()

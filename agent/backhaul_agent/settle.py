@@ -1,0 +1,142 @@
+"""Stamps that were made before the time was known, put right before their messages leave.
+
+A marked message stays in the ledger (`Lane.ready_seq`). Once the time of its boot is known, its stamps
+are shifted and the mark is taken off in one statement, a bounded number of messages at a time. A crash
+in between leaves some with the mark, which are shifted later, and some without, which never are again.
+Where the time will never be known the mark alone is taken off: the stamps stand, flagged as unset.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import structlog
+
+from backhaul_agent.errors import LedgerStorageError
+from backhaul_agent.events import JSON_DTYPE, clock_body
+from backhaul_agent.ledger_rows import Inward, Settled
+from backhaul_codec import CodecError, Opaque, Point, encode_point, peek
+from backhaul_codec.placed import Placed, decode_placed
+from backhaul_codec.retime import retime
+from backhaul_codec.subjects import SubjectError, parse_leaf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from backhaul_agent.hub_clock import HubClock, Quality, State
+    from backhaul_agent.ledger import Ledger
+    from backhaul_agent.ledger_rows import Pending
+    from backhaul_agent.writer import Writer
+    from backhaul_codec.subjects import Uplink
+
+SETTLE_ROWS = 128  # in one transaction: a quarter of a megabyte of frames
+RETRY_S = 1.0
+log = structlog.get_logger("clock")
+
+
+class Correction(NamedTuple):
+    """What to add to the stamps of a boot, and how good they are then."""
+
+    shift_ns: int
+    quality: Quality
+
+
+class Corrected(NamedTuple):
+    """A message put right, and the heads that were made of it: each with the time it had."""
+
+    settled: Settled
+    heads: list[tuple[Placed, int]]
+
+
+def correct(row: Pending, correction: Correction | None, state: State) -> Corrected:
+    """Return a message as it may leave. ``state``: what is known of the clock now.
+
+    One that cannot be read or shifted is let go as it stands: the lane sets aside what is damaged.
+    """
+    if correction is None:
+        return Corrected(Settled(row.id, None), [])
+    shift_ns, quality = correction
+    try:
+        place = parse_leaf(row.subject)
+        if place.letter == "e" and place.type == "clock":
+            body = _told_anew(row, place, shift_ns, state)
+        else:
+            body = retime(row.body, shift_ns, clock=quality)
+        heads = decode_placed(place, row.body)[1] if place.letter == "p" else []
+    except (CodecError, SubjectError):
+        return Corrected(Settled(row.id, None), [])
+    moved = [(Placed(parent, _shifted(point, shift_ns)), point.time) for parent, point in heads]
+    return Corrected(Settled(row.id, body, shift_ns), moved)
+
+
+class Settler:
+    """Settles whatever can be settled, each time `due` is called; lives as long as the daemon."""
+
+    def __init__(self, ledger: Ledger, writer: Writer, clock: HubClock) -> None:
+        self.corrected = 0
+        self.given_up = 0
+        self._ledger = ledger
+        self._writer = writer
+        self._clock = clock
+        self._due = asyncio.Event()
+
+    def due(self) -> None:
+        """Have it looked through once more."""
+        self._due.set()
+
+    async def run(self) -> None:
+        """Settle for ever (the caller cancels)."""
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            try:
+                await self._settle()
+            except LedgerStorageError as error:
+                log.warning("stamps wait for the disk", error=str(error))
+                await asyncio.sleep(RETRY_S)
+                self._due.set()
+
+    async def _settle(self) -> None:
+        await self._writer.cut_marked()
+        before = self.corrected, self.given_up
+        while rows := await self._ledger.pending(self._clock.marks, SETTLE_ROWS):
+            await self._writer.apply(self._settled(rows))
+        corrected, given_up = self.corrected - before[0], self.given_up - before[1]
+        if corrected or given_up:
+            log.info("stamps settled", corrected=corrected, given_up=given_up)
+            self._writer.keeper.forget_future()
+
+    def _settled(self, rows: Iterable[Pending]) -> Inward:
+        changes, state = Inward(), self._clock.state()
+        for row in rows:
+            known = self._clock.correction_of(row.boot)
+            done = correct(row, known and Correction(*known), state)
+            changes.settled.append(done.settled)
+            changes.replaced += done.heads
+            if done.settled.body is None:
+                self.given_up += 1
+            else:
+                self.corrected += 1
+        return changes
+
+
+def _told_anew(row: Pending, place: Uplink, shift_ns: int, state: State) -> bytes:
+    """Return an `e.clock` that says what became of the stamps after it, which are right now."""
+    header, (_, placed) = peek(row.body), decode_placed(place, row.body)
+    value = Opaque(JSON_DTYPE, msgspec.json.encode(clock_body(state)))
+    point = Point(node="", type="clock", time=placed[0].point.time + shift_ns, value=value)
+    return encode_point(point, epoch=header.epoch, seq=header.seq)
+
+
+def _shifted(point: Point, shift_ns: int) -> Point:
+    return Point(
+        node=point.node,
+        type=point.type,
+        key=point.key,
+        time=point.time + shift_ns,
+        value=point.value,
+        tombstone=point.tombstone,
+        origin=point.origin,
+    )
