@@ -111,15 +111,20 @@ class Exchange:
         t4 = self._clock.steady_ns()
         try:
             answer = _decode(message.data)
-            self._asked.remove(answer.t1)  # ValueError: nobody asked, or it was answered before
+            if answer.t1 not in self._asked:
+                return self._refuse("nobody asked, or it was answered before")
+            self._asked.remove(answer.t1)
             sample = Sample(answer.t1, answer.t2, answer.t3, t4)
             self._clock.adopt(sample)
         except ValueError as error:
-            self.garbage += 1
-            if count := self._bursts.note("answer"):
-                log.warning("answers about the time not believed", answers=count, error=str(error))
-            return
+            return self._refuse(str(error))
         self.answers += 1
         self.round_trip_ns = sample.round_trip_ns
         self._wanted -= 1
         self._on_answer()
+        return None
+
+    def _refuse(self, why: str) -> None:
+        self.garbage += 1
+        if count := self._bursts.note("answer"):
+            log.warning("answers about the time not believed", answers=count, error=why)

@@ -1,0 +1,175 @@
+"""Around the clock: when the hub is told, how long stamps wait, when the hub is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backhaul_agent.clock_exchange import WANTED, Exchange
+from backhaul_agent.config import ClockConfig, Config, DeviceConfig
+from backhaul_agent.hub_clock import HubClock, Quality, State
+from backhaul_agent.timekeeper import Patience, is_news
+from tests.support.agent_clock import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+MS, S = 10**6, 10**9
+NOW = 1_780_000_000 * S
+SYNCED = State(Quality.SYNCED, 0, 10 * MS, "a")
+
+
+@pytest.mark.parametrize(
+    ("told", "now", "news"),
+    [
+        (None, SYNCED, True),
+        (SYNCED, SYNCED, False),
+        (SYNCED, SYNCED._replace(quality=Quality.HOLDOVER), True),
+        (SYNCED, SYNCED._replace(boot="b"), True),
+        (SYNCED, SYNCED._replace(offset_ns=110 * MS), False),
+        (SYNCED, SYNCED._replace(offset_ns=-110 * MS - 1), True),
+        (SYNCED, SYNCED._replace(error_ns=None), True),
+        (SYNCED, SYNCED._replace(error_ns=99 * MS), False),
+        (SYNCED, SYNCED._replace(error_ns=101 * MS), True),
+        (SYNCED._replace(error_ns=400 * MS), SYNCED._replace(error_ns=1600 * MS), False),
+        (SYNCED._replace(error_ns=400 * MS), SYNCED._replace(error_ns=1601 * MS), True),
+        (SYNCED._replace(error_ns=1601 * MS), SYNCED._replace(error_ns=400 * MS), True),
+    ],
+)
+def test_the_hub_is_told_what_matters(told: State | None, now: State, news: bool) -> None:
+    assert is_news(told, now) is news
+
+
+@given(spells=st.lists(st.tuples(st.integers(0, 400), st.booleans())))
+def test_patience_counts_the_time_with_the_link_up_only(spells: list[tuple[int, bool]]) -> None:
+    patience, now_s, counted = Patience(900.0), 0.0, 0
+    before = False
+    assert not patience.over(now_s, waiting=False)
+    for seconds, waiting in spells:
+        patience.over(now_s, waiting=waiting)
+        now_s += seconds
+        over = patience.over(now_s, waiting=waiting)
+        counted += seconds if waiting else 0
+        before = before or over
+        assert over == (counted >= 900)
+
+
+def test_no_patience_at_all_is_over_at_once() -> None:
+    assert Patience(0.0).over(5.0, waiting=False)
+
+
+class Hub:
+    """Stands for the connection and what is behind it: answers at once, while `up`."""
+
+    def __init__(self, system: FakeClock) -> None:
+        self.system, self.up = system, False
+        self.asked: list[int] = []
+        self.is_closed = False
+        self.cb: Any = None
+        self.news = asyncio.Event()
+
+    async def subscribe(self, subject: str, cb: Any) -> Any:
+        assert subject == "clkr.VID-001.tok"
+        self.cb = cb
+
+        async def unsubscribe() -> None:
+            self.cb = None
+
+        return SimpleNamespace(unsubscribe=unsubscribe)
+
+    async def publish(self, subject: str, payload: bytes) -> None:
+        assert subject == "clk.VID-001"
+        t1 = json.loads(payload)["t1"]
+        self.asked.append(t1)
+        self.news.set()
+        self.system.advance(0.001)
+        if self.up:
+            await self.say(t1=t1, t2=NOW + t1, t3=NOW + t1)
+
+    async def say(self, **answer: object) -> None:
+        await self.cb(SimpleNamespace(data=json.dumps(answer).encode()))
+
+    async def until_asked(self, times: int) -> None:
+        async with asyncio.timeout(5):
+            while len(self.asked) < times:
+                self.news.clear()
+                await self.news.wait()
+
+
+@pytest.fixture
+async def asking(
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[tuple[Hub, Exchange, HubClock, list[int]]]:
+    monkeypatch.setattr("backhaul_agent.clock_exchange.PAUSES_S", (0.001,))
+    system = FakeClock(0)
+    config = Config(
+        device=DeviceConfig(id="VID-001", token="tok"), clock=ClockConfig(interval_s=1000)
+    )
+    clock, hub, answers = HubClock(system, config.clock), Hub(system), [0]
+    clock.start("boot-a", [])
+
+    def on_answer() -> None:
+        answers[0] += 1
+
+    exchange = Exchange(config, clock, on_answer)
+    task = asyncio.create_task(exchange.run(hub))  # type: ignore[arg-type]
+    yield hub, exchange, clock, answers
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert hub.cb is None
+
+
+async def test_a_few_answers_are_asked_for_and_then_no_more(
+    asking: tuple[Hub, Exchange, HubClock, list[int]],
+) -> None:
+    hub, exchange, clock, answers = asking
+    hub.up = True
+    before = len(hub.asked)
+    await hub.until_asked(before + WANTED)
+    assert clock.quality is Quality.SYNCED
+    assert abs(clock.time_ns() - NOW - clock.steady_ns()) <= MS
+    await asyncio.sleep(0.02)  # long enough for another ten questions
+    assert (len(hub.asked) - before, answers[0]) == (WANTED, WANTED)
+    exchange.due()
+    await hub.until_asked(before + 2 * WANTED)
+    assert answers[0] == 2 * WANTED
+    assert len(set(hub.asked)) == len(hub.asked)
+    assert exchange.round_trip_ns == MS
+
+
+async def test_a_hub_that_is_silent_is_asked_until_it_answers(
+    asking: tuple[Hub, Exchange, HubClock, list[int]],
+) -> None:
+    hub, exchange, clock, _ = asking
+    await hub.until_asked(20)
+    assert clock.quality is Quality.UNSET
+    # An answer that was long on its way counts as well, for what it is worth.
+    t1 = hub.asked[-3]
+    hub.system.advance(8)
+    await hub.say(t1=t1, t2=NOW + t1 + S, t3=NOW + t1 + S)
+    assert clock.state().quality is Quality.SYNCED
+    error_ns = clock.error_ns
+    assert error_ns is not None
+    assert 4 * S <= error_ns < 5 * S
+    assert exchange.answers == 1
+
+
+async def test_what_nobody_asked_for_is_not_believed(
+    asking: tuple[Hub, Exchange, HubClock, list[int]],
+) -> None:
+    hub, exchange, clock, answers = asking
+    await hub.until_asked(1)
+    t1 = hub.asked[-1]
+    await hub.say(t1=t1 + 1, t2=NOW, t3=NOW)
+    await hub.cb(SimpleNamespace(data=b"{"))
+    await hub.say(t1=t1, t2=2**63, t3=2**63)
+    await hub.say(t1=t1, t2=0, t3=0)  # a hub without a clock; this question is used up now
+    await hub.say(t1=t1, t2=NOW + t1, t3=NOW + t1)
+    assert exchange.garbage == 5
+    assert (clock.quality, answers[0]) == (Quality.UNSET, 0)
