@@ -1,0 +1,49 @@
+"""`backhaul-agent run` on a machine whose wall clock is wrong: by what a file says, whenever it is asked.
+
+Run as a program: skewed_agent.py CONFIG OFFSET_FILE. The file holds seconds; written again while the
+agent runs, the wall clock jumps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+import sys
+from pathlib import Path
+
+from backhaul_agent import logs
+from backhaul_agent.clock import SystemClock, boot_id
+from backhaul_agent.config import load
+from backhaul_agent.daemon import Daemon
+from backhaul_agent.sdnotify import Notifier
+
+
+class SkewedClock(SystemClock):
+    """The machine's clocks, the wall clock off by what a file says."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def time_ns(self) -> int:
+        text = self._file.read_text()  # empty for a moment while it is being written
+        return super().time_ns() + int(float(text or 0) * 1e9)
+
+
+async def run(config_path: Path, file: Path) -> None:
+    config = load(config_path)
+    logs.configure(config.log.level)
+    daemon = Daemon(
+        config,
+        clock=SkewedClock(file),
+        random_u32=lambda: secrets.randbits(32),
+        notifier=Notifier({}),
+        boot=boot_id(),
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, daemon.stop)
+    await daemon.run()
+
+
+if __name__ == "__main__":
+    asyncio.run(run(Path(sys.argv[1]), Path(sys.argv[2])))
