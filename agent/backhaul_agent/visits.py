@@ -57,6 +57,7 @@ class Visits:
         self.last_error = ""
         self._config = config
         self._clock = clock
+        self._ledger = ledger
         self._lanes = lanes
         self._downlink = downlink
         self._uplink = uplink
@@ -130,7 +131,8 @@ class Visits:
             now_s=self._clock.monotonic_s(),
             up=self._uplink.up,
             urgent=await self._urgent.waits(self._lanes),
-            lanes={lane.name: (lane.appender.last_seq, lane.appender.watermark)
+            # What waits for the time is owed too: the link is how the time comes.
+            lanes={lane.name: (self._ledger.lanes[lane.name].last_seq, lane.appender.watermark)
                    for lane in self._lanes},
             told=await self._told(jetstream) if draining else False,
             received=self._downlink.messages,
@@ -171,7 +173,7 @@ class Urgent:
         """Return whether it does; every message is looked at once."""
         for lane in lanes:
             appender = lane.appender
-            last_seq = appender.last_seq
+            last_seq = self._ledger.lanes[lane.name].last_seq
             after = max(self._looked.get(lane.name, 0), appender.watermark)
             if last_seq > after:
                 found = await self._ledger.subjects(
