@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 MARK = "e.mark"
+CLOCK = "e.clock"
 
 
 class Found(NamedTuple):
