@@ -257,6 +257,7 @@ async def under_fire(world: World, seed: int, faults: list[Fault]) -> list[str]:
         stop.set()
         await asyncio.wait(publishing)
         ends = await ledger_ends(world, vehicles)
+        log.warning("the ledgers end at %s", ends)
         report = await world.until(
             lambda report: all(
                 lane(report, *key).get("watermark", 0) >= end for key, end in ends.items()
