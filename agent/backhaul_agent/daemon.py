@@ -147,7 +147,9 @@ class Parts:
         self._uplink.on_up.append(self._writer.link_up)
         self._leaf_store = LeafStore([*(lane.stream for lane in self._lanes), IN_STREAM])
         self._flow = Flow(link_window(config), config, clock)
-        self._link_news = LinkNews(config, ledger, self._writer, clock, self._uplink)
+        self._link_news = LinkNews(
+            config, ledger, self._writer, clock, self._uplink, settled=lambda: not clock.mark
+        )
         chance = SystemRandom().random
         self._visits = Visits(
             config, clock, ledger, self._lanes, self._downlink, self._uplink, chance

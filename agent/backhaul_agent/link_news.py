@@ -35,8 +35,8 @@ log = structlog.get_logger("link")
 class LinkNews:
     """Tells; lives as long as the daemon.
 
-    ``settled``: whether stamps made now are right. While they are not nothing is told: times in
-    here are not corrected later.
+    ``settled``: whether stamps made now stay as they are. While they do not nothing is told: times
+    in here are not corrected later.
     """
 
     def __init__(

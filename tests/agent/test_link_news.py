@@ -1,0 +1,166 @@
+"""What is told when the link comes up, and that nothing is told before its times are right."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from backhaul_agent.config import Config, DeviceConfig
+from backhaul_agent.errors import LedgerStorageError
+from backhaul_agent.head_keeper import HeadKeeper
+from backhaul_agent.link_news import LinkNews
+from backhaul_agent.uplink_state import UplinkState
+from backhaul_codec import Opaque, Point, decode, encode_frame
+from tests.support.agent_clock import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from backhaul_agent.ledger_rows import Outgoing
+
+CONFIG = Config(device=DeviceConfig(id="VID-001", token="tok"))
+
+
+class Vehicle:
+    """A writer that only remembers, and a ledger of frames 1.. of which the hub has some."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.keeper = HeadKeeper("VID-001", self.clock.time_ns)
+        self.on_heads: list[Any] = []
+        self.told: list[tuple[str, Any]] = []
+        self.news = asyncio.Event()
+        self.fresh_frames: list[bytes] = []
+        self.rows: list[tuple[int, bytes]] = []  # (boot, body)
+        self.lanes = {"bulk": SimpleNamespace(last_seq=0, watermark=0)}
+        self.disk_error: Exception | None = None
+        self.settled = True
+        self.uplink = UplinkState()
+        writer: Any = self
+        ledger: Any = self
+        self.link_news = LinkNews(
+            CONFIG, ledger, writer, self.clock, self.uplink, settled=lambda: self.settled
+        )
+
+    def keep(self, *values: float, boot: int = 0) -> None:
+        """Have a frame of node n in the ledger: series t0, t1 .. at the time of its seq."""
+        lane = self.lanes["bulk"]
+        lane.last_seq += 1
+        points = [Point("n", f"t{i}", lane.last_seq, value) for i, value in enumerate(values)]
+        self.rows.append((boot, encode_frame(points, epoch=0, seq=0)))
+
+    def tell(self, *events: Outgoing) -> None:
+        for event in events:
+            (point,) = decode(event.body).points
+            assert isinstance(point.value, Opaque)
+            self.told.append((event.subject, json.loads(point.value.data)))
+        self.news.set()
+
+    def take_newest_frames(self) -> list[bytes]:
+        frames, self.fresh_frames = self.fresh_frames, []
+        return frames
+
+    async def read(self, lane: str, from_seq: int, rows_max: int) -> list[Any]:
+        assert lane == "bulk"
+        if self.disk_error:
+            raise LedgerStorageError(Path("ledger.db"), "reading", self.disk_error)
+        rows = self.rows[from_seq - 1 : from_seq - 1 + rows_max]
+        return [SimpleNamespace(boot=boot, body=body) for boot, body in rows]
+
+    async def until_told(self, count: int) -> None:
+        async with asyncio.timeout(5):
+            while len(self.told) < count:
+                self.news.clear()
+                await self.news.wait()
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[Vehicle]:
+    it = Vehicle()
+    task = asyncio.create_task(it.link_news.run())
+    try:
+        yield it
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def heads(*points: list[Any]) -> tuple[str, Any]:
+    return "e.heads", {"points": list(points)}
+
+
+async def test_newest_values_first_then_the_root() -> None:
+    async with running() as it:
+        it.keep(1.0, 2.0)
+        it.keep(3.0)
+        it.uplink.note(True)
+        await it.until_told(2)
+        assert it.told == [
+            heads(["n", "t0", "", 2, 3.0], ["n", "t1", "", 1, 2.0]),
+            ("e.digest", {"root": it.keeper.heads.root(), "count": 0}),
+        ]
+
+
+async def test_only_what_the_hub_lacks_and_whose_times_are_right() -> None:
+    async with running() as it:
+        it.keep(1.0, 1.0, 1.0)
+        it.keep(2.0, 2.0)
+        it.keep(9.0, boot=4)
+        it.rows[1] = (0, it.rows[1][1][:-1])  # damaged
+        it.keep(3.0)
+        it.lanes["bulk"].watermark = 1
+        it.fresh_frames.append(encode_frame([Point("m", "x", 7, 5.0)], epoch=0, seq=0))
+        it.uplink.note(True)
+        await it.until_told(2)
+        assert it.told[0] == heads(["n", "t0", "", 4, 3.0], ["m", "x", "", 7, 5.0])
+
+
+async def test_without_a_backlog_there_is_nothing_to_say_first() -> None:
+    async with running() as it:
+        it.keep(1.0)
+        it.lanes["bulk"].watermark = 1
+        it.uplink.note(True)
+        await it.until_told(1)
+        assert [subject for subject, _ in it.told] == ["e.digest"]
+
+
+async def test_a_ledger_that_cannot_be_read_just_now_stops_nothing() -> None:
+    async with running() as it:
+        it.keep(1.0)
+        it.disk_error = OSError("just now not")
+        it.fresh_frames.append(encode_frame([Point("m", "x", 7, 5.0)], epoch=0, seq=0))
+        it.uplink.note(True)
+        await it.until_told(2)
+        assert it.told[0] == heads(["m", "x", "", 7, 5.0])
+
+
+async def test_nothing_is_told_before_the_time_is_known() -> None:
+    async with running() as it:
+        it.settled = False
+        it.keep(1.0)
+        it.uplink.note(True)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert it.told == []
+        it.settled = True
+        await it.until_told(2)
+
+
+async def test_nothing_is_told_without_a_link_and_all_of_it_afterwards() -> None:
+    async with running() as it:
+        it.uplink.note(True)
+        await it.until_told(1)
+        it.uplink.note(False)
+        it.keep(1.0)
+        for tell in it.on_heads:
+            tell([])
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(it.told) == 1
+        it.uplink.note(True)
+        await it.until_told(3)
+        assert [subject for subject, _ in it.told[1:]] == ["e.heads", "e.digest"]
