@@ -147,6 +147,7 @@ class Parts:
         self._uplink.on_up.append(self._writer.link_up)
         self._leaf_store = LeafStore([*(lane.stream for lane in self._lanes), IN_STREAM])
         self._flow = Flow(link_window(config), config, clock)
+        self._flow.on_ahead |= {lane.name: lane.on_durable_ahead for lane in self._lanes}
         self._link_news = LinkNews(
             config, ledger, self._writer, clock, self._uplink, settled=lambda: not clock.mark
         )

@@ -31,6 +31,8 @@ class Flow:
         self.window = window
         self.updates = 0
         self.on_rate: list[Callable[[float], None]] = []  # told of each measurement, bytes/s
+        self.on_ahead: dict[str, Callable[[int], None]] = {}  # by lane: see `_look_ahead`
+        self._ahead: dict[str, int] = {}
         self._durable = config.device.token
         self._clock = clock
 
@@ -52,6 +54,7 @@ class Flow:
         stream = out_stream(lane)
         info = await jetstream.call(f"CONSUMER.INFO.{stream}.{self._durable}")
         _, state = await jetstream.created_and_state(stream)
+        self._look_ahead(lane, int(info["delivered"]["stream_seq"]), int(state["last_seq"]))
         before = self.window.rate_bytes_s
         window = self.window.sample(lane, sample(info, state, self._clock.monotonic_s()))
         if self.window.rate_bytes_s is not None and self.window.rate_bytes_s != before:
@@ -69,6 +72,19 @@ class Flow:
             "window", lane=lane, messages=window, before=info["config"]["max_ack_pending"],
             rate_kbit_s=rate_kbit_s(self.window),
         )  # fmt: skip
+
+    def _look_ahead(self, lane: str, delivered: int, last_seq: int) -> None:
+        """Tell the lane of a durable that is beyond its stream, twice in a row.
+
+        A reset that the hub's server sent for the stream before this one, wiped since, leaves the
+        new durable at the old one's position: it delivers nothing, and reports lag 0, until the
+        stream has come as far (random faults, seed 3).
+        """
+        ahead = delivered if delivered > last_seq else 0
+        if ahead and self._ahead.get(lane) == ahead and lane in self.on_ahead:
+            self.on_ahead[lane](ahead)
+            ahead = 0
+        self._ahead[lane] = ahead
 
     def status(self) -> dict[str, Any]:
         """Return the part of ``agent.status`` that says what the link carries."""

@@ -86,6 +86,7 @@ class Lane:
         self._run: list[Row] = []  # what is being appended again
         self._noted: Step | None = None  # the step that was recorded last
         self._used_noted = 0
+        self._ahead = 0  # the sequence that a durable gone astray stands at
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()  # an answer came, or the tail was read
         self.appender.committed(state.ready_seq)
@@ -116,6 +117,12 @@ class Lane:
         self.appender.set_watermark(seq)
         if self.appender.state is not State.BEHIND:
             self._writer.set_watermark(self.name, seq)
+        self._wake.set()
+
+    def on_durable_ahead(self, stream_seq: int) -> None:
+        """Learn that the durable passes over all up to ``stream_seq``, which OUT has not reached."""
+        self._ahead = stream_seq
+        self.appender.connected()
         self._wake.set()
 
     async def run(self, client: Client, jetstream: JetStream) -> None:
@@ -192,6 +199,10 @@ class Lane:
         tail = await out.tail(committed.epoch, self._ledger.epochs, committed.steps)
         self.foreign_messages += out.foreign_messages
         appender.committed(committed.ready_seq, committed.last_seq)
+        ahead, self._ahead = self._ahead, 0
+        if ahead > tail.stream_seq:
+            await self._jump(out, ahead)
+            return
         start = appender.start(tail, out.created)
         if start.short and not self._fill_with(start.short):
             await self._jump(out, tail.stream_seq)

@@ -19,7 +19,7 @@ from backhaul_agent.daemon import Daemon
 from backhaul_agent.errors import NoAgentError, NotKnownError, RefusedError
 from backhaul_agent.link_config import OUT_FIRST_SEQ
 from backhaul_agent.sdnotify import Notifier
-from backhaul_codec import Opaque, Point, Value, encode_frame
+from backhaul_codec import Opaque, Point, Value, decode, encode_frame
 from tests.agent.test_ledger import FailingDisk
 from tests.support.agent_process import AgentProcess, running
 from tests.support.agent_streams import points_of, read_stream
@@ -507,3 +507,24 @@ def test_a_ledger_that_cannot_be_used_ends_the_process_with_a_hint(tmp_path: Pat
     agent.start()
     assert agent.wait() == 1
     assert "move the file away" in agent.log.read_text()
+
+
+async def test_a_durable_that_a_stray_reset_put_ahead_of_its_stream_delivers_again(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    """Random faults, seed 3: a reset for the stream before this one reached the new durable."""
+    async with bench(tmp_path, nats_server) as it:
+        arrived = await it.client.subscribe("dlv.VID-001.tok1_bulk")
+        await it.client.flush()
+        reset = await it.ask("$JS.API.CONSUMER.RESET.OUT_bulk.tok1", '{"seq": 285}')
+        assert "error" not in reset
+        assert await it.ask("app.battery.soc", "81.2") == {"kept": 1}
+        async with asyncio.timeout(20):
+            while True:
+                message = await arrived.next_msg(20)
+                if message.data:
+                    break
+        (point,) = decode(message.data, node="battery").points
+        assert (point.type, point.value) == ("soc", 81.2)
+        stream = await it.ask("$JS.API.STREAM.INFO.OUT_bulk", b"")
+        assert stream["state"]["last_seq"] >= 285
