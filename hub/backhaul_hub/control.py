@@ -24,7 +24,7 @@ from .leafs import Leafs
 from .registry import Registry
 from .report import Report
 from .server_config import LANES, leaf_name
-from .sources import SourcePlan, SourceWatch, applied_devices, apply_sources, source_of
+from .sources import OwedWatch, SourcePlan, SourceWatch, applied_devices, apply_sources, source_of
 from .streams import (
     DOWN,
     declared_streams,
@@ -252,6 +252,7 @@ class ControlPlane:
         """Read the sources' lag, and set up again those that a connected device does not feed."""
         link = self._config.link
         watch = SourceWatch(link.stalled_after_s, link.stuck_after_s)
+        owed = OwedWatch()
         trouble = False
         while True:
             await asyncio.sleep(_SOURCES_INTERVAL_S)
@@ -282,14 +283,25 @@ class ControlPlane:
                     heard.setdefault(device, set()).add(lane)
                 leaf = leafs.links.get(device)
                 if leaf is None or not leaf.up:
+                    owed.complaint((device, lane), None, now_s)
                     continue
                 up_s = (self._clock.now_ns() - leaf.since_ns) / 1e9
-                if (why := watch.complaint(source, up_s, now_s)) is not None:
+                why = watch.complaint(source, up_s, now_s) or owed.complaint(
+                    (device, lane), self._owed_arrivals(device, lane), now_s
+                )
+                if why is not None:
                     log.warning("source_kicked", device=device, lane=lane, why=why)
                     self._connected(device)
             for device, lanes in heard.items():
                 if len(lanes) == len(LANES):
                     self._plan(device).established(device, asked_s)
+
+    def _owed_arrivals(self, device: str, lane: str) -> int | None:
+        """Return how many messages ever came of a lane that owes some, None where it owes none."""
+        known = self._continuity.current(device).get(lane)
+        if known is None or known[1].whole:
+            return None
+        return known[1].messages + known[1].repeats
 
     async def _serve(
         self, client: Client, api: JetStreamApi, registry: Registry, leafs: Leafs

@@ -176,6 +176,44 @@ class SourceWatch:
         return why
 
 
+@dataclass(slots=True)
+class _Owing:
+    """What is remembered of a lane that owes something."""
+
+    arrivals: int
+    since_s: float
+    patience_s: float
+
+
+class OwedWatch:
+    """Decides when a source that reports lag 0 is not believed. Pure; times in monotonic seconds.
+
+    The vehicle has said that it has more, its link is up, and nothing of that lane comes: then its
+    source is set up again, less and less often. A durable that stands still says nothing of it.
+    """
+
+    def __init__(self, patience_s: float = 10.0) -> None:
+        self._patience_s = patience_s
+        self._lanes: dict[tuple[str, str], _Owing] = {}
+
+    def complaint(self, place: tuple[str, str], arrivals: int | None, now_s: float) -> str | None:
+        """Return why a lane's source should be set up again, or None.
+
+        ``arrivals``: messages that ever came of it; None: nothing is owed, or the link is down.
+        """
+        if arrivals is None:
+            self._lanes.pop(place, None)
+            return None
+        known = self._lanes.get(place)
+        if known is None or known.arrivals != arrivals:
+            self._lanes[place] = _Owing(arrivals, now_s, self._patience_s)
+            return None
+        if now_s - known.since_s < known.patience_s:
+            return None
+        known.since_s, known.patience_s = now_s, min(2 * known.patience_s, 300.0)
+        return "the vehicle has more, and nothing comes"
+
+
 async def apply_sources(
     api: JetStreamApi, stream: str, devices: Mapping[str, Device], wanted: Collection[str]
 ) -> None:

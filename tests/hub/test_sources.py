@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_hub.registry import Device
-from backhaul_hub.sources import SETUP_S, SourcePlan, SourceWatch, lane_source, source_of
+from backhaul_hub.sources import SETUP_S, OwedWatch, SourcePlan, SourceWatch, lane_source, source_of
 
 DEVICES = ["VID-001", "VID-002", "VID-003"]
 STEPS = st.lists(
@@ -213,3 +213,16 @@ def test_a_healthy_lane_does_not_make_its_deaf_twin_impatient() -> None:
 def test_no_kick_within_patience_of_a_new_link() -> None:
     watch = SourceWatch(15.0, 10.0)
     assert watch.complaint(listed(3600.0), 2.0, 5000.0) is None
+
+
+def test_a_source_that_reports_no_lag_is_not_believed_where_the_vehicle_has_more() -> None:
+    """A recording of 3,108 messages stood at the fourth, at lag 0, after its link was cut."""
+    watch, place = OwedWatch(patience_s=10.0), ("VID-001", "bulk")
+    assert watch.complaint(place, 4, 0.0) is None
+    assert watch.complaint(place, 4, 9.9) is None
+    assert watch.complaint(place, 4, 10.0)
+    assert watch.complaint(place, 4, 20.0) is None  # less often
+    assert watch.complaint(place, 4, 30.0)
+    assert watch.complaint(place, 5, 31.0) is None
+    assert watch.complaint(place, None, 40.0) is None
+    assert watch.complaint(place, 5, 50.0) is None
