@@ -32,7 +32,8 @@ from backhaul_agent.intake import Intake
 from backhaul_agent.jetstream import JetStream
 from backhaul_agent.lane import Lane
 from backhaul_agent.leaf_store import LeafStore
-from backhaul_agent.ledger import LANES, Ledger
+from backhaul_agent.ledger import Ledger
+from backhaul_agent.ledger_lanes import LANES
 from backhaul_agent.ledger_schema import open_file
 from backhaul_agent.link import Link, requester
 from backhaul_agent.link_config import IN_STREAM, link_window

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-    from backhaul_agent.ledger import Lane
+    from backhaul_agent.ledger_lanes import Lane
 
 EVICTED_ROWS = 4096
 PAGES_MAX = 1_073_741_823

@@ -1,0 +1,188 @@
+"""What can be asked of a ledger: on a connection of its own, which the commit task never blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import zlib
+from typing import TYPE_CHECKING, Any
+
+from backhaul_agent import ledger_boots
+from backhaul_agent.errors import LedgerStorageError
+from backhaul_agent.ledger_rows import ROW_BYTES, Boot, HeadRow, Pending, Row, StagedRow
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    import aiosqlite
+
+    from backhaul_agent.ledger_lanes import Lane
+
+RUNS_SLICE = 8192
+
+
+class LedgerReader:
+    """The committed state of a ledger: its lanes at hand, its rows by query."""
+
+    def __init__(self, path: Path, reader: aiosqlite.Connection, epoch: int) -> None:
+        self.path = path
+        self.epoch = epoch
+        self.lanes: dict[str, Lane] = {}
+        self.closed: dict[tuple[str, int], Lane] = {}  # lanes of former epochs, by name and epoch
+        self._reader = reader
+        self._reader_lock = asyncio.Lock()
+
+    @property
+    def epochs(self) -> set[int]:
+        """Return the epochs this ledger knows of, the current one included."""
+        return {self.epoch, *(epoch for _, epoch in self.closed)}
+
+    def lane(self, name: str, epoch: int) -> Lane | None:
+        """Return a lane of the current epoch or a former one, None where it is not known."""
+        if epoch == self.epoch:
+            return self.lanes.get(name)
+        return self.closed.get((name, epoch))
+
+    async def read(self, lane: str, from_seq: int, rows_max: int, epoch: int = 0) -> list[Row]:
+        """Return up to ``rows_max`` committed messages of a lane from ``from_seq`` on, in order.
+
+        ``epoch`` 0 is the current one.
+
+        Raises:
+            LedgerStorageError: SQLite could not read.
+        """
+        found = self.lane(lane, epoch or self.epoch)
+        where = "seq >= ? ORDER BY seq LIMIT ?"
+        return await self._rows(found, where, from_seq, rows_max) if found else []
+
+    async def _rows(self, lane: Lane, where: str, *parameters: int) -> list[Row]:
+        # Cast, because damage may turn a blob into text that is no UTF-8, or into a number: the
+        # row must come back, so that it can be judged and set aside.
+        query = (
+            "SELECT seq, CAST(subject AS BLOB), CAST(body AS BLOB), boot FROM messages "  # noqa: S608
+            f"WHERE lane = ? AND {where}"
+        )
+        rows = await self._query(query, lane.id, *parameters)
+        return [Row(seq, _text(subject), body or b"", boot) for seq, subject, body, boot in rows]
+
+    async def subjects(
+        self, lane: str, after_seq: int, class_min: int, class_max: int, rows_max: int
+    ) -> list[tuple[int, str]]:
+        """Return seq and subject of messages of these value classes after a seq, in order.
+
+        Raises:
+            LedgerStorageError: SQLite could not read.
+        """
+        query = (
+            "SELECT seq, CAST(subject AS BLOB) FROM messages WHERE lane = ? AND seq > ?"
+            " AND value_class BETWEEN ? AND ? ORDER BY seq LIMIT ?"
+        )
+        rows = await self._query(
+            query, self.lanes[lane].id, after_seq, class_min, class_max, rows_max
+        )
+        return [(seq, _text(subject)) for seq, subject in rows]
+
+    async def explained(self, lane: str, lo: int, hi: int) -> set[int]:
+        """Return which seqs of ``lo..hi`` are quarantined or evicted: they will never come."""
+        query = "SELECT seq FROM quarantined WHERE lane = ? AND epoch = ? AND seq BETWEEN ? AND ?"
+        found = {seq for (seq,) in await self._query(query, lane, self.epoch, lo, hi)}
+        query = "SELECT lo, hi FROM evicted WHERE lane = ? AND lo <= ? AND hi >= ?"
+        for first, last in await self._query(query, self.lanes[lane].id, hi, lo):
+            found.update(range(max(first, lo), min(last, hi) + 1))
+        return found
+
+    async def runs(self, lane: str, epoch: int, lo: int, hi: int) -> list[tuple[int, int]]:
+        """Return the runs of seqs in ``lo..hi`` that are there and may leave, in order.
+
+        Raises:
+            LedgerStorageError: SQLite could not read.
+        """
+        found = self.lane(lane, epoch)
+        runs: list[tuple[int, int]] = []
+        if found is None:
+            return runs
+        hi = min(hi, found.ready_seq)
+        query = (
+            "SELECT min(seq), max(seq) FROM (SELECT seq, seq - row_number() OVER (ORDER BY seq) "
+            "AS run FROM messages WHERE lane = ? AND seq BETWEEN ? AND ?) GROUP BY run ORDER BY 1"
+        )
+        # In slices, so that other readers get their turn.
+        for low in range(lo, hi + 1, RUNS_SLICE):
+            high = min(hi, low + RUNS_SLICE - 1)
+            runs += [(a, b) for a, b in await self._query(query, found.id, low, high)]
+        return runs
+
+    async def given_up(self, lane: str, epoch: int, lo: int, hi: int) -> list[tuple[int, int, str]]:
+        """Return what of ``lo..hi`` was quarantined or evicted, and why: (first, last, reason)."""
+        query = (
+            "SELECT seq, seq, 'quarantined: ' || reason FROM quarantined "
+            "WHERE lane = ? AND epoch = ? AND seq BETWEEN ? AND ?"
+        )
+        spans = [(a, b, why) for a, b, why in await self._query(query, lane, epoch, lo, hi)]
+        if (found := self.lane(lane, epoch)) is not None:
+            query = "SELECT lo, hi, reason FROM evicted WHERE lane = ? AND lo <= ? AND hi >= ?"
+            for first, last, reason in await self._query(query, found.id, hi, lo):
+                spans.append((max(first, lo), min(last, hi), reason))
+        return sorted(spans)
+
+    async def sizes(self, lane: str, lo: int, hi: int) -> list[tuple[int, int]]:
+        """Return ``(last seq, bytes)`` of each run of 64 seqs in ``lo..hi``, in order."""
+        query = (
+            f"SELECT max(seq), sum(length(subject) + length(body) + {ROW_BYTES}) FROM messages "  # noqa: S608 - a constant
+            "WHERE lane = ? AND seq BETWEEN ? AND ? GROUP BY seq / 64 ORDER BY 1"
+        )
+        return [(seq, size) for seq, size in await self._query(query, self.lanes[lane].id, lo, hi)]
+
+    async def staged(self) -> list[StagedRow]:
+        """Return all staged rows in the order they were acknowledged."""
+        query = (
+            "SELECT id, CAST(node AS BLOB), CAST(points AS INTEGER), CAST(crc AS INTEGER), "
+            "CAST(body AS BLOB), boot, clock FROM staged ORDER BY id"
+        )
+        return [
+            StagedRow(id_, _text(node), points, body, zlib.crc32(body) == crc, boot, clock)
+            for id_, node, points, crc, body, boot, clock in await self._query(query)
+        ]
+
+    async def boots(self) -> list[Boot]:
+        """Return what is known of the machine's starts, oldest first."""
+        return [Boot(*row) for row in await self._query(ledger_boots.BOOTS)]
+
+    async def pending(self, but_of: Collection[int], rows_max: int) -> list[Pending]:
+        """Return up to ``rows_max`` messages that wait to be settled, but none of some boots."""
+        rows = await self._query(ledger_boots.pending(len(but_of)), *but_of, rows_max)
+        return [
+            Pending(id_, _text(subject), body or b"", boot) for id_, subject, body, boot in rows
+        ]
+
+    async def heads(self) -> list[HeadRow]:
+        """Return all heads; `head_keeper` judges which of them are whole."""
+        query = (
+            "SELECT CAST(parent AS BLOB), CAST(node AS BLOB), CAST(type AS BLOB), "
+            "CAST(key AS BLOB), CAST(crc AS INTEGER), CAST(body AS BLOB) FROM heads"
+        )
+        return [
+            HeadRow(_text(parent), _text(node), _text(type_), _text(key), crc, body or b"")
+            for parent, node, type_, key, crc, body in await self._query(query)
+        ]
+
+    async def query(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """Ask the reading connection, which sees what is committed and never waits for it.
+
+        Raises:
+            LedgerStorageError: SQLite could not read.
+        """
+        return await self._query(query, *parameters)
+
+    async def _query(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+        try:
+            async with self._reader_lock:
+                rows = await self._reader.execute_fetchall(query, parameters)
+        except (sqlite3.Error, OSError) as error:
+            raise LedgerStorageError(self.path, "reading", error) from error
+        return [tuple(row) for row in rows]
+
+
+def _text(raw: bytes | None) -> str:
+    return (raw or b"").decode(errors="replace")
