@@ -20,97 +20,15 @@ import msgspec
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.subjects import DEVICE_ID
 
-from . import conflicts, downlink, heads, said
+from . import heads
 from .consumers import Change
 from .continuity import Explained, LaneKey, LaneState
 from .errors import RegistryError
+from .schema import prepare, prepare_to_read
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from pathlib import Path
-
-SCHEMA_VERSION = 2
-
-_SCHEMA = f"""
-CREATE TABLE device (
-    id TEXT PRIMARY KEY,
-    token TEXT NOT NULL UNIQUE,
-    password_hash TEXT NOT NULL,
-    added_ns INTEGER NOT NULL
-) STRICT;
-CREATE TABLE lane (
-    device TEXT NOT NULL,
-    lane TEXT NOT NULL,
-    epoch INTEGER NOT NULL,
-    held TEXT NOT NULL,
-    aged TEXT NOT NULL,
-    seen TEXT,
-    receipts TEXT NOT NULL,
-    said INTEGER NOT NULL,
-    messages INTEGER NOT NULL,
-    repeats INTEGER NOT NULL,
-    body_bytes INTEGER NOT NULL,
-    last_seen_ns INTEGER NOT NULL,
-    PRIMARY KEY (device, lane, epoch)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE position (
-    stream TEXT PRIMARY KEY,
-    created TEXT NOT NULL,
-    seq INTEGER NOT NULL,
-    quarantined INTEGER NOT NULL,
-    stored_ns INTEGER NOT NULL,
-    first_seq INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE TABLE block (
-    stream TEXT NOT NULL,
-    number INTEGER NOT NULL,
-    low INTEGER NOT NULL,
-    high INTEGER NOT NULL,
-    high_ns INTEGER NOT NULL,
-    messages INTEGER NOT NULL,
-    grains TEXT NOT NULL,
-    PRIMARY KEY (stream, number)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE block_lane (
-    stream TEXT NOT NULL,
-    number INTEGER NOT NULL,
-    device TEXT NOT NULL,
-    lane TEXT NOT NULL,
-    epoch INTEGER NOT NULL,
-    ranges TEXT NOT NULL,
-    PRIMARY KEY (stream, number, device, lane, epoch)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX block_of_lane ON block_lane (device, lane, epoch);
-CREATE TABLE mark (
-    device TEXT NOT NULL,
-    epoch INTEGER NOT NULL,
-    seq INTEGER NOT NULL,
-    hour INTEGER NOT NULL,
-    time_ns INTEGER NOT NULL,
-    lanes TEXT NOT NULL,
-    why TEXT NOT NULL,
-    PRIMARY KEY (device, epoch, seq)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE ended_epoch (
-    device TEXT NOT NULL,
-    old INTEGER NOT NULL,
-    new INTEGER NOT NULL,
-    time_ns INTEGER NOT NULL,
-    why TEXT NOT NULL,
-    lanes TEXT NOT NULL,
-    stored_ns INTEGER NOT NULL,
-    PRIMARY KEY (device, old)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE vehicle_clock (
-    device TEXT PRIMARY KEY,
-    time_ns INTEGER NOT NULL,
-    quality TEXT NOT NULL,
-    offset_ns INTEGER NOT NULL,
-    error_ns INTEGER,
-    boot TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-{heads.SCHEMA}{conflicts.SCHEMA}{downlink.SCHEMA}{said.SCHEMA}
-"""
 
 _PUT_LANE = "INSERT OR REPLACE INTO lane VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
@@ -180,7 +98,7 @@ class Registry:
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         except OSError as error:
             raise RegistryError(f"{path}: {error}") from error
-        return await cls._open(path, _prepare, mode="rwc")
+        return await cls._open(path, prepare, mode="rwc")
 
     @classmethod
     async def open_existing(cls, path: Path) -> Self:
@@ -194,7 +112,7 @@ class Registry:
             raise RegistryError(
                 f"{path} does not exist", hint="say where the hub's directory is with --dir"
             )
-        return await cls._open(path, _prepare_to_read, mode="rw")
+        return await cls._open(path, prepare_to_read, mode="rw")
 
     @classmethod
     async def _open(
@@ -328,39 +246,6 @@ class Registry:
             return list(await self._connection.execute_fetchall(query, values))
         except sqlite3.Error as error:
             raise RegistryError(f"{self._path}: {error}") from error
-
-
-async def _prepare(connection: aiosqlite.Connection, path: Path) -> None:
-    await connection.execute("PRAGMA journal_mode = WAL")
-    await connection.execute("PRAGMA synchronous = FULL")
-    await connection.execute("PRAGMA busy_timeout = 5000")
-    if await _version(connection) == 0:
-        await connection.executescript(
-            f"BEGIN; {_SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
-        )
-    await _require_version(connection, path)
-
-
-async def _prepare_to_read(connection: aiosqlite.Connection, path: Path) -> None:
-    await connection.execute("PRAGMA query_only = ON")
-    await connection.execute("PRAGMA busy_timeout = 5000")
-    await _require_version(connection, path)
-
-
-async def _version(connection: aiosqlite.Connection) -> int:
-    rows = await connection.execute_fetchall("PRAGMA user_version")
-    return int(next(iter(rows))[0])
-
-
-async def _require_version(connection: aiosqlite.Connection, path: Path) -> None:
-    version = await _version(connection)
-    if version != SCHEMA_VERSION:
-        raise RegistryError(
-            f"{path} has schema {version}, this program knows {SCHEMA_VERSION}",
-            hint="move the hub directory aside and make the hub again"
-            if version < SCHEMA_VERSION
-            else "use the version of backhaul that wrote it, or a newer one",
-        )
 
 
 def _lane_row(key: LaneKey, state: LaneState) -> tuple[object, ...]:

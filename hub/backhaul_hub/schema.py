@@ -1,0 +1,131 @@
+"""The schema of hub.db: made where there is none, brought up to date where it is an older one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import conflicts, downlink, heads, said
+from .errors import RegistryError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import aiosqlite
+
+SCHEMA_VERSION = 2
+
+SCHEMA = f"""
+CREATE TABLE device (
+    id TEXT PRIMARY KEY,
+    token TEXT NOT NULL UNIQUE,
+    password_hash TEXT NOT NULL,
+    added_ns INTEGER NOT NULL
+) STRICT;
+CREATE TABLE lane (
+    device TEXT NOT NULL,
+    lane TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    held TEXT NOT NULL,
+    aged TEXT NOT NULL,
+    seen TEXT,
+    receipts TEXT NOT NULL,
+    said INTEGER NOT NULL,
+    messages INTEGER NOT NULL,
+    repeats INTEGER NOT NULL,
+    body_bytes INTEGER NOT NULL,
+    last_seen_ns INTEGER NOT NULL,
+    PRIMARY KEY (device, lane, epoch)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE position (
+    stream TEXT PRIMARY KEY,
+    created TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    quarantined INTEGER NOT NULL,
+    stored_ns INTEGER NOT NULL,
+    first_seq INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE block (
+    stream TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    low INTEGER NOT NULL,
+    high INTEGER NOT NULL,
+    high_ns INTEGER NOT NULL,
+    messages INTEGER NOT NULL,
+    grains TEXT NOT NULL,
+    PRIMARY KEY (stream, number)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE block_lane (
+    stream TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    device TEXT NOT NULL,
+    lane TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    ranges TEXT NOT NULL,
+    PRIMARY KEY (stream, number, device, lane, epoch)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX block_of_lane ON block_lane (device, lane, epoch);
+CREATE TABLE mark (
+    device TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    hour INTEGER NOT NULL,
+    time_ns INTEGER NOT NULL,
+    lanes TEXT NOT NULL,
+    why TEXT NOT NULL,
+    PRIMARY KEY (device, epoch, seq)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE ended_epoch (
+    device TEXT NOT NULL,
+    old INTEGER NOT NULL,
+    new INTEGER NOT NULL,
+    time_ns INTEGER NOT NULL,
+    why TEXT NOT NULL,
+    lanes TEXT NOT NULL,
+    stored_ns INTEGER NOT NULL,
+    PRIMARY KEY (device, old)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE vehicle_clock (
+    device TEXT PRIMARY KEY,
+    time_ns INTEGER NOT NULL,
+    quality TEXT NOT NULL,
+    offset_ns INTEGER NOT NULL,
+    error_ns INTEGER,
+    boot TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+{heads.SCHEMA}{conflicts.SCHEMA}{downlink.SCHEMA}{said.SCHEMA}
+"""
+
+
+async def prepare(connection: aiosqlite.Connection, path: Path) -> None:
+    """Set an open hub.db up to be read and written. Raises: RegistryError: it is another schema."""
+    await connection.execute("PRAGMA journal_mode = WAL")
+    await connection.execute("PRAGMA synchronous = FULL")
+    await connection.execute("PRAGMA busy_timeout = 5000")
+    if await _version(connection) == 0:
+        await connection.executescript(
+            f"BEGIN; {SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+        )
+    await _require_version(connection, path)
+
+
+async def prepare_to_read(connection: aiosqlite.Connection, path: Path) -> None:
+    """Set an open hub.db up to be read alone. Raises: RegistryError: it is another schema."""
+    await connection.execute("PRAGMA query_only = ON")
+    await connection.execute("PRAGMA busy_timeout = 5000")
+    await _require_version(connection, path)
+
+
+async def _version(connection: aiosqlite.Connection) -> int:
+    rows = await connection.execute_fetchall("PRAGMA user_version")
+    return int(next(iter(rows))[0])
+
+
+async def _require_version(connection: aiosqlite.Connection, path: Path) -> None:
+    version = await _version(connection)
+    if version != SCHEMA_VERSION:
+        raise RegistryError(
+            f"{path} has schema {version}, this program knows {SCHEMA_VERSION}",
+            hint="move the hub directory aside and make the hub again"
+            if version < SCHEMA_VERSION
+            else "use the version of backhaul that wrote it, or a newer one",
+        )
