@@ -42,6 +42,10 @@ class Device:
     """96 random bits in hex: part of its consumers' and subjects' names."""
     password_hash: str
     added_ns: int
+    nodes: tuple[str, ...] = ()
+    """Nodes with streams of their own, by name, sorted."""
+    leaving: tuple[str, ...] = ()
+    """Nodes that had some: their lanes are read on until nothing of them is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,20 +162,42 @@ class Registry:
         groups = "SELECT 1 FROM head WHERE device = ? AND ? IN (node, parent) AND key = '' LIMIT 1"
         if await self.fetch(groups, (heads.FLEET, device.id)):
             raise RegistryError(f"{device.id} is a group in the hub's tree already")
+        row = (device.id, device.token, device.password_hash, device.added_ns)
+        insert = Change("INSERT INTO device VALUES (?, ?, ?, ?)", [row])
         try:
-            await self._connection.execute(
-                "INSERT INTO device VALUES (?, ?, ?, ?)",
-                (device.id, device.token, device.password_hash, device.added_ns),
-            )
-        except sqlite3.IntegrityError:
-            raise RegistryError(f"device {device.id} exists already") from None
-        except sqlite3.Error as error:
-            raise RegistryError(f"{self._path}: {error}") from error
+            await self.write([insert, *_node_changes(device)])
+        except RegistryError as error:
+            if isinstance(error.__cause__, sqlite3.IntegrityError):
+                raise RegistryError(f"device {device.id} exists already") from None
+            raise
+
+    async def set_nodes(self, device: Device) -> None:
+        """Store which nodes of an enrolled device have streams of their own, or had.
+
+        Raises:
+            RegistryError: the database refused; nothing was written.
+        """
+        await self.write(_node_changes(device))
 
     async def devices(self) -> dict[str, Device]:
         """Return all devices by id, in the order of their ids."""
+        nodes: dict[tuple[str, bool], list[str]] = {}
+        for device, node, leaving in await self.fetch(
+            "SELECT device, node, leaving FROM device_node ORDER BY node"
+        ):
+            nodes.setdefault((device, bool(leaving)), []).append(node)
         rows = await self.fetch("SELECT id, token, password_hash, added_ns FROM device ORDER BY id")
-        return {row[0]: Device(*row) for row in rows}
+        return {
+            id_: Device(
+                id_,
+                token,
+                password_hash,
+                added_ns,
+                nodes=tuple(nodes.get((id_, False), ())),
+                leaving=tuple(nodes.get((id_, True), ())),
+            )
+            for id_, token, password_hash, added_ns in rows
+        }
 
     async def lanes(self, device: str = "") -> dict[LaneKey, LaneState]:
         """Return what continuity knew at the last `store`, of one device or (empty) of all."""
@@ -246,6 +272,17 @@ class Registry:
             return list(await self._connection.execute_fetchall(query, values))
         except sqlite3.Error as error:
             raise RegistryError(f"{self._path}: {error}") from error
+
+
+def _node_changes(device: Device) -> list[Change]:
+    named = [(node, False) for node in device.nodes] + [(node, True) for node in device.leaving]
+    return [
+        Change("DELETE FROM device_node WHERE device = ?", [(device.id,)]),
+        Change(
+            "INSERT INTO device_node VALUES (?, ?, ?)",
+            [(device.id, node, leaving) for node, leaving in named],
+        ),
+    ]
 
 
 def _lane_row(key: LaneKey, state: LaneState) -> tuple[object, ...]:

@@ -12,7 +12,18 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+
+_DEVICE_NODE = """
+CREATE TABLE device_node (
+    device TEXT NOT NULL,
+    node TEXT NOT NULL,
+    leaving INTEGER NOT NULL,
+    PRIMARY KEY (device, node)
+) STRICT, WITHOUT ROWID;
+"""
+# From an older schema to the next one.
+_STEPS = {2: _DEVICE_NODE}
 
 SCHEMA = f"""
 CREATE TABLE device (
@@ -92,7 +103,7 @@ CREATE TABLE vehicle_clock (
     error_ns INTEGER,
     boot TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
-{heads.SCHEMA}{conflicts.SCHEMA}{downlink.SCHEMA}{said.SCHEMA}
+{_DEVICE_NODE}{heads.SCHEMA}{conflicts.SCHEMA}{downlink.SCHEMA}{said.SCHEMA}
 """
 
 
@@ -101,10 +112,12 @@ async def prepare(connection: aiosqlite.Connection, path: Path) -> None:
     await connection.execute("PRAGMA journal_mode = WAL")
     await connection.execute("PRAGMA synchronous = FULL")
     await connection.execute("PRAGMA busy_timeout = 5000")
-    if await _version(connection) == 0:
-        await connection.executescript(
-            f"BEGIN; {SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
-        )
+    version = await _version(connection)
+    if version == 0:
+        await _run(connection, SCHEMA, SCHEMA_VERSION)
+    while version in _STEPS:
+        await _run(connection, _STEPS[version], version + 1)
+        version += 1
     await _require_version(connection, path)
 
 
@@ -115,6 +128,13 @@ async def prepare_to_read(connection: aiosqlite.Connection, path: Path) -> None:
     await _require_version(connection, path)
 
 
+async def _run(connection: aiosqlite.Connection, statements: str, version: int) -> None:
+    """Change the schema, whole or not at all."""
+    await connection.executescript(
+        f"BEGIN IMMEDIATE; {statements} PRAGMA user_version = {version}; COMMIT;"
+    )
+
+
 async def _version(connection: aiosqlite.Connection) -> int:
     rows = await connection.execute_fetchall("PRAGMA user_version")
     return int(next(iter(rows))[0])
@@ -122,10 +142,13 @@ async def _version(connection: aiosqlite.Connection) -> int:
 
 async def _require_version(connection: aiosqlite.Connection, path: Path) -> None:
     version = await _version(connection)
-    if version != SCHEMA_VERSION:
-        raise RegistryError(
-            f"{path} has schema {version}, this program knows {SCHEMA_VERSION}",
-            hint="move the hub directory aside and make the hub again"
-            if version < SCHEMA_VERSION
-            else "use the version of backhaul that wrote it, or a newer one",
-        )
+    if version == SCHEMA_VERSION:
+        return
+    hint = "use the version of backhaul that wrote it, or a newer one"
+    if version in _STEPS:
+        hint = "start this version's control plane once: backhaul-hub up brings it up to date"
+    elif version < SCHEMA_VERSION:
+        hint = "move the hub directory aside and make the hub again"
+    raise RegistryError(
+        f"{path} has schema {version}, this program knows {SCHEMA_VERSION}", hint=hint
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -101,6 +102,38 @@ async def test_another_schema_is_refused(tmp_path: Path, version: int, hint: str
     connection.close()
     with pytest.raises(RegistryError, match=f"schema {version}, .*{hint}"):
         await Registry.open(tmp_path / "hub.db")
+
+
+async def test_nodes_with_streams_of_their_own_come_back(tmp_path: Path) -> None:
+    device = Device("VID-001", "ab", "hash", 1, nodes=("battery", "gps"))
+    other = Device("VID-002", "cd", "hash", 1, nodes=("battery",))
+    async with await Registry.open(tmp_path / "hub.db") as registry:
+        await registry.add_device(device)
+        await registry.add_device(other)
+        with pytest.raises(RegistryError, match="exists already"):
+            await registry.add_device(Device("VID-001", "ef", "hash", 1, nodes=("door",)))
+        assert await registry.devices() == {"VID-001": device, "VID-002": other}
+        changed = replace(device, nodes=("gps",), leaving=("battery",))
+        await registry.set_nodes(changed)
+        assert await registry.devices() == {"VID-001": changed, "VID-002": other}
+
+
+async def test_a_hub_db_without_nodes_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "hub.db"
+    async with await Registry.open(path) as registry:
+        await registry.add_device(Device("VID-001", "ab", "hash", 1))
+        await registry.store("UP_00", Position("t", 9, 1, 77, 3), {LANE: STATE})
+    with sqlite3.connect(path) as before:
+        before.executescript("DROP TABLE device_node; PRAGMA user_version = 2;")
+    before.close()
+    with pytest.raises(RegistryError, match=r"schema 2, .*backhaul-hub up"):
+        await Registry.open_existing(path)
+    async with await Registry.open(path) as registry:
+        assert await registry.devices() == {"VID-001": Device("VID-001", "ab", "hash", 1)}
+        assert await registry.lanes() == {LANE: STATE}
+        await registry.set_nodes(Device("VID-001", "ab", "hash", 1, nodes=("gps",)))
+    async with await Registry.open_existing(path) as registry:
+        assert (await registry.devices())["VID-001"].nodes == ("gps",)
 
 
 async def test_a_database_that_lost_a_table_is_an_error_of_ours(tmp_path: Path) -> None:
