@@ -364,8 +364,8 @@ class Lane:
         """Return the first row from ``seq`` on; what was read ahead is kept in memory."""
         while self._rows and self._rows[0].seq < seq:
             self._rows.popleft()
-        if not self._rows:
-            self._rows.extend(await self._ledger.read(self.name, seq, READ_ROWS))
+        if not self._rows or self._rows[0].boot:  # its stamps were put right after it was read
+            self._rows = deque(await self._ledger.read(self.name, seq, READ_ROWS))
         return self._rows[0] if self._rows else None
 
     def _flaw(self, row: Row, epoch: int = 0) -> str:

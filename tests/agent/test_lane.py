@@ -19,9 +19,11 @@ from backhaul_agent.framer import Frame
 from backhaul_agent.jetstream import JetStream
 from backhaul_agent.lane import Lane
 from backhaul_agent.ledger import Ledger
+from backhaul_agent.ledger_rows import Inward, Settled
 from backhaul_agent.steps import Step, Steps
 from backhaul_agent.writer import Arrival, Writer
-from backhaul_codec import Point, encode_frame, peek
+from backhaul_codec import Point, decode, encode_frame, peek
+from backhaul_codec.retime import retime
 from tests.support.agent_clock import FakeClock
 
 if TYPE_CHECKING:
@@ -155,11 +157,11 @@ class Rig:
         self.clock = clock
         self.leaf = Leaf()
 
-    async def commit(self, count: int) -> None:
+    async def commit(self, count: int, *, boot: int = 0) -> None:
         done = asyncio.Semaphore(0)
         for number in range(count):
             body = encode_frame([Point("n", "t", number, float(number))], epoch=0, seq=0)
-            content = Frame("n", body, 1, (number, number))
+            content = Frame("n", body, 1, (number, number), boot)
             self.writer.submit(Arrival(content, 10, True, lambda *_: done.release()))
         for _ in range(count):
             await done.acquire()
@@ -222,6 +224,20 @@ async def test_appends_that_arrive_after_the_new_tail_was_read_are_not_doubled(r
         await new.release()
         await until(lambda: rig.leaf.refused and rig.lane.appender.done)
     assert rig.leaf.seqs == [1, 2, 3, 4, 5]
+
+
+async def test_what_was_read_ahead_while_it_waited_for_the_time_leaves_as_it_was_put_right(
+    rig: Rig,
+) -> None:
+    await rig.commit(1)
+    await rig.commit(2, boot=1)
+    async with rig.connected(Connection(rig.leaf)):
+        await until(lambda: rig.leaf.stored)  # and with it two more were read, which may not leave
+        waiting = await rig.ledger.pending([], 10)
+        settled = [Settled(row.id, retime(row.body, 1000), 1000) for row in waiting]
+        await rig.writer.apply(Inward(settled=settled))
+        await rig.drained()
+    assert [decode(data, node="n").points[0].time for data in rig.leaf.stored] == [0, 1000, 1001]
 
 
 async def test_only_the_first_of_the_late_appends_arrives(rig: Rig) -> None:
