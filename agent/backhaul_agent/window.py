@@ -13,12 +13,18 @@ filled, and what is new waits for two seconds in the middle.
 
 Every lane starts small, is allowed up to four times as much at every look, and half as much where
 nothing was acknowledged for two rounds, so a link that is cut is begun anew with little.
+
+`live` has that window for itself: what is in it is small, and goes first. All other lanes divide one
+window among them, those that have a backlog by their number; one that has none keeps no more than its
+part by the number of all, so that what they hold is no flood when all of them have one at once.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from backhaul_codec.subjects import LIVE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,6 +63,7 @@ class _Lane:
     acked: int = -1
     acked_s: float = 0.0  # when that last moved, or there was last nothing under way
     more: bool = False  # there is more to send than the window lets through
+    more_s: float = -SILENT_S  # when that was seen last
     begun_s: float | None = None  # the acknowledgement measured from; there was always more since
     begun_bytes: float = 0.0
 
@@ -79,7 +86,7 @@ class LinkWindow:
 
     def __post_init__(self) -> None:
         for lane, size in self.typical_bytes.items():
-            self._lanes[lane] = _Lane(size, self._start(size))
+            self._lanes[lane] = _Lane(size, self._start(lane, size))
 
     def lanes(self) -> Iterable[str]:
         """Return the lanes that have a window."""
@@ -104,10 +111,14 @@ class LinkWindow:
         if moved:
             self._heard_s = seen.now_s
         lane.more = seen.waiting > 0
-        if not lane.more:
+        if lane.more:
+            lane.more_s = seen.now_s
+        else:
             lane.begun_s = None
-        elif moved:
+        if lane.more and moved:
             self._measure(lane, seen.now_s)
+        elif self.rate_bytes_s is not None and not self._claims(lane, seen.now_s):
+            self._give_back(name, seen.now_s)
         if moved or not seen.under_way:
             lane.acked_s = seen.now_s
         elif seen.now_s - max(lane.acked_s, self._heard_s) >= SILENT_S:
@@ -140,20 +151,41 @@ class LinkWindow:
         else:
             self.rate_bytes_s += (measured - self.rate_bytes_s) * _NEW_PART
         lane.begun_s, lane.begun_bytes = now_s, self._acked_bytes
-        for each in self._lanes.values():
-            self._set(each)
+        for name in self._lanes:
+            self._set(name, now_s)
 
-    def _set(self, lane: _Lane) -> None:
-        assert self.rate_bytes_s is not None
-        wanted = min(
-            self.rate_bytes_s * ROUND_S / lane.message_bytes, lane.window * GROW_MAX, WINDOW_MAX
-        )
+    def _set(self, name: str, now_s: float) -> None:
+        lane = self._lanes[name]
+        wanted = min(self._wanted(name, now_s), lane.window * GROW_MAX, WINDOW_MAX)
         if not lane.window / OFF_BY < wanted < lane.window * OFF_BY:
             lane.window = _bounded(wanted)
 
-    def _start(self, message_bytes: float) -> int:
+    def _give_back(self, name: str, now_s: float) -> None:
+        """Let a lane without a backlog keep its part by the number of all."""
+        lane, wanted = self._lanes[name], self._wanted(name, now_s)
+        if wanted < lane.window / OFF_BY:
+            lane.window = _bounded(wanted)
+
+    def _wanted(self, name: str, now_s: float) -> float:
+        """Return the lane's part of what was measured, in messages."""
+        assert self.rate_bytes_s is not None
+        lane = self._lanes[name]
+        parts = 1
+        if name != LIVE:
+            others = [each for other, each in self._lanes.items() if other != LIVE]
+            claiming = [each for each in others if self._claims(each, now_s)]
+            parts = len(claiming if self._claims(lane, now_s) else others)
+        return self.rate_bytes_s * ROUND_S / lane.message_bytes / parts
+
+    def _claims(self, lane: _Lane, now_s: float) -> bool:
+        """Return whether the lane had a backlog lately: none that comes and goes makes it change."""
+        return now_s - lane.more_s < SILENT_S
+
+    def _start(self, name: str, message_bytes: float) -> int:
         most = self.guess_bytes_s * 4.0
-        return _bounded((min(most, START_BYTES) if self.adaptive else most) / message_bytes)
+        most = min(most, START_BYTES) if self.adaptive else most
+        parts = 1 if name == LIVE else len(self.typical_bytes.keys() - {LIVE})
+        return _bounded(most / message_bytes / parts)
 
 
 def _bounded(messages: float) -> int:

@@ -14,7 +14,11 @@ from typing import TypeAlias
 # "live", "bulk", or "n_" and the token of a node that has a lane of its own.
 Lane: TypeAlias = str
 LIVE, BULK = "live", "bulk"
+SHARED_LANES = (LIVE, BULK)  # that every device has
 _NODE_LANE = "n_"
+# The longest name made of a lane is `<device>-<device token>_n_<token>`, a consumer's: a server takes
+# 255 bytes, and 63 and 64 are allowed before.
+NODE_TOKEN_MAX = 124
 
 # In a frame of an edge's points, a type that starts so is a point of the edge's lower node.
 NODE_TYPE_PREFIX = "node:"
@@ -144,9 +148,23 @@ def node_lane(node: str) -> Lane:
     return _NODE_LANE + encode_token(node)
 
 
+def require_own_lane(node: str) -> Lane:
+    """Return the lane of a node that is to have one of its own.
+
+    Raises: SubjectError, where no stream or consumer could be called so.
+    """
+    token = encode_token(node) if node else ""
+    if not 0 < len(token) <= NODE_TOKEN_MAX:
+        raise SubjectError(
+            f"{node[:80]!r} cannot have a lane of its own: its name takes {len(token)} bytes in a "
+            f"subject, 1 to {NODE_TOKEN_MAX} are allowed"
+        )
+    return node_lane(node)
+
+
 def node_of_lane(lane: Lane) -> str | None:
     """Return whose lane it is, None if it is the device's. Raises: SubjectError if it is no lane."""
-    if lane in (LIVE, BULK):
+    if lane in SHARED_LANES:
         return None
     if not lane.startswith(_NODE_LANE):
         raise SubjectError(f"{lane[:80]!r} is no lane")
@@ -156,6 +174,11 @@ def node_of_lane(lane: Lane) -> str | None:
 def node_lane_subject(node: str, leaf_subject: str) -> str:
     """Return a leaf subject as it is in the node's own lane."""
     return f"n.{encode_token(node)}.{leaf_subject}"
+
+
+def shared_subject(leaf_subject: str) -> str:
+    """Return a leaf subject without the `n.<node>.` of a node's own lane; any other as it is."""
+    return leaf_subject.split(".", 2)[2] if leaf_subject.startswith("n.") else leaf_subject
 
 
 def lane_of(leaf_subject: str) -> Lane:

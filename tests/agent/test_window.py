@@ -175,3 +175,104 @@ def test_a_window_grows_step_by_step_and_is_not_touched_for_little() -> None:
     steps = [after / before for before, after in itertools.pairwise(used) if before != after]
     assert len(steps) > 2
     assert all(1.2 <= step <= 4.5 or step <= 1 / 1.2 for step in steps)
+
+
+@dataclass
+class SharedLink:
+    """A link that serves what is put into it in order; each lane with a backlog refills its window."""
+
+    bytes_s: float
+    trip_s: float
+    lanes: list[str]
+    message_bytes: float = 2048.0
+    now_s: float = 0.0
+    sent_bytes: float = 0.0
+    under_way_bytes_max: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.acked = dict.fromkeys(self.lanes, 0)
+        self.free_s = 0.0  # when all that is in the link will have left it
+        self.rounds: dict[str, tuple[float, int]] = {}  # by lane: when it is acknowledged, how much
+
+    def run(self, window: LinkWindow, seconds: float, backlog: list[str]) -> None:
+        """Let time pass, while these lanes have more to send than any window lets through."""
+        end_s = self.now_s + seconds
+        while self.now_s < end_s:
+            for lane in self.lanes:
+                due_s, size = self.rounds.get(lane, (0.0, 0))
+                if self.now_s >= due_s:
+                    self.acked[lane] += size
+                    self.rounds[lane] = (0.0, 0)
+                    if lane in backlog:
+                        self._fill(lane, window.window(lane))
+                waiting = 1000 if lane in backlog else 0
+                seen = Sample(
+                    self.now_s, self.acked[lane], self.rounds[lane][1], waiting,
+                    self.message_bytes - WIRE_BYTES,
+                )  # fmt: skip
+                window.sample(lane, seen)
+            self.under_way_bytes_max = max(
+                self.under_way_bytes_max, (self.free_s - self.now_s) * self.bytes_s
+            )
+            self.now_s += 0.25
+
+    def _fill(self, lane: str, size: int) -> None:
+        self.free_s = max(self.free_s, self.now_s) + size * self.message_bytes / self.bytes_s
+        self.rounds[lane] = (self.free_s + self.trip_s, size)
+        self.sent_bytes += size * self.message_bytes
+
+
+NODE_LANES = [f"n_node{number}" for number in range(8)]
+
+
+def node_window(guess_bytes_s: float = 125_000) -> LinkWindow:
+    return LinkWindow(guess_bytes_s, {"live": 150, "bulk": 2048, **dict.fromkeys(NODE_LANES, 2048)})
+
+
+def test_many_lanes_with_a_backlog_each_divide_one_window() -> None:
+    window, link = node_window(), SharedLink(25_000, 0.6, NODE_LANES)
+    link.run(window, 60, NODE_LANES)
+    link.sent_bytes = link.under_way_bytes_max = 0
+    acked = dict(link.acked)
+    link.run(window, 120, NODE_LANES)
+    assert link.under_way_bytes_max <= 1.25 * ROUND_S * 25_000
+    assert link.sent_bytes / 120 / 25_000 >= 0.8
+    shares = [link.acked[lane] - acked[lane] for lane in NODE_LANES]
+    assert min(shares) > 0.5 * max(shares), "no lane starves"
+
+
+def test_a_lane_that_is_alone_with_its_backlog_fills_the_link() -> None:
+    window, link = node_window(), SharedLink(25_000, 0.6, NODE_LANES)
+    link.run(window, 60, NODE_LANES)
+    link.run(window, 60, NODE_LANES[:1])
+    link.sent_bytes = 0
+    link.run(window, 120, NODE_LANES[:1])
+    assert link.sent_bytes / 120 / 25_000 >= 0.8
+
+
+def test_lanes_without_a_backlog_keep_so_little_that_all_of_them_together_are_no_flood() -> None:
+    window, link = node_window(), SharedLink(25_000, 0.6, NODE_LANES)
+    link.run(window, 120, NODE_LANES[:1])
+    idle = sum(window.window(lane) for lane in NODE_LANES[1:]) * link.message_bytes
+    assert idle <= 1.25 * ROUND_S * 25_000
+    link.under_way_bytes_max = 0
+    link.run(window, 30, NODE_LANES)  # an outage is over: all of them at once
+    assert link.under_way_bytes_max <= 2.5 * ROUND_S * 25_000
+
+
+def test_many_lanes_begin_with_one_start_among_them() -> None:
+    window = node_window()
+    others = [lane for lane in window.lanes() if lane != "live"]
+    minimum = WINDOW_MIN * 2048
+    assert sum(max(window.window(lane) * 2048, minimum) for lane in others) <= max(
+        START_BYTES, len(others) * minimum
+    )
+    assert window.window("live") == LinkWindow(125_000, dict(SIZES)).window("live")
+
+
+def test_on_a_very_slow_link_each_of_many_lanes_keeps_the_least_window() -> None:
+    window, link = node_window(), SharedLink(2500, 0.6, NODE_LANES)
+    link.run(window, 300, NODE_LANES)
+    assert {window.window(lane) for lane in NODE_LANES} == {WINDOW_MIN}
+    assert all(link.acked[lane] > 0 for lane in NODE_LANES)
+    assert window.window("live") > 10 * WINDOW_MIN

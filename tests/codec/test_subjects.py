@@ -88,6 +88,21 @@ def _event(kind: str) -> Uplink:
     return subjects.parse_leaf(subjects.event_subject(kind))
 
 
+def test_a_lane_of_its_own_needs_a_name_that_streams_can_bear() -> None:
+    assert subjects.require_own_lane("front left") == "n_front%20left"
+    longest = "n" * subjects.NODE_TOKEN_MAX
+    assert subjects.require_own_lane(longest) == f"n_{longest}"
+    for name in ("", longest + "n", "ä" * 21, "\ud800"):
+        with pytest.raises(SubjectError):
+            subjects.require_own_lane(name)
+
+
+def test_a_subject_of_a_nodes_lane_is_another_subject_in_it() -> None:
+    for leaf in ("f.gps", "p.car.gps", "e.seen"):
+        assert subjects.shared_subject(subjects.node_lane_subject("gps", leaf)) == leaf
+        assert subjects.shared_subject(leaf) == leaf
+
+
 def test_lanes_that_are_none() -> None:
     assert [subjects.node_of_lane(lane) for lane in ("live", "bulk")] == [None, None]
     for lane in ("", "n", "n_", "n_a.b", "N_a", "dead", "n_%61"):
