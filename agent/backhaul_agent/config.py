@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from backhaul_agent.errors import ConfigError
+from backhaul_codec.subjects import BULK, LIVE, SubjectError, require_own_lane
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,10 +116,19 @@ class LinkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StreamsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[streams]: how much of the uplink the leaf server keeps on disk, oldest dropped first."""
+    """[streams]: which nodes have lanes of their own (docs/per-node-streams.md), and the sizes.
 
+    ``per`` "device": all nodes share the lanes. "node": those named in ``nodes`` have their own,
+    all others share. ``out_…_bytes_max``: how much of the uplink the leaf server keeps on disk,
+    oldest dropped first; ``out_node_bytes_max`` is for each node's lane.
+    """
+
+    per: Literal["device", "node"] = "device"
+    nodes: Annotated[tuple[str, ...], Meta(max_length=64)] = ()
     out_live_bytes_max: Annotated[int, Meta(ge=256 * KIB, le=1 << 44)] = 32 * MIB
     out_bulk_bytes_max: Annotated[int, Meta(ge=256 * KIB, le=1 << 44)] = 256 * MIB
+    # The server sets aside what all its streams may need: 64 of these are 1 GiB.
+    out_node_bytes_max: Annotated[int, Meta(ge=256 * KIB, le=1 << 44)] = 16 * MIB
 
 
 class ClockConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -156,12 +166,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def message_bytes_typical(self, lane: str) -> int:
         """Return what a message of a lane weighs on the wire, before any was seen."""
-        return LIVE_BYTES_TYPICAL if lane == "live" else FRAME_BYTES_TYPICAL
+        return LIVE_BYTES_TYPICAL if lane == LIVE else FRAME_BYTES_TYPICAL
 
     def lane_bytes_max(self, lane: str) -> int:
         """Return the size limit of a lane's OUT stream."""
         streams = self.streams
-        return streams.out_live_bytes_max if lane == "live" else streams.out_bulk_bytes_max
+        shared = {LIVE: streams.out_live_bytes_max, BULK: streams.out_bulk_bytes_max}
+        return shared.get(lane, streams.out_node_bytes_max)
 
 
 def load(path: Path) -> Config:
@@ -214,8 +225,10 @@ def parse(text: str, path: Path) -> Config:
 
 def _check_together(config: Config, path: Path) -> None:
     nats = config.nats
-    if config.streams.out_bulk_bytes_max < 8 * config.frame.bytes_max:
-        raise ConfigError(path, "streams.out_bulk_bytes_max", "at least 8 times frame.bytes_max")
+    for key in ("out_bulk_bytes_max", "out_node_bytes_max"):
+        if getattr(config.streams, key) < 8 * config.frame.bytes_max:
+            raise ConfigError(path, f"streams.{key}", "at least 8 times frame.bytes_max")
+    _check_nodes(config.streams, path)
     if bool(nats.user) != bool(nats.password):
         missing = "nats.password" if nats.user else "nats.user"
         raise ConfigError(path, missing, "user and password go together")
@@ -224,6 +237,20 @@ def _check_together(config: Config, path: Path) -> None:
         raise ConfigError(path, "link.system_user", problem)
     if nats.user and nats.credentials:
         raise ConfigError(path, "nats.credentials", "give either user and password or credentials")
+
+
+def _check_nodes(streams: StreamsConfig, path: Path) -> None:
+    """Refuse names that cannot have lanes, and a list that does not go with ``per``."""
+    if bool(streams.nodes) != (streams.per == "node"):
+        problem = 'per = "node" and a list of nodes go together: backhaul-hub add-device --per-node'
+        raise ConfigError(path, "streams.nodes", problem)
+    if len(set(streams.nodes)) < len(streams.nodes):
+        raise ConfigError(path, "streams.nodes", "it names a node twice")
+    for node in streams.nodes:
+        try:
+            require_own_lane(node)
+        except SubjectError as error:
+            raise ConfigError(path, "streams.nodes", str(error)) from None
 
 
 def _explain(message: str) -> tuple[str, str]:

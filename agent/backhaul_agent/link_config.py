@@ -5,11 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.window import LinkWindow
+from backhaul_codec.subjects import (
+    BULK,
+    LIVE,
+    SHARED_LANES,
+    Lane,
+    node_lane_subject,
+    node_of_lane,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from backhaul_agent.config import Config
 
-OUT_SUBJECTS = {"live": ["p.>", "e.>", "r.>"], "bulk": ["f.>"]}
+OUT_SUBJECTS = {LIVE: ["p.>", "e.>", "r.>"], BULK: ["f.>"]}
 IN_STREAM = "IN"
 IN_NEWS = "agent.in"  # where IN says what it has stored: agent.in.<its subject>, headers only
 HUB_API = "hubapi"
@@ -19,10 +29,10 @@ SECOND_NS = 1_000_000_000
 OUT_FIRST_SEQ = 2
 
 
-def link_window(config: Config) -> LinkWindow:
+def link_window(config: Config, lanes: Iterable[Lane] = SHARED_LANES) -> LinkWindow:
     """Return the lanes' windows to begin with."""
     link = config.link
-    sizes = {lane: config.message_bytes_typical(lane) for lane in OUT_SUBJECTS}
+    sizes = {lane: config.message_bytes_typical(lane) for lane in lanes}
     return LinkWindow(link.rate_kbit_s * 1000 / 8, sizes, adaptive=link.adaptive)
 
 
@@ -31,12 +41,23 @@ def out_stream(lane: str) -> str:
     return f"OUT_{lane}"
 
 
+def in_stream(lane: Lane = "") -> str:
+    """Return the name of the stream in which the hub's messages come: a node's own, or the device's."""
+    return f"{IN_STREAM}_{lane}" if lane else IN_STREAM
+
+
+def out_subjects(lane: Lane) -> list[str]:
+    """Return the subjects that a lane's stream captures."""
+    node = node_of_lane(lane)
+    return OUT_SUBJECTS[lane] if node is None else [node_lane_subject(node, ">")]
+
+
 def out_stream_config(config: Config, lane: str) -> dict[str, Any]:
     """Return a lane's stream: the oldest goes first, and any local program may read it."""
     return {
         "name": out_stream(lane),
         "description": f"backhaul uplink, {lane} lane; written by the agent only",
-        "subjects": OUT_SUBJECTS[lane],
+        "subjects": out_subjects(lane),
         "storage": "file",
         "retention": "limits",
         "discard": "old",
@@ -47,8 +68,10 @@ def out_stream_config(config: Config, lane: str) -> dict[str, Any]:
     }
 
 
-def out_consumer_config(config: Config, lane: str) -> dict[str, Any]:
-    """Return the durable through which the hub sources a lane.
+def out_consumer_config(
+    config: Config, lane: str, lanes: Iterable[Lane] = SHARED_LANES
+) -> dict[str, Any]:
+    """Return the durable through which the hub sources a lane, one of all these ``lanes``.
 
     `max_ack_pending` is what keeps a slow link usable for anything else: no more than about four
     seconds of the link are ever in its socket. This is the first one; `flow` keeps it right.
@@ -63,17 +86,21 @@ def out_consumer_config(config: Config, lane: str) -> dict[str, Any]:
         "ack_policy": "flow_control",
         "flow_control": True,
         "idle_heartbeat": SECOND_NS,
-        "max_ack_pending": link_window(config).window(lane),
+        "max_ack_pending": link_window(config, lanes).window(lane),
     }
 
 
-def in_stream_config(config: Config) -> dict[str, Any] | None:
-    """Return the stream that sources this device's part of DOWN, or None without a down_stream."""
+def in_stream_config(config: Config, lane: Lane = "") -> dict[str, Any] | None:
+    """Return the stream that sources this device's part of DOWN, or None without a down_stream.
+
+    With a node's ``lane`` it is the node's part; the hub's durable sees to what is in which.
+    """
     device = config.device
     if not device.down_stream:
         return None
+    token = f"{device.token}_{lane}" if lane else device.token
     return {
-        "name": IN_STREAM,
+        "name": in_stream(lane),
         "description": "what the hub sends this device; sourced, newest of each subject",
         "storage": "file",
         "retention": "limits",
@@ -87,8 +114,8 @@ def in_stream_config(config: Config) -> dict[str, Any] | None:
                 "name": device.down_stream,
                 "external": {"api": HUB_API, "deliver": ""},
                 "consumer": {
-                    "name": f"{device.id}-{device.token}",
-                    "deliver_subject": f"dn.{device.id}.{device.token}",
+                    "name": f"{device.id}-{token}",
+                    "deliver_subject": f"dn.{device.id}.{token}",
                 },
                 "subject_transforms": [{"src": f"in.{device.id}.>", "dest": ">"}],
             }

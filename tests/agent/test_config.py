@@ -8,6 +8,7 @@ import pytest
 
 from backhaul_agent.config import load, parse
 from backhaul_agent.errors import ConfigError
+from backhaul_agent.lanes import Lanes
 from backhaul_agent.link_config import link_window
 
 PATH = Path("/etc/backhaul/agent.toml")
@@ -38,6 +39,19 @@ def test_the_window_is_four_seconds_of_the_link(rate: float, live: int, bulk: in
     assert (window.window("live"), window.window("bulk")) == (live, bulk)
 
 
+def test_named_nodes_get_lanes_and_each_has_its_size() -> None:
+    text = (
+        "[streams]\nper = 'node'\nnodes = ['gps', 'front left']\nout_node_bytes_max = 9_000_000\n"
+    )
+    config = parse(DEVICE + text, PATH)
+    lanes = Lanes(config.streams.nodes)
+    assert lanes.names == ("live", "bulk", "n_gps", "n_front%20left")
+    assert [config.lane_bytes_max(lane) for lane in lanes.names] == [
+        32 << 20, 256 << 20, 9_000_000, 9_000_000
+    ]  # fmt: skip
+    assert [lane for lane in lanes.names if config.message_bytes_typical(lane) < 200] == ["live"]
+
+
 @pytest.mark.parametrize(
     ("text", "key", "words"),
     [
@@ -60,6 +74,17 @@ def test_the_window_is_four_seconds_of_the_link(rate: float, live: int, bulk: in
         (DEVICE + "[log]\nlevel = 'loud'\n", "log.level", "debug|info"),
         (DEVICE + "[streams]\nout_bulk_bytes_max = 262144\n[frame]\nbytes_max = 65536\n",
          "streams.out_bulk_bytes_max", "8 times"),
+        (DEVICE + "[streams]\nout_node_bytes_max = 262144\n[frame]\nbytes_max = 65536\n",
+         "streams.out_node_bytes_max", "8 times"),
+        (DEVICE + "[streams]\nper = 'fleet'\n", "streams.per", "fleet"),
+        (DEVICE + "[streams]\nper = 'node'\n", "streams.nodes", "go together"),
+        (DEVICE + "[streams]\nnodes = ['gps']\n", "streams.nodes", "go together"),
+        (DEVICE + "[streams]\nper = 'node'\nnodes = ['a', 'b', 'a']\n", "streams.nodes", "twice"),
+        (DEVICE + "[streams]\nper = 'node'\nnodes = ['']\n", "streams.nodes", "0 bytes"),
+        (DEVICE + f"[streams]\nper = 'node'\nnodes = ['{'ä' * 21}']\n",
+         "streams.nodes", "takes 126 bytes in a subject, 1 to 124"),
+        (DEVICE + f"[streams]\nper = 'node'\nnodes = {[str(n) for n in range(65)]}\n",
+         "streams.nodes", "<= 64"),
     ],
 )  # fmt: skip
 def test_refusals_name_the_place_and_the_rule(text: str, key: str, words: str) -> None:
