@@ -8,13 +8,16 @@
 
 "Kept" means: durable on this vehicle, and from now on the agent's duty to deliver exactly once. A
 publish that got no answer (`NotKnownError`) may or may not be kept.
+
+A time that the caller gives is the caller's word, and stays as it is. Where this client stamps, it says
+that the stamp is of the machine's clock, and the agent corrects it like its own (docs/clocks.md).
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import msgspec
 from nats.aio.client import Client as NatsClient
@@ -23,7 +26,7 @@ from nats.errors import Error as NatsError
 from nats.errors import TimeoutError as NatsTimeoutError
 
 from backhaul_agent.cancellation import close_quietly, heed_cancel
-from backhaul_agent.clock import Clock, SystemClock, stamp_ms
+from backhaul_agent.clock import CLOCK_HEADER, SYSTEM, Clock, SystemClock, stamp_ms
 from backhaul_agent.errors import Code, NoAgentError, NotKnownError, RefusedError
 from backhaul_codec import CodecError, Opaque, Point, encode_frame
 from backhaul_codec.subjects import encode_token
@@ -39,6 +42,7 @@ FRAME_VALUE_BYTES = (
 )  # a frame is sent before its texts and blobs outgrow the agent's limit
 BATCHES_IN_FLIGHT = 32
 WAIT_S = 5.0
+OWN_STAMPS = {CLOCK_HEADER: SYSTEM}
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -85,6 +89,14 @@ async def connect(
         await close_quietly(nats)
 
 
+class _Single(NamedTuple):
+    """One point on its way; ``headers`` say whose the stamp is."""
+
+    subject: str
+    payload: bytes
+    headers: dict[str, str] | None = None
+
+
 class Agent:
     """The agent, as a program on the vehicle sees it. Make one with `connect`."""
 
@@ -113,8 +125,7 @@ class Agent:
             NotKnownError: no answer in time.
             NoAgentError: nobody is listening.
         """
-        subject, payload = self._single(node, type, value, key, time, lane)
-        await self._keep(subject, payload)
+        await self._keep(*self._single(node, type, value, key, time, lane))
 
     async def send(
         self,
@@ -131,8 +142,8 @@ class Agent:
         Raises:
             RefusedError: the value cannot be sent at all.
         """
-        subject, payload = self._single(node, type, value, key, time, lane)
-        await self.nats.publish(subject, payload)
+        subject, payload, headers = self._single(node, type, value, key, time, lane)
+        await self.nats.publish(subject, payload, headers=headers)
 
     async def publish_batch(self, node: str, points: Iterable[Point]) -> int:
         """Publish points of one node, packed into frames; return how many were kept: all.
@@ -155,8 +166,12 @@ class Agent:
         """Return the agent's status, see agent/README.md."""
         return _decode(await self._request("agent.status", b""))
 
-    async def publish_frame(self, node: str, points: list[Point]) -> int:
+    async def publish_frame(
+        self, node: str, points: list[Point], *, own_stamps: bool = False
+    ) -> int:
         """Publish points of one node as one frame and return how many were kept.
+
+        ``own_stamps``: the times were read from this machine's clock, for the agent to correct.
 
         Raises:
             RefusedError, NotKnownError, NoAgentError: as `publish`.
@@ -165,11 +180,12 @@ class Agent:
             payload = encode_frame(points, epoch=0, seq=0)
         except CodecError as error:
             raise RefusedError(Code.BAD_VALUE, error.reason) from error
-        return await self._keep(f"app.{encode_token(node)}", payload)
+        headers = OWN_STAMPS if own_stamps else None
+        return await self._keep(f"app.{encode_token(node)}", payload, headers)
 
     def _single(
         self, node: str, type_: str, value: Value, key: str, time: int | None, lane: str
-    ) -> tuple[str, bytes]:
+    ) -> _Single:
         body: dict[str, Any] = {"value": value}
         match value:
             case bool():
@@ -188,38 +204,48 @@ class Agent:
             body["lane"] = lane
         tail = f".{encode_token(key)}" if key else ""
         subject = f"app.{encode_token(node)}.{encode_token(type_)}{tail}"
-        return subject, msgspec.json.encode(body)
+        return _Single(subject, msgspec.json.encode(body))
 
     def _as_frame(
         self, node: str, type_: str, value: Value, key: str, time: int | None, lane: str
-    ) -> tuple[str, bytes]:
+    ) -> _Single:
         """Return what JSON cannot say (bytes, NaN, infinities) as a frame of one point."""
         if lane != "bulk":
             raise RefusedError(Code.BAD_VALUE, "bytes, NaN and infinities go by the bulk lane only")
         stamp = stamp_ms(self.clock) if time is None else time
         point = Point(node=node, type=type_, key=key, time=stamp, value=value)
         try:
-            return f"app.{encode_token(node)}", encode_frame([point], epoch=0, seq=0)
+            payload = encode_frame([point], epoch=0, seq=0)
         except CodecError as error:
             raise RefusedError(Code.BAD_VALUE, error.reason) from error
+        headers = OWN_STAMPS if time is None else None
+        return _Single(f"app.{encode_token(node)}", payload, headers)
 
-    async def _keep(self, subject: str, payload: bytes) -> int:
-        return int((await self.ask(subject, payload))["kept"])
+    async def _keep(
+        self, subject: str, payload: bytes, headers: dict[str, str] | None = None
+    ) -> int:
+        return int((await self.ask(subject, payload, headers))["kept"])
 
-    async def ask(self, subject: str, payload: bytes) -> dict[str, Any]:
+    async def ask(
+        self, subject: str, payload: bytes, headers: dict[str, str] | None = None
+    ) -> dict[str, Any]:
         """Send a request of any kind and return the answer.
 
         Raises:
             RefusedError, NotKnownError, NoAgentError: as `publish`.
         """
-        answer = _decode(await self._request(subject, payload))
+        answer = _decode(await self._request(subject, payload, headers))
         if error := answer.get("error"):
             raise RefusedError(error["code"], error["message"])
         return answer
 
-    async def _request(self, subject: str, payload: bytes) -> bytes:
+    async def _request(
+        self, subject: str, payload: bytes, headers: dict[str, str] | None = None
+    ) -> bytes:
         try:
-            message = await self.nats.request(subject, payload, timeout=self._wait_s)
+            message = await self.nats.request(
+                subject, payload, timeout=self._wait_s, headers=headers
+            )
         except NoRespondersError as error:
             raise NoAgentError(subject) from error
         except (NatsTimeoutError, ConnectionClosedError) as error:
@@ -231,6 +257,9 @@ class Agent:
 class Batch:
     """Collects points of one node and sends them in frames, several at a time.
 
+    A frame says of all its points whose their stamps are: points that this client stamps and points
+    that came with a time go into different ones, so turns of both make small frames.
+
     ``kept`` counts what the agent has kept. Leaving the context waits for all of it.
     """
 
@@ -240,6 +269,7 @@ class Batch:
         self._node = node
         self._frame_points = frame_points
         self._points: list[Point] = []
+        self._own_stamps = False
         self._value_bytes = 0
         self._flying: set[asyncio.Task[int]] = set()
         self._slots = asyncio.Semaphore(BATCHES_IN_FLIGHT)
@@ -264,10 +294,13 @@ class Batch:
     ) -> None:
         """Add a point; without ``time`` it is stamped now, by this machine's clock, in ms.
 
+        The agent corrects that stamp by what it knows of the machine's clock.
         Never waits: an endless batch grows in memory, use `put` for that.
         """
+        own = time is None
         stamp = stamp_ms(self._agent.clock) if time is None else time
-        self._append(Point(node=self._node, type=type, key=key, time=stamp, value=value))
+        point = Point(node=self._node, type=type, key=key, time=stamp, value=value)
+        self._append(point, own_stamp=own)
 
     async def put(self, point: Point) -> None:
         """Add a point made before; waits while too many frames are unanswered.
@@ -278,8 +311,11 @@ class Batch:
         if self._append(point):
             await self._land(BATCHES_IN_FLIGHT - 1)
 
-    def _append(self, point: Point) -> bool:
+    def _append(self, point: Point, *, own_stamp: bool = False) -> bool:
         """Add a point; return whether that filled a frame, which is then on its way."""
+        if own_stamp is not self._own_stamps:
+            self._launch()
+            self._own_stamps = own_stamp
         self._points.append(point)
         value = point.value
         if isinstance(value, str | bytes):
@@ -294,11 +330,12 @@ class Batch:
     def _launch(self) -> None:
         points, self._points, self._value_bytes = self._points, [], 0
         if points:
-            self._flying.add(asyncio.get_running_loop().create_task(self._send(points)))
+            send = self._send(points, own_stamps=self._own_stamps)
+            self._flying.add(asyncio.get_running_loop().create_task(send))
 
-    async def _send(self, points: list[Point]) -> int:
+    async def _send(self, points: list[Point], *, own_stamps: bool) -> int:
         async with self._slots:
-            return await self._agent.publish_frame(self._node, points)
+            return await self._agent.publish_frame(self._node, points, own_stamps=own_stamps)
 
     async def _land(self, flying_max: int) -> None:
         """Wait until at most ``flying_max`` frames are unanswered; raise the first failure."""

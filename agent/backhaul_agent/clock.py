@@ -8,6 +8,9 @@ from typing import Protocol
 
 # The plain monotonic clock stands still while a machine sleeps, and hub time would be late by that.
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+# What a program may say of the clock behind its times, and the header in which it does.
+CLOCK_HEADER = "Backhaul-Clock"
+SYSTEM, UNSET_CLOCK = "system", "unset"
 
 
 class Clock(Protocol):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from backhaul_agent.clock import stamp_ms
+from backhaul_agent.clock import SYSTEM, UNSET_CLOCK, stamp_ms
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.framer import Frame, Points
 from backhaul_agent.hub_clock import HubClock, Quality
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from backhaul_agent.config import Config
     from backhaul_codec import Value
 
-CLOCK_HEADER = "Backhaul-Clock"
-SYSTEM, UNSET_CLOCK = "system", "unset"  # what a program may say of the clock behind its times
 DTYPES = ("float64", "int64", "text", "json")
 SUBJECTS_CACHED = 4096
 RAW_TO_FRAME_MAX = 8

@@ -12,8 +12,8 @@ from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
 from backhaul_agent.cancellation import heed_cancel
+from backhaul_agent.clock import CLOCK_HEADER
 from backhaul_agent.errors import Code, RefusedError
-from backhaul_agent.intake import CLOCK_HEADER
 from backhaul_agent.logs import Bursts
 from backhaul_agent.writer import Arrival, points_in
 

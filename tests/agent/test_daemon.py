@@ -21,6 +21,7 @@ from backhaul_agent.link_config import OUT_FIRST_SEQ
 from backhaul_agent.sdnotify import Notifier
 from backhaul_codec import Opaque, Point, Value, decode, encode_frame
 from tests.agent.test_ledger import FailingDisk
+from tests.support.agent_clock import FakeClock
 from tests.support.agent_process import AgentProcess, running
 from tests.support.agent_streams import points_of, read_stream
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nats.aio.client import Client
+    from nats.aio.msg import Msg
 
     from tests.support.nats_server import NatsServer
 
@@ -231,6 +233,51 @@ async def test_batches_and_singles_of_a_node_stay_in_order(
         assert batch.kept == 1
         await it.drained()
         assert [p.time for p in await points_of(it.client, "OUT_bulk")] == list(range(number + 1))
+
+
+async def test_the_client_says_which_stamps_are_its_own(nats_server: NatsServer) -> None:
+    """Somebody else hears what it sends: whose stamps they are, frame by frame."""
+    heard: list[tuple[str | None, list[tuple[int, Value]]]] = []
+    all_heard = asyncio.Event()
+
+    async def hear(message: Msg) -> None:
+        points = decode(message.data, node="n").points
+        header = (message.headers or {}).get("Backhaul-Clock")
+        heard.append((header, [(point.time, point.value) for point in points]))
+        if message.reply:
+            await message.respond(b'{"kept": %d}' % len(points))
+        if len(heard) == 7:
+            all_heard.set()
+
+    other = await nats.connect(nats_server.url)
+    await other.subscribe("app.n", cb=hear)
+    await other.flush()
+    clock = FakeClock(5_000_000)
+    async with connect(nats_server.url, clock=clock) as agent:
+        async with agent.batch("n", frame_points=2) as batch:
+            for value in (1.0, 2.0, 3.0):
+                batch.add("t", value)
+            batch.add("t", 4.0, time=7)
+            await batch.put(Point("n", "t", 8, 5.0))
+            batch.add("t", 6.0)
+        assert batch.kept == 6
+        await agent.publish("n", "t", b"own")
+        await agent.publish("n", "t", b"given", time=9)
+        await agent.send("n", "t", b"sent")
+        await agent.nats.flush()
+        async with asyncio.timeout(5):
+            await all_heard.wait()
+    await other.close()
+    now = clock.time_ns()
+    assert heard == [
+        ("system", [(now, 1.0), (now, 2.0)]),
+        ("system", [(now, 3.0)]),
+        (None, [(7, 4.0), (8, 5.0)]),
+        ("system", [(now, 6.0)]),
+        ("system", [(now, b"own")]),
+        (None, [(9, b"given")]),
+        ("system", [(now, b"sent")]),
+    ]
 
 
 async def test_the_client_raises_what_it_was_told(tmp_path: Path, nats_server: NatsServer) -> None:
