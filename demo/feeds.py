@@ -67,7 +67,12 @@ async def recorded(
     rules = load(mapping)
     with open_recording(path, rules.columns()) as recording:
         mapper = RowMapper(rules, text_only=recording.text_only)
-        rows = [points for chunk in recording.chunks() for _, points in mapper.points(chunk)]
+        rows = [
+            row.points
+            for chunk in recording.chunks()
+            for row in mapper.rows(chunk)
+            if row.time_ns is not None
+        ]
     mine = rows[len(rows) * share // shares : len(rows) * (share + 1) // shares]
     step = min(_ROWS_A_BATCH_MAX, max(1, len(mine) // (_RECORDING_S * _BATCHES_A_SECOND)))
     for start in range(0, len(mine), step):

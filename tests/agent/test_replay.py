@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from backhaul_agent.cli import cli
+from backhaul_agent.clock import SystemClock
 from backhaul_agent.commands.replay import Pace
 from backhaul_agent.errors import MappingError
 from backhaul_agent.replay.mapping import load
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
     from tests.support.nats_server import NatsServer
 
 MAPPINGS = Path(__file__).parents[2] / "agent" / "mappings"
-RECORDINGS = Path(__file__).parents[2] / ".." / "shared" / "data"
+RECORDINGS = Path(
+    os.environ.get("BACKHAUL_DATA", Path(__file__).parents[2] / ".." / "shared" / "data")
+)
 WIDE = """
 [time]
 column = "t"
@@ -59,8 +63,8 @@ def points(recording: Path, mapping: Path) -> tuple[list[Point], RowMapper]:
     loaded = load(mapping)
     with open_recording(recording, loaded.columns()) as opened:
         mapper = RowMapper(loaded, text_only=opened.text_only)
-        found = [p for chunk in opened.chunks() for _, row in mapper.points(chunk) for p in row]
-    return found, mapper
+        rows = [row for chunk in opened.chunks() for row in mapper.rows(chunk)]
+    return [point for row in rows if row.time_ns is not None for point in row.points], mapper
 
 
 def test_a_wide_csv(tmp_path: Path) -> None:
@@ -75,7 +79,7 @@ def test_a_wide_csv(tmp_path: Path) -> None:
         (4_000_000_000, "drive", "mode", "", "'a,b'"),
     ]
     tally = mapper.tally
-    assert (tally.rows, tally.points, tally.values_null) == (5, 5, 1)
+    assert (tally.rows, tally.points, tally.values_null) == (5, 9, 1)
     assert tally.untimed == [(2, 3)]
 
 
@@ -200,6 +204,18 @@ def test_pace_follows_the_recording_and_cuts_pauses() -> None:
     assert Pace(0.0, clock).wait_s(5) == 0
 
 
+def test_a_row_without_a_time_follows_like_those_before_it_and_delays_nobody() -> None:
+    clock = FakeClock()
+    pace = Pace(1.0, clock)
+    waits = [pace.wait_s(None), pace.wait_s(None), pace.wait_s(10 * 10**9)]
+    assert waits == [0.0, 1.0, 1.0]  # a second apart, where nothing else is known
+    clock.advance(1.0)
+    waits = [pace.wait_s(time and time * 10**9) for time in (12, None, None, 17, 18)]
+    assert waits == [2.0, 4.0, 6.0, 7.0, 8.0]
+    waits = [pace.wait_s(time and time * 10**9) for time in (None, None, 19, None)]
+    assert waits == [9.0, 10.0, 10.0, 11.0]
+
+
 @pytest.mark.nats
 async def test_a_replay_through_a_running_agent(tmp_path: Path, nats_server: NatsServer) -> None:
     recording = write(tmp_path / "r.csv", CSV)
@@ -209,18 +225,29 @@ async def test_a_replay_through_a_running_agent(tmp_path: Path, nats_server: Nat
     agent.start()
     try:
         await agent.ready()
+        started_ns = SystemClock().time_ns() - 10**6  # stamps are in ms
         result = await run(*command, nats_server.url)
         assert result.exit_code == 0, result.output
-        assert "5 rows, 5 points: 5 kept, 0 refused, 0 not known; 2 rows skipped" in result.output
-        assert "2 rows without a valid time, not sent (rows count from 0): 2-3" in result.output
+        assert "5 rows, 9 points: 9 kept, 0 refused, 0 not known\n" in result.output
+        assert (
+            "2 rows without a valid time, stamped by the agent when it took them in"
+            " (rows count from 0): 2-3" in result.output
+        )
         await agent.drained()
         client = await nats.connect(nats_server.url)
         found = await points_of(client, "OUT_bulk")
         await client.close()
         expected, _ = points(recording, mapping)
-        assert sorted(map(repr, found)) == sorted(map(repr, expected))
+        given = [point for point in found if point.time < started_ns]
+        assert sorted(map(repr, given)) == sorted(map(repr, expected))
+        stamped = [point for point in found if point.time >= started_ns]
+        assert [p.value for p in stamped if p.type == "soc"] == [80.0, 80.0]
+        assert [(p.key, p.value) for p in stamped if p.type == "mode"] == 2 * [("b", "D")]
+        for type_ in ("soc", "mode"):
+            stamps = [point.time for point in stamped if point.type == type_]
+            assert stamps == sorted(stamps), "the order of the rows is that of their times"
         result = await run("status", "--json", "--url", nats_server.url)
-        assert '"points_kept": 5' in result.output
+        assert '"points_kept": 9' in result.output
         result = await run("status", "--config", str(agent.config))
         assert "device    VID-001" in result.output
     finally:
@@ -239,7 +266,7 @@ def test_the_mappings_shipped_fit_their_recordings(name: str) -> None:
     with open_recording(files[0], mapping.columns()) as opened:
         chunk = next(opened.chunks())
         mapper = RowMapper(mapping, text_only=False)
-        rows = list(mapper.points(chunk))
+        rows = list(mapper.rows(chunk))
     assert len(rows) > 100
     assert mapper.tally.values_unfit == {}
 

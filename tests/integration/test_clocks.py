@@ -9,29 +9,37 @@ import signal
 import sqlite3
 import sys
 import time
+import tomllib
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nats
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from nats.errors import Error as NatsError
 
 from backhaul_agent.client import connect
 from backhaul_codec import Message, decode
 from backhaul_codec.subjects import parse_uplink
-from demo.rig import DeviceRig, Part
+from demo.rig import DeviceRig, Part, program, run_to_end
+from tests.support.skewed_agent import SkewedClock
 
 from .conftest import World, lane
+from .test_recordings import DATA
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from backhaul_agent.client import Agent
     from demo.relay import Relay
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(180)]
 
 YEAR_S = 365 * 86_400
 SCRIPT = Path(__file__).parents[1] / "support" / "skewed_agent.py"
+TWIZY = Path(__file__).parents[2] / "agent" / "mappings" / "twizy.toml"
 SLACK_NS = 250_000_000  # what a busy machine may put between a clock that is read and one that is
 
 
@@ -40,8 +48,8 @@ class Vehicle:
 
     def __init__(self, world: World, rig: DeviceRig, relay: Relay) -> None:
         self.world, self.rig, self.relay = world, rig, relay
-        self._offset = rig.agent_toml.with_name("offset")
-        script = [sys.executable, str(SCRIPT), str(rig.agent_toml), str(self._offset)]
+        self.offset = rig.agent_toml.with_name("offset")
+        script = [sys.executable, str(SCRIPT), str(rig.agent_toml), str(self.offset)]
         rig.agent = Part(f"{rig.device} agent", script, rig.agent_toml.with_name("agent.log"))
         self.sent: dict[float, tuple[int, int]] = {}  # number: earliest and latest true time
 
@@ -50,7 +58,7 @@ class Vehicle:
         return self.rig.agent_toml.parent / "backhaul-agent" / "ledger.db"
 
     def set_wall_clock(self, seconds: float) -> None:
-        self._offset.write_text(str(seconds))
+        self.offset.write_text(str(seconds))
 
     def configure(self, text: str) -> None:
         with self.rig.agent_toml.open("a") as file:
@@ -233,3 +241,111 @@ async def test_a_hub_that_never_tells_the_time_gets_the_readings_all_the_same(
     values = sorted(point.value for message in found["f"] for point in message.points)  # type: ignore[type-var]
     assert values == sorted(it.sent)
     assert {message.clock for message in found["f"]} == {2}
+
+
+def rows_without_a_clock() -> list[dict[str, Any]]:
+    """Return Twizy's 170 rows that have no time, and two on either side of each run."""
+    if not DATA.exists():
+        pytest.skip(f"no recordings in {DATA}")
+    rows: list[dict[str, Any]] = pq.read_table(DATA / "twizy_ev.parquet").to_pylist()
+    near = {
+        index + step
+        for index, row in enumerate(rows)
+        if row["t_ns"] is None
+        for step in (-2, -1, 0, 1, 2)
+    }
+    return [row for index, row in enumerate(rows) if index in near]
+
+
+def rows_made_up() -> list[dict[str, Any]]:
+    """Return rows like Twizy's; of three, one has a time."""
+    columns = [series["column"] for series in tomllib.loads(TWIZY.read_text())["series"]]
+    return [
+        {column: float(number) for column in columns}
+        | {"Mode": "NDR"[number % 3], "Soc": number / 8}
+        | {"t_ns": None if number % 3 else 1_617_016_425_000_000_000 + number}
+        for number in range(30)
+    ]
+
+
+def by_series(rows: list[dict[str, Any]], *, timed: bool) -> dict[tuple[str, str], list[Any]]:
+    """Return what is to arrive of rows with or without a time: (value, time) in order."""
+    return {
+        (series["node"], series["type"]): [
+            (repr(row[series["column"]]), row["t_ns"])
+            for row in rows
+            if row[series["column"]] is not None and (row["t_ns"] is not None) is timed
+        ]
+        for series in tomllib.loads(TWIZY.read_text())["series"]
+    }
+
+
+@pytest.mark.parametrize("recording", [rows_without_a_clock, rows_made_up])
+async def test_rows_without_a_clock_from_a_vehicle_without_one_get_true_times(
+    world: World, tmp_path: Path, recording: Callable[[], list[dict[str, Any]]]
+) -> None:
+    rows = recording()
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    it = await vehicle(world, -56 * YEAR_S)
+    started = time.time_ns()
+    replay = [program("backhaul-agent"), "replay", str(tmp_path / "rows.parquet")]
+    said = await run_to_end([*replay, "--map", str(TWIZY), "--speed", "max", "--url", it.rig.url])
+    ended = time.time_ns()
+    untimed = sum(row["t_ns"] is None for row in rows)
+    assert f"{untimed} rows without a valid time, stamped by the agent" in said
+    status = await it.until(lambda status: not status["ledger"]["staged_points"])
+    assert status["clock"]["quality"] == "unset"
+    assert status["clock"]["held_messages"]
+    await it.relay.heal()
+    await it.all_at_the_hub()
+
+    given: dict[tuple[str, str], list[tuple[str, int]]] = defaultdict(list)
+    stamped: dict[tuple[str, str], list[tuple[str, int]]] = defaultdict(list)
+    for message in sorted((await read_up(world, "VID-001"))["f"], key=lambda each: each.seq):
+        for point in message.points:
+            found = stamped if point.time > started - SLACK_NS else given
+            found[point.node, point.type].append((repr(point.value), point.time))
+    assert given == by_series(rows, timed=True)
+    for series, wanted in by_series(rows, timed=False).items():
+        values, stamps = zip(*stamped[series], strict=True)
+        assert values == tuple(value for value, _ in wanted), series
+        assert sorted(stamps) == list(stamps), "the order of the rows is that of their times"
+        assert stamps[-1] <= ended + SLACK_NS
+
+
+async def test_the_clients_own_stamps_are_put_right_and_given_times_left_alone(
+    world: World,
+) -> None:
+    it = await vehicle(world, -56 * YEAR_S)
+    given = [5, 1_617_016_425_000_000_000]
+
+    async def batch(agent: Agent) -> None:
+        async with agent.batch("n") as batch:
+            for _ in range(20):
+                before = time.time_ns()
+                batch.add("t", number := float(len(it.sent)))
+                it.sent[number] = (before, time.time_ns())
+            for stamp in given:
+                batch.add("given", 0.5, time=stamp)
+        await agent.publish("blob", "own", b"\xff")  # JSON cannot say it: the client stamps
+        await agent.publish("blob", "given", b"\xff", time=given[0])
+
+    async with connect(it.rig.url, clock=SkewedClock(it.offset)) as agent:
+        began = time.time_ns()
+        await batch(agent)
+        await it.relay.heal()
+        await it.until(lambda status: status["clock"]["quality"] == "synced")
+        await batch(agent)
+    await it.all_at_the_hub()
+    found = (await read_up(world, "VID-001"))["f"]
+    points = [point for message in found for point in message.points]
+    assert sorted(point.time for point in points if point.type == "given") == sorted(
+        2 * [*given, given[0]]
+    )
+    own = [point.time for point in points if point.type == "own"]
+    assert len(own) == 2
+    assert began - SLACK_NS <= min(own) <= max(own) <= time.time_ns() + SLACK_NS
+    assert_true_times(
+        [message for message in found if any(point.type == "t" for point in message.points)],
+        it.sent,
+    )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FLUSH_S = 1.0  # at a paced replay, how long a point may wait for its frame to fill
 PAUSE_S_MAX = 5.0  # a recording may hold the nights between its trips
+STEP_S = 1.0  # from a row without a time to the next, where no two rows say how far they are apart
 RUNS_SHOWN = 20
 
 
@@ -66,7 +67,10 @@ def _speed(_: click.Context, __: click.Parameter, text: str) -> float:
 def command(
     recording: Path, map_path: Path, speed: float, device_time: str, url: str, path: Path | None
 ) -> None:
-    """Feed a .parquet or .csv file through the agent; exit 1 unless every point was kept."""
+    """Feed a .parquet or .csv file through the agent; exit 1 unless every point was kept.
+
+    Rows without a valid time are published without one, in their place: the agent stamps them.
+    """
     mapping = mappings.load(map_path)
     with open_recording(recording, mapping.columns()) as opened:
         replay = Replay(opened, mapping, speed, shift=device_time == "now", clock=SystemClock())
@@ -78,25 +82,42 @@ def command(
 
 @dataclass
 class Pace:
-    """When the next row is due: recorded gaps, divided by the speed, none over PAUSE_S_MAX."""
+    """When the next row is due: recorded gaps, divided by the speed, none over PAUSE_S_MAX.
+
+    A row without a time follows as its predecessors followed each other, and takes nothing from the
+    gap between the rows with a time around it.
+    """
 
     speed: float
     clock: Clock
-    due_s: float = 0.0
+    due_s: float | None = None
+    timed_due_s: float = 0.0
     last_ns: int | None = None
+    step_s: float = STEP_S
 
-    def wait_s(self, time_ns: int) -> float:
-        """Return how long to wait before a row of this time; time going back costs nothing."""
+    def wait_s(self, time_ns: int | None) -> float:
+        """Return how long to wait before a row; ``time_ns`` None: it has none.
+
+        Time going back costs nothing.
+        """
         if not self.speed:
             return 0.0
         now_s = self.clock.monotonic_s()
-        if self.last_ns is None:
-            self.due_s = now_s
-        else:
-            gap_s = (time_ns - self.last_ns) / 1e9 / self.speed
-            self.due_s += min(max(gap_s, 0.0), PAUSE_S_MAX)
-        self.last_ns = time_ns
+        if self.due_s is None:
+            self.due_s = self.timed_due_s = now_s
+        elif time_ns is None:
+            self.due_s += self.step_s / self.speed
+        if time_ns is not None:
+            self._timed(time_ns, self.due_s)
         return max(0.0, self.due_s - now_s)
+
+    def _timed(self, time_ns: int, due_s: float) -> None:
+        if self.last_ns is not None:
+            recorded_s = max(0.0, (time_ns - self.last_ns) / 1e9)
+            due_s = max(due_s, self.timed_due_s + min(recorded_s / self.speed, PAUSE_S_MAX))
+            self.step_s = min(recorded_s, PAUSE_S_MAX) or self.step_s
+        self.due_s = self.timed_due_s = due_s
+        self.last_ns = time_ns
 
 
 class Replay:
@@ -122,15 +143,18 @@ class Replay:
                 length=self._recording.size, label="replay", file=sys.stderr
             ) as bar:
                 for chunk in self._recording.chunks():
-                    for time_ns, points in self.mapper.points(chunk):
+                    for time_ns, points in self.mapper.rows(chunk):
+                        await self._until_due(feed, time_ns)
+                        if time_ns is None:
+                            await feed.put_untimed(points)
+                            continue
                         if offset_ns is None:
                             offset_ns = self._clock.time_ns() - time_ns
-                        await self._until_due(feed, time_ns)
                         await feed.put(_shifted(points, offset_ns) if offset_ns else points)
                     bar.update(chunk.progress - bar.pos)
             return await feed.finish()
 
-    async def _until_due(self, feed: Feed, time_ns: int) -> None:
+    async def _until_due(self, feed: Feed, time_ns: int | None) -> None:
         wait_s = self._pace.wait_s(time_ns)
         if not self._pace.speed:
             return
@@ -148,10 +172,9 @@ def _shifted(points: list[Any], offset_ns: int) -> list[Any]:
 
 
 def _report(tally: Tally, outcome: Outcome) -> None:
-    skipped = tally.rows_untimed + tally.rows_filtered
     click.echo(
         f"{tally.rows} rows, {tally.points} points: {outcome.kept} kept, "
-        f"{outcome.refused.total()} refused, {outcome.not_known} not known; {skipped} rows skipped"
+        f"{outcome.refused.total()} refused, {outcome.not_known} not known"
     )
     if tally.rows_filtered:
         click.echo(f"  {tally.rows_filtered} rows filtered out by the mapping")
@@ -163,7 +186,8 @@ def _report(tally: Tally, outcome: Outcome) -> None:
         runs = [str(a) if a == b else f"{a}-{b}" for a, b in tally.untimed]
         more = f" and {len(runs) - RUNS_SHOWN} more runs" if len(runs) > RUNS_SHOWN else ""
         click.echo(
-            f"  {tally.rows_untimed} rows without a valid time, not sent (rows count from 0): "
+            f"  {tally.rows_untimed} rows without a valid time, stamped by the agent when it took"
+            " them in (rows count from 0): "
             f"{', '.join(runs[:RUNS_SHOWN])}{more}"
         )
     for code, count in outcome.refused.items():

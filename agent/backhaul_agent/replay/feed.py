@@ -1,16 +1,23 @@
-"""Points handed to a running agent: batched per node, retried while it is busy, all counted."""
+"""Points handed to a running agent, retried while it is busy, all counted.
+
+Those with a time go in batches per node. Those without go one by one, as programs publish that have no
+clock: the agent stamps them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from backhaul_agent.client import FRAME_POINTS, FRAME_VALUE_BYTES
 from backhaul_agent.errors import Code, NotKnownError, RefusedError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from backhaul_agent.client import Agent
     from backhaul_codec import Point
 
@@ -56,6 +63,20 @@ class Feed:
             if len(buffer) >= FRAME_POINTS or self._bytes[point.node] >= FRAME_VALUE_BYTES:
                 await self._send(point.node)
 
+    async def put_untimed(self, points: list[Point]) -> None:
+        """Publish a row without a time, for the agent to stamp; the points' own times are not sent.
+
+        After everything before it is answered, and answered before anything else is sent: stamps are
+        given in the order of the rows, whatever has to be tried again.
+        """
+        await self.flush()
+        await self._land(0)
+        publishing = (
+            partial(self._agent.publish, point.node, point.type, point.value, key=point.key)
+            for point in points
+        )
+        await asyncio.gather(*(self._publish(publish, 1) for publish in publishing))
+
     async def flush(self) -> None:
         """Send every buffer, however small."""
         for node in list(self._buffers):
@@ -71,27 +92,28 @@ class Feed:
         points = self._buffers.pop(node, [])
         self._bytes.pop(node, None)
         if points:
-            work = self._publish(node, points)
+            publish = partial(self._agent.publish_frame, node, points)
+            work = self._publish(publish, len(points))
             self._flying.add(asyncio.get_running_loop().create_task(work))
             await self._land(FLYING_MAX - 1)
 
-    async def _publish(self, node: str, points: list[Point]) -> None:
-        """Publish one frame, again and again while the agent is only busy."""
+    async def _publish(self, publish: Callable[[], Awaitable[object]], points: int) -> None:
+        """Publish so many points, all or none, again and again while the agent is only busy."""
         waited_s = 0.0
         while True:
             try:
-                kept = await self._agent.publish_frame(node, points)
-                self.outcome.kept += kept  # not in one line: others count while we wait
+                await publish()
+                self.outcome.kept += points
             except RefusedError as error:
                 if error.code in PASSING and waited_s < RETRY_S_MAX:
                     await asyncio.sleep(RETRY_S)
                     waited_s += RETRY_S
                     continue
-                self.outcome.refused[error.code] += len(points)
+                self.outcome.refused[error.code] += points
                 self.outcome.last_refusal = error.message
             except NotKnownError:
                 # Sent again, the points might be there twice: leave them, and say so.
-                self.outcome.not_known += len(points)
+                self.outcome.not_known += points
             return
 
     async def _land(self, flying_max: int) -> None:

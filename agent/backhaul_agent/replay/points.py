@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backhaul_agent.errors import MappingError
 from backhaul_agent.intake import INT64_MAX, INT64_MIN, time_ns_of
@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 
 UNIT_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+class Row(NamedTuple):
+    """What one row holds; ``time_ns`` None: it has no valid time, and its points' times say nothing."""
+
+    time_ns: int | None
+    points: list[Point]
 
 
 @dataclass(slots=True)
@@ -57,8 +64,8 @@ class RowMapper:
             for reading in mapping.readings()
         ]
 
-    def points(self, chunk: Chunk) -> Iterator[tuple[int, list[Point]]]:
-        """Yield (time in ns, points) of every row that has a valid time, in order."""
+    def rows(self, chunk: Chunk) -> Iterator[Row]:
+        """Yield every row that is not filtered out, in order."""
         times = chunk.columns[self._mapping.time.column]
         filters = [
             (chunk.columns[item.column], {str(value) for value in item.only})
@@ -73,7 +80,6 @@ class RowMapper:
             time = row_time(times[index], self._mapping.time.unit)
             if time is None:
                 tally.note_untimed(chunk.first_row + index)
-                continue
             points = []
             for reading, node, type_, key in self._readings:
                 raw = chunk.columns[reading.column][index]
@@ -89,12 +95,12 @@ class RowMapper:
                         node=node.fill(chunk.columns, index),
                         type=type_.fill(chunk.columns, index),
                         key=key.fill(chunk.columns, index),
-                        time=time,
+                        time=time or 0,
                         value=value,
                     )
                 )
             tally.points += len(points)
-            yield time, points
+            yield Row(time, points)
 
     def _value(self, raw: Any, reading: Series) -> Value | None:
         """Return a cell as a value, None where it does not fit the mapping's dtype."""
