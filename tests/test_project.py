@@ -6,13 +6,18 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 import backhaul_agent.cli
+import backhaul_agent.config
 import backhaul_hub.cli
+import backhaul_hub.config
 import backhaul_spark.cli
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import click
 
 ROOT = Path(__file__).parents[1]
@@ -57,6 +62,36 @@ def test_every_command_is_documented(group: click.Group, program: str) -> None:
     for name, command in group.commands.items():
         assert command.help, f"{program} {name} has no help"
         assert name in text, f"{program} {name} is in no README"
+
+
+def keys_of(config: type[msgspec.Struct], section: str = "") -> Iterator[tuple[str, str]]:
+    """Yield section and key of everything a configuration file may say."""
+    for key in msgspec.structs.fields(config):
+        if section:
+            yield section, key.name
+        if isinstance(key.type, type) and issubclass(key.type, msgspec.Struct):
+            yield from keys_of(key.type, f"{section}.{key.name}" if section else key.name)
+
+
+@pytest.mark.parametrize(
+    ("component", "config"),
+    [("agent", backhaul_agent.config.Config), ("hub", backhaul_hub.config.HubConfig)],
+)
+def test_every_key_of_a_configuration_file_is_documented(
+    component: str, config: type[msgspec.Struct]
+) -> None:
+    """In the README's table: a row begins with its sections, and names their keys."""
+    text = (ROOT / component / "README.md").read_text()
+    rows = [line.split(" | ", 1) for line in text.splitlines() if line.startswith("| `[")]
+    documented = {
+        (section, key)
+        for sections, keys in rows
+        for section in re.findall(r"`\[([\w.]+)\]`", sections)
+        for key in re.findall(r"`(\w+)`", keys)
+    }
+    known = set(keys_of(config))
+    assert ("clock", "hold_s_max" if component == "agent" else "max_future_skew_s") in known
+    assert known - documented == set()
 
 
 def test_every_decision_is_in_the_list_of_decisions() -> None:
