@@ -14,6 +14,16 @@ from .errors import ConfigError
 Positive = Annotated[float, Meta(gt=0)]
 Bytes = Annotated[int, Meta(ge=1 << 20)]
 
+ENV_PATTERN = "^[A-Za-z0-9_-]{1,32}$"
+TWIN_BYTES_MAX = {
+    "state_bytes_max": 10 << 30,
+    "events_bytes_max": 100 << 30,
+    "commands_bytes_max": 256 << 20,
+    "shadow_bytes_max": 1 << 30,
+    "blobs_bytes_max": 10 << 30,
+}
+"""What the twin's streams hold where the disk has room; `init` writes less where it has not."""
+
 
 class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One table of hub.toml."""
@@ -107,9 +117,25 @@ class Tree(_Section, frozen=True):
     a frame costs the control plane, listeners or not (docs/benchmarks.md)."""
 
 
+class Streams(_Section, frozen=True):
+    """What is common to all streams."""
+
+    replicas: Literal[1, 3, 5] = 1
+    """Servers of a cluster that each hold every stream."""
+
+
 class Twin(_Section, frozen=True):
     """The hub's picture of each device."""
 
+    env: Annotated[str, Meta(pattern=ENV_PATTERN)] = "prod"
+    """Stands in all subjects: fleet.<env>.veh.<device>. Fixed once the hub's streams are made."""
+    state_bytes_max: Bytes = TWIN_BYTES_MAX["state_bytes_max"]
+    state_age_s_max: Annotated[int, Meta(ge=60, le=30 * 86_400)] = 3600
+    events_bytes_max: Bytes = TWIN_BYTES_MAX["events_bytes_max"]
+    events_age_days_max: Annotated[int, Meta(ge=1, le=3650)] = 90
+    commands_bytes_max: Bytes = TWIN_BYTES_MAX["commands_bytes_max"]
+    shadow_bytes_max: Bytes = TWIN_BYTES_MAX["shadow_bytes_max"]
+    blobs_bytes_max: Bytes = TWIN_BYTES_MAX["blobs_bytes_max"]
     newest: bool = True
     """Keep the newest reading of every series, in memory. Without it `[tree] rebroadcast = "all"`
     has no telemetry to tell."""
@@ -128,6 +154,7 @@ class HubConfig(_Section, frozen=True):
     clock: ClockRule = ClockRule()
     conflicts: Conflicts = Conflicts()
     tree: Tree = Tree()
+    streams: Streams = Streams()
     twin: Twin = Twin()
 
 

@@ -51,7 +51,7 @@ class StreamConflictError(HubError):
 
     def __init__(self, stream: str, differences: list[str]) -> None:
         super().__init__(
-            f"stream {stream} exists and differs: {'; '.join(differences)}",
+            "\n  ".join([f"stream {stream} exists, and cannot be changed in place:", *differences]),
             hint="move it aside or change hub.toml; the hub never deletes a stream",
         )
         self.stream = stream

@@ -39,6 +39,7 @@ class HubServer:
     control_hash: str
     spark_hash: str
     system_hash: str
+    store_bytes_max: int
     sync_interval: str = "always"
 
 
@@ -78,6 +79,9 @@ max_payload: 4MB
 jetstream {{
   store_dir: {_text(settings.store_dir)}
   domain: hub
+  # What all streams together may be promised. Left to itself the server takes three quarters of the
+  # disk that is free at each start, and refuses changes of streams once they have filled it.
+  max_file_store: {settings.store_bytes_max}
   # A watermark is a promise: a device may forget what it covers. With any lazier interval a power
   # cut takes back messages whose source has moved on, and they never come again.
   sync_interval: {settings.sync_interval}

@@ -6,14 +6,17 @@ import contextlib
 import fcntl
 import os
 import secrets
+import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 import bcrypt
 
+from .config import Down, Quarantine
 from .errors import ConfigError, RegistryError
 from .registry import Device, Registry, check_device_id
+from .room import store_bytes_max, twin_bytes_max
 from .server_config import (
     JOBS_API,
     LEAF_SYSTEM_USER,
@@ -28,7 +31,7 @@ from .server_config import (
 from .streams import DOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from .clock import Clock
@@ -51,6 +54,7 @@ class HubLayout:
     shards: int
     watermark_interval_s: float
     up_gib: int = 4
+    env: str = "prod"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +82,17 @@ class AddedDevice:
     """Where the link is not always up."""
 
 
-def create_hub(directory: Path, layout: HubLayout) -> None:
+def free_bytes(directory: Path) -> int:
+    """Return how much more the disk of a directory takes."""
+    return shutil.disk_usage(directory).free
+
+
+def create_hub(
+    directory: Path, layout: HubLayout, free: Callable[[Path], int] = free_bytes
+) -> None:
     """Write hub.conf, devices.conf and hub.toml into a new hub directory.
+
+    ``free`` says how many bytes more the directory's disk takes.
 
     Raises:
         ConfigError: there is a hub already, or the directory cannot be written.
@@ -89,22 +102,24 @@ def create_hub(directory: Path, layout: HubLayout) -> None:
             f"{directory} holds a hub already", hint="edit its hub.toml, or choose another place"
         )
     passwords = {user: secrets.token_urlsafe(24) for user in ("control", "spark", "system")}
-    server = HubServer(
-        client_host=layout.client_host,
-        host=layout.host,
-        client_port=layout.client_port,
-        leaf_port=layout.leaf_port,
-        store_dir=str((directory / "jetstream").absolute()),
-        control_hash=_hash(passwords["control"]),
-        spark_hash=_hash(passwords["spark"]),
-        system_hash=_hash(passwords["system"]),
-    )
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        store = store_bytes_max(free(directory))
+        server = HubServer(
+            client_host=layout.client_host,
+            host=layout.host,
+            client_port=layout.client_port,
+            leaf_port=layout.leaf_port,
+            store_dir=str((directory / "jetstream").absolute()),
+            control_hash=_hash(passwords["control"]),
+            spark_hash=_hash(passwords["spark"]),
+            system_hash=_hash(passwords["system"]),
+            store_bytes_max=store,
+        )
         write_private(directory / "hub.conf", render_hub(server))
         write_private(directory / "devices.conf", render_devices([]))
         # Last: a directory with a hub.toml is a whole hub.
-        write_private(directory / "hub.toml", _hub_toml(layout, passwords))
+        write_private(directory / "hub.toml", _hub_toml(layout, passwords, store))
     except OSError as error:
         raise ConfigError(f"{directory}: {error.strerror}") from error
 
@@ -194,7 +209,9 @@ def _with_login(url: str, user: str, password: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{user}:{password}@{parts.netloc}"))
 
 
-def _hub_toml(layout: HubLayout, passwords: dict[str, str]) -> str:
+def _hub_toml(layout: HubLayout, passwords: dict[str, str], store: int) -> str:
+    taken = (layout.up_gib << 30) * layout.shards + Down().bytes_max + Quarantine().bytes_max
+    twin = "".join(f"{name} = {size}\n" for name, size in twin_bytes_max(store - taken).items())
     return f"""\
 # Control plane of a backhaul hub, written by `backhaul-hub init`. Unknown keys are refused.
 
@@ -212,10 +229,19 @@ shards = {layout.shards}
 
 [up]
 # What Spark has not read by then is lost to it, so be generous. The server sets this much of the
-# disk aside for every shard, and no more than three quarters of what was free.
+# disk aside for every shard, as it does for all other streams, up to max_file_store in hub.conf.
 bytes_max = {layout.up_gib << 30}
 age_days_max = 30
 
+[streams]
+# More than one needs a cluster of as many servers.
+replicas = 1
+
+[twin]
+# Stands in the twin's subjects, as in fleet.{layout.env}.veh.VID-001.state.battery.soc
+env = "{layout.env}"
+# How much each of the twin's streams holds at the most.
+{twin}
 [watermark]
 # At most one message a lane in this time, about 140 bytes each on the link.
 interval_s = {layout.watermark_interval_s}

@@ -11,7 +11,8 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 from .errors import JetStreamError, LimitsLoweredError, StreamConflictError
-from .jetstream import INSUFFICIENT_STORAGE
+from .jetstream import INSUFFICIENT_STORAGE, REPLICAS_NOT_SUPPORTED, SUBJECTS_OVERLAP
+from .twin_streams import twin_streams
 
 if TYPE_CHECKING:
     from .config import HubConfig
@@ -25,7 +26,16 @@ _SECOND_NS = 1_000_000_000
 _DAY_NS = 86_400 * _SECOND_NS
 
 # What a server lets nobody change on a living stream, or what would drop data if it changed.
-_FIXED = ("storage", "retention", "max_consumers")
+_FIXED = ("storage", "retention", "max_consumers", "mirror", "persist_mode")
+# Lists that may grow in place. An entry taken away, or made another, leaves what it brought under a
+# name that nobody reads, or brings all of it once more.
+_GROWING = ("subjects", "sources")
+_HINTS = {
+    INSUFFICIENT_STORAGE: "free some disk, raise max_file_store in hub.conf, or lower this stream's"
+    " ..._bytes_max or bytes_max in hub.toml: it is set aside whole",
+    SUBJECTS_OVERLAP: "another stream takes these subjects: move that one, or say another [twin] env",
+    REPLICAS_NOT_SUPPORTED: "replicas in hub.toml is for a cluster of as many servers",
+}
 # Said when a stream is made and never later: a server that restarts with a first_seq above the
 # stream's first message purges the stream.
 _AT_CREATION = frozenset({"first_seq"})
@@ -48,7 +58,7 @@ def declared_streams(config: HubConfig) -> list[Json]:
         "storage": "file",
         "retention": "limits",
         "discard": "old",
-        "num_replicas": 1,
+        "num_replicas": config.streams.replicas,
         "allow_direct": True,
     }
     up = {
@@ -78,7 +88,8 @@ def declared_streams(config: HubConfig) -> list[Json]:
         {"name": up_name(shard), "subjects": [f"hub.sourced-only.{up_name(shard)}"]} | up
         for shard in range(config.fleet.shards)
     ]
-    return [common | stream for stream in (*shards, down, quarantine)]
+    twin = twin_streams(config, [shard["name"] for shard in shards])
+    return [common | stream for stream in (*shards, down, quarantine, *twin)]
 
 
 def down_consumer(device: Device) -> Json:
@@ -114,7 +125,15 @@ def differences(declared: Json, existing: Json) -> tuple[list[str], list[str]]:
     fixed: list[str] = []
     for key, wanted in declared.items():
         found = existing.get(key)
-        if found != wanted:
+        if found == wanted:
+            continue
+        if key in _GROWING:
+            found = found or []
+            new = [each for each in wanted if each not in found]
+            gone = [each for each in found if each not in wanted]
+            updatable += [f"{key} lacks {each!r}" for each in new]
+            fixed += [f"{key} has {each!r}, not wanted" for each in gone]
+        else:
             words = f"{key} is {found!r}, wanted {wanted!r}"
             (fixed if key in _FIXED else updatable).append(words)
     return updatable, fixed
@@ -123,44 +142,59 @@ def differences(declared: Json, existing: Json) -> tuple[list[str], list[str]]:
 def lowered(declared: Json, existing: Json) -> list[str]:
     """Return the limits that are declared lower than they are, in words: applied, they drop data."""
     found = []
-    for key, unlimited in (("max_bytes", -1), ("max_age", 0)):
+    for key, unlimited in (("max_bytes", -1), ("max_age", 0), ("max_msgs_per_subject", -1)):
         wanted, is_now = declared.get(key, unlimited), existing.get(key, unlimited)
         if wanted != unlimited and (is_now == unlimited or wanted < is_now):
             found.append(f"{key} is {is_now}, wanted {wanted}")
     return found
 
 
-async def reconcile(api: JetStreamApi, declared: Json, *, lower_limits: bool = False) -> list[str]:
-    """Bring one stream in line; return what was done, in words.
+def planned(declared: Json, existing: Json | None, *, lower_limits: bool = False) -> list[str]:
+    """Return what brings one stream in line, in words; nothing where it is.
 
-    Sources are left as they are: they belong to the devices that are connected. Limits are lowered
-    with `lower_limits` only, since that drops what is beyond them for good.
+    Sources of UP are none of it: they belong to the devices that are connected. Limits are lowered
+    with `lower_limits` only, since that drops what is beyond them for good. ``existing`` is the
+    stream's configuration, None where there is no such stream.
 
     Raises:
         StreamConflictError: it exists and differs in what cannot change in place.
         LimitsLoweredError: a limit is to be lowered, and nobody said that it may.
+    """
+    name = declared["name"]
+    if existing is None:
+        return [f"create {name}"]
+    updatable, fixed = differences(_lasting(declared), existing)
+    if fixed:
+        raise StreamConflictError(name, fixed)
+    if (limits := lowered(declared, existing)) and not lower_limits:
+        raise LimitsLoweredError(name, limits)
+    return [f"update {name}: {change}" for change in updatable]
+
+
+async def reconcile(api: JetStreamApi, declared: Json, *, lower_limits: bool = False) -> list[str]:
+    """Bring one stream in line; return what was done, in words.
+
+    Raises:
+        StreamConflictError, LimitsLoweredError: as `planned`.
         JetStreamError: the server refused.
     """
     name = declared["name"]
     info = await api.stream_info(name)
-    if info is None:
-        try:
+    existing = info["config"] if info else None
+    to_do = planned(declared, existing, lower_limits=lower_limits)
+    try:
+        if existing is None:
             await api.request(f"STREAM.CREATE.{name}", declared)
-        except JetStreamError as error:
-            if error.code == INSUFFICIENT_STORAGE:
-                error.hint = "free some disk, or lower bytes_max in hub.toml: it is set aside whole"
-            raise
-        return [f"created {name}"]
-    existing = info["config"]
-    lasting = {key: value for key, value in declared.items() if key not in _AT_CREATION}
-    updatable, fixed = differences(lasting, existing)
-    if fixed:
-        raise StreamConflictError(name, fixed)
-    if (limits := lowered(lasting, existing)) and not lower_limits:
-        raise LimitsLoweredError(name, limits)
-    if updatable:
-        await api.request(f"STREAM.UPDATE.{name}", existing | lasting)
-    return [f"updated {name}: {change}" for change in updatable]
+        elif to_do:
+            await api.request(f"STREAM.UPDATE.{name}", existing | _lasting(declared))
+    except JetStreamError as error:
+        error.hint = _HINTS.get(error.code, "")
+        raise
+    return to_do
+
+
+def _lasting(declared: Json) -> Json:
+    return {key: value for key, value in declared.items() if key not in _AT_CREATION}
 
 
 async def ensure_down_consumer(api: JetStreamApi, device: Device) -> str:

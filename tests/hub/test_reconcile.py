@@ -46,11 +46,11 @@ async def client(nats_server: NatsServer) -> AsyncIterator[Client]:
 
 async def test_a_stream_is_created_once_and_updated_in_place(client: Client) -> None:
     api = JetStreamApi(client)
-    assert await reconcile(api, STREAM) == ["created S"]
+    assert await reconcile(api, STREAM) == ["create S"]
     assert await reconcile(api, STREAM) == []
     await api.publish("s.1", b"kept")
     changes = await reconcile(api, STREAM | {"max_age": 10**10})
-    assert changes == ["updated S: max_age is 1000000000, wanted 10000000000"]
+    assert changes == ["update S: max_age is 1000000000, wanted 10000000000"]
     info = await api.stream_info("S")
     assert info is not None
     assert info["config"]["max_age"] == 10**10
@@ -132,7 +132,7 @@ async def test_limits_are_lowered_only_where_that_is_meant(
     with pytest.raises(LimitsLoweredError, match=said) as caught:
         await reconcile(api, stream | wanted)
     assert "--lower-limits" in caught.value.hint
-    assert await reconcile(api, stream | wanted, lower_limits=True) == [f"updated S: {said}"]
+    assert await reconcile(api, stream | wanted, lower_limits=True) == [f"update S: {said}"]
     raised = {key: 2 * limit for key, limit in wanted.items()}
     assert len(await reconcile(api, stream | raised)) == 1
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
 
+from backhaul_hub.config import ENV_PATTERN
 from backhaul_hub.setup import HubLayout, create_hub
 
 
@@ -42,6 +44,13 @@ from backhaul_hub.setup import HubLayout, create_hub
     help="Disk set aside for each UP stream, in GiB.",
 )
 @click.option(
+    "--env",
+    default="prod",
+    show_default=True,
+    metavar="NAME",
+    help="Stands in the subjects of the twin: fleet.NAME.veh.VID-001. Not to be changed later.",
+)
+@click.option(
     "--watermark-interval",
     type=click.FloatRange(0, min_open=True),
     default=5.0,
@@ -57,11 +66,14 @@ def init(
     leaf_url: str | None,
     shards: int,
     up_gib: int,
+    env: str,
     watermark_interval: float,
 ) -> None:
     """Write a new hub's server and control plane configuration into DIRECTORY."""
     if leaf_url is None and host in ("0.0.0.0", "::"):  # noqa: S104 - asked about, not bound
         raise click.UsageError("vehicles cannot dial a wildcard address: say --leaf-url")
+    if not re.fullmatch(ENV_PATTERN, env):
+        raise click.UsageError(f"--env is a word of A-Z, a-z, 0-9, _ and -: not {env!r}")
     create_hub(
         directory,
         HubLayout(
@@ -73,6 +85,7 @@ def init(
             shards=shards,
             watermark_interval_s=watermark_interval,
             up_gib=up_gib,
+            env=env,
         ),
     )
     click.echo(f"""\

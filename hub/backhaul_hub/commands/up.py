@@ -13,8 +13,11 @@ import structlog
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.control import ControlPlane
-from backhaul_hub.errors import HubError
+from backhaul_hub.errors import HubError, LimitsLoweredError, StreamConflictError
+from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.streams import declared_streams, planned
 
+from ._ask import hub_client
 from ._options import directory_option
 
 if TYPE_CHECKING:
@@ -28,11 +31,20 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Give streams the lower limits of hub.toml, and drop what they hold beyond them.",
 )
-def up(directory: Path, lower_limits: bool) -> None:
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Only print what would be done to streams; exit status 1 where there is something.",
+)
+def up(directory: Path, lower_limits: bool, check: bool) -> None:
     """Bring streams, consumers and sources in line, then run the control plane.
 
     Logs JSON lines to stderr. Stops cleanly on SIGTERM and SIGINT.
     """
+    if check:
+        to_do = asyncio.run(_check(directory, lower_limits))
+        click.echo("\n".join(to_do) or "all streams are as declared")
+        sys.exit(1 if to_do else 0)
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -42,6 +54,21 @@ def up(directory: Path, lower_limits: bool) -> None:
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
     )
     asyncio.run(_run(directory, lower_limits))
+
+
+async def _check(directory: Path, lower_limits: bool) -> list[str]:
+    config = load(directory)
+    to_do = []
+    async with hub_client(directory) as client:
+        api = JetStreamApi(client)
+        for declared in declared_streams(config):
+            info = await api.stream_info(declared["name"])
+            existing = info["config"] if info else None
+            try:
+                to_do += planned(declared, existing, lower_limits=lower_limits)
+            except (StreamConflictError, LimitsLoweredError) as error:
+                to_do.append(f"refuse: {error}")
+    return to_do
 
 
 async def _run(directory: Path, lower_limits: bool) -> None:
