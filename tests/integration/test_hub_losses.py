@@ -94,10 +94,10 @@ async def test_a_deleted_down_is_made_anew_and_written_again(world: World) -> No
         await keep(agent, 1, 250)
         await world.until(lambda report: lane(report).get("watermark", 0) == 1)
         logged = world.hub.control.logged_bytes
-        for name in ("DOWN_00", "QUARANTINE"):
+        for name in ("DOWN_00", "QUARANTINE", "TWIN_STATE"):
             await api(world, f"STREAM.DELETE.{name}")
-        for name in ("DOWN_00", "QUARANTINE"):
-            await wait_for_log(world.hub.control, f"created {name}", logged)
+        for name in ("DOWN_00", "QUARANTINE", "TWIN_STATE"):
+            await wait_for_log(world.hub.control, f"create {name}", logged)
         await keep(agent, 251, 250)
         await world.until(lambda report: lane(report).get("watermark", 0) == 2)
     hub = (await world.connect(world.hub.url())).jetstream()
