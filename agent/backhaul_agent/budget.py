@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.ledger_rows import ROW_BYTES
+from backhaul_codec.subjects import shared_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,9 +42,7 @@ def class_of(subject: str) -> int:
     A point of a node counts as state: whoever writes one as configuration says so. Edges, and
     frames of points that hold or fall as one, are configuration by what they are.
     """
-    letter, *rest = subject.split(".")
-    if letter == "n" and len(rest) > 1:  # n.<node>.: a lane of one node
-        letter, *rest = rest[1:]
+    letter, *rest = shared_subject(subject).split(".")
     if letter == "f":
         return TELEMETRY
     if letter == "p":

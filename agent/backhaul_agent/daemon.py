@@ -31,12 +31,12 @@ from backhaul_agent.hub_clock import HubClock
 from backhaul_agent.intake import Intake
 from backhaul_agent.jetstream import JetStream
 from backhaul_agent.lane import Lane
+from backhaul_agent.lanes import Lanes
 from backhaul_agent.leaf_store import LeafStore
 from backhaul_agent.ledger import Ledger
-from backhaul_agent.ledger_lanes import LANES
 from backhaul_agent.ledger_schema import open_file
 from backhaul_agent.link import Link, requester
-from backhaul_agent.link_config import IN_STREAM, link_window
+from backhaul_agent.link_config import link_window
 from backhaul_agent.link_news import LinkNews
 from backhaul_agent.listener import Listener
 from backhaul_agent.marks import Marks
@@ -100,6 +100,7 @@ class Daemon:
         """
         path = Path(self._config.ledger.path)
         reserve = Reserve(path, self._config.ledger.reserve_bytes)
+        lanes = Lanes(self._config.streams.nodes)
         ledger = await Ledger.open(
             path,
             device=self._config.device.id,
@@ -108,9 +109,10 @@ class Daemon:
             reserve=reserve,
             epoch=self._random_u32,
             opener=self._opener,
+            lanes=lanes.names,
         )
         try:
-            self.parts = Parts(self._config, self._clock, ledger, self._notifier, self._boot)
+            self.parts = Parts(self._config, self._clock, ledger, lanes, self._notifier, self._boot)
             await self.parts.run(self._stop)
         finally:
             self.parts = None
@@ -122,7 +124,13 @@ class Parts:
     """Everything around an open ledger, wired together."""
 
     def __init__(
-        self, config: Config, system: Clock, ledger: Ledger, notifier: Notifier, boot: str
+        self,
+        config: Config,
+        system: Clock,
+        ledger: Ledger,
+        lanes: Lanes,
+        notifier: Notifier,
+        boot: str,
     ) -> None:
         self._config = config
         self._clock = clock = HubClock(system, config.clock)
@@ -132,11 +140,17 @@ class Parts:
         self._started_s = clock.monotonic_s()
         reserve = Reserve(ledger.path, config.ledger.reserve_bytes)
         self._writer = Writer(
-            ledger, config, clock, on_commit=self._on_commit, reserve=reserve, marks=Marks(clock)
+            ledger,
+            config,
+            clock,
+            on_commit=self._on_commit,
+            reserve=reserve,
+            marks=Marks(clock),
+            lanes=lanes,
         )
         self._listener = Listener(Intake(config, clock), self._writer, config, clock)
-        self._lanes = [Lane(name, ledger, self._writer, config, clock) for name in LANES]
-        self._downlink = Downlink(config, ledger, self._writer)
+        self._lanes = [Lane(name, ledger, self._writer, config, clock) for name in ledger.lanes]
+        self._downlink = Downlink(config, ledger, self._writer, lanes.own)
         watermarks = Watermarks(ledger.epoch, self._lanes)
         self._downlink.register("s.watermark", watermarks.on_message, in_memory=True)
         self._downlink.register("s.resend", Asks(self._lanes).on_message, in_memory=True)
@@ -146,8 +160,9 @@ class Parts:
         self._link = Link(config, self._listener.on_overrun)
         self._uplink = UplinkState()
         self._uplink.on_up.append(self._writer.link_up)
-        self._leaf_store = LeafStore([*(lane.stream for lane in self._lanes), IN_STREAM])
-        self._flow = Flow(link_window(config), config, clock)
+        out = [lane.stream for lane in self._lanes]
+        self._leaf_store = LeafStore([*out, *self._downlink.streams])
+        self._flow = Flow(link_window(config, ledger.lanes), config, clock)
         self._flow.on_ahead |= {lane.name: lane.on_durable_ahead for lane in self._lanes}
         self._link_news = LinkNews(
             config, ledger, self._writer, clock, self._uplink, settled=lambda: not clock.mark

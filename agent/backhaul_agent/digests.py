@@ -81,6 +81,11 @@ class Digests:
             else:
                 self._written.add(key.node)
 
+    def caught_up(self) -> None:
+        """Note that what was on its way is at the hub: what it complained of may have been that."""
+        if self.differing:
+            self._tell_soon()
+
     def root(self) -> Outgoing:
         """Return the event that tells the root; it is told now."""
         self.due_s = self.differing = None

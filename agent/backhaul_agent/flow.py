@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from backhaul_agent.window import LinkWindow
 
 BUSY_LOOK_S, IDLE_LOOK_S = 0.25, 2.0
+LANES_A_LOOK = 8  # where there are more, the leaf server is asked less often
 log = structlog.get_logger("flow")
 
 
@@ -47,8 +48,9 @@ class Flow:
                     await self._look(jetstream, lane)
                 except (JetStreamError, NatsError, TimeoutError) as error:
                     log.debug("durable not seen", lane=lane, error=repr(error))
-            busy = any(map(self.window.busy, self.window.lanes()))
-            await asyncio.sleep(BUSY_LOOK_S if busy else IDLE_LOOK_S)
+            lanes = list(self.window.lanes())
+            pause_s = BUSY_LOOK_S if any(map(self.window.busy, lanes)) else IDLE_LOOK_S
+            await asyncio.sleep(pause_s * max(1.0, len(lanes) / LANES_A_LOOK))
 
     async def _look(self, jetstream: JetStream, lane: str) -> None:
         stream = out_stream(lane)

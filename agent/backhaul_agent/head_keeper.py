@@ -11,12 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_agent.events import event
+from backhaul_agent.lanes import Lanes
 from backhaul_agent.ledger_rows import HeadRow, Inward, Outgoing
 from backhaul_agent.stamps import Stamps
 from backhaul_codec import CodecError, Point, decode, encode_point
 from backhaul_codec.merge import Head, HeadKey, Heads, merge
 from backhaul_codec.placed import decode_placed
-from backhaul_codec.subjects import parse_leaf
+from backhaul_codec.subjects import LIVE, parse_leaf
 from backhaul_codec.tree import Topology
 
 if TYPE_CHECKING:
@@ -40,25 +41,30 @@ class HeadKeeper:
     """Holds all heads of the device ``root`` and what goes with them.
 
     ``tree``: the topology that follows from the heads of edges. ``hub_ns``: the newest stamp of the hub's that was merged. ``told_ns``: the one that the hub was
-    told of last. ``stamps``: for config writes on this vehicle.
+    told of last, on each lane. ``stamps``: for config writes on this vehicle.
     """
 
     def __init__(
-        self, root: str, now_ns: Callable[[], int], reach: Callable[[int], None] | None = None
+        self,
+        root: str,
+        now_ns: Callable[[], int],
+        reach: Callable[[int], None] | None = None,
+        lanes: Lanes | None = None,
     ) -> None:
         self.heads = Heads()
         self.tree = Topology(root)
         self.stamps = Stamps(now_ns, reach)
+        self.lanes = lanes or Lanes()
         self.damaged = 0
-        self.hub_ns = self.told_ns = 0
+        self.hub_ns = 0
+        self.told_ns: dict[str, int] = {}
 
     def restore(self, rows: Iterable[HeadRow], meta: Mapping[str, str | int]) -> None:
         """Take over what the ledger holds; damaged rows are left out, and counted."""
         self.heads = Heads(filter(None, map(self._restored, rows)))
         self.tree = Topology(self.tree.root, self.heads)
-        self.hub_ns, self.told_ns, stamp_ns = (
-            int(meta.get(name, 0)) for name in (HUB_NS, TOLD_NS, STAMP_NS)
-        )
+        self.hub_ns, stamp_ns = (int(meta.get(name, 0)) for name in (HUB_NS, STAMP_NS))
+        self.told_ns = {lane: int(meta.get(_told(lane), 0)) for lane in self.lanes.names}
         self.stamps.seen(max(self.hub_ns, stamp_ns))
 
     def _restored(self, row: HeadRow) -> tuple[HeadKey, Head] | None:
@@ -98,13 +104,13 @@ class HeadChanges:
         self._keeper = keeper
         self._heads: dict[HeadKey, Head] = {}
         self._hub_ns = keeper.hub_ns
-        self._told_ns = keeper.told_ns
-        self._written_here = False
+        self._told_ns: dict[str, int] = {}
+        self._written_on: dict[str, None] = {}  # lanes, in their order
 
     def write(self, written: Iterable[Placed]) -> None:
         """Merge points written on this vehicle."""
         for parent, point in written:
-            self._written_here = True
+            self._written_on.setdefault(self._keeper.lanes.of_points(point.node))
             self._offer(parent, point)
 
     def receive(self, inward: Inward) -> None:
@@ -121,15 +127,16 @@ class HeadChanges:
                 self._heads[key] = replace(Head.of(point), tombstone=tombstone)
 
     def seen(self, time_ns: int) -> list[Outgoing]:
-        """Return the event that must go before what was written here: what of the hub's was known.
+        """Return the events that must go before what was written here: what of the hub's was known.
 
-        With it the hub can tell a write that knew the hub's from one that met it.
+        With it the hub can tell a write that knew the hub's from one that met it. Lanes overtake one
+        another, so it is said on each.
         """
-        keeper = self._keeper
-        if not self._written_here or keeper.told_ns == keeper.hub_ns:
-            return []
-        self._told_ns = keeper.hub_ns
-        return [event("seen", {"hub_ns": keeper.hub_ns}, time_ns)]
+        hub_ns, told_ns = self._keeper.hub_ns, self._keeper.told_ns
+        untold = [lane for lane in self._written_on if told_ns.get(lane, 0) != hub_ns]
+        self._told_ns = dict.fromkeys(untold, hub_ns)
+        seen = event("seen", {"hub_ns": hub_ns}, time_ns)
+        return [seen._replace(lane=lane) for lane in untold]
 
     def rows(self) -> list[HeadRow]:
         """Return the rows to be written."""
@@ -145,8 +152,7 @@ class HeadChanges:
         facts: dict[str, str | int] = {}
         if self._hub_ns != keeper.hub_ns:
             facts[HUB_NS] = self._hub_ns
-        if self._told_ns != keeper.told_ns:
-            facts[TOLD_NS] = self._told_ns
+        facts |= {_told(lane): time_ns for lane, time_ns in self._told_ns.items()}
         if self._heads:
             facts[STAMP_NS] = keeper.stamps.newest_ns
         return facts
@@ -157,7 +163,8 @@ class HeadChanges:
         for key, head in self._heads.items():
             keeper.heads.put(key, head)
             keeper.tree.apply(key, head)
-        keeper.hub_ns, keeper.told_ns = self._hub_ns, self._told_ns
+        keeper.hub_ns = self._hub_ns
+        keeper.told_ns |= self._told_ns
         keeper.stamps.seen(keeper.hub_ns)
         return [Changed(key, head) for key, head in self._heads.items()]
 
@@ -179,6 +186,10 @@ def on_points(message: Inbound, changes: Inward) -> None:
     except CodecError as error:
         raise ValueError(error.reason) from error
     changes.received += placed
+
+
+def _told(lane: str) -> str:
+    return TOLD_NS if lane == LIVE else f"{TOLD_NS} {lane}"
 
 
 def _crc(key: HeadKey, body: bytes) -> int:

@@ -165,7 +165,7 @@ class Lane:
     async def _prepare(self, jetstream: JetStream) -> None:
         if await jetstream.ensure_stream(out_stream_config(self._config, self.name)):
             log.info("stream set up", stream=self.stream)
-        consumer = out_consumer_config(self._config, self.name)
+        consumer = out_consumer_config(self._config, self.name, self._ledger.lanes)
         if await jetstream.ensure_consumer(self.stream, consumer):
             log.info("consumer set up", stream=self.stream, consumer=consumer["durable_name"])
 

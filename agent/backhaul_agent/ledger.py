@@ -16,9 +16,10 @@ from backhaul_agent.budget import Budget
 from backhaul_agent.errors import LedgerCorruptError, LedgerStorageError
 from backhaul_agent.ledger_reader import LedgerReader
 from backhaul_agent.reserve import says_full
+from backhaul_codec.subjects import SHARED_LANES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     import aiosqlite
@@ -42,12 +43,14 @@ class Ledger(LedgerReader):
         reader: aiosqlite.Connection,
         epoch: int,
         budget: Budget,
+        lanes: Collection[str],
     ) -> None:
         super().__init__(path, reader, epoch)
         self.budget = budget
         self.meta: dict[str, str | int] = {}
         self.quarantined = 0
         self.forgotten = 0
+        self._lane_names = lanes
         self._opener = opener
         self._db = db
         self._next_staged_id = 1
@@ -65,20 +68,23 @@ class Ledger(LedgerReader):
         when_full: str = "evict",
         reserve: Reserve | None = None,
         opener: ledger_schema.Opener = ledger_schema.open_file,
+        lanes: Collection[str] = SHARED_LANES,
     ) -> Ledger:
         """Open or create the ledger of ``device``; ``epoch`` draws a new ledger's epoch.
+
+        It has these ``lanes``, and all that it ever had.
 
         Raises:
             LedgerError: this file cannot be used; the message carries a hint for the operator.
         """
         budget = Budget(bytes_max, when_full=when_full)
         try:
-            return await cls._open(path, device, budget, epoch, opener)
+            return await cls._open(path, device, budget, epoch, opener, lanes)
         except LedgerStorageError as error:
             # Opening writes a little too; on a full disk the reserve is there for that.
             if not error.disk_full or reserve is None or not reserve.release():
                 raise
-        return await cls._open(path, device, budget, epoch, opener)
+        return await cls._open(path, device, budget, epoch, opener, lanes)
 
     @classmethod
     async def _open(
@@ -88,6 +94,7 @@ class Ledger(LedgerReader):
         budget: Budget,
         epoch: Callable[[], int],
         opener: ledger_schema.Opener,
+        lanes: Collection[str],
     ) -> Ledger:
         try:
             db = await opener(path)
@@ -103,7 +110,7 @@ class Ledger(LedgerReader):
             if isinstance(error, sqlite3.Error | OSError):
                 raise LedgerStorageError(path, "opening", error) from error
             raise
-        ledger = cls(path, opener, db, reader, number, budget)
+        ledger = cls(path, opener, db, reader, number, budget, lanes)
         try:
             await ledger._load()
         except sqlite3.Error as error:
@@ -247,7 +254,7 @@ class Ledger(LedgerReader):
 
     async def _load(self) -> None:
         """Read the lanes and counters back: at opening, and after a commit of unknown outcome."""
-        for lane in await ledger_lanes.load(self._db, self.epoch):
+        for lane in await ledger_lanes.load(self._db, self.epoch, self._lane_names):
             if lane.epoch == self.epoch:
                 self.lanes[lane.name] = lane
             else:

@@ -9,13 +9,11 @@ from backhaul_agent import ledger_boots
 from backhaul_agent.steps import Step, Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     import aiosqlite
 
     from backhaul_agent.ledger_rows import Changes
-
-LANES = ("live", "bulk")
 
 
 @dataclass(slots=True)
@@ -50,10 +48,17 @@ class Lane:
         return self.next_seq - 1
 
 
-async def load(db: aiosqlite.Connection, epoch: int) -> list[Lane]:
-    """Read all lanes back; those of the current epoch are made where they are missing."""
+async def load(db: aiosqlite.Connection, epoch: int, names: Iterable[str]) -> list[Lane]:
+    """Read all lanes back; those of the current epoch are made where they are missing.
+
+    Also of a node that is no longer named: what the ledger has of it must still be sent and, asked
+    for again, found.
+    """
     await db.executemany(
-        "INSERT OR IGNORE INTO lanes (name, epoch) VALUES (?, ?)", [(name, epoch) for name in LANES]
+        "INSERT OR IGNORE INTO lanes (name, epoch) VALUES (?, ?)", [(name, epoch) for name in names]
+    )
+    await db.execute(
+        "INSERT OR IGNORE INTO lanes (name, epoch) SELECT DISTINCT name, ? FROM lanes", (epoch,)
     )
     rows = await db.execute_fetchall(
         "SELECT id, name, epoch, max(next_seq, 1 + coalesce((SELECT max(seq) FROM messages "

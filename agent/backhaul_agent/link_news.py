@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from backhaul_agent.budget import TELEMETRY, class_of
 from backhaul_agent.digests import Digests
 from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.events import event
 from backhaul_agent.newest_values import HeadsFirst
 from backhaul_codec import CodecError
 from backhaul_codec.newest import newest_of
+from backhaul_codec.subjects import LIVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,10 +26,12 @@ if TYPE_CHECKING:
     from backhaul_agent.config import Config
     from backhaul_agent.head_keeper import Changed
     from backhaul_agent.ledger import Ledger
+    from backhaul_agent.ledger_rows import Row
     from backhaul_agent.uplink_state import UplinkState
     from backhaul_agent.writer import Writer
 
-FRAMES_READ = 256  # of the ledger, when the link comes up
+FRAMES_READ = 256  # of the ledger, when the link comes up: of all lanes that lag together
+FRAMES_READ_MIN = 16
 FRAMES_AT_ONCE = 16  # decoded before others get their turn
 log = structlog.get_logger("link")
 
@@ -57,6 +61,7 @@ class LinkNews:
         self._uplink = uplink
         self._settled = settled
         self._read_ledger = False
+        self._was_behind = False
         self._wake = asyncio.Event()
         uplink.on_up.append(self._on_up)
         writer.on_heads.append(self._on_heads)
@@ -87,21 +92,25 @@ class LinkNews:
             self._writer.tell(self.digests.root())
 
     async def _tell_heads(self, now_s: float) -> None:
-        lane = self._ledger.lanes["bulk"]
-        if not self.heads_first.wanted(now_s, lane.last_seq, lane.watermark):
+        lanes = [lane for lane in self._ledger.lanes.values() if lane.name != LIVE]
+        ends = {lane.name: (lane.last_seq, lane.watermark) for lane in lanes}
+        behind = self.heads_first.wanted(now_s, ends)
+        if self._was_behind and not behind:
+            self.digests.caught_up()
+        self._was_behind = bool(behind)
+        if not behind:
             self._writer.take_newest_frames()  # they have arrived, or will before they could be told
             return
-        await self._collect(lane.watermark, lane.last_seq)
+        await self._collect(behind)
         if points := self.heads_first.message(now_s):
             self._writer.tell(event("heads", {"points": points}, self._clock.time_ns()))
 
-    async def _collect(self, watermark: int, last_seq: int) -> None:
+    async def _collect(self, lanes: list[str]) -> None:
         frames: Iterable[bytes] = self._writer.take_newest_frames()
         if self._read_ledger:
             self._read_ledger = False
-            first = max(watermark + 1, last_seq + 1 - FRAMES_READ)
             try:
-                rows = await self._ledger.read("bulk", first, FRAMES_READ)
+                rows = [row for name in lanes for row in await self._newest(name, len(lanes))]
             except LedgerStorageError as error:
                 log.warning("newest values not read", error=str(error))
                 rows = []
@@ -113,6 +122,13 @@ class LinkNews:
                 continue  # the lane sets it aside, and says so
             if number % FRAMES_AT_ONCE == 0:
                 await asyncio.sleep(0)
+
+    async def _newest(self, name: str, lanes: int) -> list[Row]:
+        """Return the newest frames of a lane, one of so many, that the hub has not confirmed."""
+        lane, count = self._ledger.lanes[name], max(FRAMES_READ_MIN, FRAMES_READ // lanes)
+        first = max(lane.watermark + 1, lane.last_seq + 1 - count)
+        rows = await self._ledger.read(name, first, count)
+        return [row for row in rows if class_of(row.subject) == TELEMETRY]
 
     def _on_up(self) -> None:
         self._read_ledger = True

@@ -8,7 +8,7 @@ has waited longest is said first.
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +17,7 @@ from backhaul_codec.json_values import value_to_json
 from backhaul_codec.merge import Head, HeadKey, join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from backhaul_codec import Point
 
@@ -116,7 +116,7 @@ class HeadsFirst:
         self.due_s: float | None = None
         burst = max(BURST_BYTES_MIN, link_bytes_s * BURST_S)
         self._bucket = TokenBucket(link_bytes_s * LINK_PART, burst, now_s)
-        self._lag = Lag()
+        self._lags: defaultdict[str, Lag] = defaultdict(Lag)
         self._fresh_link = False
 
     def carries(self, link_bytes_s: float) -> None:
@@ -128,13 +128,16 @@ class HeadsFirst:
         self._fresh_link = True
         self.due_s = now_s
 
-    def wanted(self, now_s: float, last_seq: int, watermark: int) -> bool:
-        """Return whether newest values are of use now; they are to be collected then."""
+    def wanted(self, now_s: float, ends: Mapping[str, tuple[int, int]]) -> list[str]:
+        """Return the lanes whose newest values are of use now, and are to be collected then.
+
+        ``ends``: last seq and watermark of each.
+        """
         self.due_s = now_s + EVERY_S
-        behind = self._lag.behind(now_s, last_seq, watermark)
+        behind = [name for name, end in ends.items() if self._lags[name].behind(now_s, *end)]
         if self._fresh_link:
             self._fresh_link = False
-            behind = watermark < last_seq
+            behind = [name for name, (last_seq, watermark) in ends.items() if watermark < last_seq]
         if not behind:
             self.values.clear()
         return behind

@@ -10,9 +10,9 @@ from nats.errors import Error as NatsError
 
 from backhaul_agent.budget import ACCOUNT, CONFIG, EVENT, STATE, TELEMETRY
 from backhaul_agent.errors import JetStreamError, LedgerStorageError, LinkSwitchError
-from backhaul_agent.link_config import IN_STREAM
 from backhaul_agent.link_switch import LinkSwitch
 from backhaul_agent.metered import Facts, Metered, Phase, Plan
+from backhaul_codec.subjects import shared_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -142,12 +142,13 @@ class Visits:
         """Return whether the hub was heard since the link came up, and has nothing more for us."""
         if not self._config.device.down_stream:
             return True
-        info = await jetstream.call(f"STREAM.INFO.{IN_STREAM}")
         up_s = self._clock.monotonic_s() - self._up_s
-        return all(
-            source["lag"] == 0 and 0 <= source["active"] / 1e9 < up_s
-            for source in info.get("sources") or []
-        )
+        for stream in self._downlink.streams:
+            info = await jetstream.call(f"STREAM.INFO.{stream}")
+            for source in info.get("sources") or []:
+                if source["lag"] or not 0 <= source["active"] / 1e9 < up_s:
+                    return False
+        return True
 
     def _on_up(self) -> None:
         self._up_s = self._clock.monotonic_s()
@@ -180,7 +181,7 @@ class Urgent:
                     lane.name, after, self._class, ACCOUNT - 1, SUBJECTS_MAX
                 )
                 for seq, subject in found:
-                    if ".".join(subject.split(".")[:2]) not in OWN_EVENTS:
+                    if ".".join(shared_subject(subject).split(".")[:2]) not in OWN_EVENTS:
                         self._urgent[lane.name] = seq
                 self._looked[lane.name] = found[-1][0] if len(found) == SUBJECTS_MAX else last_seq
         return any(lane.appender.watermark < self._urgent.get(lane.name, 0) for lane in lanes)

@@ -16,11 +16,13 @@ import msgspec
 import structlog
 
 from backhaul_agent.ages import Ages
+from backhaul_agent.budget import TELEMETRY, class_of
 from backhaul_agent.errors import Code, LedgerStorageError, RefusedError
 from backhaul_agent.events import event, receipt
 from backhaul_agent.framer import Framer, Points, Write, unpack, value_class, worth
 from backhaul_agent.head_keeper import HeadKeeper
 from backhaul_agent.hub_clock import HubClock
+from backhaul_agent.lanes import Lanes
 from backhaul_agent.ledger_rows import STAGED, Changes, Inward, LaneStep, Outgoing, Quarantine
 from backhaul_agent.marks import mark_body
 from backhaul_agent.reserve import Reserve
@@ -100,10 +102,12 @@ class Writer:
         on_commit: Callable[[], None],
         reserve: Reserve | None = None,
         marks: Marks | None = None,
+        lanes: Lanes | None = None,
     ) -> None:
         self.counters = Counters()
         self._clock = clock = HubClock.of(clock)
-        self.keeper = HeadKeeper(config.device.id, clock.time_ns, clock.reach)
+        self._lanes = lanes or Lanes()
+        self.keeper = HeadKeeper(config.device.id, clock.time_ns, clock.reach, self._lanes)
         self.on_heads: list[Callable[[list[Changed]], None]] = []  # told of heads that changed
         self._ledger = ledger
         self._limits = config.ingest
@@ -348,7 +352,7 @@ class Writer:
         await self._give_up(self.room.make(worth(changes.messages)))
 
     def _merge(self, arrivals: list[Arrival], owed: _Owed, changes: Changes) -> HeadChanges:
-        """Add to ``changes`` what they do to the heads."""
+        """Add to ``changes`` what they do to the heads; all its messages are in their lanes then."""
         heads = self.keeper.begin()
         for arrival in arrivals:
             heads.write(_heads_in(arrival.content))
@@ -357,13 +361,14 @@ class Writer:
         changes.messages[:0] = self._own(heads.seen(changes.time_ns))
         changes.heads = heads.rows()
         changes.meta |= heads.meta()
+        changes.messages = [self._lanes.place(message) for message in changes.messages]
         return heads
 
     def _succeeded(self, arrivals: list[Arrival], owed: _Owed, changes: Changes) -> None:
         counters = self.counters
         counters.commits += 1
         for message in changes.messages:
-            if message.lane == "bulk":
+            if class_of(message.subject) == TELEMETRY:
                 counters.frames += 1
                 if not message.boot:
                     self._newest_frames[message.subject] = message.body

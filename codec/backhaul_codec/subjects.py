@@ -178,7 +178,7 @@ def node_lane_subject(node: str, leaf_subject: str) -> str:
 
 def shared_subject(leaf_subject: str) -> str:
     """Return a leaf subject without the `n.<node>.` of a node's own lane; any other as it is."""
-    return leaf_subject.split(".", 2)[2] if leaf_subject.startswith("n.") else leaf_subject
+    return leaf_subject.split(".", 2)[-1] if leaf_subject.startswith("n.") else leaf_subject
 
 
 def lane_of(leaf_subject: str) -> Lane:

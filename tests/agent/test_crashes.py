@@ -103,15 +103,17 @@ def point(node: str, number: float) -> Point:
     return Point(node=node, type="n", time=int(number) * 1_000_000, value=number)
 
 
-async def check(server: NatsServer, load: Load) -> None:
+async def check(
+    server: NatsServer, load: Load, streams: tuple[str, ...] = ("OUT_live", "OUT_bulk")
+) -> None:
     """Every acknowledged point is in OUT exactly once; nothing is there that nobody sent."""
     client = await nats.connect(server.url)
     try:
-        assert_no_holes(await read_stream(client, "OUT_live"))
-        assert_no_holes(await read_stream(client, "OUT_bulk"))
+        for stream in streams:
+            assert_no_holes(await read_stream(client, stream))
         found = [
             point.value
-            for stream in ("OUT_live", "OUT_bulk")
+            for stream in streams
             for point in await points_of(client, stream)
             if point.node  # the agent's own events aside
         ]

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.nats
 
 @pytest.fixture(autouse=True)
 def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backhaul_agent.downlink.POLL_S", 0.05)
+    monkeypatch.setattr("backhaul_agent.in_reader.POLL_S", 0.05)
 
 
 REFUSING = 'bytes_max = 1048576\nwhen_full = "refuse"\n'

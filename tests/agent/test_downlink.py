@@ -124,7 +124,7 @@ async def reader(
 
 @pytest.fixture(autouse=True)
 def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backhaul_agent.downlink.POLL_S", 0.05)
+    monkeypatch.setattr("backhaul_agent.in_reader.POLL_S", 0.05)
 
 
 async def test_each_message_is_handed_over_once_in_order(
@@ -147,7 +147,7 @@ async def test_each_message_is_handed_over_once_in_order(
 async def test_news_wake_the_reader_without_a_poll(
     tmp_path: Path, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backhaul_agent.downlink.POLL_S", 3600.0)
+    monkeypatch.setattr("backhaul_agent.in_reader.POLL_S", 3600.0)
     await make_stream(nats_server, "s.note.1")
     async with reader(tmp_path, nats_server) as it:
         await it.until_read(1)

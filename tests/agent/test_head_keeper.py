@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from backhaul_agent.downlink import Inbound
 from backhaul_agent.head_keeper import HUB_NS, TOLD_NS, HeadKeeper, on_points
+from backhaul_agent.lanes import Lanes
 from backhaul_agent.ledger_rows import HeadRow, Inward, Outgoing
 from backhaul_agent.stamps import Stamps
 from backhaul_codec import Opaque, Point, decode, encode_frame, encode_point
@@ -108,6 +109,22 @@ def test_the_hub_is_told_what_was_known_before_what_is_written_next() -> None:
     assert meta[TOLD_NS] == NOON + 7
     _, _, seen = committed(made, written=[Placed("", point(NOON + 9))])
     assert seen == []
+
+
+def test_it_is_said_on_each_lane_for_itself_because_lanes_overtake_one_another() -> None:
+    lanes = Lanes(["gps"])
+    made = HeadKeeper("VID-001", lambda: NOON, lanes=lanes)
+    inward = from_hub(point(NOON + 7, 2.0, "hub:ann"))
+    committed(made, inward=inward)
+    gps, other = Point("gps", "t", NOON + 8, 1.0), Point("door", "t", NOON + 8, 1.0)
+    _, meta, seen = committed(made, written=[Placed("", gps), Placed("", other), Placed("", gps)])
+    assert [lanes.place(each)[:2] for each in seen] == [
+        ("n_gps", "n.gps.e.seen"), ("live", "e.seen"),
+    ]  # fmt: skip
+    again = HeadKeeper("VID-001", lambda: NOON, lanes=lanes)
+    again.restore([], meta | {HUB_NS: NOON + 7})
+    _, _, seen = committed(again, written=[Placed("", gps), Placed("", other)])
+    assert seen == [], "also after a restart"
 
 
 def test_what_comes_in_the_same_commit_was_not_known_when_it_was_written() -> None:

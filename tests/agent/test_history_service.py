@@ -37,24 +37,31 @@ async def points_of(agent: Agent, series: str, **asked: Any) -> list[tuple[int, 
     return found
 
 
-async def forget(it: Bench) -> None:
+async def forget(it: Bench, lane: str) -> None:
     """Let the hub confirm everything, so that a full ledger forgets."""
     status = await it.drained()
-    seq = status["lanes"]["bulk"]["appended"]
+    seq = status["lanes"][lane]["appended"]
     mark = json.dumps({"epoch": 42, "seq": seq}).encode()
-    await it.client.jetstream().publish("s.watermark.bulk", mark)
-    await it.until(lambda status: bool(status["lanes"]["bulk"]["watermark"] == seq))
+    await it.client.jetstream().publish(f"s.watermark.{lane}", mark)
+    await it.until(lambda status: bool(status["lanes"][lane]["watermark"] == seq))
 
 
+@pytest.mark.parametrize(
+    ("lane", "streams"), [("bulk", ""), ("n_n", '[streams]\nper = "node"\nnodes = ["n"]\n')]
+)
 async def test_everything_a_vehicle_still_has_comes_once_in_order(
-    tmp_path: Path, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    nats_server: NatsServer,
+    monkeypatch: pytest.MonkeyPatch,
+    lane: str,
+    streams: str,
 ) -> None:
     """What is staged, framed, live, and what the ledger has forgotten but OUT still has."""
     monkeypatch.setattr("backhaul_agent.history_out.BATCH", 7)
-    monkeypatch.setattr("backhaul_agent.downlink.POLL_S", 0.05)
+    monkeypatch.setattr("backhaul_agent.in_reader.POLL_S", 0.05)
     noise = random.Random(1)
     async with (
-        bench(tmp_path, nats_server, ledger="bytes_max = 1048576\n") as it,
+        bench(tmp_path, nats_server, extra=streams, ledger="bytes_max = 1048576\n") as it,
         connect(nats_server.url) as agent,
     ):
         await it.client.jetstream().add_stream(name="IN", subjects=["s.>"], max_msgs_per_subject=1)
@@ -64,7 +71,7 @@ async def test_everything_a_vehicle_still_has_comes_once_in_order(
             await agent.publish_batch("n", [Point("n", "t", number, value)])
             expected.append(number)
             if number % 100 == 99:
-                await forget(it)
+                await forget(it, lane)
         await agent.publish("n", "t", "live", time=600, lane="live")
         await agent.publish("n", "t", 601.5, time=601)
         status = await it.until(lambda status: status["ledger"]["forgotten_messages"] > 100)

@@ -50,6 +50,21 @@ def outgoing(lane: str = "bulk", size: int = 10) -> Outgoing:
     return Outgoing(lane, "f.n" if lane == "bulk" else "p.n.t.%", body)
 
 
+async def test_lanes_of_nodes_are_made_and_what_they_hold_outlives_their_naming(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "ledger.db"
+    named = await open_ledger(path, lanes=("live", "bulk", "n_gps"))
+    body = encode_point(Point(node="gps", type="t", time=1, value=1.0), epoch=0, seq=0)
+    await named.commit(Changes(messages=[Outgoing("n_gps", "n.gps.p.gps.t.%", body)]))
+    await named.close()
+    plain = await open_ledger(path)
+    assert list(plain.lanes) == ["live", "bulk", "n_gps"]
+    assert (plain.lanes["n_gps"].last_seq, plain.lanes["bulk"].last_seq) == (1, 0)
+    assert [row.subject for row in await plain.read("n_gps", 1, 9)] == ["n.gps.p.gps.t.%"]
+    await plain.close()
+
+
 class FailingDisk:
     """Opens real files whose writes fail while `error` is set, at the statement `at`."""
 

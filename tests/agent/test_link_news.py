@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from backhaul_agent.config import Config, DeviceConfig
 from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.head_keeper import HeadKeeper
+from backhaul_agent.ledger_rows import Row
 from backhaul_agent.link_news import LinkNews
 from backhaul_agent.uplink_state import UplinkState
 from backhaul_codec import Opaque, Point, decode, encode_frame
@@ -35,8 +36,11 @@ class Vehicle:
         self.told: list[tuple[str, Any]] = []
         self.news = asyncio.Event()
         self.fresh_frames: list[bytes] = []
-        self.rows: list[tuple[int, bytes]] = []  # (boot, body)
-        self.lanes = {"bulk": SimpleNamespace(last_seq=0, watermark=0)}
+        self.rows: dict[str, list[tuple[str, int, bytes]]] = {}  # by lane: subject, boot, body
+        self.lanes: dict[str, Any] = {}
+        for name in ("live", "bulk", "n_gps"):
+            self.lanes[name] = SimpleNamespace(name=name, last_seq=0, watermark=0)
+            self.rows[name] = []
         self.disk_error: Exception | None = None
         self.settled = True
         self.uplink = UplinkState()
@@ -46,12 +50,16 @@ class Vehicle:
             CONFIG, ledger, writer, self.clock, self.uplink, settled=lambda: self.settled
         )
 
-    def keep(self, *values: float, boot: int = 0) -> None:
-        """Have a frame of node n in the ledger: series t0, t1 .. at the time of its seq."""
-        lane = self.lanes["bulk"]
-        lane.last_seq += 1
-        points = [Point("n", f"t{i}", lane.last_seq, value) for i, value in enumerate(values)]
-        self.rows.append((boot, encode_frame(points, epoch=0, seq=0)))
+    def keep(
+        self, *values: float, boot: int = 0, node: str = "n", lane: str = "bulk", part: str = "f"
+    ) -> None:
+        """Have a frame of a node in the ledger: series t0, t1 .. at the time of its seq."""
+        end = self.lanes[lane]
+        end.last_seq += 1
+        points = [Point(node, f"t{i}", end.last_seq, value) for i, value in enumerate(values)]
+        prefix = f"n.{node}." if lane.startswith("n_") else ""
+        body = encode_frame(points, epoch=0, seq=0)
+        self.rows[lane].append((f"{prefix}{part}.{node}", boot, body))
 
     def tell(self, *events: Outgoing) -> None:
         for event in events:
@@ -65,11 +73,16 @@ class Vehicle:
         return frames
 
     async def read(self, lane: str, from_seq: int, rows_max: int) -> list[Any]:
-        assert lane == "bulk"
         if self.disk_error:
             raise LedgerStorageError(Path("ledger.db"), "reading", self.disk_error)
-        rows = self.rows[from_seq - 1 : from_seq - 1 + rows_max]
-        return [SimpleNamespace(boot=boot, body=body) for boot, body in rows]
+        rows = self.rows[lane][from_seq - 1 : from_seq - 1 + rows_max]
+        return [Row(seq, subject, body, boot) for seq, (subject, boot, body) in enumerate(rows, 1)]
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass and have it noticed."""
+        self.clock.advance(seconds)
+        for wake in self.on_heads:
+            wake([])
 
     async def until_told(self, count: int) -> None:
         async with asyncio.timeout(5):
@@ -105,12 +118,40 @@ async def test_newest_values_first_then_the_root() -> None:
         ]
 
 
+async def test_newest_values_of_nodes_with_lanes_of_their_own() -> None:
+    async with running() as it:
+        it.keep(1.0)
+        it.keep(5.0, node="gps", lane="n_gps")
+        it.keep(9.0, node="gps", lane="n_gps", part="p")  # configuration: no news of telemetry
+        it.uplink.note(True)
+        await it.until_told(1)
+        assert it.told[0] == heads(["n", "t0", "", 1, 1.0], ["gps", "t0", "", 1, 5.0])
+
+
+async def test_the_root_is_told_again_once_a_lane_that_lagged_has_caught_up() -> None:
+    """A node's points wait in its lane while the root goes ahead on live."""
+    async with running() as it:
+        it.keep(5.0, node="gps", lane="n_gps")
+        it.uplink.note(True)
+        await it.until_told(2)
+        it.link_news.digests.compare({"gps": "0"})  # the hub complained
+        it.lanes["n_gps"].watermark = 1
+        it.pass_time(10.0)
+        async with asyncio.timeout(5):
+            while it.link_news.digests.due_s is None:  # noqa: ASYNC110 - a fake has no event
+                await asyncio.sleep(0)
+        it.pass_time(2.0)
+        await it.until_told(3)
+        assert it.told[2][0] == "e.digest"
+
+
 async def test_only_what_the_hub_lacks_and_whose_times_are_right() -> None:
     async with running() as it:
         it.keep(1.0, 1.0, 1.0)
         it.keep(2.0, 2.0)
         it.keep(9.0, boot=4)
-        it.rows[1] = (0, it.rows[1][1][:-1])  # damaged
+        subject, boot, body = it.rows["bulk"][1]
+        it.rows["bulk"][1] = (subject, boot, body[:-1])  # damaged
         it.keep(3.0)
         it.lanes["bulk"].watermark = 1
         it.fresh_frames.append(encode_frame([Point("m", "x", 7, 5.0)], epoch=0, seq=0))

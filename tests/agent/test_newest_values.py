@@ -96,17 +96,26 @@ def test_at_link_up_everything_unconfirmed_is_a_backlog() -> None:
     assert first.due_s is None
     first.link_up(100)
     assert first.due_s == 100
-    assert first.wanted(100, last_seq=5, watermark=4)
-    assert not first.wanted(102, last_seq=5, watermark=4)  # by itself it is on its way
+    assert first.wanted(100, {"bulk": (5, 4)}) == ["bulk"]
+    assert not first.wanted(102, {"bulk": (5, 4)})  # by itself it is on its way
     first.link_up(200)
-    assert not first.wanted(200, last_seq=5, watermark=5)
+    assert not first.wanted(200, {"bulk": (5, 5)})
+
+
+def test_each_lane_lags_by_itself() -> None:
+    first = HeadsFirst(SLOW, now_s=0)
+    ends = {"bulk": (90, 90), "n_gps": (5, 4), "n_battery": (7, 7)}
+    assert first.wanted(100, ends) == []
+    assert first.wanted(100 + LAG_S, ends | {"bulk": (900, 900)}) == ["n_gps"]
+    first.link_up(200)
+    assert first.wanted(200, ends | {"n_battery": (8, 7)}) == ["n_gps", "n_battery"]
 
 
 def test_nothing_is_told_that_the_frames_have_said() -> None:
     first = HeadsFirst(SLOW, now_s=0)
     first.values.take(points(5))
     first.link_up(0)
-    assert not first.wanted(0, last_seq=5, watermark=5)
+    assert not first.wanted(0, {"bulk": (5, 5)})
     assert first.message(0) == []
 
 
@@ -122,7 +131,7 @@ def test_an_hour_of_lag_costs_its_part_of_the_link(series: int, rate: float, min
     first.link_up(0)
     now_s, spent, told = 0.0, 0, set()
     while now_s < minutes * 60:
-        assert first.wanted(now_s, last_seq=1_000_000 + int(now_s), watermark=0) or now_s
+        assert first.wanted(now_s, {"bulk": (1_000_000 + int(now_s), 0)}) or now_s
         first.values.take(points(series, time=int(now_s)))
         if message := first.message(now_s):
             size = len(msgspec.json.encode(message)) + MESSAGE_BYTES

@@ -13,6 +13,7 @@ from backhaul_agent.ages import Ages
 from backhaul_agent.budget import CONFIG, EVENT, STATE, TELEMETRY
 from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.events import event, receipt
+from backhaul_agent.lanes import Lanes
 from backhaul_agent.ledger_rows import Changes, Outgoing
 from backhaul_agent.reserve import Reserve
 from backhaul_agent.room import Room
@@ -30,9 +31,10 @@ SUBJECTS = {TELEMETRY: "f.n", STATE: "p.n.t.%", CONFIG: "p.a.b.t.%", EVENT: "e.c
 REASON = "evicted: ledger full"
 
 
-def message(value_class: int, size: int = 900) -> Outgoing:
+def message(value_class: int, size: int = 900, lanes: Lanes | None = None) -> Outgoing:
     body = encode_point(Point("n", "t", 1, b"x" * size), epoch=0, seq=0)
-    return Outgoing("live" if value_class else "bulk", SUBJECTS[value_class], body)
+    made = Outgoing("live" if value_class else "bulk", SUBJECTS[value_class], body)
+    return lanes.place(made) if lanes else made
 
 
 def room_of(
@@ -78,7 +80,7 @@ async def receipts(ledger: Ledger) -> list[dict[str, Any]]:
 
 async def account(ledger: Ledger, watermarks: dict[str, int]) -> None:
     """Every seq given out is held, was confirmed, or is named in exactly one receipt."""
-    told: dict[str, set[int]] = {"live": set(), "bulk": set()}
+    told: dict[str, set[int]] = {name: set() for name in ledger.lanes}
     for found in await receipts(ledger):
         assert found["epoch"] == ledger.epoch
         span = set(range(found["lo"], found["hi"] + 1))
@@ -135,6 +137,27 @@ async def test_the_cheapest_goes_first_and_nothing_for_something_cheaper(tmp_pat
         kept = await left(ledger)
         assert STATE not in kept
         assert kept[EVENT] < 1400
+        await account(ledger, {})
+    finally:
+        await ledger.close()
+
+
+async def test_in_a_nodes_own_lane_the_cheapest_goes_first_too(tmp_path: Path) -> None:
+    """There telemetry and what is worth more stand side by side."""
+    lanes = Lanes(["n"])
+    ledger = await open_ledger(tmp_path / "l.db", bytes_max=MIB, lanes=lanes.names)
+    try:
+        room = room_of(ledger)
+        for _ in range(40):
+            changes = Changes([message(STATE, lanes=lanes), message(EVENT, lanes=lanes)])
+            changes.messages += [message(TELEMETRY, lanes=lanes) for _ in range(20)]
+            await ledger.commit(changes)
+            await room.make(EVENT)
+        kept = await left(ledger)
+        assert (kept[STATE], kept[EVENT]) == (40, 40)
+        assert 0 < kept[TELEMETRY] < 800
+        assert {row["lane"] for row in await receipts(ledger)} == {"n_n"}
+        assert ledger.lanes["n_n"].last_seq == 40 * 21
         await account(ledger, {})
     finally:
         await ledger.close()
