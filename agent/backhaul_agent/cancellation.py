@@ -12,14 +12,26 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
 
-def heed_cancel() -> None:
+def cancels() -> int:
+    """Return how often this task was cancelled so far: ask before a wait, tell `heed_cancel` after.
+
+    Not always 0 in a task that lives on: before Python 3.13 a TaskGroup that fails while it is being
+    left cancels its task, swallows that, and leaves the count where it is.
+    """
+    task = asyncio.current_task()
+    return task.cancelling() if task is not None else 0
+
+
+def heed_cancel(since: int = 0) -> None:
     """Raise CancelledError if this task was cancelled while nats-py waited.
 
     It waits with `asyncio.wait_for`, which before Python 3.12 forgets a cancellation that arrives
     together with the answer; a session that forgets its end would never let the daemon stop.
+
+    Args:
+        since: what `cancels` said before the wait.
     """
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
+    if cancels() > since:
         raise asyncio.CancelledError
 
 

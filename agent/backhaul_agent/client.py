@@ -25,7 +25,7 @@ from nats.errors import ConnectionClosedError, NoRespondersError
 from nats.errors import Error as NatsError
 from nats.errors import TimeoutError as NatsTimeoutError
 
-from backhaul_agent.cancellation import close_quietly, heed_cancel
+from backhaul_agent.cancellation import cancels, close_quietly, heed_cancel
 from backhaul_agent.clock import CLOCK_HEADER, SYSTEM, Clock, SystemClock, stamp_ms
 from backhaul_agent.errors import Code, NoAgentError, NotKnownError, RefusedError
 from backhaul_codec import CodecError, Opaque, Point, encode_frame
@@ -242,6 +242,7 @@ class Agent:
     async def _request(
         self, subject: str, payload: bytes, headers: dict[str, str] | None = None
     ) -> bytes:
+        before = cancels()
         try:
             message = await self.nats.request(
                 subject, payload, timeout=self._wait_s, headers=headers
@@ -250,7 +251,7 @@ class Agent:
             raise NoAgentError(subject) from error
         except (NatsTimeoutError, ConnectionClosedError) as error:
             raise NotKnownError(subject, self._wait_s) from error
-        heed_cancel()
+        heed_cancel(before)
         return message.data
 
 

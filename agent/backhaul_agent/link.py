@@ -16,7 +16,7 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
-from backhaul_agent.cancellation import close_quietly, heed_cancel
+from backhaul_agent.cancellation import cancels, close_quietly, heed_cancel
 from backhaul_agent.errors import AgentError
 
 if TYPE_CHECKING:
@@ -57,12 +57,14 @@ class Link:
             try:
                 heed_cancel()
                 self.client = client
-                await self._until_closed(client, session(client), closed)
+                # In a task of its own, which keeps what a TaskGroup leaves behind (see `cancels`).
+                await asyncio.create_task(self._until_closed(client, session(client), closed))
             except* (NatsError, OSError, TimeoutError, AgentError) as group:
                 self._trouble(str(group.exceptions[0]))
             finally:
                 self.client = None
                 await close_quietly(client)
+            heed_cancel()  # a session that fails as it is cancelled would make it forgotten
             await asyncio.sleep(RETRY_S_MIN)
 
     async def _connect(self, closed: asyncio.Event) -> Client | None:
@@ -138,8 +140,9 @@ def requester(client: Client) -> Callable[[str, bytes], Awaitable[bytes]]:
     """Return a function that sends a request on this connection and waits for the answer."""
 
     async def request(subject: str, payload: bytes) -> bytes:
+        before = cancels()
         message = await client.request(subject, payload, timeout=REQUEST_S_MAX)
-        heed_cancel()
+        heed_cancel(before)
         return message.data
 
     return request

@@ -19,7 +19,7 @@ import msgspec
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
-from backhaul_agent.cancellation import heed_cancel
+from backhaul_agent.cancellation import cancels, heed_cancel
 from backhaul_agent.errors import LinkSwitchError
 
 if TYPE_CHECKING:
@@ -113,8 +113,9 @@ class LinkSwitch:
 
 
 async def _ask(client: Client, subject: str) -> dict[str, Any]:
+    before = cancels()
     message = await client.request(subject, b"", timeout=ANSWER_S_MAX)
-    heed_cancel()
+    heed_cancel(before)
     found: dict[str, Any] = msgspec.json.decode(message.data, type=dict[str, Any])
     return found
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
+from nats.errors import ConnectionClosedError
+
 from backhaul_agent.config import Config, DeviceConfig
 from backhaul_agent.link import Link
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Awaitable, Callable
 
 
 class SilentClient:
@@ -25,33 +28,48 @@ class SilentClient:
         self.is_closed = True
 
 
-async def test_a_closed_connection_is_noticed_without_its_callback(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """nats-py now and then closes without saying so; an agent that waits for it stays deaf."""
-    made: list[SilentClient] = []
-
-    def make() -> SilentClient:
-        made.append(SilentClient())
-        return made[-1]
-
-    monkeypatch.setattr("backhaul_agent.link.Client", make)
+@pytest.fixture
+def link(monkeypatch: pytest.MonkeyPatch) -> Link:
+    monkeypatch.setattr("backhaul_agent.link.Client", SilentClient)
     monkeypatch.setattr("backhaul_agent.link.LOOK_S", 0.001)
-    link = Link(Config(device=DeviceConfig(id="VID-001", token="tok")), lambda error: None)
-    sessions = 0
-    enough = asyncio.Event()
+    monkeypatch.setattr("backhaul_agent.link.RETRY_S_MIN", 0.001)
+    return Link(Config(device=DeviceConfig(id="VID-001", token="tok")), lambda error: None)
+
+
+async def served(link: Link, session: Callable[[Any], Awaitable[None]], times: int) -> None:
+    """Run a link until so many sessions have begun."""
+    begun = asyncio.Semaphore(0)
+
+    async def counted(client: Any) -> None:
+        begun.release()
+        await session(client)
+
+    running = asyncio.create_task(link.run(counted))
+    async with asyncio.timeout(5):
+        for _ in range(times):
+            await begun.acquire()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_closed_connection_is_noticed_without_its_callback(link: Link) -> None:
+    """nats-py now and then closes without saying so; an agent that waits for it stays deaf."""
 
     async def session(client: Any) -> None:
-        nonlocal sessions
-        sessions += 1
-        if sessions == 2:
-            enough.set()
         client.is_closed = True
         await asyncio.Event().wait()
 
-    running = asyncio.create_task(link.run(session))
-    async with asyncio.timeout(5):
-        await enough.wait()
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-    assert len(made) >= 2
+    await served(link, session, times=3)
+
+
+async def test_a_session_that_fails_while_it_ends_is_followed_by_another(link: Link) -> None:
+    """Before Python 3.13 a TaskGroup that fails at its end leaves its task marked as cancelled."""
+
+    async def session(client: Any) -> None:
+        client.is_closed = True
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ConnectionClosedError
+
+    await served(link, session, times=3)
