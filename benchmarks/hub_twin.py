@@ -3,7 +3,8 @@
 One vehicle streams frames at a steady pace; then it has a backlog and drains it. The processor time
 of the control plane is taken for each frame, and the messages counted that a listener at the top of
 the tree hears, once for each setting: nothing kept; newest readings kept (`[twin] newest`); the same
-told along the tree (`[tree] rebroadcast = "all"`), with two groups above the vehicle.
+published to TWIN_STATE (`[twin] state`); the same told along the tree (`[tree] rebroadcast = "all"`),
+with two groups above the vehicle; and both.
 """
 
 from __future__ import annotations
@@ -43,12 +44,15 @@ class Setting:
     name: str
     newest: bool
     rebroadcast: str
+    state: bool = False
 
 
 _SETTINGS = (
     Setting("nothing kept", newest=False, rebroadcast="live"),
     Setting("newest kept", newest=True, rebroadcast="live"),
+    Setting("newest published", newest=True, rebroadcast="live", state=True),
     Setting("newest told", newest=True, rebroadcast="all"),
+    Setting("both", newest=True, rebroadcast="all", state=True),
 )
 
 
@@ -111,9 +115,9 @@ async def _measure(
 
 async def _set_up(rig: VehicleRig, setting: Setting) -> None:
     path = rig.hub.directory / "hub.toml"
-    tables = f"\n[twin]\nnewest = {str(setting.newest).lower()}\n"
-    tables += f'\n[tree]\nrebroadcast = "{setting.rebroadcast}"\n'
-    path.write_text(path.read_text() + tables)
+    twin = f"[twin]\nnewest = {_toml(setting.newest)}\nstate = {_toml(setting.state)}\n"
+    tree = f'\n[tree]\nrebroadcast = "{setting.rebroadcast}"\n'
+    path.write_text(path.read_text().replace("[twin]\n", twin) + tree)
     await rig.hub.control.stop()
     await rig.hub.start_control()
     for arguments in (
@@ -124,6 +128,10 @@ async def _set_up(rig: VehicleRig, setting: Setting) -> None:
         await run_to_end(
             [program("backhaul-hub"), "node", *arguments, "--dir", str(rig.hub.directory)]
         )
+
+
+def _toml(flag: bool) -> str:
+    return "true" if flag else "false"
 
 
 async def _listen(hub: Client) -> list[int]:

@@ -138,7 +138,9 @@ class Twin(_Section, frozen=True):
     blobs_bytes_max: Bytes = TWIN_BYTES_MAX["blobs_bytes_max"]
     newest: bool = True
     """Keep the newest reading of every series, in memory. Without it `[tree] rebroadcast = "all"`
-    has no telemetry to tell."""
+    and `state` have nothing to tell."""
+    state: bool = True
+    """Publish it to TWIN_STATE."""
 
 
 class HubConfig(_Section, frozen=True):

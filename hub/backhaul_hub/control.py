@@ -37,6 +37,7 @@ from .streams import (
 )
 from .sync_shell import SyncShell
 from .telling import Teller
+from .twin_streams import STATE
 from .uplink import UplinkReader
 from .word_book import WordBook
 from .word_store import restore as restore_words
@@ -182,6 +183,8 @@ class ControlPlane:
                 for device in self._devices.values():
                     await _make_writable(api, device)
                 self._teller.forget()
+            elif name == STATE:
+                self._sync.state_lost()
 
     def _note_made(self, shard: int, info: Json, now_s: float) -> None:
         """See whether an UP stream is the one it was: another one has other sources, or none."""

@@ -15,7 +15,7 @@ from .consumers import Change
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from backhaul_codec import Point
     from backhaul_codec.placed import Placed
@@ -130,6 +130,12 @@ class FleetHeads:
     def get(self, device: str, key: HeadKey) -> Head | None:
         """Return one head."""
         return self.of(device).heads.get(key)
+
+    def all(self) -> Iterator[tuple[str, HeadKey, Head]]:
+        """Yield the heads of all devices."""
+        for device, mine in self._devices.items():
+            for key, head in mine.heads:
+                yield device, key, head
 
     def take(self, device: str, placed: Placed, *, stored: bool = False) -> Merged:
         """Merge a point in, from whichever end it came; `stored` where hub.db has it already."""

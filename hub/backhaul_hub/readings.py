@@ -40,6 +40,9 @@ log = structlog.get_logger(__name__)
 BEHIND_FRAMES = 256
 """In one turn: the hub is catching up, and listeners are told the newest of the turn alone."""
 
+QUALITIES = ("synced", "holdover", "unset")
+"""Of a clock, as a frame says it."""
+
 SERIES_MAX = 20_000
 """Of one device. A device that invents names fills no memory but its own share."""
 
@@ -65,6 +68,15 @@ class NewReading(NamedTuple):
     device: str
     series: Series
     reading: Reading
+    quality: str | None = None
+    """How good the vehicle's clock was, where that was said with it."""
+
+
+class _Said(NamedTuple):
+    """What one message has to say."""
+
+    points: Iterable[Point]
+    quality: str | None = None
 
 
 class Readings:
@@ -88,13 +100,25 @@ class Readings:
         """Return the newest readings of a device."""
         return self._devices.get(device, {})
 
+    def all(self) -> Iterator[tuple[str, Series, Reading]]:
+        """Yield the newest readings of all devices."""
+        for device, known in self._devices.items():
+            for series, reading in known.items():
+                yield device, series, reading
+
+    def restore(self, device: str, series: Series, reading: Reading) -> None:
+        """Take in a reading that was known before, and was told: it is not fresh."""
+        known = self._devices.setdefault(device, {})
+        if series not in known or known[series].time < reading.time:
+            known[series] = reading
+
     def on_message(self, key: LaneKey, seq: int, uplink: Uplink, body: bytes, is_new: bool) -> None:
         """Take in one message of a vehicle. Repeats change nothing."""
         del key, seq, is_new
         if uplink.letter == "f":
             self._frames.append((uplink.device, body))
         elif uplink.letter == "e" and uplink.type == "heads":
-            self._read(uplink.device, body, _heads)
+            self._read(uplink.device, body, lambda body: _Said(_heads(body)))
 
     def take_changes(self) -> Sequence[Change]:
         """Look into the frames of this turn; there is nothing to store of them.
@@ -111,25 +135,23 @@ class Readings:
     def stored(self) -> None:
         """Do nothing: who tells the readings looks for them itself."""
 
-    def _read(
-        self, device: str, body: bytes, points_of: Callable[[bytes], Iterable[Point]]
-    ) -> None:
+    def _read(self, device: str, body: bytes, said_in: Callable[[bytes], _Said]) -> None:
         try:
-            self._take(device, points_of(body))
+            self._take(device, *said_in(body))
         except (CodecError, msgspec.DecodeError) as error:
             log.warning("readings_not_understood", device=device, error=str(error))
 
-    def _newest(self, device: str, body: bytes) -> Sequence[Point]:
+    def _newest(self, device: str, body: bytes) -> _Said:
         """Return the newest points of a frame; none where all that it has is known, or older."""
         layout = frame_layout(body, None)
         known, newest_ns = self.of(device), max(build_times(layout))
         for type_, key in zip(layout.types, layout.keys or repeat(""), strict=False):
             before = known.get(Series(layout.node, type_, key))
             if before is None or before.time < newest_ns:
-                return newest_in(layout)
-        return ()
+                return _Said(newest_in(layout), QUALITIES[layout.clock])
+        return _Said(())
 
-    def _take(self, device: str, points: Iterable[Point]) -> None:
+    def _take(self, device: str, points: Iterable[Point], quality: str | None) -> None:
         known = self._devices.setdefault(device, {})
         now_ns = self._clock.now_ns()
         for point in points:
@@ -143,7 +165,7 @@ class Readings:
                 continue
             known[series] = reading = Reading(point.time, point.value)
             if self._listening:
-                self.fresh.append(NewReading(device, series, reading))
+                self.fresh.append(NewReading(device, series, reading, quality))
 
 
 class _Heads(msgspec.Struct, frozen=True):

@@ -14,6 +14,9 @@ from .errors import HubError
 from .future import FutureRule
 from .readings import Readings
 from .rebroadcast import Rebroadcast, told, told_reading
+from .state_publisher import StatePublisher
+from .state_recall import look_back, recall
+from .streams import up_name
 from .sync import HubSync
 from .sync_service import SyncService
 from .sync_store import restore
@@ -47,7 +50,10 @@ class SyncShell:
         future = FutureRule(config.clock.max_future_skew_s)
         self.core = HubSync(clock, future, devices, conflicts_max=config.conflicts.rows_max)
         self._to_say = asyncio.Event()
-        self.readings = Readings(clock, future, listening=config.tree.rebroadcast == "all")
+        self._stating = config.twin.newest and config.twin.state
+        listening = config.tree.rebroadcast == "all" or self._stating
+        self.readings = Readings(clock, future, listening=listening)
+        self._state: StatePublisher | None = None
 
     @property
     def consumers(self) -> list[Consumer]:
@@ -60,25 +66,51 @@ class SyncShell:
         """Read hub.db, answer requests from now on, and return the tasks that are to run.
 
         Raises:
-            RegistryError: hub.db cannot be read.
+            HubError: hub.db or TWIN_STATE cannot be read.
         """
         await restore(self.core, registry)
         publisher = Publisher(self.core.outbox, self.core.heads, api, registry)
         rebroadcast = Rebroadcast(client)
         along_the_tree = self._config.tree.rebroadcast != "off"
+        readings_too = self._config.tree.rebroadcast == "all"
+        work = [publisher.run(), rebroadcast.run(), self._tell_devices(api)]
+        if self._stating:
+            self._state = await self._begin_state(client, api, registry)
+            work.append(self._state.run())
 
         def tell() -> None:
-            announcements = self.core.announcements
-            rebroadcast.tell(told(each, along_the_tree=along_the_tree) for each in announcements)
-            announcements.clear()
+            announcements = list(self.core.announcements)
+            self.core.announcements.clear()
             fresh, self.readings.fresh = self.readings.fresh, []
+            if self._state is not None:
+                self._state.tell(announcements, fresh)
+            rebroadcast.tell(told(each, along_the_tree=along_the_tree) for each in announcements)
             above = self.core.tree.ancestor_tokens
-            rebroadcast.tell(told_reading(new, above(new.device, new.series.node)) for new in fresh)
+            rebroadcast.tell(
+                told_reading(new, above(new.device, new.series.node))
+                for new in (fresh if readings_too else ())
+            )
 
+        tell()
         self.core.on_stored += [tell, publisher.wake, self._wake]
         service = SyncService(self.core, self.readings, registry, self._clock, self._devices)
         await service.start(client)
-        return [publisher.run(), rebroadcast.run(), self._tell_devices(api)]
+        return work
+
+    def state_lost(self) -> None:
+        """Take in that TWIN_STATE was made anew."""
+        if self._state is not None:
+            self._state.lost()
+
+    async def _begin_state(
+        self, client: Client, api: JetStreamApi, registry: Registry
+    ) -> StatePublisher:
+        await recall(client, self.core.heads, self.readings)
+        for shard in range(self._config.fleet.shards):
+            stream = up_name(shard)
+            end = (await registry.position(stream)).seq
+            await look_back(client, stream, end, self.readings)
+        return StatePublisher(self._config, self._clock, client, api, self.core, self.readings)
 
     def report(self, device: str) -> dict[str, Any]:
         """Return how a device's heads stand, as `backhaul-hub devices --json` has it."""

@@ -1,0 +1,99 @@
+"""Where TWIN_STATE stood when the last control plane ended, found out at the start of the next.
+
+It may have been killed before it had published all that it had read. So the newest readings begin
+with what TWIN_STATE holds, lest an old value replace a newer one; then the last messages of UP that
+were read are looked at once more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nats.errors import Error as NatsError
+from nats.errors import TimeoutError as NatsTimeoutError
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+
+from backhaul_codec.merge import HeadKey
+
+from .errors import HubError
+from .examine import UnreadableError, examine
+from .readings import Reading, Series
+from .stored import StoredReader
+from .twin_state import read_state
+from .twin_streams import STATE
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+
+    from .heads import FleetHeads
+    from .readings import Readings
+
+LOOK_BACK_MESSAGES = 8192
+"""Of each UP stream: far more than are ever read and wait to be published."""
+
+_READ_MESSAGES = 512
+_TIMEOUT_S = 10.0
+
+
+async def recall(client: Client, heads: FleetHeads, readings: Readings) -> None:
+    """Take in what TWIN_STATE says of every series; heads are known already, from hub.db.
+
+    Raises:
+        HubError: the server did not answer.
+    """
+    try:
+        for body in await _last_of_each(client):
+            if (found := read_state(body)) is None:
+                continue
+            key, stated = found
+            series = Series(key.node, key.type, key.key)
+            head = heads.get(key.device, HeadKey("", *series))
+            if head is None or head.time != stated.time:
+                readings.restore(key.device, series, Reading(stated.time, stated.value))
+    except NatsError as error:
+        raise HubError(f"{STATE} cannot be read: {error}") from error
+
+
+async def look_back(client: Client, stream: str, end: int, readings: Readings) -> None:
+    """Take the readings once more of the messages of an UP stream up to sequence `end`.
+
+    Raises:
+        HubError: the server did not answer.
+    """
+    seq, reader = max(1, end - LOOK_BACK_MESSAGES + 1), StoredReader(client, stream)
+    while seq <= end:
+        messages = await reader.read(seq, min(_READ_MESSAGES, end + 1 - seq))
+        if not messages:
+            break
+        for message in messages:
+            try:
+                said = examine(message.subject, message.body)
+            except UnreadableError:
+                continue
+            readings.on_message(said.key, said.seq, said.uplink, message.body, False)
+        seq = messages[-1].seq + 1
+    readings.take_changes()
+
+
+async def _last_of_each(client: Client) -> list[bytes]:
+    js = client.jetstream(timeout=_TIMEOUT_S)
+    config = ConsumerConfig(
+        deliver_policy=DeliverPolicy.LAST_PER_SUBJECT,
+        filter_subject=">",
+        ack_policy=AckPolicy.NONE,
+        inactive_threshold=60.0,
+        mem_storage=True,
+    )
+    info = await js.add_consumer(STATE, config)
+    found: list[bytes] = []
+    try:
+        subscription = await js.pull_subscribe_bind(info.name, STATE)
+        while len(found) < (info.num_pending or 0):
+            left = (info.num_pending or 0) - len(found)
+            batch = await subscription.fetch(min(left, _READ_MESSAGES), timeout=_TIMEOUT_S)
+            found += [message.data for message in batch]
+    except NatsTimeoutError:
+        pass  # what has aged out meanwhile does not come any more
+    finally:
+        await js.delete_consumer(STATE, info.name)
+    return found

@@ -1,0 +1,124 @@
+"""The twin, from vehicles to stock clients: what docs/twin.md shows is run as it stands."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import nats
+import pytest
+
+from backhaul_agent.client import connect
+
+from .conftest import World, lane
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = pytest.mark.nats
+PAGE = (Path(__file__).parents[2] / "docs" / "twin.md").read_text()
+EXAMPLES = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", PAGE, re.DOTALL))
+DEADLINE_S = 30.0
+
+
+@asynccontextmanager
+async def running(world: World, name: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run an example of the page as a stock client would: nothing of this project on its path."""
+    environment = {"HUB_URL": world.hub.url(), "PATH": os.environ["PATH"]}
+    arguments = [sys.executable, "-I", "-c", EXAMPLES[name]]
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *arguments, stdout=pipe, stderr=pipe, env=environment
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+            await process.wait()
+
+
+async def printed(world: World, name: str) -> list[str]:
+    """Run an example to its end."""
+    async with running(world, name) as process, asyncio.timeout(DEADLINE_S):
+        output, errors = await process.communicate()
+    assert process.returncode == 0, errors.decode()
+    return output.decode().splitlines()
+
+
+async def line(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout is not None
+    async with asyncio.timeout(DEADLINE_S):
+        return (await process.stdout.readline()).decode().strip()
+
+
+def test_the_examples_import_nothing_of_this_project() -> None:
+    assert EXAMPLES.keys() >= {"follow.py", "last.py", "positions.py", "since.py"}
+    for text in EXAMPLES.values():
+        imported = {
+            (node.module if isinstance(node, ast.ImportFrom) else node.names[0].name) or ""
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.Import | ast.ImportFrom)
+        }
+        assert not any(name.startswith("backhaul") for name in imported)
+
+
+async def test_state_is_read_as_the_documentation_shows(world: World) -> None:
+    first, relay = await world.vehicle()
+    second, _ = await world.vehicle("VID-002")
+    assert await printed(world, "last.py") == ["nothing in the last hour"]
+    async with (
+        running(world, "follow.py") as follow,
+        connect(first.url) as agent,
+        connect(second.url) as other,
+    ):
+        assert await line(follow) == "following"
+        await agent.publish("battery", "soc", 81.2)
+        assert await line(follow) == "VID-001 battery soc  81.2"
+        for each, lat in ((agent, 48.1), (other, 52.5)):
+            await each.publish("gps", "position", lat, key="lat")
+            await each.publish("gps", "position", 11.5, key="lon")
+        heard = {await line(follow) for _ in range(4)}
+        assert "VID-002 gps position lat 52.5" in heard
+        # What waits while the link is down moves the state once, and never back.
+        await relay.cut()
+        for soc in range(80, 60, -1):
+            await agent.publish("battery", "soc", float(soc))
+        await relay.heal()
+        after = await line(follow)
+        while after != "VID-001 battery soc  61.0":
+            assert after.startswith("VID-001 battery soc"), after
+            after = await line(follow)
+    [last] = await printed(world, "last.py")
+    assert json.loads(last)["data"]["value"] == 61.0
+    assert await printed(world, "positions.py") == ["VID-001 48.1 11.5", "VID-002 52.5 11.5"]
+    since = await printed(world, "since.py")
+    values = [float(each.split()[-1]) for each in since if " soc " in each]
+    assert values[0] == 81.2
+    assert values == sorted(values, reverse=True)
+
+
+async def test_a_control_plane_killed_leaves_no_state_behind(world: World) -> None:
+    rig, _ = await world.vehicle()
+    async with connect(rig.url) as agent:
+        await agent.publish("battery", "soc", 81.2)
+        await world.until(lambda report: lane(report).get("watermark", 0) >= 1)
+        await world.hub.control.stop(signal.SIGKILL)
+        hub = await nats.connect(world.hub.url())
+        try:
+            # As if it had been killed between reading and publishing.
+            await hub.jetstream().purge_stream("TWIN_STATE")
+        finally:
+            await hub.close()
+        await world.hub.start_control()
+        async with asyncio.timeout(DEADLINE_S):
+            while "81.2" not in (await printed(world, "last.py"))[0]:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
