@@ -8,7 +8,10 @@ again. A telemetry reading does no such harm: it is kept, and counted. All here 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import structlog
 
 from backhaul_codec.subjects import edge_subject, point_subject
 
@@ -18,6 +21,11 @@ if TYPE_CHECKING:
     from backhaul_codec.placed import Placed
 
 SECOND_NS = 1_000_000_000
+QUIET_NS = 60 * SECOND_NS
+"""A device is well again that has sent readings for so long, and none from the future. One of several
+programs with a wrong clock would otherwise be told of and taken back with every frame."""
+
+log = structlog.get_logger(__name__)
 
 
 class Restamp(NamedTuple):
@@ -44,6 +52,55 @@ class FutureRule:
         anything for a frame, the caller merges nothing of it, and sends `restamps` of all.
         """
         return [each for each in written if self.ahead_ns(each.point.time, now_ns)]
+
+
+@dataclass(slots=True)
+class _Ahead:
+    """Readings of one device that were stamped too far ahead."""
+
+    points: int = 0
+    newest_ns: int = 0
+    last_ns: int = 0
+    told: bool = False
+
+
+class FutureReadings:
+    """Counts telemetry that is stamped too far ahead; it is kept like all other.
+
+    Said once in the log for each device, and once when it is over. In memory: it counts from the start
+    of the control plane.
+    """
+
+    def __init__(self, rule: FutureRule) -> None:
+        self._rule = rule
+        self._devices: dict[str, _Ahead] = {}
+
+    def note(self, device: str, times: Sequence[int], newest_ns: int, now_ns: int) -> None:
+        """Look at the times of a new frame, of which `newest_ns` is the greatest."""
+        ahead_ns = self._rule.ahead_ns(newest_ns, now_ns)
+        known = self._devices.get(device)
+        if not ahead_ns:
+            if known is not None and known.told and now_ns - known.last_ns >= QUIET_NS:
+                known.told = False
+                log.info("readings_no_longer_from_the_future", device=device, points=known.points)
+            return
+        known = self._devices.setdefault(device, _Ahead())
+        known.points += sum(1 for time in times if self._rule.ahead_ns(time, now_ns))
+        known.newest_ns = max(known.newest_ns, newest_ns)
+        known.last_ns = now_ns
+        if not known.told:
+            known.told = True
+            log.warning("readings_from_the_future", device=device, ahead_s=ahead_ns / SECOND_NS)
+
+    def report(self, device: str) -> dict[str, Any] | None:
+        """Return what there was of a device's, None where all its stamps could be.
+
+        `points`: how many; `newest_ns`: the furthest stamp; `last_ns`: when the last one was read.
+        """
+        known = self._devices.get(device)
+        if known is None:
+            return None
+        return {"points": known.points, "newest_ns": known.newest_ns, "last_ns": known.last_ns}
 
 
 def restamps(device: str, refused: Sequence[Placed], now_ns: int) -> list[Restamp]:

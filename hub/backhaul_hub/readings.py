@@ -4,7 +4,7 @@ From frames, and from `e.heads` events, which a vehicle sends first of all when 
 then the newest is known at once, and the frames that come after it are older and change nothing.
 Nothing of it is stored: after a restart of the control plane it fills again as vehicles send.
 
-A stamp from the future (future.py) is left out: it would stand until that future has come.
+A stamp from the future (future.py) is left out, and counted: it would stand until that future has come.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from backhaul_codec.messages import frame_layout
 from backhaul_codec.newest import newest_in
 from backhaul_codec.points import JSON
 from backhaul_codec.rules import plain_value, require_name, require_time
+
+from .future import FutureReadings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -84,15 +86,20 @@ class Readings:
 
     Args:
         listening: whether `fresh` is to be filled.
+        keep: whether the newest are kept at all; else frames are only looked at for their times.
     """
 
-    def __init__(self, clock: Clock, future: FutureRule, *, listening: bool) -> None:
+    def __init__(
+        self, clock: Clock, future: FutureRule, *, listening: bool, keep: bool = True
+    ) -> None:
+        self.ahead = FutureReadings(future)
         self._clock = clock
         self._future = future
         self._listening = listening
+        self._keep = keep
         self._devices: dict[str, dict[Series, Reading]] = {}
-        self._frames: list[tuple[str, bytes]] = []
-        """Frames of this turn: device and message."""
+        self._frames: list[tuple[str, bytes, bool]] = []
+        """Frames of this turn: device, message, and whether it is new."""
         self.fresh: list[NewReading] = []
         """What is to be told to whoever listens; taken by who has told it."""
 
@@ -114,10 +121,10 @@ class Readings:
 
     def on_message(self, key: LaneKey, seq: int, uplink: Uplink, body: bytes, is_new: bool) -> None:
         """Take in one message of a vehicle. Repeats change nothing."""
-        del key, seq, is_new
+        del key, seq
         if uplink.letter == "f":
-            self._frames.append((uplink.device, body))
-        elif uplink.letter == "e" and uplink.type == "heads":
+            self._frames.append((uplink.device, body, is_new))
+        elif uplink.letter == "e" and uplink.type == "heads" and self._keep:
             self._read(uplink.device, body, lambda body: _Said(_heads(body)))
 
     def take_changes(self) -> Sequence[Change]:
@@ -128,8 +135,8 @@ class Readings:
         """
         frames, self._frames = self._frames, []
         each = self._listening and len(frames) < BEHIND_FRAMES
-        for device, body in frames if each else reversed(frames):
-            self._read(device, body, partial(self._newest, device))
+        for device, body, is_new in frames if each else reversed(frames):
+            self._read(device, body, partial(self._newest, device, is_new))
         return ()
 
     def stored(self) -> None:
@@ -141,10 +148,15 @@ class Readings:
         except (CodecError, msgspec.DecodeError) as error:
             log.warning("readings_not_understood", device=device, error=str(error))
 
-    def _newest(self, device: str, body: bytes) -> _Said:
+    def _newest(self, device: str, is_new: bool, body: bytes) -> _Said:
         """Return the newest points of a frame; none where all that it has is known, or older."""
         layout = frame_layout(body, None)
-        known, newest_ns = self.of(device), max(build_times(layout))
+        times = build_times(layout)
+        known, newest_ns = self.of(device), max(times)
+        if is_new:
+            self.ahead.note(device, times, newest_ns, self._clock.now_ns())
+        if not self._keep:
+            return _Said(())
         for type_, key in zip(layout.types, layout.keys or repeat(""), strict=False):
             before = known.get(Series(layout.node, type_, key))
             if before is None or before.time < newest_ns:

@@ -28,7 +28,7 @@ class Report:
         links: of the devices that have ever connected.
         lags: of the sources, by (device, lane), where they are known.
         clocks: what devices said last of their clocks.
-        heads: tells how a device's heads stand.
+        sync: tells how a device's heads and stamps stand: "heads" and "future".
     """
 
     def __init__(
@@ -37,13 +37,13 @@ class Report:
         links: Mapping[str, Link],
         lags: Mapping[tuple[str, str], int],
         clocks: Mapping[str, ClockWord],
-        heads: Callable[[str], dict[str, Any]],
+        sync: Callable[[str], dict[str, Any]],
     ) -> None:
         self._continuity = continuity
         self._links = links
         self._lags = lags
         self._clocks = clocks
-        self._heads = heads
+        self._sync = sync
 
     def page(self, devices: Iterable[str], readers: Sequence[UplinkReader], after: str) -> bytes:
         """Return the JSON of the devices whose ids come after `after`, as many as a message takes.
@@ -76,7 +76,7 @@ class Report:
             "device": device,
             "link": asdict(link),
             "clock": asdict(clock) if clock else None,
-            "heads": self._heads(device),
+            **self._sync(device),
             "lanes": {
                 lane: self._lane(device, lane, epoch, state)
                 for lane, (epoch, state) in sorted(current.items())

@@ -50,15 +50,16 @@ class SyncShell:
         future = FutureRule(config.clock.max_future_skew_s)
         self.core = HubSync(clock, future, devices, conflicts_max=config.conflicts.rows_max)
         self._to_say = asyncio.Event()
-        self._stating = config.twin.newest and config.twin.state
-        listening = config.tree.rebroadcast == "all" or self._stating
-        self.readings = Readings(clock, future, listening=listening)
+        newest = config.twin.newest
+        self._stating = newest and config.twin.state
+        listening = newest and (config.tree.rebroadcast == "all" or self._stating)
+        self.readings = Readings(clock, future, listening=listening, keep=newest)
         self._state: StatePublisher | None = None
 
     @property
     def consumers(self) -> list[Consumer]:
         """What takes part in the reading of UP."""
-        return [self.core, self.readings] if self._config.twin.newest else [self.core]
+        return [self.core, self.readings]
 
     async def start(
         self, client: Client, api: JetStreamApi, registry: Registry
@@ -113,15 +114,16 @@ class SyncShell:
         return StatePublisher(self._config, self._clock, client, api, self.core, self.readings)
 
     def report(self, device: str) -> dict[str, Any]:
-        """Return how a device's heads stand, as `backhaul-hub devices --json` has it."""
+        """Return a device's part of `backhaul-hub devices --json`: heads, stamps from the future."""
         peer = self.core.peer(device)
-        return {
+        heads = {
             "count": len(self.core.heads.of(device).heads),
             "in_sync": peer.in_sync,
             "compared_ns": peer.compared_ns,
             "waiting": self.core.outbox.waiting(device),
             "conflicts": self.core.conflicts.open(device),
         }
+        return {"heads": heads, "future": self.readings.ahead.report(device)}
 
     def _wake(self) -> None:
         if self.core.unequal or self.core.restamps:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from backhaul_codec import Opaque, Point, Value, encode_frame, encode_point
 from backhaul_codec.subjects import parse_uplink
@@ -25,19 +26,24 @@ SECOND_NS = 10**9
 SOC = Series("battery", "soc", "")
 
 
-def some_readings(*, listening: bool = False) -> Readings:
-    return Readings(FakeClock(), FutureRule(5.0), listening=listening)
+def some_readings(
+    *, listening: bool = False, keep: bool = True, clock: FakeClock | None = None
+) -> Readings:
+    return Readings(clock or FakeClock(), FutureRule(5.0), listening=listening, keep=keep)
 
 
-def take(readings: Readings, subject: str, body: bytes, *, now: bool = True) -> None:
+def take(
+    readings: Readings, subject: str, body: bytes, *, now: bool = True, is_new: bool = True
+) -> None:
     uplink = parse_uplink(f"up.{DEVICE}.{subject}")
-    readings.on_message(LaneKey(DEVICE, uplink.lane, 1), 1, uplink, body, True)
+    readings.on_message(LaneKey(DEVICE, uplink.lane, 1), 1, uplink, body, is_new)
     if now:
         readings.take_changes()
 
 
-def frame(readings: Readings, *points: Point) -> None:
-    take(readings, f"f.{points[0].node}", encode_frame(points, epoch=1, seq=1))
+def frame(readings: Readings, *points: Point, is_new: bool = True) -> None:
+    body = encode_frame(points, epoch=1, seq=1)
+    take(readings, f"f.{points[0].node}", body, is_new=is_new)
 
 
 def heads(readings: Readings, value: object) -> None:
@@ -118,6 +124,49 @@ def test_a_reading_from_the_future_does_not_stand_until_then() -> None:
     frame(readings, Point("battery", "soc", START_NS + 3600 * SECOND_NS, 1.0))
     frame(readings, Point("battery", "soc", START_NS, 2.0))
     assert readings.of(DEVICE) == {SOC: Reading(START_NS, 2.0)}
+
+
+def ahead(seconds: float) -> Point:
+    return Point("battery", "soc", START_NS + round(seconds * SECOND_NS), 1.0)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_readings_from_the_future_are_counted_each_once(keep: bool) -> None:
+    readings = some_readings(keep=keep)
+    frame(readings, ahead(0), ahead(5.0))
+    assert readings.ahead.report(DEVICE) is None, "5 s may be"
+    frame(readings, ahead(0), ahead(5.1), ahead(3600))
+    frame(readings, ahead(0), ahead(5.1), ahead(3600), is_new=False)
+    frame(readings, ahead(60))
+    assert readings.ahead.report(DEVICE) == {
+        "points": 3,
+        "newest_ns": START_NS + 3600 * SECOND_NS,
+        "last_ns": START_NS,
+    }
+    assert bool(readings.of(DEVICE)) is keep
+    assert readings.ahead.report("VID-other") is None
+
+
+def test_a_device_ahead_of_its_time_is_logged_once_and_so_is_its_recovery() -> None:
+    clock = FakeClock()
+    readings = some_readings(clock=clock)
+    with capture_logs() as logs:
+        for _ in range(50):  # one program has a wrong clock, the other has not
+            frame(readings, ahead(3600))
+            frame(readings, ahead(0))
+            clock.ns += SECOND_NS
+        assert [log["event"] for log in logs] == ["readings_from_the_future"]
+        assert (logs[0]["device"], logs[0]["ahead_s"]) == (DEVICE, 3595.0)
+        clock.ns += 58 * SECOND_NS
+        frame(readings, ahead(0))
+        assert len(logs) == 1
+        clock.ns += SECOND_NS
+        frame(readings, ahead(0))
+        frame(readings, ahead(0))
+        assert [log["event"] for log in logs[1:]] == ["readings_no_longer_from_the_future"]
+        assert logs[1]["points"] == 50
+        frame(readings, ahead(9000))
+        assert len(logs) == 3, "and again, when it happens again"
 
 
 def test_a_device_that_invents_names_fills_only_its_share() -> None:

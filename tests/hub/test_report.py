@@ -17,8 +17,7 @@ def report() -> Report:
             for seq in (1, 2, 9):
                 continuity.arrived(LaneKey(device, lane, 7), seq, 10, 1)
     continuity.arrived(LaneKey("VID-00000", "bulk", 5), 4, 10, 0)
-    heads = {"count": 0}
-    return Report(continuity, {}, {}, {}, lambda device: heads)
+    return Report(continuity, {}, {}, {}, lambda _: {"heads": {"count": 0}, "future": None})
 
 
 def test_every_device_is_on_one_page_of_a_size_that_a_server_takes() -> None:

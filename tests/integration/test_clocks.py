@@ -21,7 +21,7 @@ import pytest
 from nats.errors import Error as NatsError
 
 from backhaul_agent.client import connect
-from backhaul_codec import Message, decode
+from backhaul_codec import Message, Point, decode
 from backhaul_codec.subjects import parse_uplink
 from demo.rig import DeviceRig, Part, program, run_to_end
 from tests.support.skewed_agent import SkewedClock
@@ -349,3 +349,24 @@ async def test_the_clients_own_stamps_are_put_right_and_given_times_left_alone(
         [message for message in found if any(point.type == "t" for point in message.points)],
         it.sent,
     )
+
+
+async def test_readings_from_the_future_are_kept_and_the_hub_says_so(
+    world: World, tmp_path: Path
+) -> None:
+    rig, _ = await world.vehicle()
+    now = time.time_ns()
+    stamps = [now, now + 3600 * 10**9, now + YEAR_S * 10**9]
+    async with connect(rig.url) as agent:
+        points = [Point("n", "t", stamp, 0.5) for stamp in stamps]
+        assert await agent.publish_batch("n", points) == 3
+    report = await world.until(lambda report: bool(report["devices"][0]["future"]))
+    future = report["devices"][0]["future"]
+    assert (future["points"], future["newest_ns"]) == (2, stamps[-1])
+    assert now <= future["last_ns"] <= time.time_ns()
+    found = (await read_up(world, "VID-001"))["f"]
+    assert [point.time for message in found for point in message.points] == stamps
+    devices = [program("backhaul-hub"), "devices", "--dir", str(world.hub.directory)]
+    await run_to_end(devices, log=tmp_path / "said")
+    said = (tmp_path / "said").read_text()
+    assert "VID-001: 2 readings stamped from the future, up to 364 days" in said

@@ -102,6 +102,14 @@ def _print(report: dict[str, Any], clock: Clock) -> None:
                 f" {_ranges(former['owed'], former['owed_ranges'])}",
                 err=True,
             )
+        if ahead := device["future"]:
+            click.echo(
+                f"{device['device']}: {ahead['points']} readings stamped from the future, up to"
+                f" {_ago(ahead['newest_ns'] - ahead['last_ns'])} ahead, the last one read"
+                f" {_ago(now_ns - ahead['last_ns'])} ago; they are kept: set the clock of the"
+                " program that stamps them",
+                err=True,
+            )
         for bound, count in device["refused"].items():
             click.echo(
                 f"{device['device']}: {count} messages not counted, beyond the bound on {bound}",
