@@ -214,6 +214,9 @@ async def test_what_lost_in_a_conflict_is_kept_and_can_be_put_back(world: World)
     rig, relay = await world.vehicle()
     async with connect(rig.url) as agent:
         vehicle = ConfigClient(agent)
+        await world.until(
+            lambda report: (report["devices"][0]["clock"] or {}).get("quality") == "synced"
+        )
         await vehicle.set("battery", {"limit": 70.0})
         await synced(world)
         await relay.cut()
@@ -226,7 +229,7 @@ async def test_what_lost_in_a_conflict_is_kept_and_can_be_put_back(world: World)
         assert (conflict["winner"]["value"], conflict["winner"]["origin"]) == (90.0, "hub:anna")
         assert (conflict["loser"]["value"], conflict["loser"]["origin"]) == (80.0, "")
         assert conflict["winner"]["clock"] == "synced"
-        assert conflict["loser"]["clock"] in ("synced", "holdover", "unknown")
+        assert conflict["loser"]["clock"] == "synced"
         assert "hub:anna" in await hub(world, "conflicts")
         await synced(world)
         await hub(world, "conflicts", "revert", str(conflict["id"]), "--who", "ben")

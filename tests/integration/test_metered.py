@@ -13,9 +13,11 @@ from nats.errors import Error as NatsError
 
 from backhaul_agent.client import connect
 from backhaul_agent.config import load
+from backhaul_agent.config_client import ConfigClient
 from backhaul_agent.errors import LinkSwitchError
 from backhaul_agent.link_switch import LinkSwitch
 from backhaul_codec import Point
+from demo.rig import program, run_to_end
 from demo.shaped_relay import ShapedRelay
 
 from .conftest import World, lane
@@ -98,6 +100,58 @@ async def test_a_scheduled_visit_takes_along_what_nobody_calls_urgent(world: Wor
     await status_when(world, rig, lambda it: it["lanes"]["bulk"]["watermark"] == 1)
     status = await status_when(world, rig, left(2))
     assert 0 < status["link"]["next_visit_s"] <= 10.5
+
+
+async def test_what_the_hub_writes_while_it_is_away_arrives_at_its_next_visit(
+    world: World,
+) -> None:
+    rig, relay = await world.vehicle_behind(
+        ShapedRelay("127.0.0.1", world.hub.leaf_port), link_mode="on-demand", urgent="state"
+    )
+    await status_when(world, rig, left(1))
+    await world.until(lambda report: not report["devices"][0]["link"]["up"])
+    hub = [program("backhaul-hub"), "set", "VID-001", "battery.limit=90"]
+    await run_to_end([*hub, "--dir", str(world.hub.directory)])
+    report = await world.report()
+    assert report["devices"][0]["heads"]["waiting"] == 0, "it is in DOWN, where it waits"
+    async with connect(rig.url) as agent:
+        vehicle = ConfigClient(agent)
+        assert await vehicle.get() == []
+        assert relay.accepted == 1
+        await agent.publish("door", "open", "yes", lane="live")
+        await status_when(world, rig, left(2))
+        values = {(each["node"], each["type"]): each["value"] for each in await vehicle.get()}
+    assert values == {("battery", "limit"): 90.0, ("door", "open"): "yes"}
+    assert relay.accepted == 2
+    await world.until(lambda report: report["devices"][0]["heads"]["in_sync"] is True)
+
+
+async def test_a_link_is_switched_by_a_signal_to_the_leaf_server(world: World) -> None:
+    rig, relay = await world.vehicle_behind(
+        ShapedRelay("127.0.0.1", world.hub.leaf_port),
+        link_mode="on-demand",
+        urgent="state",
+        system_user="",
+        system_password="",
+        pid_file="leaf.pid",
+    )
+    pid_file = rig.agent_toml.with_name("leaf.pid")
+    status = await status_when(world, rig, lambda it: bool(it["link"]["last_failure"]))
+    assert str(pid_file) in status["link"]["last_failure"], "leaf.conf has no pid_file yet"
+    leaf_conf = rig.agent_toml.with_name("leaf.conf")
+    leaf_conf.write_text(f'{leaf_conf.read_text()}\npid_file: "{pid_file}"\n')
+    await rig.leaf.stop()
+    await rig.leaf.start()
+    await rig.leaf.wait_listening(rig.client_port)
+    status = await status_when(world, rig, left(1))
+    assert not status["link"]["last_failure"]
+    visits, accepted = status["link"]["visits"], relay.accepted
+    async with connect(rig.url) as agent:
+        await agent.publish("door", "open", "yes", lane="live")
+    status = await status_when(world, rig, left(visits + 1))
+    assert status["lanes"]["live"]["watermark"] == status["lanes"]["live"]["last_seq"]
+    assert relay.accepted == accepted + 1
+    assert "disabled: true" in rig.agent_toml.with_name("link.conf").read_text()
 
 
 @pytest.mark.parametrize("phase", ["dialing", "draining", "leaving"])
