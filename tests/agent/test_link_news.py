@@ -10,12 +10,14 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.config import Config, DeviceConfig
+from backhaul_agent.digests import SETTLE_S
 from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.head_keeper import HeadKeeper
 from backhaul_agent.ledger_rows import Row
 from backhaul_agent.link_news import LinkNews
 from backhaul_agent.uplink_state import UplinkState
 from backhaul_codec import Opaque, Point, decode, encode_frame
+from backhaul_codec.merge import Head, HeadKey
 from tests.support.agent_clock import FakeClock
 
 if TYPE_CHECKING:
@@ -84,6 +86,11 @@ class Vehicle:
         for wake in self.on_heads:
             wake([])
 
+    def merge_a_head_of_the_hubs(self) -> None:
+        """Have a head change as the hub's word does it: the root is due a little later."""
+        for tell in self.on_heads:
+            tell([(HeadKey("", "n", "limit", ""), Head(5, "hub", 80.0))])
+
     async def until_told(self, count: int) -> None:
         async with asyncio.timeout(5):
             while len(self.told) < count:
@@ -100,6 +107,12 @@ async def running() -> AsyncIterator[Vehicle]:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def turns() -> None:
+    """Let everything run that can without a clock going on."""
+    for _ in range(20):
+        await asyncio.sleep(0)
 
 
 def heads(*points: list[Any]) -> tuple[str, Any]:
@@ -149,7 +162,7 @@ async def test_only_what_the_hub_lacks_and_whose_times_are_right() -> None:
     async with running() as it:
         it.keep(1.0, 1.0, 1.0)
         it.keep(2.0, 2.0)
-        it.keep(9.0, boot=4)
+        it.keep(9.0, 9.0, boot=4)
         subject, boot, body = it.rows["bulk"][1]
         it.rows["bulk"][1] = (subject, boot, body[:-1])  # damaged
         it.keep(3.0)
@@ -164,9 +177,11 @@ async def test_without_a_backlog_there_is_nothing_to_say_first() -> None:
     async with running() as it:
         it.keep(1.0)
         it.lanes["bulk"].watermark = 1
+        it.fresh_frames.append(encode_frame([Point("m", "x", 7, 5.0)], epoch=0, seq=0))
         it.uplink.note(True)
         await it.until_told(1)
         assert [subject for subject, _ in it.told] == ["e.digest"]
+        assert it.fresh_frames == [], "they have arrived, and are no news when a backlog comes"
 
 
 async def test_a_ledger_that_cannot_be_read_just_now_stops_nothing() -> None:
@@ -184,8 +199,7 @@ async def test_nothing_is_told_before_the_time_is_known() -> None:
         it.settled = False
         it.keep(1.0)
         it.uplink.note(True)
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await turns()
         assert it.told == []
         it.settled = True
         await it.until_told(2)
@@ -197,11 +211,31 @@ async def test_nothing_is_told_without_a_link_and_all_of_it_afterwards() -> None
         await it.until_told(1)
         it.uplink.note(False)
         it.keep(1.0)
-        for tell in it.on_heads:
-            tell([])
-        for _ in range(20):
-            await asyncio.sleep(0)
+        it.merge_a_head_of_the_hubs()
+        it.clock.advance(SETTLE_S)
+        await turns()
         assert len(it.told) == 1
         it.uplink.note(True)
         await it.until_told(3)
         assert [subject for subject, _ in it.told[1:]] == ["e.heads", "e.digest"]
+
+
+async def test_the_root_is_told_again_once_the_heads_have_settled() -> None:
+    async with running() as it:
+        it.uplink.note(True)
+        await it.until_told(1)
+        it.merge_a_head_of_the_hubs()
+        it.clock.advance(SETTLE_S)
+        await turns()
+        assert [subject for subject, _ in it.told] == ["e.digest", "e.digest"]
+
+
+async def test_what_is_due_later_is_told_without_anything_happening_then() -> None:
+    async with running() as it:
+        it.uplink.note(True)
+        await it.until_told(1)
+        it.merge_a_head_of_the_hubs()
+        await turns()
+        assert len(it.told) == 1
+        it.clock.advance(SETTLE_S)
+        await it.until_told(2)
