@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -117,28 +118,20 @@ class ConfigService:
 
     def _maker(self, what: str, data: bytes) -> Callable[[], Write]:
         writes = self._writes
-        match what:
-            case "agent.set":
-                request = read(data, SetRequest)
-                return lambda: writes.set(request)
-            case "create":
-                create = read(data, CreateRequest)
-                return lambda: writes.create(create)
-            case "mirror":
-                mirror = read(data, MirrorRequest)
-                return lambda: writes.mirror(mirror)
-            case "move":
-                move = read(data, MoveRequest)
-                return lambda: writes.move(move)
-            case "delete":
-                node = read(data, NodeRequest)
-                return lambda: writes.delete(node)
-            case "undelete":
-                node = read(data, NodeRequest)
-                return lambda: writes.undelete(node)
-        raise RefusedError(
-            Code.BAD_SUBJECT, f"{NODE}.{what} is none of create, mirror, move, delete, undelete"
-        )
+        makers: dict[str, tuple[type[Any], Callable[[Any], Write]]] = {
+            "agent.set": (SetRequest, writes.set),
+            "create": (CreateRequest, writes.create),
+            "mirror": (MirrorRequest, writes.mirror),
+            "move": (MoveRequest, writes.move),
+            "delete": (NodeRequest, writes.delete),
+            "undelete": (NodeRequest, writes.undelete),
+        }
+        if what not in makers:
+            raise RefusedError(
+                Code.BAD_SUBJECT, f"{NODE}.{what} is none of create, mirror, move, delete, undelete"
+            )
+        kind, make = makers[what]
+        return partial(make, read(data, kind))
 
     async def _commit(self, write: Write, size: int) -> None:
         """Return when a write is durable.

@@ -68,6 +68,11 @@ class Bench:
         await asyncio.wait_for(self._run, 20)
         await account_loosely(self.ledger, {"live": 0, "bulk": 0})
 
+    async def keep(self, count: int) -> None:
+        """Publish so much telemetry, all of it kept."""
+        for _ in range(count):
+            assert await self.publish(TELEMETRY) == "kept"
+
     async def publish(self, value_class: int, size: int = 20_000) -> str:
         """Return "kept", or the code and message of the refusal."""
         self._number += 1
@@ -129,8 +134,7 @@ async def test_a_full_disk_costs_the_oldest_telemetry_and_heals(
     reserve = Reserve(disk.path / "ledger.db", RESERVE)
     async with bench(disk.path, reserve, monkeypatch) as it:
         assert reserve.held
-        for _ in range(300):
-            assert await it.publish(TELEMETRY) == "kept"
+        await it.keep(300)
         disk.fill()
         for number in range(400):
             assert await it.publish(EVENT if number % 10 == 0 else TELEMETRY) == "kept"
@@ -144,8 +148,7 @@ async def test_a_full_disk_costs_the_oldest_telemetry_and_heals(
         disk.drain()
         await until(lambda: reserve.held and not it.ledger.budget.disk)
         before = it.writer.room.evicted
-        for _ in range(200):
-            assert await it.publish(TELEMETRY) == "kept"
+        await it.keep(200)
         assert it.writer.room.evicted == before
     async with bench(disk.path, reserve, monkeypatch) as it:
         await it.account()
@@ -183,8 +186,7 @@ async def test_a_disk_that_others_fill_again_at_once_loses_nothing(
     disk = small_disk(24 * MIB)
     reserve = Reserve(disk.path / "ledger.db", RESERVE)
     async with bench(disk.path, reserve, monkeypatch) as it:
-        for _ in range(200):
-            assert await it.publish(TELEMETRY) == "kept"
+        await it.keep(200)
         release = Reserve.release
 
         def robbed(self: Reserve) -> bool:
@@ -211,12 +213,10 @@ async def test_an_agent_starts_on_a_full_disk(
     disk = small_disk(24 * MIB)
     reserve = Reserve(disk.path / "ledger.db", RESERVE)
     async with bench(disk.path, reserve, monkeypatch) as it:
-        for _ in range(200):
-            assert await it.publish(TELEMETRY) == "kept"
+        await it.keep(200)
     disk.fill()
     async with bench(disk.path, reserve, monkeypatch) as it:
-        for _ in range(100):
-            assert await it.publish(TELEMETRY) == "kept"
+        await it.keep(100)
         assert await receipts(it.ledger)
         await it.account()
 
@@ -233,8 +233,7 @@ async def test_by_the_seam_room_is_made_and_the_commit_tried_again(
     reserve = Reserve(tmp_path / "ledger.db", RESERVE, space)
     disk = FailingDisk()
     async with bench(tmp_path, reserve, monkeypatch, opener=disk) as it:
-        for _ in range(50):
-            assert await it.publish(TELEMETRY) == "kept"
+        await it.keep(50)
 
         def heal() -> None:
             disk.at = "never"  # what the reserve gave free is enough

@@ -14,6 +14,7 @@ from ._options import directory_option, who_option
 from ._points import print_points
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
@@ -54,27 +55,26 @@ def list_(device: str | None, directory: Path, settled: bool, as_json: bool) -> 
         )
 
 
-@conflicts.command()
-@click.argument("id_", metavar="ID", type=int)
-@directory_option
-@who_option
-@_json_option
-def revert(id_: int, directory: Path, who: str, as_json: bool) -> None:
+def _settling(command: Callable[..., None]) -> click.Command:
+    """Make a command that settles one conflict: both take the same."""
+    for option in (_json_option, who_option, directory_option):
+        command = option(command)
+    return conflicts.command()(click.argument("id_", metavar="ID", type=int)(command))
+
+
+@_settling
+def revert(**asked: Any) -> None:
     """Write the loser's value again, as a new point of the hub."""
-    _settle(id_, directory, who, accept=False, as_json=as_json)
+    _settle(**asked, accept=False)
 
 
-@conflicts.command()
-@click.argument("id_", metavar="ID", type=int)
-@directory_option
-@who_option
-@_json_option
-def accept(id_: int, directory: Path, who: str, as_json: bool) -> None:
+@_settling
+def accept(**asked: Any) -> None:
     """Let the winner stand, and list the conflict no more."""
-    _settle(id_, directory, who, accept=True, as_json=as_json)
+    _settle(**asked, accept=True)
 
 
-def _settle(id_: int, directory: Path, who: str, *, accept: bool, as_json: bool) -> None:
+def _settle(*, id_: int, directory: Path, who: str, as_json: bool, accept: bool) -> None:
     answer = ask(directory, "hub.revert", {"id": id_, "who": who, "accept": accept})
     if as_json:
         click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
