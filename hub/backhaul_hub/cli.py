@@ -7,6 +7,7 @@ import sys
 import click
 
 from .commands.add_device import add_device
+from .commands.artifact import artifact
 from .commands.completeness import completeness
 from .commands.conflicts import conflicts
 from .commands.devices import devices
@@ -28,7 +29,8 @@ def cli() -> None:
     A hub is a nats-server with a directory of configuration (`init`), the control plane beside
     it (`up`), and the devices that may send to it (`add-device`, `devices`). `completeness` says
     whether anything of a device's hours is missing. Points are read and written with `get`, `set`
-    and `watch`, the tree with `tree` and `node`.
+    and `watch`, the tree with `tree` and `node`. Files for
+    vehicles, and from them, are kept with `artifact`.
     """
 
 
@@ -44,6 +46,7 @@ for _command in (
     conflicts,
     tree,
     node,
+    artifact,
 ):
     cli.add_command(_command)
 

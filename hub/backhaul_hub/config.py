@@ -143,6 +143,15 @@ class Twin(_Section, frozen=True):
     """Publish it to TWIN_STATE."""
 
 
+class Artifacts(_Section, frozen=True):
+    """What vehicles may upload (docs/artifacts.md)."""
+
+    upload_bytes_max: Annotated[int, Meta(ge=0)] = 256 << 20
+    """Of one device: all its uploads together. 0: none are taken."""
+    uploads_max: Annotated[int, Meta(ge=0, le=100_000)] = 64
+    """Of one device: so many files."""
+
+
 class HubConfig(_Section, frozen=True):
     """The whole of hub.toml."""
 
@@ -158,6 +167,7 @@ class HubConfig(_Section, frozen=True):
     tree: Tree = Tree()
     streams: Streams = Streams()
     twin: Twin = Twin()
+    artifacts: Artifacts = Artifacts()
 
 
 def load(directory: Path) -> HubConfig:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import structlog
 from nats.errors import Error as NatsError
 
+from .blob_service import BlobService
 from .clock_service import ClockService
 from .connection import connect, watch_connections
 from .continuity import Continuity
@@ -122,6 +123,13 @@ class ControlPlane:
             await leafs.start()
             await self._serve(client, api, registry, leafs)
             await ClockService(client, self._clock, self._token_of).start()
+            blobs = BlobService(
+                client,
+                self._clock,
+                self._token_of,
+                self._directory / "uploads",
+                self._config.artifacts,
+            )
             syncing = await self._sync.start(client, api, registry)
             self._readers = [
                 UplinkReader(
@@ -153,6 +161,7 @@ class ControlPlane:
                         self._watch_sources(api, leafs),
                         self._teller.tell_watermarks(self._config.watermark.interval_s),
                         self._teller.ask_for_gaps(),
+                        blobs.run(),
                         watch_connections(client, system),
                         *syncing,
                         *(reader.run() for reader in self._readers),

@@ -4,6 +4,7 @@ HubError                    the base: message, hint (what to do about it)
 ├── ConfigError             hub.toml or the hub directory
 ├── RegistryError           hub.db, or a device that is (or is not) in it
 ├── JetStreamError          the server refused a JetStream request: subject, code
+├── ArtifactError           an artifact is not there, damaged, or cannot be stored
 ├── WriteRefusedError       a write that cannot be done as asked
 ├── StreamConflictError     a stream exists and differs where it must not: stream, differences
 └── LimitsLoweredError      a stream's limits are to be lowered, which drops data: stream, limits
@@ -40,6 +41,10 @@ class JetStreamError(HubError):
         self.subject = subject
         self.code = code
         self.description = description
+
+
+class ArtifactError(HubError):
+    """An artifact is not there, is damaged, or cannot be stored."""
 
 
 class WriteRefusedError(HubError):

@@ -25,6 +25,7 @@ CLOCK_QUESTIONS = "clk.*"
 LEAF_SYSTEM_USER = "link"
 LINK_FILE = "link.conf"
 CLOCK_ANSWERS = "clkr.*.*"
+BLOB_QUESTIONS, BLOB_ANSWERS = "blob.*", "blobr.*.*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +116,17 @@ accounts {{
 {_lines(f'{{ service: "{subject}" }}' for subject in _hub_services())}
       {{ stream: "dn.>" }}
       {{ stream: "{CLOCK_ANSWERS}" }}
+      {{ stream: "{BLOB_ANSWERS}" }}
 {_lines(f'{{ service: "$JS.API.{verb}", accounts: [JOBS] }}' for verb in _READ_ONE)}
       {{ service: "$JS.API.DIRECT.GET.*", response_type: "Stream", accounts: [JOBS] }}
     ]
     imports: [
 {_lines(f'{{ service: {{ account: FLEET, subject: "{subject}" }} }}' for subject in _fleet_services())}
       {{ stream: {{ account: FLEET, subject: "dlv.*.*" }} }}
-      # What time it is: the subject says who asks, which the permissions of FLEET make true.
+      # What time it is, and artifacts: the subject says who asks, which the permissions of FLEET
+      # make true.
       {{ stream: {{ account: FLEET, subject: "{CLOCK_QUESTIONS}" }} }}
+      {{ stream: {{ account: FLEET, subject: "{BLOB_QUESTIONS}" }} }}
     ]
   }}
 
@@ -143,6 +147,7 @@ accounts {{
 {_lines(f'{{ service: "{subject}" }}' for subject in _fleet_services())}
       {{ stream: "dlv.*.*" }}
       {{ stream: "{CLOCK_QUESTIONS}" }}
+      {{ stream: "{BLOB_QUESTIONS}" }}
     ]
     imports: [
       {{ service: {{ account: HUB, subject: "$JS.API.CONSUMER.RESET.{DOWN}.*" }},
@@ -150,6 +155,7 @@ accounts {{
 {_lines(f'{{ service: {{ account: HUB, subject: "{subject}" }} }}' for subject in _flow_control(DOWN))}
       {{ stream: {{ account: HUB, subject: "dn.>" }} }}
       {{ stream: {{ account: HUB, subject: "{CLOCK_ANSWERS}" }} }}
+      {{ stream: {{ account: HUB, subject: "{BLOB_ANSWERS}" }} }}
     ]
   }}
 }}
@@ -254,6 +260,11 @@ def clock_answer_subject(device: str, token: str) -> str:
     return f"clkr.{device}.{token}"
 
 
+def blob_answer_subject(device: str, token: str) -> str:
+    """Return where the hub answers a device about artifacts, and no other device can listen."""
+    return f"blobr.{device}.{token}"
+
+
 def _device_user(device: DeviceLogin) -> str:
     streams = [out_stream(lane) for lane in LANES]
     durable = f"{DOWN}.{device.id}-{device.token}"
@@ -265,6 +276,7 @@ def _device_user(device: DeviceLogin) -> str:
         f"$JS.FC.{durable}.*",
         f"$JS.FC.*.*.{durable}.*",
         f"clk.{device.id}",
+        f"blob.{device.id}",
     ]
     subscribe = [
         *(f"$JS.{device.id}.API.CONSUMER.RESET.{stream}.{device.token}" for stream in streams),
@@ -272,6 +284,7 @@ def _device_user(device: DeviceLogin) -> str:
         *(f"$JS.FC.*.*.{stream}.{device.token}.*" for stream in streams),
         f"dn.{device.id}.{device.token}",
         clock_answer_subject(device.id, device.token),
+        blob_answer_subject(device.id, device.token),
         f"$JSC.R.*.*.{durable}.*",
         f"_INBOX_{device.id}.>",
     ]
