@@ -29,6 +29,7 @@ LIVE_BYTES_TYPICAL = 150
 DeviceId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")]
 Token = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 StreamName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{0,64}$")]
+Slot = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")]
 Url = Annotated[str, Meta(pattern=r"^(nats|tls)://[^\s/]+$")]
 
 
@@ -131,6 +132,21 @@ class StreamsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     out_node_bytes_max: Annotated[int, Meta(ge=256 * KIB, le=1 << 44)] = 16 * MIB
 
 
+class ArtifactsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[artifacts]: files from and to the hub (docs/artifacts.md).
+
+    ``dir``: empty for ``artifacts`` beside the ledger. ``slots``: which are filled; empty for any.
+    ``free_bytes_min`` of the disk stay free. ``visit_s_max``: how long a metered link is held for
+    artifacts alone.
+    """
+
+    dir: str = ""
+    slots: list[Slot] = []
+    bytes_max: Annotated[int, Meta(ge=MIB, le=1 << 44)] = 2048 * MIB
+    free_bytes_min: Annotated[int, Meta(ge=0, le=1 << 44)] = 64 * MIB
+    visit_s_max: Annotated[float, Meta(ge=0, le=1e6)] = 600.0
+
+
 class ClockConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[clock]: what is made of the machine's own clock, and of not knowing the time.
 
@@ -162,6 +178,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     link: LinkConfig = LinkConfig()
     streams: StreamsConfig = StreamsConfig()
     clock: ClockConfig = ClockConfig()
+    artifacts: ArtifactsConfig = ArtifactsConfig()
     log: LogConfig = LogConfig()
 
     def message_bytes_typical(self, lane: str) -> int:
@@ -193,7 +210,7 @@ def load(path: Path) -> Config:
 def parse(text: str, path: Path) -> Config:
     """Check the text of a configuration file; ``path`` is for messages and relative paths.
 
-    A relative ledger, link or credentials path counts from the file's own directory.
+    A relative ledger, artifacts, link or credentials path counts from the file's own directory.
 
     Raises:
         ConfigError: with the file, the key, and what is allowed there.
@@ -208,9 +225,16 @@ def parse(text: str, path: Path) -> Config:
         key, problem = _explain(str(error))
         raise ConfigError(path, key, problem) from None
     _check_together(config, path)
+    ledger_path = path.parent / config.ledger.path
+    artifacts = (
+        path.parent / config.artifacts.dir
+        if config.artifacts.dir
+        else ledger_path.parent / "artifacts"
+    )
     return msgspec.structs.replace(
         config,
-        ledger=msgspec.structs.replace(config.ledger, path=str(path.parent / config.ledger.path)),
+        ledger=msgspec.structs.replace(config.ledger, path=str(ledger_path)),
+        artifacts=msgspec.structs.replace(config.artifacts, dir=str(artifacts)),
         link=msgspec.structs.replace(
             config.link,
             file=str(path.parent / config.link.file),

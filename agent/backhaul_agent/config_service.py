@@ -102,19 +102,27 @@ class ConfigService:
             return tree_text.describe(tree) | {"lines": tree_text.render(tree)}
         return {"points": find(self._keeper.heads, subject, data)}
 
+    async def set(self, request: SetRequest) -> list[dict[str, Any]]:
+        """Write points for the agent itself, as ``agent.set`` does; return them, now durable.
+
+        Raises:
+            RefusedError: nothing was written.
+        """
+        return await self._write(lambda: self._writes.set(request), 0)
+
     async def _change(self, subject: str, data: bytes) -> Any:
         make = self._maker(subject.removeprefix(f"{NODE}."), data)
+        return {"points": await self._write(make, len(data))}
+
+    async def _write(self, make: Callable[[], Write], size: int) -> list[dict[str, Any]]:
         async with self._one_by_one:
             if self._before is not None:  # whoever waited for it may have gone with its connection
                 await asyncio.wait([self._before])
             write = make()
-            await self._commit(write, len(data))
-        return {
-            "points": [
-                describe(HeadKey.of(parent, point), Head.of(point))
-                for parent, point in write.placed
-            ]
-        }
+            await self._commit(write, size)
+        return [
+            describe(HeadKey.of(parent, point), Head.of(point)) for parent, point in write.placed
+        ]
 
     def _maker(self, what: str, data: bytes) -> Callable[[], Write]:
         writes = self._writes

@@ -21,6 +21,9 @@ import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
+from backhaul_agent.artifact_service import ArtifactService
+from backhaul_agent.artifact_store import ArtifactStore
+from backhaul_agent.artifacts import Artifacts
 from backhaul_agent.config_service import ConfigService
 from backhaul_agent.downlink import Downlink
 from backhaul_agent.flow import Flow
@@ -167,10 +170,18 @@ class Parts:
         self._link_news = LinkNews(
             config, ledger, self._writer, clock, self._uplink, settled=lambda: not clock.mark
         )
+        self._artifacts = Artifacts(
+            config, clock, ArtifactStore(config.artifacts), self._writer.keeper, self._uplink,
+            self._config_service.set, boot,
+        )  # fmt: skip
+        self._writer.on_heads.append(self._artifacts.on_heads)
+        self._flow.on_rate.append(self._artifacts.carrier.link_carries)
+        self._artifact_service = ArtifactService(self._artifacts)
         chance = SystemRandom().random
         self._visits = Visits(
-            config, clock, ledger, self._lanes, self._downlink, self._uplink, chance
-        )
+            config, clock, ledger, self._lanes, self._downlink, self._uplink, chance,
+            moving=lambda: self._artifacts.moving,
+        )  # fmt: skip
         self._flow.on_rate.append(self._link_news.heads_first.carries)
         restamps = Restamps(self._writer.keeper, clock.time_ns)
         self._downlink.register("s.restamp", restamps.on_message)
@@ -215,6 +226,8 @@ class Parts:
             group.create_task(self._history.run(client))
             group.create_task(self._flow.run(jetstream))
             group.create_task(self._visits.run(jetstream))
+            group.create_task(self._artifact_service.run(client))
+            group.create_task(self._artifacts.run(client))
             await client.subscribe(STATUS_SUBJECT, cb=self._on_status)
             if self._listening:
                 await self._listener.listen(client)

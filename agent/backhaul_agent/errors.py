@@ -12,6 +12,7 @@ AgentError
 ├── RefusedError           one publish was refused; nothing of it was kept
 ├── NotKnownError          a publish got no answer: it may or may not be kept
 ├── NoAgentError           nobody listens for publishes on this server
+├── ArtifactError          an artifact could not be fetched or sent; tried again
 ├── LinkSwitchError        the link to the hub could not be switched
 └── JetStreamError         the leaf server answered a request with an error
 """
@@ -145,6 +146,14 @@ class NotKnownError(AgentError):
         super().__init__(f"{subject}: no answer within {waited_s:g} s, it may or may not be kept")
         self.subject = subject
         self.waited_s = waited_s
+
+
+class ArtifactError(AgentError):
+    """An artifact could not be fetched or sent this time; ``code`` is of `backhaul_codec.blobs`."""
+
+    def __init__(self, problem: str, *, code: str) -> None:
+        super().__init__(problem)
+        self.code = code
 
 
 class LinkSwitchError(AgentError):

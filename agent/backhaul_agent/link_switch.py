@@ -21,6 +21,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_agent.cancellation import cancels, heed_cancel
 from backhaul_agent.errors import LinkSwitchError
+from backhaul_agent.files import write_whole
 
 if TYPE_CHECKING:
     from backhaul_agent.config import Config
@@ -53,18 +54,13 @@ class LinkSwitch:
             await self._reload()
 
     def _write(self, text: str) -> None:
-        partial = self.path.with_name(self.path.name + ".new")
         try:
             if self.path.read_text(encoding="utf-8") == text:
                 return
         except OSError:
             pass  # to be written anyhow, and that error says more
         try:
-            with partial.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(self.path)
+            write_whole(self.path, text.encode())
         except OSError as error:
             raise LinkSwitchError(
                 f"{self.path} cannot be written: {error.strerror}",

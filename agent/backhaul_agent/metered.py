@@ -5,7 +5,7 @@
 The link is dialled when a visit is due or something urgent waits, and left again once everything that
 waited when it came up is at the hub, and everything the hub had is here. What is published during a
 visit goes along as far as it gets; it does not hold the link, or a vehicle that drives would never
-leave. A visit that gets nowhere ends, and the next one waits longer.
+leave. Artifacts hold it for a while (`artifacts_s_max` from the visit's beginning). A visit that gets nowhere ends, and the next one waits longer.
 
 `wants_link` is all that the shell has to make true, and it may be made true again at any time: an
 agent killed at any step begins anew with a visit.
@@ -44,6 +44,7 @@ class Plan:
     schedule_s: float
     linger_s: float
     connect_s_max: float
+    artifacts_s_max: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Facts:
 
     ``up``: whether the link is, None where nobody can say. ``lanes``: last seq committed and
     watermark. ``told``: whether all the hub has for us is here; ``received``: how many messages that
-    were so far.
+    were so far. ``moving``: bytes of artifacts moved so far, None where none wants the link.
     """
 
     now_s: float
@@ -61,6 +62,7 @@ class Facts:
     lanes: Mapping[str, tuple[int, int]]
     told: bool
     received: int
+    moving: int | None = None
 
 
 @dataclass(slots=True)
@@ -80,7 +82,7 @@ class Metered:
     _since_s: float = 0.0
     _quiet_s: float = 0.0
     _moved_s: float = 0.0
-    _seen: tuple[int, int] = (0, 0)
+    _seen: tuple[int, int, int] = (0, 0, 0)
     _targets: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -137,7 +139,11 @@ class Metered:
         owed = facts.urgent or any(
             facts.lanes[lane][1] < target for lane, target in self._targets.items()
         )
-        if owed or received or not facts.told:
+        # Artifacts wait for a visit and make none, and they hold none for ever.
+        moving = (
+            facts.moving is not None and facts.now_s - self._began_s < self.plan.artifacts_s_max
+        )
+        if owed or received or moving or not facts.told:
             self._quiet_s = facts.now_s
         if facts.now_s - self._quiet_s >= self.plan.linger_s:
             self._succeeded()
@@ -160,5 +166,6 @@ class Metered:
         self.next_visit_s = self._not_before_s = now_s + wait_s * (0.5 + self.chance() / 2)
 
 
-def _progress(facts: Facts) -> tuple[int, int]:
-    return sum(watermark for _, watermark in facts.lanes.values()), facts.received
+def _progress(facts: Facts) -> tuple[int, int, int]:
+    watermarks = sum(watermark for _, watermark in facts.lanes.values())
+    return watermarks, facts.received, facts.moving or 0

@@ -50,9 +50,16 @@ class Visits:
         downlink: Downlink,
         uplink: UplinkState,
         chance: Callable[[], float],
+        moving: Callable[[], int | None] = lambda: None,
     ) -> None:
         link = config.link
-        plan = Plan(link.mode, link.schedule_s, link.linger_s, link.connect_s_max)
+        plan = Plan(
+            link.mode,
+            link.schedule_s,
+            link.linger_s,
+            link.connect_s_max,
+            config.artifacts.visit_s_max,
+        )
         self.metered = Metered(plan, chance, clock.monotonic_s())
         self.last_error = ""
         self._config = config
@@ -61,6 +68,7 @@ class Visits:
         self._lanes = lanes
         self._downlink = downlink
         self._uplink = uplink
+        self._moving = moving
         self._urgent = Urgent(ledger, CLASSES[link.urgent])
         self._switch = LinkSwitch(config) if link.switched else None
         self._is_on: bool | None = None  # what the leaf server was last told
@@ -136,6 +144,7 @@ class Visits:
                    for lane in self._lanes},
             told=await self._told(jetstream) if draining else False,
             received=self._downlink.messages,
+            moving=self._moving(),
         )  # fmt: skip
 
     async def _told(self, jetstream: JetStream) -> bool:

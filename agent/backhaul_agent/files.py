@@ -1,0 +1,32 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file in one step that survives a power cut. Raises: OSError."""
+    partial = path.with_name(path.name + ".new")
+    with partial.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    move(partial, path)
+
+
+def move(source: Path, target: Path) -> None:
+    """Give a file that is on disk another name, in place of what has it; survives a power cut.
+
+    Raises: OSError.
+    """
+    source.replace(target)
+    descriptor = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
