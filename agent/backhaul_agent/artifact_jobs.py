@@ -100,7 +100,7 @@ class Job:
             "bytes": self.size,
             "moved": self.moved,
             "state": str(self.state),
-            "error": self.error,
+            "failure": self.error,
             "code": self.code,
             "retry_s": round(retry_s, 1),
         }

@@ -19,6 +19,7 @@ COMMANDS = {
     "tree": "Draw the tree of nodes.",
     "node": "Create, move, mirror, delete and undelete nodes.",
     "history": "Print the points of a series that this vehicle still has.",
+    "artifact": "Fetch files that the hub keeps, and send files there.",
     "leaf-check": "Say whether restarting the leaf server now would heal it.",
     "check-config": "Check a configuration file and say what is wrong with it.",
     "replay": "Feed a recording through a running agent.",

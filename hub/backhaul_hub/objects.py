@@ -23,6 +23,8 @@ from nats.js.errors import APIError, NotFoundError
 from nats.js.object_store import ObjectStore as NatsObjectStore
 
 from .errors import ArtifactError, HubError
+from .twin_streams import BLOBS as STREAM
+from .twin_streams import BLOBS_BUCKET as BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.js.api import ObjectInfo
 
-BUCKET = "TWIN_BLOBS"
-STREAM = f"OBJ_{BUCKET}"
 CHUNK_BYTES = 128 * 1024
 _MAXIMUM_BYTES = 10077  # the server's error where a stream is full
 _SILENCE_S_MAX = 10.0
