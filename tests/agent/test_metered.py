@@ -33,6 +33,8 @@ class Scene:
     told: bool = True
     received: int = 0
     dead: bool = False
+    moving: int | None = None
+    rate: int = 0
     up: bool | None = False
     switched: list[tuple[float, bool]] = field(default_factory=list)
 
@@ -46,8 +48,12 @@ class Scene:
             before = self.metered.wants_link
             lanes = {"live": (0, 0), "bulk": (self.last, self.watermark)}
             self.metered.step(
-                Facts(self.now_s, self.up, self.urgent, lanes, self.told, self.received)
+                Facts(
+                    self.now_s, self.up, self.urgent, lanes, self.told, self.received, self.moving
+                )
             )
+            if self.moving is not None and self.up:
+                self.moving += self.rate
             if self.metered.wants_link is not before:
                 self.switched.append((self.now_s, not before))
             self.up = self.metered.wants_link and not self.dead
@@ -214,3 +220,30 @@ def test_the_command_line_says_when_the_next_visit_is(link: dict[str, object], l
     assert line in lines[0]
     assert "not measured; windows live 55 messages" in lines[1]
     assert "no link in 60 s" in lines[2]
+
+
+def test_artifacts_hold_a_visit_for_a_while_and_make_none() -> None:
+    scene = Scene("on-demand", moving=0, rate=1000)
+    scene.at_hub()
+    scene.run(300)
+    assert scene.phase() is Phase.DRAINING, "there is something to fetch"
+    scene.moving = None
+    scene.run(10)
+    assert scene.phase() is Phase.IDLE
+    scene.moving = 0
+    scene.run(3600)
+    assert (scene.phase(), scene.metered.visits) == (Phase.IDLE, 1), "it is not urgent"
+    scene.urgent = True
+    scene.run(5)
+    scene.urgent = False
+    scene.run(590)
+    assert scene.phase() is Phase.DRAINING
+    scene.run(20)
+    assert (scene.phase(), scene.metered.failures) == (Phase.IDLE, 0), "and it is not for ever"
+
+
+def test_artifacts_that_do_not_move_end_a_visit_as_a_stalled_lane_does() -> None:
+    scene = Scene("scheduled", moving=5)
+    scene.at_hub()
+    scene.run(STALL_S + 10)
+    assert (scene.phase(), scene.metered.failures) == (Phase.IDLE, 1)

@@ -16,6 +16,7 @@ from backhaul_agent.artifact_client import ArtifactClient
 from backhaul_agent.client import connect
 from backhaul_agent.errors import RefusedError
 from backhaul_codec import blobs
+from backhaul_hub.objects import Objects
 from demo.rig import program, run_to_end
 from demo.shaped_relay import ShapedRelay
 
@@ -162,10 +163,11 @@ async def test_an_upload_goes_on_after_kills_on_both_sides(world: World, tmp_pat
     await world.hub.start_control()
     await relay.heal()
 
-    async def listed() -> str:
-        return await hub(world, "artifact", "ls", "--device", "VID-001")
-
-    assert digest_of(source) in await until(listed, lambda text: "trace.log" in text)
+    client = await world.connect(world.hub.url())
+    await until(
+        lambda: Objects(client).info("uploads/VID-001/trace.log"),
+        lambda found: found is not None and found.digest.hex() == digest_of(source),
+    )
     status = await files_of(rig)
     assert status["asked_bytes"] < 1_200_000, "the first 200,000 bytes were not sent again"
     (job,) = status["files"]
@@ -175,8 +177,10 @@ async def test_an_upload_goes_on_after_kills_on_both_sides(world: World, tmp_pat
 
 
 async def state_of(world: World, slot: str) -> dict[str, Any]:
-    points = json.loads(await hub(world, "get", "VID-001", "artifact", "--json"))["points"]
-    for point in points:
+    client = await world.connect(world.hub.url())
+    question = {"device": "VID-001", "paths": ["artifact"]}
+    answer = await client.request("hub.get", json.dumps(question).encode(), timeout=10)
+    for point in json.loads(answer.data)["points"]:
         if (point["type"], point["key"]) == (slot, "state"):
             found: dict[str, Any] = point["value"]
             return found
