@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from backhaul_agent.pace import Pace
 
-ANSWER_S_MAX = 15.0  # longer than a round behind a lane's backlog
+# An answer is given up after four of the rounds before, within these. The longer one is more than a
+# round behind a lane's backlog.
+ANSWER_S_MIN, ANSWER_S_MAX, ROUNDS = 5.0, 15.0, 4.0
 
 
 class Span(NamedTuple):
@@ -40,6 +42,7 @@ class Passage:
     pace: Pace
     asked_bytes: int = 0  # all that was ever asked for, repeats included
     _asked: int = 0
+    _round_s: float = ANSWER_S_MAX
     _goes_back: bool = False  # nothing has arrived in turn since the last loss
     _under_way: deque[_UnderWay] = field(default_factory=deque)
 
@@ -88,7 +91,8 @@ class Passage:
 
     def overdue(self, now_s: float) -> bool:
         """Return whether an answer should have come by now."""
-        return bool(self._under_way) and now_s - self._under_way[0].asked_s >= ANSWER_S_MAX
+        limit_s = min(ANSWER_S_MAX, max(ANSWER_S_MIN, ROUNDS * self._round_s))
+        return bool(self._under_way) and now_s - self._under_way[0].asked_s >= limit_s
 
     def lost(self) -> None:
         """Ask again from the first byte that has not arrived."""
@@ -104,4 +108,5 @@ class Passage:
         while self._under_way and self._under_way[0].end <= done:
             answered = self._under_way.popleft()
         if answered is not None:
-            self.pace.answered(now_s, now_s - answered.asked_s, gained, full=answered.full)
+            self._round_s = now_s - answered.asked_s
+            self.pace.answered(now_s, self._round_s, gained, full=answered.full)

@@ -179,3 +179,9 @@ def test_an_answer_that_does_not_come_is_overdue() -> None:
     assert moving.overdue(5.0 + ANSWER_S_MAX)
     moving.lost()
     assert not moving.overdue(1e9)
+    span = moving.next(100.0)
+    assert span is not None
+    assert moving.arrived(102.0, *span)
+    moving.next(102.0)
+    assert not moving.overdue(109.9), "four rounds of two seconds"
+    assert moving.overdue(110.0)
