@@ -1,7 +1,7 @@
 """What a device says of itself between its points: how good its clock is, what it has seen. Pure.
 
 Such a word is in force for what follows it on its lane. Messages may arrive out of order, where a
-gap was filled, so the last few words are kept with their place.
+gap was filled, so the last few words are kept with their place, and of each lane its last.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ CREATE TABLE said (
 """
 
 _KEPT_MAX = 16
+# More than a device has lanes in one epoch; what is in force on the oldest is forgotten then.
+_LANES_MAX = 128
 
 T = TypeVar("T")
 
@@ -45,7 +47,9 @@ class Words(Generic[T]):
         word = Word(key.lane, key.epoch, seq, said)
         if word in self.words:
             return False
-        self.words = [*self.words[1 - _KEPT_MAX :], word]
+        words = [*self.words, word]
+        last = list({(word.lane, word.epoch): word for word in words}.values())[-_LANES_MAX:]
+        self.words = [each for each in words[:-_KEPT_MAX] if each in last] + words[-_KEPT_MAX:]
         return True
 
     def at(self, key: LaneKey, seq: int, default: T) -> T:

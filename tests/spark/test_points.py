@@ -144,6 +144,38 @@ def test_live_frames_are_rows_and_system_events_are_covered_without_one(tmp_path
     assert not report.rejects
 
 
+def test_a_nodes_own_lane_is_a_lane_of_its_own_numbers(tmp_path: Path) -> None:
+    point = encode_point(Point("front left", "fix", T0_NS, "3d"), epoch=1, seq=2)
+    seen = encode_point(Point("", "", T0_NS, Opaque(6, b"{}")), epoch=1, seq=3)
+    prefix = "n.front%20left."
+    bodies = {
+        f"{prefix}f.front%20left": frame(1, [1.5], node="front left"),
+        f"{prefix}p.front%20left.fix.%": point,
+        f"{prefix}e.seen": seen,
+        "f.battery": frame(1, [1.5]),
+    }
+    batches = [
+        message_batch("UP_00", stored([body], leaf=leaf, first_seq=seq))
+        for seq, (leaf, body) in enumerate(bodies.items(), 1)
+    ]
+    report = task(str(tmp_path), 1, *batches)
+    rows = [
+        row
+        for file in report.files
+        for row in pq.read_table(tmp_path / "points" / file["path"], partitioning=None).to_pylist()
+    ]
+    assert [(row["lane"], row["seq"], row["letter"], row["node"]) for row in rows] == [
+        ("n_front%20left", 1, "f", "front left"),
+        ("n_front%20left", 2, "p", "front left"),
+        ("bulk", 1, "f", "battery"),
+    ]
+    facts = report.messages.to_pylist()
+    assert [(fact["lane"], fact["seq"], fact["points"]) for fact in facts] == [
+        ("n_front%20left", 1, 1), ("n_front%20left", 2, 1), ("n_front%20left", 3, 0), ("bulk", 1, 1),
+    ]  # fmt: skip
+    assert not report.rejects
+
+
 def test_a_gap_is_a_row_of_its_own() -> None:
     batch = gap_batch(Span("UP_00", 5, 9, GAP_RETENTION))
     [part] = point_rows(batch)
