@@ -5,7 +5,8 @@ its digest of each node (``s.digest``). The vehicle then sends its heads of node
 for the hub's. Merging makes both the same, so in whatever order things arrive it comes to an end.
 
 What was written here after the root was told may still be on its way, and differs for that reason only:
-it is not sent a second time, the root is told again instead. Nor is the same answer given twice while
+it is not sent a second time, the root is told again instead. So may what waits in a node's own lane, which
+the root overtakes: then the root is told again once that is at the hub. Nor is the same answer given twice while
 the link stays up: where the hub will not take a head, sending it again does not help.
 """
 
@@ -20,13 +21,15 @@ from backhaul_agent.events import event
 from backhaul_codec.merge import Head, HeadKey, differing
 from backhaul_codec.placed import Placed
 from backhaul_codec.rules import blob_size
+from backhaul_codec.subjects import LIVE, node_lane, node_of_lane
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from backhaul_agent.clock import Clock
     from backhaul_agent.downlink import Inbound
     from backhaul_agent.head_keeper import Changed, HeadKeeper
+    from backhaul_agent.ledger_lanes import Lane
     from backhaul_agent.ledger_rows import Inward, Outgoing
 
 SETTLE_S = 1.0  # after something of the hub's was merged: more may be coming
@@ -58,19 +61,28 @@ class Answer(NamedTuple):
 class Digests:
     """Compares. `due_s` says when the root is to be told next, `root` what is told then."""
 
-    def __init__(self, keeper: HeadKeeper, clock: Clock) -> None:
+    def __init__(
+        self, keeper: HeadKeeper, clock: Clock, lanes: Mapping[str, Lane] | None = None
+    ) -> None:
         self.due_s: float | None = None  # on the monotonic clock
         self.differing: int | None = None  # nodes, when the hub last said so; None: it did not
         self._keeper = keeper
         self._clock = clock
+        self._lanes = lanes or {}
         self._written: set[str] = set()  # nodes with a head that the hub may not have yet
+        self._own: dict[str, int] = {}  # the same in their own lanes, up to this seq
+        self._awaited: dict[str, int] = {}  # of those: what is to arrive before the root is told
         self._answered: dict[str, tuple[str | None, str | None]] = {}
         self._rounds = 0
 
     def link_up(self) -> None:
         """Note that the link came up: both ends may have changed since they last spoke."""
         self._answered.clear()
+        self._awaited.clear()
         self._rounds = 0
+        for name, lane in self._lanes.items():
+            if (node := node_of_lane(name)) is not None:
+                self._own[node] = lane.last_seq
         self.due_s = self._clock.monotonic_s()
 
     def changed(self, heads: Iterable[Changed]) -> None:
@@ -78,12 +90,15 @@ class Digests:
         for key, head in heads:
             if head.origin:
                 self._tell_soon()
+            elif (lane := self._keeper.lanes.of_points(key.node)) in self._lanes and lane != LIVE:
+                self._own[key.node] = self._lanes[lane].last_seq
             else:
                 self._written.add(key.node)
 
-    def caught_up(self) -> None:
-        """Note that what was on its way is at the hub: what it complained of may have been that."""
-        if self.differing:
+    def look(self) -> None:
+        """Have the root told again, once what was awaited has arrived. To be called now and then."""
+        if self._awaited and all(self._arrived(*each) for each in self._awaited.items()):
+            self._awaited.clear()
             self._tell_soon()
 
     def root(self) -> Outgoing:
@@ -98,7 +113,8 @@ class Digests:
         mine = self._keeper.heads.digests()
         nodes = differing(mine, theirs)
         self.differing = len(nodes)
-        moving = self._written.intersection(nodes)
+        self._own = {n: seq for n, seq in self._own.items() if not self._arrived(n, seq)}
+        moving = (self._written | self._own.keys()).intersection(nodes)
         self._rounds = self._rounds + 1 if moving else 0
         if self._rounds > ROUNDS_MAX:  # written to without a pause: better twice than never
             moving = set()
@@ -108,7 +124,8 @@ class Digests:
             if node not in moving and self._answered.get(node) != pair:
                 self._answered[node] = pair
                 answer.append(node)
-        return Answer(answer, tell=not nodes or bool(answer or moving))
+        self._awaited = {node: self._own[node] for node in moving & self._own.keys()}
+        return Answer(answer, tell=not nodes or bool(answer or moving - self._awaited.keys()))
 
     def on_message(self, message: Inbound, changes: Inward) -> None:
         """Take in ``s.digest``: the answer goes out with the commit of its position.
@@ -130,6 +147,9 @@ class Digests:
             changes.messages.append(self._event({"want": answer.differing}))
         if answer.tell:
             self._tell_soon()
+
+    def _arrived(self, node: str, seq: int) -> bool:
+        return self._lanes[node_lane(node)].watermark >= seq
 
     def _tell_soon(self) -> None:
         if self.due_s is None:

@@ -52,7 +52,7 @@ class LinkNews:
         uplink: UplinkState,
         settled: Callable[[], bool] = lambda: True,
     ) -> None:
-        self.digests = Digests(writer.keeper, clock)
+        self.digests = Digests(writer.keeper, clock, ledger.lanes)
         link_bytes_s = config.link.rate_kbit_s * 1000 / 8
         self.heads_first = HeadsFirst(link_bytes_s, clock.monotonic_s())
         self._ledger = ledger
@@ -61,7 +61,6 @@ class LinkNews:
         self._uplink = uplink
         self._settled = settled
         self._read_ledger = False
-        self._was_behind = False
         self._wake = asyncio.Event()
         uplink.on_up.append(self._on_up)
         writer.on_heads.append(self._on_heads)
@@ -88,6 +87,7 @@ class LinkNews:
         now_s = self._clock.monotonic_s()
         if self.heads_first.due_s is not None and self.heads_first.due_s <= now_s:
             await self._tell_heads(now_s)
+        self.digests.look()
         if self.digests.due_s is not None and self.digests.due_s <= now_s:
             self._writer.tell(self.digests.root())
 
@@ -95,9 +95,6 @@ class LinkNews:
         lanes = [lane for lane in self._ledger.lanes.values() if lane.name != LIVE]
         ends = {lane.name: (lane.last_seq, lane.watermark) for lane in lanes}
         behind = self.heads_first.wanted(now_s, ends)
-        if self._was_behind and not behind:
-            self.digests.caught_up()
-        self._was_behind = bool(behind)
         if not behind:
             self._writer.take_newest_frames()  # they have arrived, or will before they could be told
             return

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from backhaul_agent.digests import ROUNDS_MAX, SETTLE_S, Digests, messages_of
 from backhaul_agent.downlink import Inbound
 from backhaul_agent.head_keeper import HeadKeeper
+from backhaul_agent.lanes import Lanes
+from backhaul_agent.ledger_lanes import Lane
 from backhaul_agent.ledger_rows import Inward
+from backhaul_agent.steps import Steps
 from backhaul_codec import Opaque, Point, decode
 from backhaul_codec.merge import Head, HeadKey, Heads
 from backhaul_codec.placed import Placed, decode_placed
@@ -169,6 +172,29 @@ def test_what_is_still_on_its_way_is_not_sent_twice() -> None:
     assert ends.sent == 1
     assert not ends.digests.differing
     assert dict(ends.keeper.heads) == dict(ends.hub)
+
+
+def test_what_waits_in_a_nodes_own_lane_is_not_sent_twice() -> None:
+    """The root goes ahead on live; a telemetry backlog may be before the node's points."""
+    clock, lane = FakeClock(NOON), Lane(3, "n_gps", 42, 6, 0, 0, Steps(), 5)
+    keeper = HeadKeeper("VID-001", clock.time_ns, lanes=Lanes(["gps"]))
+    digests = Digests(keeper, clock, {"n_gps": lane})
+    changes = keeper.begin()
+    changes.write([Placed("", point()), Placed("", point("door"))])
+    digests.changed(changes.apply())
+    restarted = Digests(keeper, clock, {"n_gps": lane})
+    restarted.link_up()
+    for each in (digests, restarted):
+        lane.watermark = 4
+        each.root()
+        assert each.compare({}) == (["door"], True)
+        each.due_s = None
+        each.look()
+        assert each.due_s is None, "it is still on its way"
+        lane.watermark = 5
+        each.look()
+        assert each.due_s == clock.monotonic_s() + SETTLE_S
+        assert each.compare({}).differing == ["gps"], "it arrived and differs all the same"
 
 
 def test_a_node_that_is_written_all_the_time_is_sent_in_the_end() -> None:
