@@ -125,6 +125,15 @@ async def check(
     assert len(load.acknowledged) > 100
 
 
+async def kill_while_it_grows(agent: AgentProcess, load: Load, *counts: int) -> None:
+    """Kill the agent and start it again, each time after so many more points."""
+    for count in counts:
+        await load.grows(count)
+        agent.kill()
+        agent.start()
+        await agent.ready()
+
+
 async def test_kill_of_the_agent_loses_and_doubles_nothing(
     agent: AgentProcess,
     nats_server: NatsServer,
@@ -132,11 +141,7 @@ async def test_kill_of_the_agent_loses_and_doubles_nothing(
     await agent.ready()
     load = Load(nats_server.url)
     running = asyncio.create_task(load.run())
-    for by in (30, 200, 77, 500):
-        await load.grows(by)
-        agent.kill()
-        agent.start()
-        await agent.ready()
+    await kill_while_it_grows(agent, load, 30, 200, 77, 500)
     load.stopping = True
     await running
     await agent.drained()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import nats
@@ -16,13 +17,14 @@ import pytest
 from backhaul_agent.client import Agent, connect
 from backhaul_agent.config_client import ConfigClient
 from backhaul_codec import Kind, Point, encode_point
-from tests.agent.test_crashes import QUICK, Load, check
+from tests.agent.test_crashes import QUICK, Load, check, kill_while_it_grows
 from tests.agent.test_daemon import Bench, bench
 from tests.agent.test_history_service import points_of as history_of
 from tests.support.agent_process import AgentProcess
 from tests.support.agent_streams import CLOCK, MARK, read_stream
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from nats.aio.client import Client
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from tests.support.nats_server import NatsServer
 
 pytestmark = pytest.mark.nats
-GPS_OF_ITS_OWN = '[streams]\nper = "node"\nnodes = ["gps"]\n'
 DOWN = {"name": "DOWN", "subjects": ["in.VID-001.>"], "max_msgs_per_subject": 1}
 
 
@@ -49,18 +50,11 @@ async def test_kills_lose_and_double_nothing_in_any_lane(
         await agent.ready()
         load = Load(nats_server.url)
         running = asyncio.create_task(load.run())
-        for by in (30, 200, 77):
-            await load.grows(by)
-            agent.kill()
-            agent.start()
-            await agent.ready()
+        await kill_while_it_grows(agent, load, 30, 200, 77)
         await load.grows(100)
         nats_server.kill()
         nats_server.start()
-        await load.grows(100)
-        agent.kill()
-        agent.start()
-        await agent.ready()
+        await kill_while_it_grows(agent, load, 100)
         load.stopping = True
         await running
         await agent.drained()
@@ -83,6 +77,13 @@ async def all_in_their_own_lanes(server: NatsServer, *nodes: str) -> None:
             assert {point.node for each in found for point in each.message.points} == {node}
     finally:
         await client.close()
+
+
+@asynccontextmanager
+async def gps_of_its_own(path: Path, server: NatsServer) -> AsyncIterator[tuple[Bench, Agent]]:
+    own = '[streams]\nper = "node"\nnodes = ["gps"]\n'
+    async with bench(path, server, extra=own) as it, connect(server.url) as agent:
+        yield it, agent
 
 
 def inward(stream: str, part: str) -> dict[str, Any]:
@@ -137,10 +138,7 @@ async def values(agent: Agent, node: str) -> dict[str, Any]:
 async def test_both_directions_go_through_the_nodes_own_streams(
     tmp_path: Path, nats_server: NatsServer
 ) -> None:
-    async with (
-        bench(tmp_path, nats_server, extra=GPS_OF_ITS_OWN) as it,
-        connect(nats_server.url) as agent,
-    ):
+    async with gps_of_its_own(tmp_path, nats_server) as (it, agent):
         await make_down(it)
         await write_at_the_hub(
             it, "n.gps.p.gps.rate.%", Point("gps", "rate", 10**18, 2.0, origin="hub")
@@ -163,10 +161,7 @@ async def test_both_directions_go_through_the_nodes_own_streams(
 async def test_a_point_in_another_nodes_stream_is_garbage(
     tmp_path: Path, nats_server: NatsServer
 ) -> None:
-    async with (
-        bench(tmp_path, nats_server, extra=GPS_OF_ITS_OWN) as it,
-        connect(nats_server.url) as agent,
-    ):
+    async with gps_of_its_own(tmp_path, nats_server) as (it, agent):
         await make_down(it)
         await write_at_the_hub(it, "n.gps.p.door.lock.%", Point("door", "lock", 10**18, 2.0))
         await it.until(lambda status: status["counters"]["downlink_garbage"] == 1)
@@ -176,10 +171,7 @@ async def test_a_point_in_another_nodes_stream_is_garbage(
 async def test_the_hub_confirms_and_asks_again_in_a_nodes_lane(
     tmp_path: Path, nats_server: NatsServer
 ) -> None:
-    async with (
-        bench(tmp_path, nats_server, extra=GPS_OF_ITS_OWN) as it,
-        connect(nats_server.url) as agent,
-    ):
+    async with gps_of_its_own(tmp_path, nats_server) as (it, agent):
         await make_down(it)
         for number in range(3):
             await agent.publish_batch("gps", [Point("gps", "lat", number, float(number))])
@@ -198,10 +190,7 @@ async def test_a_node_no_longer_named_shares_again_and_loses_nothing(
     tmp_path: Path, nats_server: NatsServer
 ) -> None:
     """What the hub had sent for it is read, its stream down goes, and its lane up is answered for."""
-    async with (
-        bench(tmp_path, nats_server, extra=GPS_OF_ITS_OWN) as it,
-        connect(nats_server.url) as agent,
-    ):
+    async with gps_of_its_own(tmp_path, nats_server) as (it, agent):
         await make_down(it)
         await agent.publish("gps", "lat", 1.0, time=1)
         await it.drained()
@@ -220,10 +209,7 @@ async def test_a_node_no_longer_named_shares_again_and_loses_nothing(
         await until_stored(it.client, "OUT_n_gps", 2)
         found = await read_stream(it.client, "OUT_n_gps")
         assert [each.message.seq for each in found] == [1, 1]
-    async with (
-        bench(tmp_path, nats_server, extra=GPS_OF_ITS_OWN) as it,
-        connect(nats_server.url) as agent,
-    ):
+    async with gps_of_its_own(tmp_path, nats_server) as (it, agent):
         await agent.publish("gps", "lat", 3.0, time=3)
         await it.drained()
         found = await read_stream(it.client, "OUT_n_gps")
