@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
 from backhaul_codec import encode_frame, peek
@@ -14,6 +15,8 @@ from .load import NODE, points
 from .stream_content import read_stream
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from nats.aio.client import Client
 
 # The agent passes a batch of this size through as a frame of its own (default settings).
@@ -35,14 +38,23 @@ async def publish_frames(client: Client, count: int) -> int:
         encode_frame(points(FRAME_POINTS, number * FRAME_POINTS), epoch=0, seq=0)
         for number in range(min(count, _DISTINCT_FRAMES))
     ]
-    subject = f"app.{encode_token(NODE)}"
-    remaining = iter(range(count))
+    return await publish_bodies(client, NODE, islice(cycle(bodies), count))
+
+
+async def publish_bodies(client: Client, node: str, bodies: Iterable[bytes]) -> int:
+    """Have the agent keep these frames of a node; return how many points that were.
+
+    Raises:
+        BenchmarkError: the agent refused one.
+    """
+    subject = f"app.{encode_token(node)}"
+    remaining = iter(bodies)
     kept = 0
 
     async def one_after_another() -> None:
         nonlocal kept
-        for number in remaining:
-            answer = await client.request(subject, bodies[number % len(bodies)], timeout=30)
+        for body in remaining:
+            answer = await client.request(subject, body, timeout=30)
             said = json.loads(answer.data)
             if "kept" not in said:
                 raise BenchmarkError(f"the agent refused a frame: {said}")

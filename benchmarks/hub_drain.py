@@ -2,8 +2,9 @@
 
 A vehicle without a link has kept many frames. Its link is brought up, over loopback: from then on,
 until the hub's stream holds every frame, and until the control plane has read and checked them all
-and says that nothing is missing. Once with the hub's store synced to disk at every write, which is
-our default, and once with the server's own default of two minutes.
+and says that nothing is missing; and the processor time that this cost the control plane. Once with
+the hub's store synced to disk at every write, which is our default, and once with the server's own
+default of two minutes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from backhaul_hub.jetstream import JetStreamApi
 from . import scratch
 from .backlog import FRAME_POINTS, publish_frames, require_all_frames
 from .figures import Figure, report
-from .vehicle_rig import connection, vehicle
+from .vehicle_rig import connection, cpu_s, vehicle
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,6 +37,7 @@ class Drain:
     first_s: float
     drained_s: float
     proved_s: float
+    control_s: float
     repeats: int
 
     def figures(self, sync_interval: str) -> list[Figure]:
@@ -50,6 +52,7 @@ class Drain:
             Figure(f"{name}: points", rate * FRAME_POINTS, "points/s"),
             Figure(f"{name}: proved complete", self.proved_s, "s"),
             Figure(f"{name}: proof after drained", self.proved_s - self.drained_s, "s"),
+            Figure(f"{name}: control plane", self.control_s / self.frames * 1e6, "us/frame"),
             Figure(f"{name}: repeats", self.repeats, "frames"),
         ]
 
@@ -74,10 +77,11 @@ async def _drain(directory: Path, frames: int, sync_interval: str) -> Drain:
         await publish_frames(leaf, frames)
         status = await rig.appended(leaf)
         last_seq = status["lanes"]["bulk"]["last_seq"]
-        start_ns = clock.now_ns()
+        start_ns, used_s = clock.now_ns(), cpu_s(rig.hub.control.pid)
         await rig.relay.heal()
         await rig.proved(hub, last_seq, _TIMEOUT_S)
         proved_s = (clock.now_ns() - start_ns) / 1e9
+        control_s = cpu_s(rig.hub.control.pid) - used_s
         # The server's own stamps: one that is busy storing answers no question meanwhile.
         info = await JetStreamApi(hub).request("STREAM.INFO.UP_00")
         first_s, last_s = (
@@ -85,4 +89,4 @@ async def _drain(directory: Path, frames: int, sync_interval: str) -> Drain:
             for key in ("first_ts", "last_ts")
         )
         repeats = await require_all_frames(rig.hub.url(), last_seq)
-    return Drain(frames, first_s, last_s, proved_s, repeats)
+    return Drain(frames, first_s, last_s, proved_s, control_s, repeats)

@@ -1,7 +1,7 @@
 """What plain NATS offers: a leaf stream and a hub stream that sources it, all settings default.
 
-No durable consumer, no control plane, one account on both sides. Ping and reconnect times are the
-same as in our own configurations, so that what differs is the sourcing.
+No durable consumer, no control plane, one account on both sides. Unless told otherwise, ping and
+reconnect times are the same as in our own configurations, so that what differs is the sourcing.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 LEAF_STREAM = "PLAIN_OUT"
 HUB_STREAM = "PLAIN_UP"
+DOWN_STREAM = "PLAIN_DOWN"
+IN_STREAM = "PLAIN_IN"
+_OUR_PINGS = 'ping_interval: "10s"\nping_max: 2'
 _POLL_S = 0.05
 
 
@@ -51,19 +54,37 @@ class PlainLink:
                 await asyncio.sleep(_POLL_S)
         raise BenchmarkError(f"{HUB_STREAM} is not fed after {timeout_s:.0f} s")
 
+    async def add_way_down(self) -> None:
+        """Make a stream at the hub, subjects ``d.>``, and one on the leaf that sources it."""
+        async with connection(self.hub_url) as client:
+            await make_stream(JetStreamApi(client), DOWN_STREAM, "d.>")
+        async with connection(self.leaf_url) as client:
+            await _source(JetStreamApi(client), IN_STREAM, DOWN_STREAM, "plain-hub")
+
 
 @asynccontextmanager
 async def plain_link(
-    directory: Path, *, relay_to: Callable[[str, int], Relay] = Relay
+    directory: Path,
+    *,
+    relay_to: Callable[[str, int], Relay] = Relay,
+    server_defaults: bool = False,
 ) -> AsyncIterator[PlainLink]:
-    """Start both servers and the source between them; stop them at the end."""
+    """Start both servers and the source between them; stop them at the end.
+
+    Args:
+        directory: where the servers keep their files; exists.
+        relay_to: makes the link; given the host and port of the hub.
+        server_defaults: leave ping and reconnect times as the server has them.
+    """
+    pings, reconnect = ("", "") if server_defaults else (_OUR_PINGS, 'reconnect: "500ms"')
     async with AsyncExitStack() as stack:
         leaf_port = free_port()
         hub_url = await stack.enter_async_context(
             plain_server(
                 directory,
                 "plain-hub",
-                f'leafnodes {{ listen: "127.0.0.1:{leaf_port}", authorization {{ timeout: 10 }} }}',
+                f'leafnodes {{ listen: "127.0.0.1:{leaf_port}", authorization {{ timeout: 10 }} }}'
+                f"\n{pings}",
             )
         )
         relay = await stack.enter_async_context(relay_to("127.0.0.1", leaf_port))
@@ -71,8 +92,9 @@ async def plain_link(
             plain_server(
                 directory,
                 "plain-leaf",
-                f"""leafnodes {{
-                  reconnect: "500ms"
+                f"""{pings}
+                leafnodes {{
+                  {reconnect}
                   remotes: [{{
                     url: "nats-leaf://127.0.0.1:{relay.port}"
                     # It would learn the hub's own port and pass the relay by.
@@ -84,12 +106,8 @@ async def plain_link(
         )
         async with connection(leaf_url) as client:
             await make_stream(JetStreamApi(client))
-        source = {"name": LEAF_STREAM, "external": {"api": "$JS.plain-leaf.API", "deliver": ""}}
         async with connection(hub_url) as client:
-            await JetStreamApi(client).request(
-                f"STREAM.CREATE.{HUB_STREAM}",
-                {"name": HUB_STREAM, "storage": "file", "num_replicas": 1, "sources": [source]},
-            )
+            await _source(JetStreamApi(client), HUB_STREAM, LEAF_STREAM, "plain-leaf")
         link = PlainLink(leaf_url, hub_url, relay)
         await link.sourced()
         yield link
@@ -106,8 +124,6 @@ async def plain_server(
 server_name: {name}
 listen: "127.0.0.1:{port}"
 jetstream {{ store_dir: "{directory / name}", domain: {name}, sync_interval: {sync_interval} }}
-ping_interval: "10s"
-ping_max: 2
 {more}
 """)
     server = Part(name, [program("nats-server"), "-c", str(conf)], directory / f"{name}.log")
@@ -119,9 +135,17 @@ ping_max: 2
         await server.stop()
 
 
-async def make_stream(api: JetStreamApi) -> None:
+async def make_stream(api: JetStreamApi, name: str = LEAF_STREAM, subjects: str = "p.>") -> None:
     """Make the stream that local programs publish their points to, one message each."""
     await api.request(
-        f"STREAM.CREATE.{LEAF_STREAM}",
-        {"name": LEAF_STREAM, "subjects": ["p.>"], "storage": "file", "num_replicas": 1},
+        f"STREAM.CREATE.{name}",
+        {"name": name, "subjects": [subjects], "storage": "file", "num_replicas": 1},
+    )
+
+
+async def _source(api: JetStreamApi, name: str, origin: str, domain: str) -> None:
+    source = {"name": origin, "external": {"api": f"$JS.{domain}.API", "deliver": ""}}
+    await api.request(
+        f"STREAM.CREATE.{name}",
+        {"name": name, "storage": "file", "num_replicas": 1, "sources": [source]},
     )

@@ -1,217 +1,177 @@
-"""Measure how soon a restored link carries what waited behind it.
+"""Measure how soon a restored link carries what waited behind it, in both directions.
 
-A vehicle takes 100 readings a second, all the time. Its link is cut for a while, then restored;
-measured from there: until the first reading of the backlog is in the hub's stream, and until all
-that was kept by then is. The same for a half-open link: bytes stop while both connections stay, then
-flow again. Beside it, in the same run, plain NATS: a hub stream that sources a leaf
-stream with default settings (see `plain_link`), both through the same kind of relay.
+A vehicle takes 100 readings a second, all the time. Its link is put out of order for 20 s, in one of
+three ways (`outages.Fault`), and meanwhile a config point is written at the hub. Measured from the
+moment the network is whole: until the first reading of the backlog is in the hub's stream, until
+all that was kept by then is, and until a local program at the vehicle has the config point.
+
+Beside it, in the same run and at the same time, plain NATS: streams that source each other with default
+settings, on servers with default settings (see `plain_link`), through the same kind of relay. Its
+outages last minutes, so five links have theirs side by side.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import json
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING
 
 from backhaul_agent.client import connect
-from backhaul_agent.clock import SystemClock
 from demo.shaped_relay import ShapedRelay
 
 from . import scratch
-from .errors import BenchmarkError, LostDataError
-from .figures import Figure, at_most, report
-from .link_ends import AgentPublisher, Arrivals, PlainPublisher, driving
-from .plain_link import HUB_STREAM, plain_link
+from .errors import BenchmarkError
+from .figures import Figure, at_most, readable, report
+from .link_ends import AgentPublisher, Arrivals, PlainPublisher
+from .outages import NEVER_S, OUTAGE_S, Fault, Inward, LinkUnderTest
+from .plain_link import HUB_STREAM, IN_STREAM, plain_link
 from .stream_content import Tail
-from .vehicle_rig import connection, vehicle
+from .vehicle_rig import DEVICE, connection, vehicle
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from demo.relay import Relay
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
 
-    from .link_ends import Publisher
+    from .figures import Aim
+    from .outages import Outage
 
 POINTS_PER_S = 100.0
-# Long enough that both ends notice: a source that is back within about 10 s never stopped waiting.
-_CUT_S = 20.0
-_SETTLE_S = 3.0
-_TIMEOUT_S = 200.0  # plain sourcing backs off for up to two minutes
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """What one cut cost, in seconds after the link was restored."""
-
-    first_s: float
-    drained_s: float
-    waiting_points: int
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """All cuts of one kind of link, and the points at both of its ends when all was over."""
-
-    cuts: list[Cut]
-    points: int
-
-    def firsts(self) -> list[float]:
-        """Return seconds until the first backlog message, cut by cut."""
-        return [cut.first_s for cut in self.cuts]
-
-    def drains(self) -> list[float]:
-        """Return seconds until nothing waited any more, cut by cut."""
-        return [cut.drained_s for cut in self.cuts]
-
-    def as_json(self) -> dict[str, object]:
-        """Return it ready for JSON."""
-        return {
-            "first_s": [round(value, 3) for value in self.firsts()],
-            "drained_s": [round(value, 3) for value in self.drains()],
-            "waiting_points": [cut.waiting_points for cut in self.cuts],
-            "points_kept_and_arrived": self.points,
-        }
+PLAIN_POINTS_PER_S = 20.0  # a message each, five links: as many messages as one vehicle has points
+TIMES = 5
+_AIMS_S = {Fault.CUT: 1.5, Fault.HALF_OPEN: 15.0, Fault.FORGOTTEN: 15.0}
+_TIMEOUT_S = 100.0
+_PLAIN_TIMEOUT_S = 400.0  # two unanswered pings of two minutes, and a source's own patience
 
 
 def run(*, quick: bool) -> dict[str, object]:
-    """Cut both kinds of link several times (quick: fewer), print the table, and return it."""
+    """Have outages of every kind on both kinds of link, print the table, and return it."""
+    times = 1 if quick else TIMES
+    plain_faults = [Fault.CUT] if quick else list(Fault)
     with scratch.directory("resume") as directory:
-        ours = asyncio.run(_ours(directory, cuts=2 if quick else 5, cut_s=_CUT_S))
-        silent = directory / "silent"
-        silent.mkdir()
-        half_open = asyncio.run(_ours(silent, cuts=2 if quick else 5, cut_s=_CUT_S, silent=True))
-        plain = asyncio.run(_plain(directory, cuts=1 if quick else 2, cut_s=_CUT_S))
-    first, plain_first = median(ours.firsts()), median(plain.firsts())
-    figures = [
-        Figure("first backlog message, median", first, "s", at_most(1.5), _cuts(ours)),
-        Figure("first backlog message, worst", max(ours.firsts()), "s"),
-        Figure("drained, median", median(ours.drains()), "s"),
-        Figure("drained, worst", max(ours.drains()), "s"),
-        Figure(
-            "half-open: first message, median",
-            median(half_open.firsts()),
-            "s",
-            at_most(15),
-            _cuts(half_open),
-        ),
-        Figure("half-open: first message, worst", max(half_open.firsts()), "s"),
-        Figure("plain: first message, median", plain_first, "s", note=_cuts(plain)),
-        Figure("plain: first message, worst", max(plain.firsts()), "s"),
-        Figure("plain: drained, median", median(plain.drains()), "s"),
-        Figure("plain: drained, worst", max(plain.drains()), "s"),
-        Figure("first message: plain / ours", plain_first / first, ""),
-        Figure("points kept, and all at the hub", ours.points, "points"),
-        Figure("plain: points kept, and all there", plain.points, "points"),
-    ]
+        ours, plain = asyncio.run(_both(directory, times, plain_faults))
+    figures = [figure for fault in Fault for figure in _figures(fault, ours, plain)]
     return report(
-        "resume: seconds after the link is restored",
+        f"resume: seconds after the network is whole, outages of {OUTAGE_S:.0f} s",
         figures,
-        ours=ours.as_json(),
-        half_open=half_open.as_json(),
-        plain=plain.as_json(),
+        ours=[_as_json(outage) for outage in ours],
+        plain=[_as_json(outage) for outage in plain],
     )
 
 
-async def _ours(directory: Path, *, cuts: int, cut_s: float, silent: bool = False) -> Outcome:
-    arrivals = Arrivals()
+async def _both(
+    directory: Path, times: int, plain_faults: Sequence[Fault]
+) -> tuple[list[Outage], list[Outage]]:
+    async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
+        # One after the other: each looks for free ports.
+        links = [
+            await stack.enter_async_context(_plain(directory / f"plain-{number}"))
+            for number in range(times)
+        ]
+        plain = [
+            tasks.create_task(
+                link.measure(
+                    plain_faults, points_per_s=PLAIN_POINTS_PER_S, timeout_s=_PLAIN_TIMEOUT_S
+                )
+            )
+            for link in links
+        ]
+        link = await stack.enter_async_context(_ours(directory / "ours"))
+        ours = await link.measure(
+            [fault for fault in Fault for _ in range(times)],
+            points_per_s=POINTS_PER_S,
+            timeout_s=_TIMEOUT_S,
+        )
+    return ours, [outage for task in plain for outage in task.result()]
+
+
+@asynccontextmanager
+async def _ours(directory: Path) -> AsyncIterator[LinkUnderTest]:
+    directory.mkdir()
     async with (
         vehicle(directory, relay_to=ShapedRelay) as rig,
         connection(rig.hub.url()) as hub,
+        connection(rig.device.url) as leaf,
         connect(rig.device.url) as agent,
     ):
+        assert isinstance(rig.relay, ShapedRelay)
+        arrivals, inward = Arrivals(), Inward()
         tail = Tail(hub, "UP_00", arrivals.ours)
         await tail.start()
+
+        async def changed(message: Msg) -> None:
+            inward.arrived(int(json.loads(message.data)["value"]))
+
+        await leaf.subscribe("agent.changed.dash.outage.>", cb=changed)
         await rig.sourced(hub)
-        ends = _Ends(rig.relay, AgentPublisher(agent), arrivals, tail, silent=silent)
-        return await ends.measure(cuts, cut_s)
+        yield LinkUnderTest(
+            rig.relay, AgentPublisher(agent), arrivals, tail, partial(_write_config, hub), inward
+        )
 
 
-async def _plain(directory: Path, *, cuts: int, cut_s: float) -> Outcome:
-    arrivals = Arrivals()
+async def _write_config(hub: Client, number: int) -> None:
+    body = {"device": DEVICE, "node": "dash", "points": [{"type": "outage", "value": number}]}
+    answer = json.loads((await hub.request("hub.set", json.dumps(body).encode())).data)
+    if "error" in answer:
+        raise BenchmarkError(f"the hub refused a config point: {answer}")
+
+
+@asynccontextmanager
+async def _plain(directory: Path) -> AsyncIterator[LinkUnderTest]:
+    directory.mkdir()
     async with (
-        plain_link(directory) as link,
+        plain_link(directory, relay_to=ShapedRelay, server_defaults=True) as link,
         connection(link.hub_url) as hub,
         connection(link.leaf_url) as leaf,
     ):
+        assert isinstance(link.relay, ShapedRelay)
+        await link.add_way_down()
+        arrivals, inward = Arrivals(), Inward()
         tail = Tail(hub, HUB_STREAM, arrivals.plain)
         await tail.start()
-        ends = _Ends(link.relay, PlainPublisher(leaf), arrivals, tail)
-        return await ends.measure(cuts, cut_s)
-
-
-class _Ends:
-    """A link with its publisher on one side and the hub's stream on the other."""
-
-    def __init__(
-        self,
-        relay: Relay,
-        publisher: Publisher,
-        arrivals: Arrivals,
-        tail: Tail,
-        *,
-        silent: bool = False,
-    ) -> None:
-        self._relay = relay
-        self._silent = silent
-        self._publisher = publisher
-        self._arrivals = arrivals
-        self._tail = tail
-        self._clock = SystemClock()
-
-    async def measure(self, cuts: int, cut_s: float) -> Outcome:
-        """Cut and restore several times while readings are taken; then count both ends."""
-        found = []
-        async with driving(self._publisher, POINTS_PER_S, self._clock):
-            for _ in range(cuts):
-                await self._arrived(self._publisher.kept, "before a cut")
-                await asyncio.sleep(_SETTLE_S)
-                found.append(await self._cut(cut_s))
-        await self._arrived(self._publisher.kept, "at the end")
-        kept, arrived = self._publisher.kept, self._arrivals.points
-        if arrived != kept:
-            raise LostDataError("resume", missing=0, doubled=arrived - kept)
-        return Outcome(found, kept)
-
-    async def _interrupt(self) -> None:
-        if self._silent:
-            assert isinstance(self._relay, ShapedRelay)
-            self._relay.fall_silent()
-        else:
-            await self._relay.cut()
-
-    async def _restore(self) -> None:
-        if self._silent:
-            assert isinstance(self._relay, ShapedRelay)
-            self._relay.flow_again()
-        else:
-            await self._relay.heal()
-
-    async def _cut(self, cut_s: float) -> Cut:
-        await self._interrupt()
-        await asyncio.sleep(cut_s)
-        kept = self._publisher.kept
-        waiting = kept - self._arrivals.points
-        if waiting < POINTS_PER_S * cut_s / 2:
-            raise BenchmarkError(f"only {waiting} points wait: the cut link has carried the others")
-        self._arrivals.restored(self._clock.time_ns())
-        loop = asyncio.get_running_loop()
-        restored_s = loop.time()
-        await self._restore()
-        await self._tail.until(
-            lambda: self._arrivals.first_s is not None, _TIMEOUT_S, "a first message after a cut"
-        )
-        assert self._arrivals.first_s is not None
-        first_s = self._arrivals.first_s - restored_s
-        await self._arrived(kept, "after a cut")
-        return Cut(first_s, loop.time() - restored_s, waiting)
-
-    async def _arrived(self, kept: int, when: str) -> None:
-        """Wait until as many points have arrived."""
-        await self._tail.until(
-            lambda: self._arrivals.points >= kept, _TIMEOUT_S, f"{kept} points, {when}"
+        await Tail(leaf, IN_STREAM, lambda message: inward.arrived(int(message.data))).start()
+        jetstream = hub.jetstream()
+        yield LinkUnderTest(
+            link.relay,
+            PlainPublisher(leaf),
+            arrivals,
+            tail,
+            lambda number: jetstream.publish("d.outage", str(number).encode()),
+            inward,
         )
 
 
-def _cuts(outcome: Outcome) -> str:
-    return f"cuts of {_CUT_S:.0f} s: {len(outcome.cuts)}"
+def _figures(fault: Fault, ours: list[Outage], plain: list[Outage]) -> list[Figure]:
+    aim = at_most(_AIMS_S[fault])
+    found = []
+    for name, outages, aim_or_none in (("", ours, aim), ("plain ", plain, None)):
+        if same := [outage for outage in outages if outage.fault is fault]:
+            title = f"{name}{fault.value}"
+            found += [
+                _figure(f"{title}, up: median", [each.up_s for each in same], aim_or_none),
+                _figure(f"{title}, down: median", [each.down_s for each in same], aim_or_none),
+                _figure(f"{title}, up, all of it: median", [each.drained_s for each in same]),
+            ]
+    return found
+
+
+def _figure(name: str, values: Sequence[float], aim: Aim | None = None) -> Figure:
+    each = ", ".join(
+        f"> {_PLAIN_TIMEOUT_S:.0f}" if value == NEVER_S else readable(value)
+        for value in sorted(values)
+    )
+    return Figure(name, median(values), "s", aim, each)
+
+
+def _as_json(outage: Outage) -> dict[str, object]:
+    times = {"up_s": outage.up_s, "down_s": outage.down_s, "drained_s": outage.drained_s}
+    return {
+        "fault": outage.fault.value,
+        **{name: None if value == NEVER_S else round(value, 3) for name, value in times.items()},
+        "waiting_points": outage.waiting_points,
+    }

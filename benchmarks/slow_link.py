@@ -1,13 +1,15 @@
 """Measure a link of 20 kbit/s with 600 ms of round trip: the backlog drains, the new comes first.
 
-A backlog of frames is made while the link is cut. Then the link is restored, and while the backlog
-drains an event is published every few seconds. Measured: how much of the link the drain fills (bytes
-at the relay from the first message of the backlog to its last), how long events take from
-publishing until they are in the hub's stream, and how often the leaf had to connect again. The
-agent is told that the link carries 1000 kbit/s, its default: it has to find out.
+A backlog is made while the link is cut: an hour of a recorded car, a frame for each second, as the agent
+makes them when they come at the car's own pace. Then the link is restored, and while the backlog
+drains an event is published every few seconds. Measured: when the newest values (`e.heads`) are in
+the hub's stream, how much of the link the drain fills (bytes at the relay from the first message of
+the backlog to its last), how long events take from publishing until they are in the hub's stream,
+and how often the leaf had to connect again. The agent is told that the link carries 1000 kbit/s, its
+default: it has to find out.
 
 Beside it, in the same run over a link of the same kind, plain NATS: a stream that sources the leaf's
-with default settings, backlog and events in messages of the same sizes.
+with default settings, backlog and events in the same messages, until time is up.
 """
 
 from __future__ import annotations
@@ -20,14 +22,15 @@ from statistics import median, quantiles
 from typing import TYPE_CHECKING
 
 from backhaul_agent.client import connect
-from backhaul_codec import decode
+from backhaul_codec import decode, encode_frame
 from backhaul_codec.subjects import parse_uplink
 from demo.shaped_relay import ShapedRelay
 
 from . import scratch
-from .backlog import publish_frames
+from .backlog import publish_bodies
 from .errors import BenchmarkError
 from .figures import Figure, at_least, at_most, report
+from .frame_size import data_directory, kit
 from .plain_link import HUB_STREAM, plain_link
 from .stream_content import Tail
 from .vehicle_rig import connection, vehicle
@@ -38,11 +41,16 @@ if TYPE_CHECKING:
 
     from nats.aio.msg import Msg
 
+    from backhaul_codec import Point
+
 RATE_BYTES_S = 2500.0
 ROUND_TRIP_S = 0.6
 _EVERY_S = (2.0, 4.0)  # drawn anew each time, so that events fall anywhere in a round
 _FIRST_S_MAX = 60.0
-_BODY_BYTES = 300  # what one of our frames here weighs
+_RECORDED_S = 3600
+_QUICK_S = 300
+_LIMIT = 0.25  # seconds, for each second of the backlog
+_AS_THEY_COME = "[frame]\npoints_max = 2\n"  # then every frame passes through as it is
 
 
 @dataclass(slots=True)
@@ -57,12 +65,20 @@ class Outcome:
     arrived: int = 0
     messages: int = 0
     window: str = ""
+    heads_s: float | None = None
+    first_s: float = float("inf")
 
     def figures(self, name: str, *, aims: bool) -> list[Figure]:
         """Return what goes into the table."""
         waits = sorted(self.waits_s) + [float("inf")] * max(self.lost, 2 - len(self.waits_s))
         ideal = "" if self.arrived < self.messages else f"{self.drained_s:.0f} s"
+        begin = []
+        if self.heads_s is not None:
+            note = "seconds after the network is whole"
+            begin.append(Figure(f"{name}: newest values there", self.heads_s, "s", note=note))
         return [
+            *begin,
+            Figure(f"{name}: backlog begins", self.first_s, "s"),
             Figure(
                 f"{name}: of the link filled",
                 100 * self.filled,
@@ -90,16 +106,35 @@ class Outcome:
 
 def run(*, quick: bool) -> dict[str, object]:
     """Drain a backlog over both kinds of link at the same time, print the table, return it."""
-    frames = 250 if quick else 1000
+    data = data_directory()
+    if data is None:
+        reason = "recordings absent: set BACKHAUL_DATA to the directory that holds them"
+        print(f"slow_link: skipped, {reason}")
+        return {"skipped": reason}
+    seconds = _seconds(data, _QUICK_S if quick else _RECORDED_S)
+    frames = [encode_frame(points, epoch=0, seq=0) for points in seconds]
+    readings, size_bytes = sum(map(len, seconds)), sum(map(len, frames))
     with scratch.directory("slow_link") as directory:
         ours, plain = asyncio.run(_both(directory, frames))
     return report(
-        f"slow_link: {RATE_BYTES_S * 8 / 1000:.0f} kbit/s, {ROUND_TRIP_S * 1000:.0f} ms",
+        f"slow_link: {RATE_BYTES_S * 8 / 1000:.0f} kbit/s, {ROUND_TRIP_S * 1000:.0f} ms; "
+        f"{len(frames)} s of a car, {readings:,} readings in frames of {size_bytes / 1e3:,.0f} kB",
         [*ours.figures("backhaul", aims=True), *plain.figures("plain", aims=False)],
     )
 
 
-async def _both(directory: Path, frames: int) -> tuple[Outcome, Outcome]:
+def _seconds(data: Path, count: int) -> list[list[Point]]:
+    """Return the readings of the first seconds in which the car was driven."""
+    found: dict[int, list[Point]] = {}
+    for points in kit(data).values():
+        for point in points:
+            found.setdefault(point.time // 1_000_000_000, []).append(point)
+        if len(found) >= count:
+            break
+    return list(found.values())[:count]
+
+
+async def _both(directory: Path, frames: list[bytes]) -> tuple[Outcome, Outcome]:
     (directory / "ours").mkdir()
     async with asyncio.TaskGroup() as tasks:
         ours = tasks.create_task(_ours(directory / "ours", frames))
@@ -116,7 +151,7 @@ class _Drain:
         self._loop = asyncio.get_running_loop()
         self._sent: dict[int, float] = {}
         self._backlog: set[object] = set()
-        self._began_s = self._last_s = 0.0
+        self._whole_s = self._began_s = self._last_s = 0.0
         self._began_bytes = self._last_bytes = 0
 
     def backlog(self, identity: object) -> None:
@@ -125,6 +160,13 @@ class _Drain:
         if not self._backlog:
             self._began_s, self._began_bytes = self._last_s, self._last_bytes
         self._backlog.add(identity)
+
+    def heads(self) -> None:
+        """Note that newest values have arrived."""
+        now_s = self._loop.time()
+        # What came before the cut is read when the drain begins: no new ones can be that early.
+        if self.outcome.heads_s is None and 0 < self._whole_s < now_s - ROUND_TRIP_S / 2:
+            self.outcome.heads_s = now_s - self._whole_s
 
     def event(self, number: int) -> None:
         """Note that an event has arrived."""
@@ -137,7 +179,8 @@ class _Drain:
         """Restore the link, publish events until all has drained or the time is over."""
         before = self._relay.accepted
         await self._relay.heal()
-        end_s = self._loop.time() + limit_s
+        self._whole_s = self._loop.time()
+        end_s = self._whole_s + limit_s
         chance = random.Random(1)
         number = 0
         while len(self._backlog) < self.outcome.messages and self._loop.time() < end_s:
@@ -154,6 +197,8 @@ class _Drain:
         self.outcome.connections = self._relay.accepted - before
         if self.outcome.arrived == self.outcome.messages:
             self.outcome.drained_s = self._last_s - self._began_s
+        if self._backlog:
+            self.outcome.first_s = self._began_s - self._whole_s
         took_s = max(self._last_s - self._began_s, 1e-9)
         self.outcome.filled = (self._last_bytes - self._began_bytes) / took_s / RATE_BYTES_S
         return self.outcome
@@ -162,9 +207,9 @@ class _Drain:
 _link = partial(ShapedRelay, rate_bytes_s=RATE_BYTES_S, round_trip_s=ROUND_TRIP_S)
 
 
-async def _ours(directory: Path, frames: int) -> Outcome:
+async def _ours(directory: Path, frames: list[bytes]) -> Outcome:
     async with (
-        vehicle(directory, relay_to=_link) as rig,
+        vehicle(directory, relay_to=_link, agent_settings=_AS_THEY_COME) as rig,
         connection(rig.hub.url()) as hub,
         connection(rig.device.url) as leaf,
         connect(rig.device.url) as agent,
@@ -172,7 +217,7 @@ async def _ours(directory: Path, frames: int) -> Outcome:
         assert isinstance(rig.relay, ShapedRelay)
         await rig.sourced(hub, _FIRST_S_MAX)
         await rig.relay.cut()
-        await publish_frames(leaf, frames)
+        await publish_bodies(leaf, "car", frames)
         status = await rig.appended(leaf)
         drain = _Drain(rig.relay, status["lanes"]["bulk"]["last_seq"])
 
@@ -180,6 +225,8 @@ async def _ours(directory: Path, frames: int) -> Outcome:
             uplink = parse_uplink(message.subject)
             if uplink.letter == "f":
                 drain.backlog(decode(message.data, node=uplink.node).seq)
+            elif uplink.type == "heads":
+                drain.heads()
             elif uplink.node == "probe":
                 drain.event(int(str(decode(message.data).points[0].value)))
 
@@ -188,7 +235,7 @@ async def _ours(directory: Path, frames: int) -> Outcome:
         outcome = await drain.go(
             tail,
             lambda number: agent.publish("probe", "n", str(number), lane="live"),
-            frames * 0.5,
+            len(frames) * _LIMIT,
         )
         link = (await rig.status(leaf))["link"]
         windows = ", ".join(f"{lane} {size}" for lane, size in link["windows"].items())
@@ -196,7 +243,7 @@ async def _ours(directory: Path, frames: int) -> Outcome:
         return outcome
 
 
-async def _plain(directory: Path, frames: int) -> Outcome:
+async def _plain(directory: Path, frames: list[bytes]) -> Outcome:
     async with (
         # Set up before the link is slow: over the slow one it was not after a minute.
         plain_link(directory, relay_to=ShapedRelay) as link,
@@ -207,10 +254,9 @@ async def _plain(directory: Path, frames: int) -> Outcome:
         jetstream = leaf.jetstream()
         await link.relay.cut()
         link.relay.rate_bytes_s, link.relay.round_trip_s = RATE_BYTES_S, ROUND_TRIP_S
-        for number in range(frames):
-            body = random.Random(number).randbytes(_BODY_BYTES)
+        for number, body in enumerate(frames):
             await jetstream.publish(f"p.backlog.{number}", body)
-        drain = _Drain(link.relay, frames)
+        drain = _Drain(link.relay, len(frames))
 
         def arrived(message: Msg) -> None:
             _, kind, number = message.subject.split(".")
@@ -222,5 +268,7 @@ async def _plain(directory: Path, frames: int) -> Outcome:
         tail = Tail(hub, HUB_STREAM, arrived)
         await tail.start()
         return await drain.go(
-            tail, lambda number: jetstream.publish(f"p.event.{number}", b"x" * 40), frames * 0.4
+            tail,
+            lambda number: jetstream.publish(f"p.event.{number}", b"x" * 40),
+            len(frames) * _LIMIT,
         )

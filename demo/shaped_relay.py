@@ -30,14 +30,27 @@ class ShapedRelay(Relay):
         self.accepted = 0
         self._flowing = asyncio.Event()
         self._flowing.set()
+        self._forgotten: list[asyncio.Event] = []
 
-    def fall_silent(self) -> None:
-        """Stop forwarding; every connection stays open, and new ones are taken."""
+    def fall_silent(self, *, forget: bool = False) -> None:
+        """Stop forwarding; every connection stays open, and new ones are taken.
+
+        With ``forget`` those open now never carry a byte again: only their ends can notice.
+        """
         self._flowing.clear()
+        if forget:
+            self._forgotten.append(self._flowing)
+            self._flowing = asyncio.Event()
 
     def flow_again(self) -> None:
         """Forward again, first what was under way."""
         self._flowing.set()
+
+    async def cut(self) -> None:
+        """Reset every connection, forgotten ones too, and refuse new ones."""
+        for flowing in self._forgotten:
+            flowing.set()  # their pumps can end; what they hold finds its connection reset
+        await super().cut()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
@@ -47,6 +60,7 @@ class ShapedRelay(Relay):
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool
     ) -> None:
         loop = asyncio.get_running_loop()
+        flowing = self._flowing
         under_way: deque[tuple[float, bytes]] = deque()
         changed = asyncio.Event()
 
@@ -57,7 +71,7 @@ class ShapedRelay(Relay):
                     await changed.wait()
                 due_s, chunk = under_way.popleft()
                 await asyncio.sleep(due_s - loop.time())
-                await self._flowing.wait()
+                await flowing.wait()
                 if not chunk:
                     raise EOFError("closed by its peer")
                 self._count(len(chunk), up=up)
@@ -66,11 +80,12 @@ class ShapedRelay(Relay):
 
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(arrive())
-            await self._leave(reader, under_way, changed)
+            await self._leave(reader, flowing, under_way, changed)
 
     async def _leave(
         self,
         reader: asyncio.StreamReader,
+        flowing: asyncio.Event,
         under_way: deque[tuple[float, bytes]],
         changed: asyncio.Event,
     ) -> None:
@@ -79,7 +94,7 @@ class ShapedRelay(Relay):
         chunk = b"-"
         while chunk:
             chunk = await reader.read(_CHUNK_BYTES if self.rate_bytes_s else 65_536)
-            await self._flowing.wait()
+            await flowing.wait()
             if self.rate_bytes_s:
                 # The line is kept busy where it was: sleeping too long is not made the link's fault.
                 free_s = max(loop.time(), free_s) + len(chunk) / self.rate_bytes_s
