@@ -25,7 +25,16 @@ from .leafs import Leafs
 from .registry import Registry
 from .report import Report
 from .server_config import LANES, leaf_name
-from .sources import OwedWatch, SourcePlan, SourceWatch, applied_devices, apply_sources, source_of
+from .sources import (
+    SILENT_LINK_S,
+    OwedWatch,
+    SourcePlan,
+    SourceWatch,
+    applied_devices,
+    apply_sources,
+    link_idle_s,
+    source_of,
+)
 from .streams import (
     DOWN,
     declared_streams,
@@ -288,7 +297,9 @@ class ControlPlane:
                 self._readers[shard].note_state(info)
                 self._note_made(shard, info, now_s)
             heard: dict[str, set[str]] = {}
-            for source in (source for info in infos for source in info.get("sources") or []):
+            sources = [source for info in infos for source in info.get("sources") or []]
+            idle_s = link_idle_s(sources)
+            for source in sources:
                 device, lane = source_of(source)
                 self._lags[device, lane] = source["lag"]
                 if source["active"] >= 0:
@@ -298,8 +309,10 @@ class ControlPlane:
                     owed.complaint((device, lane), None, now_s)
                     continue
                 up_s = (self._clock.now_ns() - leaf.since_ns) / 1e9
-                why = watch.complaint(source, up_s, now_s) or owed.complaint(
-                    (device, lane), self._owed_arrivals(device, lane), now_s
+                silent_s = idle_s.get(device, 0.0)
+                owes = None if silent_s >= SILENT_LINK_S else self._owed_arrivals(device, lane)
+                why = watch.complaint(source, up_s, now_s, silent_s) or owed.complaint(
+                    (device, lane), owes, now_s
                 )
                 if why is not None:
                     log.warning("source_kicked", device=device, lane=lane, why=why)

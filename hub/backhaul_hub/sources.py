@@ -21,8 +21,14 @@ SETUP_S_MAX = 4 * SETUP_S
 # as it does on a slow link: true, and no reason to set anything up again.
 _WAITS_FOR_LINK = "stalled on flow control"
 
+# While nothing at all is heard from a device its link is dead, most likely, and what is set up over it
+# is lost, and in the way of the next set-up for `SETUP_S` and more. The servers' pings end a dead link
+# within 30 s; what stands for longer has another reason to be silent.
+SILENT_LINK_S = 5.0
+_DEAD_LINK_S_MAX = 40.0
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from .jetstream import JetStreamApi, Json
     from .registry import Device
@@ -137,6 +143,8 @@ class SourceWatch:
       surely given up waiting
     - one that says itself that it lags, and takes nothing, after `stuck_s`
     - one that has fallen silent after `patience_s`
+
+    None of them while all sources of the device are silent, for as long as its link may be dead.
     """
 
     def __init__(self, patience_s: float, stuck_s: float) -> None:
@@ -144,17 +152,23 @@ class SourceWatch:
         self._stuck_s = stuck_s
         self._lanes: dict[tuple[str, str], _Watched] = {}
 
-    def complaint(self, source: Json, up_s: float, now_s: float) -> str | None:
+    def complaint(
+        self, source: Json, up_s: float, now_s: float, link_idle_s: float = 0.0
+    ) -> str | None:
         """Return why this source is to be kicked now, None where it is not.
 
         Args:
             source: as the server lists it in a stream's info.
             up_s: for how long the device's link has been up.
             now_s: monotonic seconds.
+            link_idle_s: for how long none of the device's sources has heard it (`link_idle_s`).
         """
         watched = self._lanes.setdefault(source_of(source), _Watched())
         if source.get("seq", 0) != watched.seq or not source["lag"]:
             watched.seq, watched.moved_s = source.get("seq", 0), now_s
+        if SILENT_LINK_S <= link_idle_s < _DEAD_LINK_S_MAX:
+            watched.moved_s = now_s
+            return None
         idle_s = source["active"] / 1e9 if source["active"] >= 0 else up_s
         error = source.get("error")
         if error and _WAITS_FOR_LINK not in error.get("description", ""):
@@ -212,6 +226,16 @@ class OwedWatch:
             return None
         known.since_s, known.patience_s = now_s, min(2 * known.patience_s, 300.0)
         return "the vehicle has more, and nothing comes"
+
+
+def link_idle_s(sources: Iterable[Json]) -> dict[str, float]:
+    """Return for how long nothing was heard of each device, by any of its sources that ever did."""
+    idle_s: dict[str, float] = {}
+    for source in sources:
+        if source["active"] >= 0:
+            device, _ = source_of(source)
+            idle_s[device] = min(source["active"] / 1e9, idle_s.get(device, float("inf")))
+    return idle_s
 
 
 async def apply_sources(

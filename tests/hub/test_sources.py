@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_hub.registry import Device
-from backhaul_hub.sources import SETUP_S, OwedWatch, SourcePlan, SourceWatch, lane_source, source_of
+from backhaul_hub.sources import (
+    SETUP_S,
+    OwedWatch,
+    SourcePlan,
+    SourceWatch,
+    lane_source,
+    link_idle_s,
+    source_of,
+)
 
 DEVICES = ["VID-001", "VID-002", "VID-003"]
 STEPS = st.lists(
@@ -186,6 +194,21 @@ def test_a_silent_source_is_kicked_once_patience_is_over() -> None:
     watch = SourceWatch(15.0, 10.0)
     kicks = [now for now in range(50) if watch.complaint(listed(float(now)), now, now)]
     assert kicks == [15, 30, 45]
+
+
+def test_a_link_that_may_be_dead_is_left_to_the_servers_pings() -> None:
+    """A set-up over a half-open link is lost, and keeps the one from succeeding that comes after it."""
+    watch = SourceWatch(15.0, 10.0)
+    silent = [listed(float(now), lag=93, seq=7) for now in range(60)]
+    kicks = [now for now in range(60) if watch.complaint(silent[now], 99.0, now, float(now))]
+    assert kicks == [40, 55]
+
+
+def test_one_silent_lane_of_a_link_that_is_heard_is_kicked() -> None:
+    sources = [listed(20.0), listed(0.5, lane="live"), listed(-1, lane="other")]
+    assert link_idle_s(sources) == {"VID-001": 0.5}
+    assert SourceWatch(15.0, 10.0).complaint(sources[0], 99.0, 100.0, 0.5)
+    assert link_idle_s([listed(-1)]) == {}
 
 
 def test_a_source_that_lags_and_takes_nothing_is_kicked_though_it_hears_heartbeats() -> None:
