@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import shutil
 import signal
@@ -11,6 +12,7 @@ import socket
 import sys
 import tomllib
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Self
 
@@ -24,11 +26,24 @@ class RigError(Exception):
     """A part did not start, or ended when it should not have."""
 
 
+# Below those that the system hands out by itself: no connection made meanwhile can take one. Each
+# process has a stretch of its own, so that two test runs side by side do not meet.
+_PORTS_EACH = 128
+_FIRST_PORT = 20_000 + os.getpid() % 64 * _PORTS_EACH
+_PORTS = cycle(range(_FIRST_PORT, _FIRST_PORT + _PORTS_EACH))
+
+
 def free_port() -> int:
-    """Return a TCP port on loopback that nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a TCP port on loopback that nobody listens on just now, nor was given a short while ago.
+
+    Raises:
+        RigError: there is none.
+    """
+    for port in islice(_PORTS, _PORTS_EACH):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RigError(f"{_PORTS_EACH} ports from {_FIRST_PORT} on are all in use")
 
 
 def program(name: str) -> str:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from demo.rig import free_port
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -99,14 +101,6 @@ def server_binary() -> str:
     if not found:
         pytest.skip("no nats-server: `make setup` installs one")
     return found
-
-
-def free_port() -> int:
-    """Return a port of the loopback that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture
