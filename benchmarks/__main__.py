@@ -70,7 +70,7 @@ BENCHMARKS = (
     Benchmark("store_cut", "what a power cut takes from a leaf stream, and from the ledger"),
     Benchmark("spark_ingest", "points per second into the history tables", needs_java=True),
 )
-_LIST = "\n".join(f"{each.name:14}{each.about}" for each in BENCHMARKS)
+_LIST = "\n".join(f"{each.name:16}{each.about}" for each in BENCHMARKS)
 
 
 @click.command(epilog=f"\b\nBenchmarks:\n{_LIST}")

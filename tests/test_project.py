@@ -14,6 +14,7 @@ import backhaul_agent.config
 import backhaul_hub.cli
 import backhaul_hub.config
 import backhaul_spark.cli
+from benchmarks.__main__ import BENCHMARKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,6 +99,12 @@ def test_every_decision_is_in_the_list_of_decisions() -> None:
     listed = (ROOT / "docs" / "adr" / "README.md").read_text()
     for record in (ROOT / "docs" / "adr").glob("0*.md"):
         assert f"]({record.name})" in listed
+
+
+def test_every_benchmark_is_described() -> None:
+    text = (ROOT / "docs" / "benchmarks.md").read_text()
+    for benchmark in BENCHMARKS:
+        assert f"\n| `{benchmark.name}` |" in text, benchmark.name
 
 
 def test_links_between_documents_lead_somewhere() -> None:
