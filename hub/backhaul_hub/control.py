@@ -310,6 +310,10 @@ class ControlPlane:
                     continue
                 up_s = (self._clock.now_ns() - leaf.since_ns) / 1e9
                 silent_s = idle_s.get(device, 0.0)
+                # A ping that was answered since; the list that says so is taken now and then.
+                answered_s = (self._clock.now_ns() - leaf.answered_ns) / 1e9
+                if answered_s + _LEAFS_INTERVAL_S < silent_s:
+                    silent_s = 0.0
                 owes = None if silent_s >= SILENT_LINK_S else self._owed_arrivals(device, lane)
                 why = watch.complaint(source, up_s, now_s, silent_s) or owed.complaint(
                     (device, lane), owes, now_s

@@ -32,6 +32,8 @@ class Link:
     since_ns: int = 0
     """When it came up or went down; ns since the Unix epoch."""
     rtt: str = ""
+    answered_ns: int = 0
+    """When `rtt` was last seen to change: then at the latest the vehicle has answered a ping."""
     in_bytes: int = 0
     """Bytes received over the present connection, before the link's own compression."""
     out_bytes: int = 0
@@ -94,7 +96,8 @@ class Leafs:
             if self._connection_ids.get(device) != leaf["id"]:
                 self._connected(device, leaf["id"])
             link = self.links[device]
-            link.rtt = leaf.get("rtt", "")
+            if (rtt := leaf.get("rtt", "")) != link.rtt:
+                link.rtt, link.answered_ns = rtt, self._clock.now_ns()
             link.in_bytes = leaf.get("in_bytes", 0)
             link.out_bytes = leaf.get("out_bytes", 0)
         for device in set(self._connection_ids) - set(listed):

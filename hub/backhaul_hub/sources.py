@@ -23,7 +23,8 @@ _WAITS_FOR_LINK = "stalled on flow control"
 
 # While nothing at all is heard from a device its link is dead, most likely, and what is set up over it
 # is lost, and in the way of the next set-up for `SETUP_S` and more. The servers' pings end a dead link
-# within 30 s; what stands for longer has another reason to be silent.
+# within 30 s; what stands for longer has another reason to be silent, and so has a link over which the
+# vehicle has answered a ping.
 SILENT_LINK_S = 5.0
 _DEAD_LINK_S_MAX = 40.0
 
@@ -144,7 +145,7 @@ class SourceWatch:
     - one that says itself that it lags, and takes nothing, after `stuck_s`
     - one that has fallen silent after `patience_s`
 
-    None of them while all sources of the device are silent, for as long as its link may be dead.
+    None of them while all sources of the device are silent and its link may be dead.
     """
 
     def __init__(self, patience_s: float, stuck_s: float) -> None:
@@ -161,7 +162,7 @@ class SourceWatch:
             source: as the server lists it in a stream's info.
             up_s: for how long the device's link has been up.
             now_s: monotonic seconds.
-            link_idle_s: for how long none of the device's sources has heard it (`link_idle_s`).
+            link_idle_s: for how long nothing was heard over the device's link.
         """
         watched = self._lanes.setdefault(source_of(source), _Watched())
         if source.get("seq", 0) != watched.seq or not source["lag"]:
@@ -229,7 +230,7 @@ class OwedWatch:
 
 
 def link_idle_s(sources: Iterable[Json]) -> dict[str, float]:
-    """Return for how long nothing was heard of each device, by any of its sources that ever did."""
+    """Return for how long each device was heard by none of its sources that ever heard it."""
     idle_s: dict[str, float] = {}
     for source in sources:
         if source["active"] >= 0:
