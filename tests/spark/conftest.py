@@ -16,13 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["hub_server"]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests run in several processes, have one take all that need the JVM."""
-    for item in items:
-        if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-
-
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The session of `backhaul_spark.session`, shared."""
