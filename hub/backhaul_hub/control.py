@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import structlog
 from nats.errors import Error as NatsError
 
+from backhaul_codec.subjects import LIVE
+
 from .blob_service import BlobService
 from .clock_service import ClockService
 from .connection import connect, watch_connections
@@ -33,6 +35,7 @@ from .sources import (
     applied_devices,
     apply_sources,
     link_idle_s,
+    owes_greeting,
     source_of,
 )
 from .streams import (
@@ -314,7 +317,9 @@ class ControlPlane:
                 answered_s = (self._clock.now_ns() - leaf.answered_ns) / 1e9
                 if answered_s + _LEAFS_INTERVAL_S < silent_s:
                     silent_s = 0.0
-                owes = None if silent_s >= SILENT_LINK_S else self._owed_arrivals(device, lane)
+                owes = None
+                if silent_s < SILENT_LINK_S:
+                    owes = self._owed_arrivals(device, lane, leaf.since_ns)
                 why = watch.complaint(source, up_s, now_s, silent_s) or owed.complaint(
                     (device, lane), owes, now_s
                 )
@@ -325,12 +330,16 @@ class ControlPlane:
                 if len(lanes) == len(LANES):
                     self._plan(device).established(device, asked_s)
 
-    def _owed_arrivals(self, device: str, lane: str) -> int | None:
+    def _owed_arrivals(self, device: str, lane: str, up_since_ns: int) -> int | None:
         """Return how many messages ever came of a lane that owes some, None where it owes none."""
         known = self._continuity.current(device).get(lane)
-        if known is None or known[1].whole:
+        if known is None:
             return None
-        return known[1].messages + known[1].repeats
+        state = known[1]
+        owes = not state.whole or (
+            lane == LIVE and owes_greeting(state.last_seen_ns, up_since_ns, self._clock.now_ns())
+        )
+        return state.messages + state.repeats if owes else None
 
     async def _serve(
         self, client: Client, api: JetStreamApi, registry: Registry, leafs: Leafs

@@ -27,6 +27,7 @@ _WAITS_FOR_LINK = "stalled on flow control"
 # vehicle has answered a ping.
 SILENT_LINK_S = 5.0
 _DEAD_LINK_S_MAX = 40.0
+_GREETING_NS_MAX = 120 * 1_000_000_000
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -227,6 +228,20 @@ class OwedWatch:
             return None
         known.since_s, known.patience_s = now_s, min(2 * known.patience_s, 300.0)
         return "the vehicle has more, and nothing comes"
+
+
+def owes_greeting(newest_ns: int, up_since_ns: int, now_ns: int) -> bool:
+    """Say whether a vehicle's first word on ``live`` is due: each link that comes up is marked by one.
+
+    Where it does not come, the source does not work, whatever its lag; and then nothing tells the hub
+    that there is more. Not asked for ever: a mark may have come before the hub saw the link.
+
+    Args:
+        newest_ns: when UP stored the newest message of the lane.
+        up_since_ns: when the link came up.
+        now_ns: both of them and this are ns since the Unix epoch.
+    """
+    return newest_ns < up_since_ns and now_ns - up_since_ns < _GREETING_NS_MAX
 
 
 def link_idle_s(sources: Iterable[Json]) -> dict[str, float]:

@@ -15,6 +15,7 @@ from backhaul_hub.sources import (
     SourceWatch,
     lane_source,
     link_idle_s,
+    owes_greeting,
     source_of,
 )
 
@@ -209,6 +210,13 @@ def test_one_silent_lane_of_a_link_that_is_heard_is_kicked() -> None:
     assert link_idle_s(sources) == {"VID-001": 0.5}
     assert SourceWatch(15.0, 10.0).complaint(sources[0], 99.0, 100.0, 0.5)
     assert link_idle_s([listed(-1)]) == {}
+
+
+def test_a_link_that_came_up_owes_a_word_for_a_while() -> None:
+    second_ns = 1_000_000_000
+    assert owes_greeting(99 * second_ns, 100 * second_ns, 101 * second_ns)
+    assert not owes_greeting(100 * second_ns, 100 * second_ns, 101 * second_ns)
+    assert not owes_greeting(99 * second_ns, 100 * second_ns, 220 * second_ns)
 
 
 def test_a_source_that_lags_and_takes_nothing_is_kicked_though_it_hears_heartbeats() -> None:
