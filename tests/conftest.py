@@ -1,8 +1,13 @@
-"""What all tests share: how they are divided where they run in several processes."""
+"""What all tests share: no deadlines in examples, and how several processes divide them."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+# A machine with other work to do is slow, not wrong.
+settings.register_profile("backhaul", deadline=None)
+settings.load_profile("backhaul")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
