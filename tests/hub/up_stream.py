@@ -90,7 +90,7 @@ class Up:
                 f"held {wanted}",
             )
             stored = await self.registry.lanes()
-            if list(stored[lane].held) == wanted:
+            if lane in stored and list(stored[lane].held) == wanted:
                 return
             await asyncio.sleep(0.01)
 
