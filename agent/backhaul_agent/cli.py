@@ -15,6 +15,7 @@ COMMANDS = {
     "status": "Ask a running agent how it is.",
     "get": "Show the current values of state and configuration.",
     "set": "Write configuration: it reaches the hub, and wins there by its time.",
+    "event": "Report an event: armed, failsafe ...",
     "watch": "Show current values, then every change as it comes.",
     "tree": "Draw the tree of nodes.",
     "node": "Create, move, mirror, delete and undelete nodes.",

@@ -3,6 +3,7 @@
     async with connect("nats://127.0.0.1:4222") as agent:
         await agent.publish("battery", "soc", 81.2)          # returns when it is kept
         await agent.send("battery", "soc", 81.2)             # does not wait
+        await agent.event("armed", previous="disarmed", reason="pilot")
         async with agent.batch("battery") as batch:          # many points, packed here
             batch.add("soc", 81.2)
 
@@ -144,6 +145,31 @@ class Agent:
         """
         subject, payload, headers = self._single(node, type, value, key, time, lane)
         await self.nats.publish(subject, payload, headers=headers)
+
+    async def event(
+        self,
+        kind: str,
+        *,
+        previous: str = "",
+        reason: str = "",
+        data: Any = None,
+        time: int | None = None,
+    ) -> None:
+        """Report an event (armed, failsafe ...) and return when it is kept.
+
+        ``previous`` is the state before, ``data`` anything that JSON can say, ``time`` as of
+        `publish`.
+
+        Raises:
+            RefusedError, NotKnownError, NoAgentError: as `publish`.
+        """
+        said = {"previous": previous or None, "reason": reason or None, "data": data, "time": time}
+        try:
+            payload = msgspec.json.encode({k: v for k, v in said.items() if v is not None})
+            subject = f"agent.event.{encode_token(kind)}"
+        except (TypeError, ValueError) as error:  # a SubjectError is a ValueError
+            raise RefusedError(Code.BAD_VALUE, str(error)) from error
+        await self._keep(subject, payload)
 
     async def publish_batch(self, node: str, points: Iterable[Point]) -> int:
         """Publish points of one node, packed into frames; return how many were kept: all.

@@ -1,4 +1,4 @@
-"""Events the agent itself writes to the live lane: what the hub must be told in so many words."""
+"""Messages of events on the live lane: the agent's own, and those that programs report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from backhaul_agent.ledger_rows import Outgoing
 from backhaul_codec import Opaque, Point, encode_point
-from backhaul_codec.subjects import event_subject
+from backhaul_codec.subjects import app_event_subject, event_subject
 
 if TYPE_CHECKING:
     from backhaul_agent.hub_clock import State
@@ -21,6 +21,18 @@ def event(kind: str, body: dict[str, Any], time_ns: int) -> Outgoing:
     value = Opaque(JSON_DTYPE, msgspec.json.encode(body))
     point = Point(node="", type=kind, time=time_ns, value=value)
     return Outgoing("live", event_subject(kind), encode_point(point, epoch=0, seq=0))
+
+
+def app_event(kind: str, body: dict[str, Any], time_ns: int, boot: int) -> Outgoing:
+    """Return the message of an event that a program reported; ``boot`` as of `Outgoing`.
+
+    Raises:
+        CodecError: the kind is no name.
+    """
+    value = Opaque(JSON_DTYPE, msgspec.json.encode({"kind": kind} | body))
+    point = Point(node="", type=kind, time=time_ns, value=value)
+    body_ = encode_point(point, epoch=0, seq=0)
+    return Outgoing("live", app_event_subject(kind), body_, times=(time_ns, time_ns), boot=boot)
 
 
 def clock_body(state: State) -> dict[str, Any]:

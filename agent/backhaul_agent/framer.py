@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -72,13 +72,23 @@ class Write:
         return len(self.placed)
 
 
-Content: TypeAlias = "Points | Frame | Write"
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What a program reported as an event: its message is ready."""
+
+    message: Outgoing
+    points: ClassVar[int] = 1
+
+
+Content: TypeAlias = "Points | Frame | Write | Event"
 
 
 def value_class(content: Content) -> int:
     """Return the value class of the dearest message that this becomes."""
     if isinstance(content, Write):
         return worth(content.messages)
+    if isinstance(content, Event):
+        return worth([content.message])
     return STATE if isinstance(content, Points) and content.live else TELEMETRY
 
 
@@ -174,6 +184,8 @@ class Framer:
         for arrival in arrivals:
             if isinstance(arrival, Write):
                 plan.changes.messages += arrival.messages
+            elif isinstance(arrival, Event):
+                plan.changes.messages.append(arrival.message)
             elif isinstance(arrival, Frame):
                 self._pass_on(plan, arrival, now_s)
             elif arrival.live:

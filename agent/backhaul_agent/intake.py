@@ -53,7 +53,7 @@ class Json(msgspec.Struct, forbid_unknown_fields=True):
     clock: str | UnsetType = UNSET
 
 
-class _Stamps(NamedTuple):
+class Stamps(NamedTuple):
     """What is done to the times of points: shifted, marked, and how good they are."""
 
     shift_ns: int
@@ -99,19 +99,15 @@ class Intake:
         dtype: str | UnsetType = UNSET
         live = False
         if data.lstrip()[:1] == b"{":
-            message = _decode(self._object, data)
+            message = decode_json(self._object, data)
             value, time, dtype = message.value, message.time, message.dtype
             if value is UNSET:
                 raise RefusedError(Code.BAD_VALUE, 'the object has no "value"')
             live = _is_live(message.lane)
             clock = clock if message.clock is UNSET else message.clock
         else:
-            value = _decode(self._bare, data)
-        if time is UNSET:
-            stamp, stamps = stamp_ms(self._clock), self._made()
-        else:
-            stamps = self._given(clock)
-            stamp = _in_range(_time_ns(time) + stamps.shift_ns)
+            value = decode_json(self._bare, data)
+        stamp, stamps = self.stamp(time, clock)
         point = Point(
             node=series.node,
             type=series.type,
@@ -121,19 +117,30 @@ class Intake:
         )
         return Points(series.node, (point,), live, stamps.boot, stamps.clock)
 
-    def _made(self) -> _Stamps:
-        """Return what goes for stamps that are made here and now."""
-        return _Stamps(0, self._clock.mark, self._clock.quality)
+    def stamp(self, time: int | str | UnsetType, clock: str) -> tuple[int, Stamps]:
+        """Return the time of a point, and what goes for it; without one it is stamped here.
 
-    def _given(self, word: str, declared: int = 0) -> _Stamps:
+        Raises:
+            RefusedError: what the program said of the time makes no sense.
+        """
+        if time is UNSET:
+            return stamp_ms(self._clock), self._made()
+        stamps = self._given(clock)
+        return _in_range(_time_ns(time) + stamps.shift_ns), stamps
+
+    def _made(self) -> Stamps:
+        """Return what goes for stamps that are made here and now."""
+        return Stamps(0, self._clock.mark, self._clock.quality)
+
+    def _given(self, word: str, declared: int = 0) -> Stamps:
         """Return what goes for times that came with points; ``declared``: by their frame."""
         worst = max(declared, self._clock.quality)
         if not word:
-            return _Stamps(0, 0, worst)
+            return Stamps(0, 0, worst)
         if word == SYSTEM:
-            return _Stamps(self._clock.system_shift_ns(), self._clock.mark, worst)
+            return Stamps(self._clock.system_shift_ns(), self._clock.mark, worst)
         if word == UNSET_CLOCK:
-            return _Stamps(0, 0, Quality.UNSET)
+            return Stamps(0, 0, Quality.UNSET)
         raise RefusedError(
             Code.BAD_FIELD, f'clock {word[:32]!r} is neither "{SYSTEM}" nor "{UNSET_CLOCK}"'
         )
@@ -282,7 +289,12 @@ def _is_live(lane: str | UnsetType) -> bool:
     raise RefusedError(Code.BAD_FIELD, f'lane {lane!r} is neither "live" nor "bulk"')
 
 
-def _decode(decoder: Callable[[bytes], Any], data: bytes) -> Any:
+def decode_json(decoder: Callable[[bytes], Any], data: bytes) -> Any:
+    """Return what a decoder of msgspec makes of a payload.
+
+    Raises:
+        RefusedError: it is no JSON, or other JSON than the decoder's.
+    """
     try:
         return decoder(data)
     except msgspec.ValidationError as error:

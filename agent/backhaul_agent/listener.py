@@ -1,4 +1,4 @@
-"""What local programs publish under ``app.``: received, checked, queued, answered."""
+"""What local programs publish under ``app.`` and report as events: received, checked, queued, answered."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from nats.errors import SlowConsumerError
 from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.clock import CLOCK_HEADER
 from backhaul_agent.errors import Code, RefusedError
+from backhaul_agent.event_intake import EVENT_PREFIX, EVENT_SUBJECTS, EventIntake
 from backhaul_agent.logs import Bursts
 from backhaul_agent.writer import Arrival, points_in
 
@@ -41,6 +42,7 @@ class Listener:
         self.received = 0
         self.refusals = Bursts(clock)
         self._intake = intake
+        self._events = EventIntake(intake, value_bytes_max=config.ingest.value_bytes_max)
         self._writer = writer
         self._limits = config.ingest
         # Room for an answer to everything that may be pending; notes that nobody asked for may
@@ -48,25 +50,28 @@ class Listener:
         self._notes_max = max(NOTES_MAX_MIN, config.ingest.pending_messages_max)
         self._answers: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(2 * self._notes_max)
         self._kept: dict[int, bytes] = {}
-        self._subscription: Subscription | None = None
+        self._subscriptions: list[Subscription] = []
 
     async def listen(self, client: Client) -> None:
         """Subscribe on a new connection."""
-        self._subscription = await client.subscribe(
-            APP_SUBJECTS,
-            cb=self._on_message,
-            pending_msgs_limit=self._limits.pending_messages_max,
-            pending_bytes_limit=self._limits.pending_bytes_max,
-        )
+        self._subscriptions = [
+            await client.subscribe(
+                subjects,
+                cb=self._on_message,
+                pending_msgs_limit=self._limits.pending_messages_max,
+                pending_bytes_limit=self._limits.pending_bytes_max,
+            )
+            for subjects in (APP_SUBJECTS, EVENT_SUBJECTS)
+        ]
 
     async def stop(self) -> None:
         """Take in what the server has delivered, then no more."""
-        if self._subscription is not None:
+        for subscription in self._subscriptions:
             try:
-                await self._subscription.drain()  # type: ignore[no-untyped-call]
+                await subscription.drain()  # type: ignore[no-untyped-call]
             except NatsError as error:
                 log.warning("could not unsubscribe in order", error=str(error))
-            self._subscription = None
+        self._subscriptions = []
 
     async def send_answers(self, client: Client) -> None:
         """Send answers for as long as the connection lives (the caller cancels)."""
@@ -95,7 +100,8 @@ class Listener:
         points = 1
         try:
             word = (message.headers or {}).get(CLOCK_HEADER, "")
-            content = self._intake.parse(subject, message.data, clock=word)
+            parse = self._events.parse if subject.startswith(EVENT_PREFIX) else self._intake.parse
+            content = parse(subject, message.data, clock=word)
             points = points_in(content)
             answer = partial(self._answer, subject, reply)
             self._writer.submit(Arrival(content, len(message.data), bool(reply), answer))

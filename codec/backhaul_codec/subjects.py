@@ -2,7 +2,8 @@
 
 On a vehicle: `f.<node>` frames, `p.<node>.<type>.<key>` points, `p.<parent>.<node>.<type>.<key>`
 points of an edge, `p.<node>` and `p.<parent>.<node>` frames of such points that hold or fall as one,
-`e.<kind>` events, `r.<command id>` results. Where every node has lanes of its own the same after
+`e.<kind>` events of the agent's own, `e.app.<kind>` events that programs report, `r.<command id>`
+results. Where every node has lanes of its own the same after
 `n.<node>.`. At the hub all of it with `up.<device>.` before it, set by the hub's own stream, never
 by the device.
 """
@@ -33,6 +34,7 @@ _ESCAPED = re.compile(r"%([0-9A-F]{2})")
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
 _BYTE_TOKENS = [chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in range(256)]
 _EMPTY = "%"
+_APP, _APP_LETTER = "app", "a"
 
 
 class SubjectError(ValueError):
@@ -43,7 +45,8 @@ class SubjectError(ValueError):
 class Uplink:
     """Hold what a subject `up.<device>.<leaf subject>` says.
 
-    `letter` is f, p, e or r. `node`: of frames and points. `type`: of points, and the kind of an
+    `letter` is f, p, e or r, and a of an event that a program reported: no program can say anything
+    in the agent's name. `node`: of frames and points. `type`: of points, and the kind of an
     event; None of frames. `key`: of points, and the id of a result's command. `parent`: of the
     points of an edge, whose `node` is the lower end. `lane_node`: whose lane it is, if of one node.
     """
@@ -143,6 +146,16 @@ def event_subject(kind: str) -> str:
     return f"e.{encode_token(kind)}"
 
 
+def app_event_subject(kind: str) -> str:
+    """Return the subject of events of a kind that programs report, on their vehicle.
+
+    Raises: SubjectError, for a kind without a name.
+    """
+    if not kind:
+        raise SubjectError("an event has a kind")
+    return f"e.{_APP}.{encode_token(kind)}"
+
+
 def node_lane(node: str) -> Lane:
     """Return the name of a node's own lane: a token, fit for a subject and a stream's name."""
     return _NODE_LANE + encode_token(node)
@@ -223,6 +236,8 @@ def parse_leaf(leaf_subject: str, device: str = "") -> Uplink:
             return Uplink(device, lane, leaf_subject, letter, node, type_, key, parent)
         case "e", [kind]:
             return Uplink(device, lane, leaf_subject, letter, type=kind)
+        case "e", [app, kind] if app == _APP and kind:
+            return Uplink(device, lane, leaf_subject, _APP_LETTER, type=kind)
         case "r", [command]:
             return Uplink(device, lane, leaf_subject, letter, key=command)
     raise SubjectError(f"{leaf_subject[:80]!r} has the wrong number of tokens")

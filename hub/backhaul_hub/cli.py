@@ -11,6 +11,7 @@ from .commands.artifact import artifact
 from .commands.completeness import completeness
 from .commands.conflicts import conflicts
 from .commands.devices import devices
+from .commands.events import events
 from .commands.get import get
 from .commands.init import init
 from .commands.node import node
@@ -28,9 +29,9 @@ def cli() -> None:
 
     A hub is a nats-server with a directory of configuration (`init`), the control plane beside
     it (`up`), and the devices that may send to it (`add-device`, `devices`). `completeness` says
-    whether anything of a device's hours is missing. Points are read and written with `get`, `set`
-    and `watch`, the tree with `tree` and `node`. Files for
-    vehicles, and from them, are kept with `artifact`.
+    whether anything of a device's hours is missing, `events` what programs on vehicles reported.
+    Points are read and written with `get`, `set` and `watch`, the tree with `tree` and `node`. Files
+    for vehicles, and from them, are kept with `artifact`.
     """
 
 
@@ -40,6 +41,7 @@ for _command in (
     add_device,
     devices,
     completeness,
+    events,
     get,
     set_,
     watch,

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nats.errors import Error as NatsError
-from nats.errors import TimeoutError as NatsTimeoutError
-from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+from nats.js.api import DeliverPolicy
 
 from backhaul_codec.merge import HeadKey
 
 from .errors import HubError
 from .examine import UnreadableError, examine
+from .pending import pending
 from .readings import Reading, Series
 from .stored import StoredReader
 from .twin_state import read_state
@@ -32,7 +32,6 @@ LOOK_BACK_MESSAGES = 8192
 """Of each UP stream: far more than are ever read and wait to be published."""
 
 _READ_MESSAGES = 512
-_TIMEOUT_S = 10.0
 
 
 async def recall(client: Client, heads: FleetHeads, readings: Readings) -> None:
@@ -42,8 +41,9 @@ async def recall(client: Client, heads: FleetHeads, readings: Readings) -> None:
         HubError: the server did not answer.
     """
     try:
-        for body in await _last_of_each(client):
-            if (found := read_state(body)) is None:
+        last = pending(client, STATE, DeliverPolicy.LAST_PER_SUBJECT, filter_subject=">")
+        async for message in last:
+            if (found := read_state(message.data)) is None:
                 continue
             key, stated = found
             series = Series(key.node, key.type, key.key)
@@ -73,27 +73,3 @@ async def look_back(client: Client, stream: str, end: int, readings: Readings) -
             readings.on_message(said.key, said.seq, said.uplink, message.body, False)
         seq = messages[-1].seq + 1
     readings.take_changes()
-
-
-async def _last_of_each(client: Client) -> list[bytes]:
-    js = client.jetstream(timeout=_TIMEOUT_S)
-    config = ConsumerConfig(
-        deliver_policy=DeliverPolicy.LAST_PER_SUBJECT,
-        filter_subject=">",
-        ack_policy=AckPolicy.NONE,
-        inactive_threshold=60.0,
-        mem_storage=True,
-    )
-    info = await js.add_consumer(STATE, config)
-    found: list[bytes] = []
-    try:
-        subscription = await js.pull_subscribe_bind(info.name, STATE)
-        while len(found) < (info.num_pending or 0):
-            left = (info.num_pending or 0) - len(found)
-            batch = await subscription.fetch(min(left, _READ_MESSAGES), timeout=_TIMEOUT_S)
-            found += [message.data for message in batch]
-    except NatsTimeoutError:
-        pass  # what has aged out meanwhile does not come any more
-    finally:
-        await js.delete_consumer(STATE, info.name)
-    return found

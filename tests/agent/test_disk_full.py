@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from backhaul_agent.framer import Points
+    from backhaul_agent.framer import Content
     from tests.support.small_disk import SmallDisk
 
 __all__ = ["small_disk"]
@@ -86,7 +86,7 @@ class Bench:
             content = Write([event("crash", {"x": noise.hex()[:size]}, self._number)], [])
         answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-        def answer(_: Points | Frame | Write, refusal: RefusedError | None) -> None:
+        def answer(_: Content, refusal: RefusedError | None) -> None:
             answered.set_result(f"{refusal.code}: {refusal.message}" if refusal else "kept")
 
         try:

@@ -88,6 +88,18 @@ def _event(kind: str) -> Uplink:
     return subjects.parse_leaf(subjects.event_subject(kind))
 
 
+def test_no_program_can_speak_in_the_agents_name() -> None:
+    for kind in (*subjects.SYSTEM_EVENTS, "receipt", "app", "armed", "a.b", "é"):
+        said = subjects.parse_leaf(subjects.app_event_subject(kind))
+        assert (said.letter, said.type, said.lane, said.system) == ("a", kind, "live", False)
+        assert subjects.parse_leaf(subjects.event_subject(kind)).letter == "e"
+    for subject in ("e.app.%", "e.app.a.b", "e.other.armed", "e.app."):
+        with pytest.raises(SubjectError):
+            subjects.parse_leaf(subject)
+    with pytest.raises(SubjectError):
+        subjects.app_event_subject("")
+
+
 def test_a_lane_of_its_own_needs_a_name_that_streams_can_bear() -> None:
     assert subjects.require_own_lane("front left") == "n_front%20left"
     longest = "n" * subjects.NODE_TOKEN_MAX

@@ -11,12 +11,14 @@ import signal
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import nats
 import pytest
 
 from backhaul_agent.client import connect
+from backhaul_hub.clock import SystemClock
+from demo.rig import program, run_to_end
 
 from .conftest import World, lane
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.nats
 PAGE = (Path(__file__).parents[2] / "docs" / "twin.md").read_text()
 EXAMPLES = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", PAGE, re.DOTALL))
-DEADLINE_S = 30.0
+DEADLINE_S = 40.0
 
 
 @asynccontextmanager
@@ -61,7 +63,7 @@ async def line(process: asyncio.subprocess.Process) -> str:
 
 
 def test_the_examples_import_nothing_of_this_project() -> None:
-    assert EXAMPLES.keys() >= {"follow.py", "last.py", "positions.py", "since.py"}
+    assert EXAMPLES.keys() >= {"follow.py", "last.py", "positions.py", "since.py", "events.py"}
     for text in EXAMPLES.values():
         imported = {
             (node.module if isinstance(node, ast.ImportFrom) else node.names[0].name) or ""
@@ -104,6 +106,51 @@ async def test_state_is_read_as_the_documentation_shows(world: World) -> None:
     values = [float(each.split()[-1]) for each in since if " soc " in each]
     assert values[0] == 81.2
     assert values == sorted(values, reverse=True)
+
+
+async def events(world: World, *arguments: str) -> dict[str, Any]:
+    command = [program("backhaul-hub"), "events", *arguments, "--json"]
+    found: dict[str, Any] = json.loads(
+        await run_to_end([*command, "--dir", str(world.hub.directory)])
+    )
+    return found
+
+
+async def test_events_of_an_outage_appear_once_in_order_with_their_times(world: World) -> None:
+    """Offline, the agent killed and the leaf too; then the hub asks for some of it again."""
+    rig, relay = await world.vehicle()
+    start_ns = SystemClock().now_ns() - 3600 * 10**9
+    async with connect(rig.url) as agent:
+        await agent.event("armed", previous="disarmed", reason="pilot", time=start_ns)
+        await world.until(lambda report: lane(report, name="live").get("watermark", 0) >= 1)
+        await relay.cut()
+        for second in range(1, 11):
+            kind = "failsafe" if second % 2 else "armed"
+            await agent.event(kind, data={"n": second}, time=start_ns + second * 10**9)
+        await rig.agent.stop(signal.SIGKILL)
+        await rig.leaf.stop(signal.SIGKILL)
+        await rig.start()
+        await agent.event("landed", time=start_ns + 11 * 10**9)
+        await relay.heal()
+        async with asyncio.timeout(DEADLINE_S):
+            while len((await events(world))["events"]) < 12:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        # As if the hub had lost all of it: the vehicle sends it once more.
+        hub = await world.connect(world.hub.url())
+        await hub.jetstream().purge_stream("UP_00")
+        async with asyncio.timeout(DEADLINE_S):
+            while not (await events(world))["repeats"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        found = (await events(world, "VID-001"))["events"]
+    assert [event["time"] for event in found] == [start_ns + n * 10**9 for n in range(12)]
+    assert found[0]["previous"] == "disarmed"
+    assert [event["data"]["n"] for event in found[1:11]] == list(range(1, 11))
+    assert len({(event["epoch"], event["seq"]) for event in found}) == 12
+    landed = await events(world, "--kind", "landed")
+    assert [event["kind"] for event in landed["events"]] == ["landed"]
+    shown = await printed(world, "events.py")
+    assert shown[0] == f"VID-001 {start_ns} armed disarmed pilot None"
+    assert len(shown) == 12
 
 
 async def test_a_control_plane_killed_leaves_no_state_behind(world: World) -> None:

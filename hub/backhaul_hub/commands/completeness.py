@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -15,7 +14,7 @@ from backhaul_hub.certify import certificates_of
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.registry import Registry
 
-from ._options import directory_option
+from ._options import directory_option, time_ns
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,33 +24,18 @@ if TYPE_CHECKING:
 _HOURS_MAX = 24 * 366
 
 
-def _time_ns(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    """Read a time of ISO 8601 as ns since the Unix epoch; without an offset it is UTC."""
-    if value is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(value)
-    except ValueError:
-        raise click.BadParameter(
-            f"{value!r} is no time such as 2026-01-31 or 2026-01-31T14:00", context, parameter
-        ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp()) * 1_000_000_000
-
-
 @click.command()
 @directory_option
 @click.argument("device")
 @click.option(
     "--from",
     "from_ns",
-    callback=_time_ns,
+    callback=time_ns,
     metavar="TIME",
     help="UTC; default: 24 hours before --to.",
 )
 @click.option(
-    "--to", "to_ns", callback=_time_ns, metavar="TIME", help="UTC, exclusive; default: now."
+    "--to", "to_ns", callback=time_ns, metavar="TIME", help="UTC, exclusive; default: now."
 )
 @click.option("--json", "as_json", is_flag=True, help="All ranges, for programs.")
 def completeness(

@@ -1,0 +1,40 @@
+"""`backhaul-agent event`: report an event, as a program on this vehicle would."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from backhaul_agent.client import connect
+from backhaul_agent.commands.options import login_of, server_options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command(name="event")
+@click.argument("kind")
+@click.option("--previous", default="", metavar="STATE", help="What was before.")
+@click.option("--reason", default="", metavar="TEXT", help="Why.")
+@click.option("--data", metavar="JSON", help="Anything else.")
+@server_options
+def command(
+    kind: str, previous: str, reason: str, data: str | None, url: str, path: Path | None
+) -> None:
+    """Report an event of this KIND: armed, failsafe ...
+
+    It is durable when this returns, and the hub has it now or when the link is back.
+    """
+    try:
+        content = None if data is None else json.loads(data)
+    except ValueError as error:
+        raise click.UsageError(f"--data is no JSON: {error}") from None
+    asyncio.run(_report(login_of(url, path), kind, previous, reason, content))
+
+
+async def _report(login: dict[str, Any], kind: str, previous: str, reason: str, data: Any) -> None:
+    async with connect(**login) as agent:
+        await agent.event(kind, previous=previous, reason=reason, data=data)

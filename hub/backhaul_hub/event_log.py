@@ -1,0 +1,177 @@
+"""TWIN_EVENTS: events that programs on vehicles reported, read back without repeats.
+
+The stream is sourced from UP, so the body of a message is the one that the vehicle sealed
+(docs/wire-format.md), and a message that was sent again stands there again. It is known by its device,
+epoch and seq, which are in the body; what is missing, continuity knows (`hiding`).
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nats.errors import Error as NatsError
+from nats.js.api import DeliverPolicy
+
+from backhaul_codec import CodecError, Opaque, decode
+from backhaul_codec.points import JSON
+from backhaul_codec.ranges import RangeSet
+from backhaul_codec.subjects import DEVICE_ID, LIVE, SubjectError, decode_token, encode_token
+
+from .errors import HubError
+from .jetstream import JetStreamApi
+from .pending import pending
+from .twin_state import rfc3339
+from .twin_streams import EVENTS, device_prefix
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+
+    from backhaul_codec.certificates import Certificate, State
+
+    from .jetstream import Json
+
+SAID = ("previous", "reason", "data")
+# A vehicle's clock may be ahead by as much before the hub refuses its stamps many times over.
+_CLOCK_AHEAD_NS = 600 * 1_000_000_000
+_SECOND_NS = 1_000_000_000
+_SILENT_NS = 4 * _SECOND_NS
+
+
+class VehicleEvent(NamedTuple):
+    """One event. `said` is what there is of previous, reason and data."""
+
+    time: int
+    device: str
+    epoch: int
+    seq: int
+    kind: str
+    said: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        stamp = {"vid": self.device, "timestamp": rfc3339(self.time), "time": self.time}
+        return stamp | {"kind": self.kind} | self.said | {"epoch": self.epoch, "seq": self.seq}
+
+
+class Found(NamedTuple):
+    """Events by their time, the newest last, and what else stood between them."""
+
+    events: list[VehicleEvent]
+    earlier: int
+    """Events that fit too, and are older than those."""
+    repeats: int
+    unreadable: int
+    behind: int = 0
+    """Events of UP that the stream has not taken in yet."""
+    unheard: tuple[str, ...] = ()
+    """UP streams that it has heard nothing of for a while, as one that was made anew: 15 s."""
+
+
+def read_event(subject: str, body: bytes) -> VehicleEvent | None:
+    """Read one message of TWIN_EVENTS; None where it is no event."""
+    try:
+        _, _, _, device, _, token = subject.split(".")
+        message = decode(body)
+        [point] = message.points
+        if not isinstance(point.value, Opaque) or point.value.dtype != JSON:
+            return None
+        said = json.loads(point.value.data)
+        kind = decode_token(token)
+    except (ValueError, CodecError, SubjectError, RecursionError):
+        return None
+    if not isinstance(said, dict) or not DEVICE_ID.match(device) or not message.seq:
+        return None
+    said = {name: said[name] for name in SAID if name in said}
+    return VehicleEvent(point.time, device, message.epoch, message.seq, kind, said)
+
+
+class EventLog:
+    """Collects events of a stretch of time, each once, and keeps the newest `count_max`."""
+
+    def __init__(self, since_ns: int, count_max: int) -> None:
+        self._since_ns = since_ns
+        self._count_max = count_max
+        self._seen: dict[tuple[str, int], RangeSet] = {}
+        self._newest: list[VehicleEvent] = []
+        self._earlier = 0
+        self._repeats = 0
+        self._unreadable = 0
+
+    def add(self, subject: str, body: bytes) -> None:
+        """Take in one message of TWIN_EVENTS."""
+        event = read_event(subject, body)
+        if event is None:
+            self._unreadable += 1
+            return
+        if event.time < self._since_ns:
+            return
+        if not self._seen.setdefault((event.device, event.epoch), RangeSet()).add(event.seq):
+            self._repeats += 1
+            return
+        # What stands first decides: no two events have the same time, device, epoch and seq.
+        if len(self._newest) < self._count_max:
+            heapq.heappush(self._newest, event)
+        else:
+            heapq.heappushpop(self._newest, event)
+            self._earlier += 1
+
+    def found(self) -> Found:
+        """Return what there is."""
+        return Found(sorted(self._newest), self._earlier, self._repeats, self._unreadable)
+
+
+async def find_events(
+    client: Client,
+    env: str,
+    log: EventLog,
+    *,
+    device: str | None = None,
+    kind: str | None = None,
+    since_ns: int,
+) -> Found:
+    """Fill a log with what TWIN_EVENTS holds.
+
+    Raises:
+        HubError: the server did not answer.
+    """
+    prefix = f"fleet.{env}.veh.*" if device is None else device_prefix(env, device)
+    which = f"{prefix}.evt.{'*' if kind is None else encode_token(kind)}"
+    # Nothing is stored before it happened.
+    start_s = max(0, since_ns - _CLOCK_AHEAD_NS) // _SECOND_NS
+    messages = pending(
+        client,
+        EVENTS,
+        DeliverPolicy.BY_START_TIME,
+        filter_subject=which,
+        opt_start_time=datetime.fromtimestamp(start_s, UTC),
+    )
+    info = await JetStreamApi(client).request(f"STREAM.INFO.{EVENTS}")
+    try:
+        async for message in messages:
+            log.add(message.subject, message.data)
+    except NatsError as error:
+        raise HubError(f"{EVENTS} cannot be read: {error}") from error
+    behind, unheard = standing(info)
+    return log.found()._replace(behind=behind, unheard=unheard)
+
+
+def standing(info: Json) -> tuple[int, tuple[str, ...]]:
+    """Return how far TWIN_EVENTS is behind UP, and which UP streams it does not hear.
+
+    A source hears its stream once a second; what it says of its lag is as old as that.
+    """
+    sources = info.get("sources") or []
+    silent = [each["name"] for each in sources if not 0 <= each["active"] < _SILENT_NS]
+    return sum(each["lag"] for each in sources), tuple(sorted(silent))
+
+
+def hiding(certificate: Certificate) -> State:
+    """Return how an hour stands as far as events go: those travel on the live lane alone."""
+    if certificate.why or any(each.lane == LIVE for each in certificate.missing):
+        return "waiting"
+    if any(each.lane == LIVE for each in certificate.explained):
+        return "explained"
+    return "complete"

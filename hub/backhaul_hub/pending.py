@@ -1,0 +1,47 @@
+"""Reading what a stream holds, through a consumer that lives for this one reading."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nats.errors import TimeoutError as NatsTimeoutError
+from nats.js.api import AckPolicy, ConsumerConfig
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+    from nats.js.api import DeliverPolicy
+
+_FETCH_MESSAGES = 512
+_TIMEOUT_S = 10.0
+
+
+async def pending(
+    client: Client, stream: str, policy: DeliverPolicy, **which: object
+) -> AsyncIterator[Msg]:
+    """Yield what a stream holds now, in order.
+
+    ``which``: the rest of the consumer's configuration, as `filter_subject`.
+
+    Raises:
+        NatsError: the server refused, or did not answer.
+    """
+    js = client.jetstream(timeout=_TIMEOUT_S)
+    config = ConsumerConfig(
+        deliver_policy=policy, ack_policy=AckPolicy.NONE, inactive_threshold=60.0, mem_storage=True
+    )
+    info = await js.add_consumer(stream, config.evolve(**which))
+    left = info.num_pending or 0
+    try:
+        subscription = await js.pull_subscribe_bind(info.name, stream)
+        while left > 0:
+            batch = await subscription.fetch(min(left, _FETCH_MESSAGES), timeout=_TIMEOUT_S)
+            left -= len(batch)
+            for message in batch:
+                yield message
+    except NatsTimeoutError:
+        return  # what has aged out meanwhile does not come any more
+    finally:
+        await js.delete_consumer(stream, info.name)

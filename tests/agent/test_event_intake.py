@@ -1,0 +1,175 @@
+"""Events that programs report: what is said reaches OUT as it was said, and nothing else passes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from backhaul_agent.budget import EVENT, class_of
+from backhaul_agent.cli import cli
+from backhaul_agent.client import connect
+from backhaul_agent.clock import stamp_ms
+from backhaul_agent.config import ClockConfig, Config, DeviceConfig, IngestConfig
+from backhaul_agent.errors import RefusedError
+from backhaul_agent.event_intake import EventIntake
+from backhaul_agent.framer import value_class
+from backhaul_agent.hub_clock import HubClock
+from backhaul_agent.intake import Intake
+from backhaul_agent.visits import OWN_EVENTS
+from backhaul_codec import Opaque, decode
+from backhaul_codec.subjects import SYSTEM_EVENTS, app_event_subject, parse_leaf
+from tests.agent.test_daemon import bench
+from tests.support.agent_clock import FakeClock
+from tests.support.agent_streams import read_stream
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backhaul_agent.clock import Clock
+    from backhaul_agent.framer import Event
+    from tests.support.nats_server import NatsServer
+
+CONFIG = Config(
+    device=DeviceConfig(id="VID-001", token="tok"), ingest=IngestConfig(value_bytes_max=1000)
+)
+
+
+def intake(clock: Clock | None = None) -> EventIntake:
+    return EventIntake(Intake(CONFIG, clock or FakeClock()), value_bytes_max=1000)
+
+
+def said(event: Event) -> tuple[int, dict[str, Any]]:
+    """Return the time of an event and its JSON."""
+    [point] = decode(event.message.body).points
+    assert isinstance(point.value, Opaque)
+    found: dict[str, Any] = json.loads(point.value.data)
+    return point.time, found
+
+
+@pytest.mark.parametrize(
+    ("payload", "body"),
+    [
+        (b"", {}),
+        (b" \n", {}),
+        (b"{}", {}),
+        (b'{"previous": "disarmed", "reason": "pilot"}', {"previous": "disarmed", "reason": "pilot"}),
+        (b'{"data": null}', {"data": None}),
+        (b'{"data": [1, {"a": "\xc3\xa9"}]}', {"data": [1, {"a": "\u00e9"}]}),
+    ],
+)  # fmt: skip
+def test_what_is_said_is_kept_as_it_is(payload: bytes, body: dict[str, Any]) -> None:
+    clock = FakeClock()
+    event = intake(clock).parse("agent.event.armed", payload)
+    assert said(event) == (stamp_ms(clock), {"kind": "armed", **body})
+    assert event.message.subject == "e.app.armed"
+    assert event.points == 1
+
+
+def test_a_time_that_is_given_stands() -> None:
+    event = intake().parse("agent.event.armed", b'{"time": "2026-05-01T12:00:00.25Z"}')
+    assert said(event)[0] == 1_777_636_800_250_000_000
+    assert event.message.times == (1_777_636_800_250_000_000,) * 2
+
+
+def test_an_event_made_without_a_clock_waits_for_the_time_and_a_given_time_does_not() -> None:
+    clock = HubClock(FakeClock(), ClockConfig(trust_system="no"))
+    clock.start("boot", [])
+    assert intake(clock).parse("agent.event.armed", b"").message.boot == clock.mark > 0
+    assert intake(clock).parse("agent.event.armed", b'{"time": 5}').message.boot == 0
+
+
+@pytest.mark.parametrize(
+    ("subject", "payload", "code"),
+    [
+        ("agent.event.a.b", b"", "bad_subject"),
+        ("agent.event.%", b"", "bad_subject"),
+        ("agent.event.%61", b"", "bad_subject"),
+        ("agent.event." + "a" * 300, b"", "bad_subject"),
+        ("agent.event.armed", b"{", "bad_json"),
+        ("agent.event.armed", b"[]", "bad_field"),
+        ("agent.event.armed", b'"pilot"', "bad_field"),
+        ("agent.event.armed", b'{"kind": "mark"}', "bad_field"),
+        ("agent.event.armed", b'{"reason": 5}', "bad_field"),
+        ("agent.event.armed", b'{"time": "noon"}', "bad_time"),
+        ("agent.event.armed", b'{"time": 5, "clock": "mine"}', "bad_field"),
+        ("agent.event.armed", b'{"data": "' + b"x" * 1000 + b'"}', "too_large"),
+        ("agent.event.armed", b" " * 9000, "too_large"),
+    ],
+)
+def test_every_mistake_has_its_code(subject: str, payload: bytes, code: str) -> None:
+    with pytest.raises(RefusedError) as caught:
+        intake().parse(subject, payload)
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize("kind", sorted({*SYSTEM_EVENTS, "receipt", "quarantined", "app"}))
+def test_no_kind_passes_for_the_agents_own(kind: str) -> None:
+    message = intake().parse(f"agent.event.{kind}", b"").message
+    place = parse_leaf(message.subject)
+    assert (place.letter, place.type, place.system) == ("a", kind, False)
+    assert class_of(message.subject) == EVENT
+    assert ".".join(message.subject.split(".")[:2]) not in OWN_EVENTS
+
+
+def test_an_event_is_worth_as_much_as_events_are() -> None:
+    assert value_class(intake().parse("agent.event.armed", b"")) == EVENT
+
+
+@pytest.mark.nats
+async def test_an_event_is_answered_when_it_is_in_the_ledger(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    async with bench(tmp_path, nats_server) as it:
+        it.disk.error = sqlite3.OperationalError("disk I/O error")
+        refused = await it.ask("agent.event.armed", '{"reason": "pilot"}')
+        assert refused["error"]["code"] == "storage"
+        it.disk.error = None
+        assert await it.ask("agent.event.armed", '{"reason": "pilot"}') == {"kept": 1}
+        async with connect(nats_server.url) as agent:
+            await agent.event("failsafe", previous="armed", data={"lost_s": 3}, time=5)
+            with pytest.raises(RefusedError, match="unsupported"):
+                await agent.event("failsafe", data=object())
+            with pytest.raises(RefusedError, match="has a kind"):
+                await agent.event("")
+        command = ["event", "landed", "--url", nats_server.url, "--data", "[1, 2]"]
+        found = await asyncio.to_thread(CliRunner().invoke, cli, command, catch_exceptions=False)
+        assert found.exit_code == 0, found.output
+        await it.drained()
+        events = [
+            each
+            for each in await read_stream(it.client, "OUT_live")
+            if each.subject.startswith("e.app.")
+        ]
+        assert [each.subject for each in events] == [
+            app_event_subject(kind) for kind in ("armed", "failsafe", "landed")
+        ]
+        values = [each.message.points[0].value for each in events]
+        assert [json.loads(value.data) for value in values if isinstance(value, Opaque)] == [
+            {"kind": "armed", "reason": "pilot"},
+            {"kind": "failsafe", "previous": "armed", "data": {"lost_s": 3}},
+            {"kind": "landed", "data": [1, 2]},
+        ]
+        assert events[1].message.points[0].time == 5
+
+
+@pytest.mark.nats
+async def test_a_refusal_that_nobody_waits_for_is_told_in_one_place(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    async with bench(tmp_path, nats_server) as it:
+        rejected = await it.client.subscribe("agent.rejected")
+        await it.client.flush()
+        await it.client.publish("agent.event.armed", b"[]")
+        note = json.loads((await rejected.next_msg(timeout=5)).data)
+        assert (note["subject"], note["error"]["code"]) == ("agent.event.armed", "bad_field")
+
+
+def test_data_that_is_no_json_is_refused_by_the_command() -> None:
+    found = CliRunner().invoke(cli, ["event", "armed", "--data", "{"])
+    assert found.exit_code == 2
+    assert "no JSON" in found.output
