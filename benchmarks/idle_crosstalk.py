@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from backhaul_hub.agent_toml import DeviceSettings
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
-from backhaul_hub.setup import DeviceSettings, create_device
+from backhaul_hub.enrol import create_device
 
 from . import scratch
 from .figures import Figure, at_most, report

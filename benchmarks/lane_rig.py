@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.config import load
 from backhaul_agent.link_config import in_stream_config, out_consumer_config, out_stream_config
+from backhaul_hub.down_consumers import durable_source
 from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.lanes import deliver_subject, out_stream
 from backhaul_hub.registry import Registry
-from backhaul_hub.server_config import deliver_subject, out_stream
 from backhaul_hub.sources import lane_source
-from backhaul_hub.streams import DOWN, durable_source
+from backhaul_hub.streams import DOWN
 from demo.relay import Relay
 from demo.rig import DeviceRig, HubRig
 

@@ -21,27 +21,31 @@ from .blob_service import BlobService
 from .clock_service import ClockService
 from .connection import connect, watch_connections
 from .continuity import Continuity
+from .down_consumers import drop_node_consumers, ensure_down_consumers
 from .errors import HubError, JetStreamError
 from .jetstream import JetStreamApi
+from .leaf_config import leaf_name
 from .leafs import Leafs
 from .registry import Registry
 from .report import Report
-from .server_config import LANES, leaf_name
 from .sources import (
     SILENT_LINK_S,
+    SOURCES_ADVISED_MAX,
     OwedWatch,
+    Place,
     SourcePlan,
     SourceWatch,
-    applied_devices,
     apply_sources,
     link_idle_s,
     owes_greeting,
-    source_of,
+    place_of,
+    places_of,
+    sourced,
+    sources_by_shard,
 )
 from .streams import (
     DOWN,
     declared_streams,
-    ensure_down_consumer,
     quiet_undeclared_shards,
     reconcile,
     shard_of,
@@ -101,6 +105,8 @@ class ControlPlane:
         self._sync = SyncShell(config, clock, lambda: self._devices)
         self._consumers: list[Consumer] = self._sync.consumers
         self._lags: dict[tuple[str, str], int] = {}
+        # Connected, and not in hub.db as we know it.
+        self._strangers: set[str] = set()
         self._made: dict[int, str] = {}
         self._stop = asyncio.Event()
 
@@ -128,9 +134,8 @@ class ControlPlane:
             await restore_words(registry, self._words)
             await self._reload(api, registry)
             for shard, plan in enumerate(self._plans):
-                plan.succeeded(
-                    await applied_devices(api, up_name(shard)), self._clock.monotonic_s()
-                )
+                info = await api.request(f"STREAM.INFO.{up_name(shard)}")
+                plan.succeeded(sourced(info), self._clock.monotonic_s())
             leafs = Leafs(system, self._clock, self._device_of, self._connected, self._disconnected)
             await leafs.start()
             await self._serve(client, api, registry, leafs)
@@ -212,18 +217,40 @@ class ControlPlane:
         plan, known = self._plans[shard], self._made.get(shard)
         self._made[shard] = info["created"]
         if known not in (None, info["created"]):
-            sources = info["config"].get("sources") or []
-            plan.succeeded(frozenset(source_of(source)[0] for source in sources), now_s)
+            plan.succeeded(sourced(info), now_s)
             self._sources_due.set()
 
     async def _reload(self, api: JetStreamApi, registry: Registry) -> None:
         """Learn of the devices in hub.db, and see that each can be written to."""
         known = await registry.devices()
         for device in known.values():
-            if device.id not in self._devices:
+            if device != self._devices.get(device.id):
                 await _make_writable(api, device)
-        self._devices = known
+        before, self._devices = self._devices, known
+        for device in known.values():
+            if device.id in before:
+                self._change_lanes(before[device.id], device)
+        for id_ in sorted(self._strangers & known.keys()):
+            self._strangers.discard(id_)
+            self._connected(id_)
+        self._warn_of_full_shards()
         self._sync.core.tree.forget()
+        for name in await drop_node_consumers(api, known.values()):
+            log.info("node_consumer_dropped", consumer=name)
+
+    def _warn_of_full_shards(self) -> None:
+        counts = sources_by_shard(self._devices.values(), self._config.fleet.shards)
+        for shard, count in sorted(counts.items()):
+            if count > SOURCES_ADVISED_MAX:
+                log.warning("shard_has_many_sources", stream=up_name(shard), sources=count)
+
+    def _change_lanes(self, before: Device, device: Device) -> None:
+        """Source the lanes that a connected device has now, and no others."""
+        plan, was, now = self._plan(device.id), set(places_of(before)), set(places_of(device))
+        if was != now and plan.wanted & was:
+            plan.disconnected(*(was - now))
+            plan.connected(*(now - was))
+            self._sources_due.set()
 
     def _device_of(self, leaf: str) -> str | None:
         device = self._devices.get(leaf.rpartition("-")[0])
@@ -234,14 +261,21 @@ class ControlPlane:
         return known.token if known else None
 
     def _connected(self, device: str) -> None:
-        self._plan(device).connected(device)
+        known = self._devices.get(device)
+        if known is None:
+            self._strangers.add(device)
+        else:
+            self._plan(device).connected(*places_of(known))
         self._sources_due.set()
 
     def _disconnected(self, device: str) -> None:
-        self._plan(device).disconnected(device)
+        self._strangers.discard(device)
+        known = self._devices.get(device)
+        places = places_of(known) if known else []
+        self._plan(device).disconnected(*places)
         self._sources_due.set()
-        for lane in LANES:
-            self._lags.pop((device, lane), None)  # nobody knows how far it is ahead now
+        for place in places:
+            self._lags.pop(place, None)  # nobody knows how far it is ahead now
 
     def _plan(self, device: str) -> SourcePlan:
         return self._plans[shard_of(device, self._config.fleet.shards)]
@@ -253,7 +287,7 @@ class ControlPlane:
             self._sources_due.clear()
             for shard, plan in enumerate(self._plans):
                 try:
-                    if plan.wanted - self._devices.keys():
+                    if self._strangers:
                         await self._reload(api, registry)
                     while (target := plan.next_update(self._clock.monotonic_s())) is not None:
                         await apply_sources(api, up_name(shard), self._devices, target)
@@ -299,45 +333,44 @@ class ControlPlane:
             for shard, info in enumerate(infos):
                 self._readers[shard].note_state(info)
                 self._note_made(shard, info, now_s)
-            heard: dict[str, set[str]] = {}
             sources = [source for info in infos for source in info.get("sources") or []]
             idle_s = link_idle_s(sources)
             for source in sources:
-                device, lane = source_of(source)
-                self._lags[device, lane] = source["lag"]
+                place = place_of(source)
+                plan = self._plan(place.device)
+                self._lags[place] = source["lag"]
                 if source["active"] >= 0:
-                    heard.setdefault(device, set()).add(lane)
-                leaf = leafs.links.get(device)
+                    plan.established(place, asked_s)
+                leaf = leafs.links.get(place.device)
                 if leaf is None or not leaf.up:
-                    owed.complaint((device, lane), None, now_s)
+                    owed.complaint(place, None, now_s)
                     continue
                 up_s = (self._clock.now_ns() - leaf.since_ns) / 1e9
-                silent_s = idle_s.get(device, 0.0)
+                silent_s = idle_s.get(place.device, 0.0)
                 # A ping that was answered since; the list that says so is taken now and then.
                 answered_s = (self._clock.now_ns() - leaf.answered_ns) / 1e9
                 if answered_s + _LEAFS_INTERVAL_S < silent_s:
                     silent_s = 0.0
                 owes = None
                 if silent_s < SILENT_LINK_S:
-                    owes = self._owed_arrivals(device, lane, leaf.since_ns)
+                    owes = self._owed_arrivals(place, leaf.since_ns)
                 why = watch.complaint(source, up_s, now_s, silent_s) or owed.complaint(
-                    (device, lane), owes, now_s
+                    place, owes, now_s
                 )
-                if why is not None:
-                    log.warning("source_kicked", device=device, lane=lane, why=why)
-                    self._connected(device)
-            for device, lanes in heard.items():
-                if len(lanes) == len(LANES):
-                    self._plan(device).established(device, asked_s)
+                if why is not None and place in plan.wanted:
+                    log.warning("source_kicked", device=place.device, lane=place.lane, why=why)
+                    plan.connected(place)
+                    self._sources_due.set()
 
-    def _owed_arrivals(self, device: str, lane: str, up_since_ns: int) -> int | None:
+    def _owed_arrivals(self, place: Place, up_since_ns: int) -> int | None:
         """Return how many messages ever came of a lane that owes some, None where it owes none."""
-        known = self._continuity.current(device).get(lane)
+        known = self._continuity.current(place.device).get(place.lane)
         if known is None:
             return None
         state = known[1]
         owes = not state.whole or (
-            lane == LIVE and owes_greeting(state.last_seen_ns, up_since_ns, self._clock.now_ns())
+            place.lane == LIVE
+            and owes_greeting(state.last_seen_ns, up_since_ns, self._clock.now_ns())
         )
         return state.messages + state.repeats if owes else None
 
@@ -363,12 +396,12 @@ class ControlPlane:
 async def _make_writable(api: JetStreamApi, device: Device) -> None:
     """See to a device's durable on DOWN; where it cannot be, the others are served all the same."""
     try:
-        done = await ensure_down_consumer(api, device)
+        done = await ensure_down_consumers(api, device)
     except JetStreamError as error:
         log.warning("device_cannot_be_written_to", device=device.id, error=str(error))
         return
     if done:
-        log.info("device_added", device=device.id, consumer=done)
+        log.info("device_added", device=device.id, consumers=done)
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:

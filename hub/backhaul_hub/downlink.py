@@ -30,15 +30,16 @@ from backhaul_codec.subjects import (
 
 from .consumers import Change
 from .errors import HubError
+from .lanes import down_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from backhaul_codec.merge import Head, Heads
 
     from .heads import FleetHeads
     from .jetstream import JetStreamApi
-    from .registry import Registry
+    from .registry import Device, Registry
 
 log = structlog.get_logger(__name__)
 
@@ -202,15 +203,25 @@ def frame_subjects(heads: Heads, node: str) -> list[str]:
 
 
 class Publisher:
-    """Writes into DOWN what the outbox holds, oldest first, and takes it out again."""
+    """Writes into DOWN what the outbox holds, oldest first, and takes it out again.
+
+    Args:
+        devices: as they are now: where a node's points go depends on its device.
+    """
 
     def __init__(
-        self, outbox: Outbox, heads: FleetHeads, api: JetStreamApi, registry: Registry
+        self,
+        outbox: Outbox,
+        heads: FleetHeads,
+        api: JetStreamApi,
+        registry: Registry,
+        devices: Callable[[], Mapping[str, Device]],
     ) -> None:
         self._outbox = outbox
         self._heads = heads
         self._api = api
         self._registry = registry
+        self._devices = devices
         self._due = asyncio.Event()
         self._due.set()
 
@@ -239,7 +250,11 @@ class Publisher:
         # Until the acknowledgement the heads may change again: then the row has another turn, and
         # `done` leaves it.
         for subject, body in messages_of(self._heads.of(row.device).heads, row.subject):
-            await self._api.publish(f"in.{row.device}.{subject}", body)
+            await self._api.publish(self._down_subject(row.device, subject), body)
         if row.durable:
             await self._registry.write([removal([row])])
         self._outbox.done(row)
+
+    def _down_subject(self, device: str, subject: str) -> str:
+        known = self._devices().get(device)
+        return down_subject(known, subject) if known else f"in.{device}.{subject}"

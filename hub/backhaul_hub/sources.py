@@ -1,4 +1,4 @@
-"""Which devices an UP stream sources from, and how that is changed.
+"""Which lanes of which devices an UP stream sources, and how that is changed.
 
 Sources exist only while their device is connected. An absent device's source would keep asking
 for it on every other vehicle's link (26-80 kB a minute each, measured), and adding the source
@@ -7,10 +7,12 @@ when the leaf connects is what makes it resume at once instead of after 5 to 120
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from .server_config import LANES, deliver_subject, out_stream
+from .lanes import deliver_subject, lanes_of, out_stream
+from .streams import shard_of
 
 _FIRST_BACKOFF_S = 1.0
 # The server waits 5 s for the answer to a set-up, also after the source is gone.
@@ -29,14 +31,39 @@ SILENT_LINK_S = 5.0
 _DEAD_LINK_S_MAX = 40.0
 _GREETING_NS_MAX = 120 * 1_000_000_000
 
+# Adding a source to a stream with 500 takes some 20 ms, to one with 1,000 a quarter of a second.
+SOURCES_ADVISED_MAX = 500
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
+
+    from backhaul_codec.subjects import Lane
 
     from .jetstream import JetStreamApi, Json
     from .registry import Device
 
 
-def lane_source(device: Device, lane: str) -> Json:
+class Place(NamedTuple):
+    """One lane of one device: what one source is of."""
+
+    device: str
+    lane: Lane
+
+
+def places_of(device: Device) -> list[Place]:
+    """Return every lane of a device."""
+    return [Place(device.id, lane) for lane in lanes_of(device)]
+
+
+def sources_by_shard(devices: Iterable[Device], shards: int) -> Counter[int]:
+    """Count the sources of each UP shard, were all devices connected."""
+    counts: Counter[int] = Counter()
+    for device in devices:
+        counts[shard_of(device.id, shards)] += len(lanes_of(device))
+    return counts
+
+
+def lane_source(device: Device, lane: Lane) -> Json:
     """Declare one source: a lane of one device, under the prefix that names the device.
 
     The prefix is set here, by the hub, whatever subject the device put on its message.
@@ -55,8 +82,8 @@ def lane_source(device: Device, lane: str) -> Json:
 class SourcePlan:
     """Decides which updates bring a stream's sources in line. Pure; `now_s` is monotonic.
 
-    It is told who connects and who leaves; `next_update` gives one set of devices after another
-    that the stream should source from, None once it is in line. A device that connects while its
+    It is told what may be sourced and what no more; `next_update` gives one set of places after
+    another that the stream should source, None once it is in line. What is there again while its
     source still stands gets the source removed and added again: left alone, it would wait.
 
     A source whose set-up may still wait for its answer is not touched for `SETUP_S`: the server
@@ -65,39 +92,39 @@ class SourcePlan:
     """
 
     def __init__(self) -> None:
-        self.applied: frozenset[str] = frozenset()
-        """Devices that the stream sources from now."""
-        self.wanted: set[str] = set()
-        self._kicked: set[str] = set()
-        self._settling: set[str] = set()
-        self._unheard_until_s: dict[str, float] = {}
+        self.applied: frozenset[Place] = frozenset()
+        """What the stream sources now."""
+        self.wanted: set[Place] = set()
+        self._kicked: set[Place] = set()
+        self._settling: set[Place] = set()
+        self._unheard_until_s: dict[Place, float] = {}
 
-    def connected(self, device: str) -> None:
-        """Take in that a device's leaf has connected (again)."""
-        self.wanted.add(device)
-        self._kicked.add(device)
+    def connected(self, *places: Place) -> None:
+        """Take in that a device's leaf has connected (again), or that a source is to be set up anew."""
+        self.wanted.update(places)
+        self._kicked.update(places)
 
-    def disconnected(self, device: str) -> None:
-        """Take in that a device's leaf is gone."""
-        self.wanted.discard(device)
-        self._kicked.discard(device)
+    def disconnected(self, *places: Place) -> None:
+        """Take in that a device's leaf is gone, or that it has a lane no more."""
+        self.wanted.difference_update(places)
+        self._kicked.difference_update(places)
 
-    def established(self, device: str, asked_s: float) -> None:
+    def established(self, place: Place, asked_s: float) -> None:
         """Take in that at `asked_s` the source heard its device: no set-up is under way."""
-        if self._unheard_until_s.get(device, float("inf")) - SETUP_S <= asked_s:
-            del self._unheard_until_s[device]
+        if self._unheard_until_s.get(place, float("inf")) - SETUP_S <= asked_s:
+            del self._unheard_until_s[place]
 
-    def next_update(self, now_s: float) -> frozenset[str] | None:
-        """Return the devices to source from next, None where nothing is to be done now.
+    def next_update(self, now_s: float) -> frozenset[Place] | None:
+        """Return what to source next, None where nothing is to be done now.
 
         Report back with `succeeded` or `failed` before asking again.
         """
-        busy = {device for device, until_s in self._unheard_until_s.items() if now_s < until_s}
+        busy = {place for place, until_s in self._unheard_until_s.items() if now_s < until_s}
         due = self.wanted - (self._kicked & self.applied) - busy
         target = frozenset(due | (self.applied & busy))
         if target == self.applied:
             return None
-        # A device that connects while the update is under way is kicked anew, not settled by it.
+        # What connects while the update is under way is kicked anew, not settled by it.
         self._settling = self._kicked & (self.applied ^ target)
         self._kicked -= self._settling
         return target
@@ -106,15 +133,15 @@ class SourcePlan:
         """Return when a source that had to be left alone may be touched, None where none waits."""
         waiting = (self.wanted ^ self.applied) | (self._kicked & self.applied)
         return min(
-            (until_s for device, until_s in self._unheard_until_s.items() if device in waiting),
+            (until_s for place, until_s in self._unheard_until_s.items() if place in waiting),
             default=None,
         )
 
-    def succeeded(self, devices: frozenset[str], now_s: float) -> None:
-        """Take in that the stream now sources from exactly these devices."""
-        for device in devices - self.applied:
-            self._unheard_until_s[device] = now_s + SETUP_S
-        self.applied = devices
+    def succeeded(self, places: frozenset[Place], now_s: float) -> None:
+        """Take in that the stream now sources exactly these places."""
+        for place in places - self.applied:
+            self._unheard_until_s[place] = now_s + SETUP_S
+        self.applied = places
         self._settling = set()
 
     def failed(self) -> None:
@@ -152,7 +179,7 @@ class SourceWatch:
     def __init__(self, patience_s: float, stuck_s: float) -> None:
         self._patience_s = patience_s
         self._stuck_s = stuck_s
-        self._lanes: dict[tuple[str, str], _Watched] = {}
+        self._lanes: dict[Place, _Watched] = {}
 
     def complaint(
         self, source: Json, up_s: float, now_s: float, link_idle_s: float = 0.0
@@ -165,7 +192,7 @@ class SourceWatch:
             now_s: monotonic seconds.
             link_idle_s: for how long nothing was heard over the device's link.
         """
-        watched = self._lanes.setdefault(source_of(source), _Watched())
+        watched = self._lanes.setdefault(place_of(source), _Watched())
         if source.get("seq", 0) != watched.seq or not source["lag"]:
             watched.seq, watched.moved_s = source.get("seq", 0), now_s
         if SILENT_LINK_S <= link_idle_s < _DEAD_LINK_S_MAX:
@@ -210,9 +237,9 @@ class OwedWatch:
 
     def __init__(self, patience_s: float = 10.0) -> None:
         self._patience_s = patience_s
-        self._lanes: dict[tuple[str, str], _Owing] = {}
+        self._lanes: dict[Place, _Owing] = {}
 
-    def complaint(self, place: tuple[str, str], arrivals: int | None, now_s: float) -> str | None:
+    def complaint(self, place: Place, arrivals: int | None, now_s: float) -> str | None:
         """Return why a lane's source should be set up again, or None.
 
         ``arrivals``: messages that ever came of it; None: nothing is owed, or the link is down.
@@ -249,15 +276,15 @@ def link_idle_s(sources: Iterable[Json]) -> dict[str, float]:
     idle_s: dict[str, float] = {}
     for source in sources:
         if source["active"] >= 0:
-            device, _ = source_of(source)
+            device = place_of(source).device
             idle_s[device] = min(source["active"] / 1e9, idle_s.get(device, float("inf")))
     return idle_s
 
 
 async def apply_sources(
-    api: JetStreamApi, stream: str, devices: Mapping[str, Device], wanted: Collection[str]
+    api: JetStreamApi, stream: str, devices: Mapping[str, Device], wanted: Collection[Place]
 ) -> None:
-    """Make `stream` source every lane of the `wanted` devices, and nothing else.
+    """Make `stream` source the `wanted` lanes, and nothing else.
 
     Raises:
         JetStreamError: the server refused.
@@ -265,21 +292,19 @@ async def apply_sources(
     """
     info = await api.request(f"STREAM.INFO.{stream}")
     sources = [
-        lane_source(devices[device], lane)
-        for device in sorted(wanted)
-        if device in devices
-        for lane in LANES
+        lane_source(devices[place.device], place.lane)
+        for place in sorted(wanted)
+        if place.device in devices
     ]
     await api.request(f"STREAM.UPDATE.{stream}", info["config"] | {"sources": sources})
 
 
-async def applied_devices(api: JetStreamApi, stream: str) -> frozenset[str]:
-    """Return the devices that `stream` sources from now."""
-    info = await api.request(f"STREAM.INFO.{stream}")
-    return frozenset(source_of(source)[0] for source in info["config"].get("sources") or [])
+def sourced(info: Json) -> frozenset[Place]:
+    """Return what a stream sources now, by its info."""
+    return frozenset(place_of(source) for source in info["config"].get("sources") or [])
 
 
-def source_of(source: Json) -> tuple[str, str]:
-    """Return (device, lane) of a source as the server lists it."""
+def place_of(source: Json) -> Place:
+    """Return what a source, as the server lists it, is of."""
     device = source["external"]["api"].split(".")[1]
-    return device, source["name"].removeprefix(out_stream(""))
+    return Place(device, source["name"].removeprefix(out_stream("")))

@@ -17,7 +17,6 @@ from .twin_streams import twin_streams
 if TYPE_CHECKING:
     from .config import HubConfig
     from .jetstream import JetStreamApi, Json
-    from .registry import Device
 
 QUARANTINE = "QUARANTINE"
 # One for the fleet: consumers are cheap (5,000 cost 219 MB), unlike sources, which UP is sharded for.
@@ -90,33 +89,6 @@ def declared_streams(config: HubConfig) -> list[Json]:
     ]
     twin = twin_streams(config, [shard["name"] for shard in shards])
     return [common | stream for stream in (*shards, down, quarantine, *twin)]
-
-
-def down_consumer(device: Device) -> Json:
-    """Declare the durable through which a device's IN sources its part of DOWN."""
-    return {
-        "stream_name": DOWN,
-        "action": "",
-        "config": durable_source(
-            name=f"{device.id}-{device.token}",
-            deliver_subject=f"dn.{device.id}.{device.token}",
-        )
-        | {"filter_subject": f"in.{device.id}.>"},
-    }
-
-
-def durable_source(*, name: str, deliver_subject: str) -> Json:
-    """Declare a consumer that a stream may source through (nats-server 2.14 and later)."""
-    return {
-        "name": name,
-        "durable_name": name,
-        "deliver_subject": deliver_subject,
-        "deliver_policy": "all",
-        "ack_policy": "flow_control",
-        "flow_control": True,
-        "idle_heartbeat": _SECOND_NS,
-        "max_ack_pending": 64,
-    }
 
 
 def differences(declared: Json, existing: Json) -> tuple[list[str], list[str]]:
@@ -197,38 +169,25 @@ def _lasting(declared: Json) -> Json:
     return {key: value for key, value in declared.items() if key not in _AT_CREATION}
 
 
-async def ensure_down_consumer(api: JetStreamApi, device: Device) -> str:
-    """Bring a device's durable on DOWN into being and in line; return what was done, in words.
-
-    Raises:
-        JetStreamError: the server refused.
-    """
-    declared = down_consumer(device)
-    stream, name = declared["stream_name"], declared["config"]["name"]
-    info = await api.consumer_info(stream, name)
-    if info is None:
-        await api.request(f"CONSUMER.CREATE.{stream}.{name}", declared)
-        return f"created {name}"
-    updatable, _ = differences(declared["config"], info["config"])
-    if not updatable:
-        return ""
-    config = info["config"] | declared["config"]
-    # What a server lets nobody change in place, it refuses by itself.
-    request = declared | {"action": "update", "config": config}
-    await api.request(f"CONSUMER.CREATE.{stream}.{name}", request)
-    return f"updated {name}: {'; '.join(updatable)}"
-
-
 async def stream_names(api: JetStreamApi) -> set[str]:
     """Return the names of all streams of the account.
 
     Raises:
         HubError: the server refused, or nobody answered.
     """
+    return await names(api, "STREAM.NAMES", "streams")
+
+
+async def names(api: JetStreamApi, verb: str, key: str) -> set[str]:
+    """Return what a request with pages lists under `key`.
+
+    Raises:
+        HubError: the server refused, or nobody answered.
+    """
     found: set[str] = set()
     while True:
-        answer = await api.request("STREAM.NAMES", {"offset": len(found)})
-        page = answer.get("streams") or []
+        answer = await api.request(verb, {"offset": len(found)})
+        page = answer.get(key) or []
         found.update(page)
         if not page or len(found) >= answer["total"]:
             return found

@@ -22,7 +22,7 @@ from .sync_service import SyncService
 from .sync_store import restore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping
 
     from nats.aio.client import Client
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .config import HubConfig
     from .consumers import Consumer
     from .jetstream import JetStreamApi
-    from .registry import Registry
+    from .registry import Device, Registry
 
 log = structlog.get_logger(__name__)
 
@@ -42,7 +42,7 @@ class SyncShell:
     """Everything around one `HubSync`."""
 
     def __init__(
-        self, config: HubConfig, clock: Clock, devices: Callable[[], Collection[str]]
+        self, config: HubConfig, clock: Clock, devices: Callable[[], Mapping[str, Device]]
     ) -> None:
         self._config = config
         self._clock = clock
@@ -70,7 +70,7 @@ class SyncShell:
             HubError: hub.db or TWIN_STATE cannot be read.
         """
         await restore(self.core, registry)
-        publisher = Publisher(self.core.outbox, self.core.heads, api, registry)
+        publisher = Publisher(self.core.outbox, self.core.heads, api, registry, self._devices)
         rebroadcast = Rebroadcast(client)
         along_the_tree = self._config.tree.rebroadcast != "off"
         readings_too = self._config.tree.rebroadcast == "all"

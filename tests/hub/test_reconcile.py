@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import nats
 import pytest
 
+from backhaul_hub.down_consumers import drop_node_consumers, ensure_down_consumers
 from backhaul_hub.errors import (
     HubError,
     JetStreamError,
@@ -15,10 +17,9 @@ from backhaul_hub.errors import (
 )
 from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.registry import Device
-from backhaul_hub.sources import applied_devices, apply_sources
+from backhaul_hub.sources import Place, apply_sources, places_of, sourced
 from backhaul_hub.stored import StoredReader
 from backhaul_hub.streams import (
-    ensure_down_consumer,
     quiet_undeclared_shards,
     reconcile,
     stream_names,
@@ -35,6 +36,10 @@ pytestmark = pytest.mark.nats
 STREAM = {"name": "S", "subjects": ["s.>"], "storage": "file", "max_age": 10**9}
 DAY_NS = 86_400 * 10**9
 DEVICE = Device("VID-001", "ab12", "", 0)
+
+
+async def sourced_by(api: JetStreamApi, stream: str) -> frozenset[Place]:
+    return sourced(await api.request(f"STREAM.INFO.{stream}"))
 
 
 @pytest.fixture
@@ -85,33 +90,62 @@ async def test_sources_survive_a_reconcile(client: Client) -> None:
     api = JetStreamApi(client)
     up = STREAM | {"name": "UP_00"}
     await reconcile(api, up)
-    await apply_sources(api, "UP_00", {DEVICE.id: DEVICE}, [DEVICE.id])
+    await apply_sources(api, "UP_00", {DEVICE.id: DEVICE}, places_of(DEVICE))
     await reconcile(api, up | {"max_age": 10**10})
-    assert await applied_devices(api, "UP_00") == {"VID-001"}
+    assert await sourced_by(api, "UP_00") == set(places_of(DEVICE))
     await apply_sources(api, "UP_00", {DEVICE.id: DEVICE}, [])
-    assert await applied_devices(api, "UP_00") == frozenset()
+    assert await sourced_by(api, "UP_00") == set()
 
 
 async def test_a_device_gets_its_consumer_once(client: Client) -> None:
     api = JetStreamApi(client)
     await reconcile(api, STREAM | {"name": "DOWN_00", "subjects": ["in.>"]})
-    assert await ensure_down_consumer(api, DEVICE) == "created VID-001-ab12"
-    assert await ensure_down_consumer(api, DEVICE) == ""
+    assert await ensure_down_consumers(api, DEVICE) == ["created VID-001-ab12"]
+    assert await ensure_down_consumers(api, DEVICE) == []
 
 
 async def test_a_consumer_that_was_changed_is_brought_in_line(client: Client) -> None:
     api = JetStreamApi(client)
     await reconcile(api, STREAM | {"name": "DOWN_00", "subjects": ["in.>"]})
-    await ensure_down_consumer(api, DEVICE)
+    await ensure_down_consumers(api, DEVICE)
     info = await api.consumer_info("DOWN_00", "VID-001-ab12")
     assert info is not None
     changed = info["config"] | {"filter_subject": "in.VID-002.>", "max_ack_pending": 7}
     request = {"stream_name": "DOWN_00", "config": changed, "action": "update"}
     await api.request("CONSUMER.CREATE.DOWN_00.VID-001-ab12", request)
-    done = await ensure_down_consumer(api, DEVICE)
+    (done,) = await ensure_down_consumers(api, DEVICE)
     assert "filter_subject is 'in.VID-002.>', wanted 'in.VID-001.>'" in done
     assert "max_ack_pending is 7, wanted 64" in done
-    assert await ensure_down_consumer(api, DEVICE) == ""
+    assert await ensure_down_consumers(api, DEVICE) == []
+
+
+async def test_a_node_that_gets_streams_of_its_own_gets_its_part_of_down_and_gives_it_back(
+    client: Client,
+) -> None:
+    api = JetStreamApi(client)
+    await reconcile(api, STREAM | {"name": "DOWN_00", "subjects": ["in.>"]})
+    await ensure_down_consumers(api, DEVICE)
+    own = replace(DEVICE, nodes=("battery",))
+    changed, created = await ensure_down_consumers(api, own)
+    assert changed.startswith("updated VID-001-ab12: filter_subjects is None")
+    assert created == "created VID-001-ab12_n_battery"
+    assert await ensure_down_consumers(api, own) == []
+    for subject in ("p.gps.x.%", "s.digest", "c.1", "n.battery.p.battery.x.%", "n.gps.p.gps.x.%"):
+        await api.publish(f"in.VID-001.{subject}", b"1")
+    waiting = [
+        (await api.request(f"CONSUMER.INFO.DOWN_00.{name}"))["num_pending"]
+        for name in ("VID-001-ab12", "VID-001-ab12_n_battery")
+    ]
+    assert waiting == [3, 1]
+
+    other = Device("VID-001_n_x", "cd", "", 0, nodes=("battery",))
+    await ensure_down_consumers(api, other)
+    assert await drop_node_consumers(api, [own, other]) == []
+    assert await drop_node_consumers(api, [DEVICE, other]) == ["VID-001-ab12_n_battery"]
+    (done,) = await ensure_down_consumers(api, DEVICE)
+    assert "filter_subject is None, wanted 'in.VID-001.>'" in done
+    info = await api.request("STREAM.INFO.DOWN_00", {"subjects_filter": "in.VID-001.n.>"})
+    assert info["state"]["subjects"] == {"in.VID-001.n.gps.p.gps.x.%": 1}
 
 
 @pytest.mark.parametrize(
@@ -142,11 +176,11 @@ async def test_shards_that_are_no_longer_declared_take_in_nothing(client: Client
     for name in ("UP_00", "UP_01", "UP_02", "UP_SIDE"):
         await reconcile(api, STREAM | {"name": name, "subjects": [f"{name}.>"]})
         if name != "UP_02":
-            await apply_sources(api, name, {DEVICE.id: DEVICE}, [DEVICE.id])
+            await apply_sources(api, name, {DEVICE.id: DEVICE}, places_of(DEVICE))
     assert await quiet_undeclared_shards(api, 1) == ["UP_01"]
-    assert await applied_devices(api, "UP_01") == frozenset()
-    assert await applied_devices(api, "UP_00") == {"VID-001"}
-    assert await applied_devices(api, "UP_SIDE") == {"VID-001"}
+    assert await sourced_by(api, "UP_01") == set()
+    assert await sourced_by(api, "UP_00") == set(places_of(DEVICE))
+    assert await sourced_by(api, "UP_SIDE") == set(places_of(DEVICE))
     assert await stream_names(api) == {"UP_00", "UP_01", "UP_02", "UP_SIDE"}
 
 

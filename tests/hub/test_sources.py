@@ -11,31 +11,34 @@ from backhaul_hub.registry import Device
 from backhaul_hub.sources import (
     SETUP_S,
     OwedWatch,
+    Place,
     SourcePlan,
     SourceWatch,
     lane_source,
     link_idle_s,
     owes_greeting,
-    source_of,
+    place_of,
+    places_of,
+    sources_by_shard,
 )
 
-DEVICES = ["VID-001", "VID-002", "VID-003"]
+ONE, TWO, THREE = (Place(f"VID-00{number}", "bulk") for number in (1, 2, 3))
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("connected"), st.sampled_from(DEVICES)),
-        st.tuples(st.just("disconnected"), st.sampled_from(DEVICES)),
-        st.tuples(st.sampled_from(["succeeded", "failed"]), st.just("")),
+        st.tuples(st.just("connected"), st.sampled_from([ONE, TWO, THREE])),
+        st.tuples(st.just("disconnected"), st.sampled_from([ONE, TWO, THREE])),
+        st.tuples(st.sampled_from(["succeeded", "failed"]), st.just(ONE)),
     ),
     max_size=30,
 )
 
 
-def drain(plan: SourcePlan, now_s: float = 0.0) -> list[frozenset[str]]:
+def drain(plan: SourcePlan, now_s: float = 0.0) -> list[frozenset[Place]]:
     updates = []
     while (target := plan.next_update(now_s)) is not None:
         plan.succeeded(target, now_s)
-        for device in target:
-            plan.established(device, now_s)
+        for place in target:
+            plan.established(place, now_s)
         updates.append(target)
         assert len(updates) < 10, "does not come to rest"
     return updates
@@ -43,76 +46,76 @@ def drain(plan: SourcePlan, now_s: float = 0.0) -> list[frozenset[str]]:
 
 def test_a_new_device_is_one_update() -> None:
     plan = SourcePlan()
-    plan.connected("VID-001")
-    assert drain(plan) == [frozenset({"VID-001"})]
+    plan.connected(ONE)
+    assert drain(plan) == [frozenset({ONE})]
     assert drain(plan) == []
 
 
 def test_a_device_that_connects_again_is_taken_out_and_put_back() -> None:
     plan = SourcePlan()
-    plan.succeeded(frozenset({"VID-001", "VID-002"}), -100.0)
-    plan.wanted = {"VID-001", "VID-002"}
-    plan.connected("VID-001")
-    assert drain(plan) == [frozenset({"VID-002"}), frozenset({"VID-001", "VID-002"})]
+    plan.succeeded(frozenset({ONE, TWO}), -100.0)
+    plan.wanted = {ONE, TWO}
+    plan.connected(ONE)
+    assert drain(plan) == [frozenset({TWO}), frozenset({ONE, TWO})]
 
 
 def test_a_device_that_leaves_is_taken_out() -> None:
     plan = SourcePlan()
-    plan.connected("VID-001")
+    plan.connected(ONE)
     drain(plan)
-    plan.disconnected("VID-001")
+    plan.disconnected(ONE)
     assert drain(plan) == [frozenset()]
 
 
 def test_a_failed_kick_is_done_again() -> None:
     plan = SourcePlan()
-    plan.connected("VID-001")
+    plan.connected(ONE)
     drain(plan)
-    plan.connected("VID-001")
+    plan.connected(ONE)
     assert plan.next_update(0.0) == frozenset()
     plan.failed()
-    assert drain(plan) == [frozenset(), frozenset({"VID-001"})]
+    assert drain(plan) == [frozenset(), frozenset({ONE})]
 
 
 def test_a_source_whose_set_up_may_be_under_way_is_left_alone() -> None:
     plan = SourcePlan()
-    plan.connected("VID-001")
-    assert plan.next_update(0.0) == frozenset({"VID-001"})
-    plan.succeeded(frozenset({"VID-001"}), 0.0)
-    plan.connected("VID-001")  # again, before its source has heard of it
+    plan.connected(ONE)
+    assert plan.next_update(0.0) == frozenset({ONE})
+    plan.succeeded(frozenset({ONE}), 0.0)
+    plan.connected(ONE)  # again, before its source has heard of it
     assert plan.next_update(1.0) is None
     assert plan.look_again_s() == SETUP_S
     assert plan.next_update(SETUP_S) == frozenset()
     plan.succeeded(frozenset(), SETUP_S)
-    assert plan.next_update(SETUP_S) == frozenset({"VID-001"})
+    assert plan.next_update(SETUP_S) == frozenset({ONE})
 
 
 def test_a_device_that_left_during_its_set_up_is_added_again_only_after_it() -> None:
     plan = SourcePlan()
-    plan.connected("VID-001")
-    plan.succeeded(frozenset({"VID-001"}), 0.0)
-    plan.disconnected("VID-001")
+    plan.connected(ONE)
+    plan.succeeded(frozenset({ONE}), 0.0)
+    plan.disconnected(ONE)
     assert plan.next_update(1.0) is None
-    plan.connected("VID-001")
-    plan.connected("VID-002")
-    assert plan.next_update(2.0) == frozenset({"VID-001", "VID-002"}), "others are not held up"
-    plan.succeeded(frozenset({"VID-001", "VID-002"}), 2.0)
-    plan.established("VID-001", -1.0)
+    plan.connected(ONE)
+    plan.connected(TWO)
+    assert plan.next_update(2.0) == frozenset({ONE, TWO}), "others are not held up"
+    plan.succeeded(frozenset({ONE, TWO}), 2.0)
+    plan.established(ONE, -1.0)
     assert plan.next_update(2.0) is None, "that was an earlier source of it"
-    plan.established("VID-001", 1.5)
-    assert plan.next_update(2.0) == frozenset({"VID-002"}), "once it is heard, it is kicked at once"
+    plan.established(ONE, 1.5)
+    assert plan.next_update(2.0) == frozenset({TWO}), "once it is heard, it is kicked at once"
 
 
 @given(STEPS)
 def test_comes_to_rest_at_what_is_wanted_and_kicks_every_reconnect(
-    steps: list[tuple[str, str]],
+    steps: list[tuple[str, Place]],
 ) -> None:
     plan = SourcePlan()
-    connected: set[str] = set()
+    connected: set[Place] = set()
     # Devices whose source was set up (added) after their last connect.
-    fresh: set[str] = set()
-    in_flight: frozenset[str] | None = None
-    begun_after: set[str] = set()
+    fresh: set[Place] = set()
+    in_flight: frozenset[Place] | None = None
+    begun_after: set[Place] = set()
 
     def land() -> None:
         nonlocal in_flight
@@ -125,7 +128,7 @@ def test_comes_to_rest_at_what_is_wanted_and_kicks_every_reconnect(
             plan.established(device, 0.0)
         in_flight = None
 
-    for what, device in [*steps, ("rest", "")]:
+    for what, device in [*steps, ("rest", ONE)]:
         if what == "connected":
             plan.connected(device)
             connected.add(device)
@@ -154,7 +157,32 @@ def test_a_source_names_its_device_in_prefix_api_and_deliver_subject() -> None:
     source = lane_source(Device("VID-001", "ab12", "", 0), "bulk")
     assert source["subject_transforms"] == [{"src": ">", "dest": "up.VID-001.>"}]
     assert source["consumer"] == {"name": "ab12", "deliver_subject": "dlv.VID-001.ab12_bulk"}
-    assert source_of(source) == ("VID-001", "bulk")
+    assert place_of(source) == ("VID-001", "bulk")
+
+
+def test_every_lane_of_a_device_is_a_source_and_its_nodes_have_their_own() -> None:
+    device = Device("VID-001", "ab12", "", 0, nodes=("motor rear",), leaving=("gps",))
+    places = places_of(device)
+    assert [place.lane for place in places] == ["live", "bulk", "n_motor%20rear", "n_gps"]
+    assert [place_of(lane_source(device, place.lane)) for place in places] == places
+    source = lane_source(device, "n_motor%20rear")
+    assert source["name"] == "OUT_n_motor%20rear"
+    assert source["consumer"]["deliver_subject"] == "dlv.VID-001.ab12_n_motor%20rear"
+
+
+def test_a_shard_is_as_full_as_it_has_sources_not_devices() -> None:
+    many = tuple(f"node{number}" for number in range(30))
+    devices = [Device("VID-001", "ab", "", 0, nodes=many), Device("VID-002", "cd", "", 0)]
+    assert sources_by_shard(devices, 1) == {0: 34}
+
+
+def test_a_lane_is_set_up_again_alone() -> None:
+    live, bulk = Place("VID-001", "live"), Place("VID-001", "bulk")
+    plan = SourcePlan()
+    plan.connected(live, bulk)
+    assert drain(plan) == [frozenset({live, bulk})]
+    plan.connected(bulk)
+    assert drain(plan) == [frozenset({live}), frozenset({live, bulk})]
 
 
 def listed(

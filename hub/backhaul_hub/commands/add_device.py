@@ -5,24 +5,31 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
+from backhaul_hub.agent_toml import DeviceSettings
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.connection import connect
 from backhaul_hub.control import RELOAD_SERVICE
-from backhaul_hub.errors import HubError
-from backhaul_hub.setup import DeviceSettings, create_device
+from backhaul_hub.enrol import change_nodes, create_device, is_enrolled
+from backhaul_hub.errors import HubError, RegistryError
+from backhaul_hub.leaf_config import leaf_name
 
 from ._options import directory_option
 
 if TYPE_CHECKING:
+    from nats.aio.client import Client
+
     from backhaul_hub.config import HubConfig
-    from backhaul_hub.setup import AddedDevice
+    from backhaul_hub.enrol import AddedDevice, ChangedNodes
+    from backhaul_hub.registry import Device
+
+_KEPT = ("port", "state_dir", "link_kbit_s", "link_mode")
 
 
 @click.command("add-device")
@@ -51,22 +58,61 @@ if TYPE_CHECKING:
     show_default=True,
     help="When the link is up; other than always, leaf.conf lets the agent switch it.",
 )
+@click.option(
+    "--per-node/--per-device",
+    default=None,
+    help="Whether the nodes that --node names have streams of their own.  [default: per device]",
+)
+@click.option(
+    "--node",
+    "nodes",
+    multiple=True,
+    metavar="NAME",
+    help="A node with streams of its own; several times, at most 64. All others share.",
+)
+@click.pass_context
 def add_device(
+    context: click.Context,
     device: str,
     directory: Path,
     port: int,
     state_dir: Path,
     link_kbit_s: float,
     link_mode: str,
+    per_node: bool | None,
+    nodes: tuple[str, ...],
 ) -> None:
     """Enrol device VID and write its leaf.conf and agent.toml.
 
-    A running hub learns of it at once, without a restart.
+    A running hub learns of it at once, without a restart. With --per-node or --per-device for a
+    device that is there already: have exactly these nodes have streams of their own from now on.
     """
+    if bool(nodes) != bool(per_node):
+        raise click.UsageError("--per-node and --node NAME go together")
+    if per_node is not None and asyncio.run(is_enrolled(directory, device)):
+        if given := [name for name in _KEPT if _is_given(context, name)]:
+            raise RegistryError(
+                f"device {device} exists already and keeps its {', '.join(given)}",
+                hint="say --per-node and --node, or --per-device, and nothing else",
+            )
+        _print_changed(*asyncio.run(_change(directory, device, nodes)))
+        return
     settings = DeviceSettings(
-        client_port=port, state_dir=state_dir, link_kbit_s=link_kbit_s, link_mode=link_mode
+        client_port=port,
+        state_dir=state_dir,
+        link_kbit_s=link_kbit_s,
+        link_mode=link_mode,
+        nodes=nodes,
     )
-    added, reload_problem = asyncio.run(_add(directory, device, settings))
+    _print_added(*asyncio.run(_add(directory, device, settings)))
+
+
+def _is_given(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+
+def _print_added(added: AddedDevice, reload_problem: str | None) -> None:
+    device = added.device.id
     click.echo(f"""\
 {device} may send to this hub. Bring these files to it (they hold its password and token):
   {added.leaf_conf}     for: nats-server -c leaf.conf
@@ -75,6 +121,28 @@ def add_device(
         click.echo(
             f"  {added.link_conf}     beside leaf.conf; the agent's user must be able to write it"
         )
+    _print_problem(device, reload_problem)
+
+
+def _print_changed(changed: ChangedNodes, reload_problem: str | None) -> None:
+    device = changed.device
+    named = ", ".join(device.nodes) or "none"
+    click.echo(f"""\
+Nodes of {device.id} with streams of their own: {named}. Bring to it:
+  {changed.agent_toml}    then start backhaul-agent again""")
+    if changed.leaf_conf is not None:
+        click.echo(f"  {changed.leaf_conf}     then start its nats-server again, first")
+    if device.leaving:
+        click.echo(
+            f"The lanes of {', '.join(device.leaving)} are read until nothing of them is missing;"
+            " the same command then drops them."
+        )
+    if changed.dropped:
+        click.echo(f"Dropped, all of them is here: the lanes of {', '.join(changed.dropped)}.")
+    _print_problem(device.id, reload_problem)
+
+
+def _print_problem(device: str, reload_problem: str | None) -> None:
     if reload_problem:
         click.echo(
             f"The hub was not told ({reload_problem}); reload or restart its nats-server for it to know {device}.",
@@ -87,26 +155,42 @@ async def _add(
 ) -> tuple[AddedDevice, str | None]:
     config = load(directory)
     added = await create_device(directory, config, SystemClock(), device, settings)
+    return added, await _tell(config)
+
+
+async def _change(
+    directory: Path, device: str, nodes: tuple[str, ...]
+) -> tuple[ChangedNodes, str | None]:
+    config = load(directory)
+    changed = await change_nodes(directory, device, nodes)
+    return changed, await _tell(config, changed.device)
+
+
+async def _tell(config: HubConfig, changed: Device | None = None) -> str | None:
+    """Let the hub take note; return why it could not."""
     try:
-        await _reload(config)
+        system = await connect(config.nats.url, config.nats.system)
+        try:
+            await _reload_server(system)
+            await _reload_control(config)
+            if changed is not None:
+                await _cut(system, changed)
+        finally:
+            await system.close()
     except HubError as error:
-        return added, error.message
-    return added, None
+        return error.message
+    return None
 
 
-async def _reload(config: HubConfig) -> None:
-    """Let the server read devices.conf again, then the control plane hub.db."""
-    system = await connect(config.nats.url, config.nats.system)
-    try:
-        answer = await system.request(
-            f"$SYS.REQ.SERVER.{system._server_info['server_id']}.RELOAD", b"", timeout=10
-        )
-        if error := json.loads(answer.data).get("error"):
-            raise HubError(f"the server refused its configuration: {error.get('description')}")
-    except NatsError as error:
-        raise HubError(f"no answer from the server to a reload: {error!r}") from error
-    finally:
-        await system.close()
+async def _reload_server(system: Client) -> None:
+    """Let the server read its configuration again; no link is cut by that."""
+    answer = await _ask_server(system, "RELOAD", {})
+    if error := answer.get("error"):
+        raise HubError(f"the server refused its configuration: {error.get('description')}")
+
+
+async def _reload_control(config: HubConfig) -> None:
+    """Let the control plane read hub.db again."""
     control = await connect(config.nats.url, config.nats.control)
     try:
         await control.request(RELOAD_SERVICE, b"", timeout=10)
@@ -117,3 +201,23 @@ async def _reload(config: HubConfig) -> None:
         raise HubError(f"the control plane did not take note: {error!r}") from error
     finally:
         await control.close()
+
+
+async def _cut(system: Client, device: Device) -> None:
+    """Cut a device's link, which it dials again at once: a link keeps the rights that it came with."""
+    answer = await _ask_server(system, "LEAFZ", {"account": "FLEET"})
+    for leaf in answer.get("data", {}).get("leafs") or []:
+        if leaf["name"] == leaf_name(device.id, device.token):
+            await _ask_server(system, "KICK", {"cid": leaf["id"]})
+
+
+async def _ask_server(system: Client, verb: str, body: dict[str, Any]) -> dict[str, Any]:
+    server = system._server_info["server_id"]
+    try:
+        answer = await system.request(
+            f"$SYS.REQ.SERVER.{server}.{verb}", json.dumps(body).encode(), timeout=10
+        )
+    except NatsError as error:
+        raise HubError(f"no answer from the server to {verb}: {error!r}") from error
+    found: dict[str, Any] = json.loads(answer.data)
+    return found

@@ -1,0 +1,103 @@
+"""The durables through which devices source their parts of DOWN: one a stream that they have."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from .lanes import down_deliver_subject, down_durable, down_filters, node_lanes
+from .streams import DOWN, differences, names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from backhaul_codec.subjects import Lane
+
+    from .jetstream import JetStreamApi, Json
+    from .registry import Device
+
+_SECOND_NS = 1_000_000_000
+_FILTERS = frozenset({"filter_subject", "filter_subjects"})
+
+
+def down_consumers(device: Device) -> list[Json]:
+    """Declare the durables through which a device's streams source their parts of DOWN."""
+    return [_down_consumer(device, lane) for lane in ("", *node_lanes(device))]
+
+
+def _down_consumer(device: Device, lane: Lane) -> Json:
+    filters = down_filters(device, lane)
+    return {
+        "stream_name": DOWN,
+        "action": "",
+        "config": durable_source(
+            name=down_durable(device.id, device.token, lane),
+            deliver_subject=down_deliver_subject(device.id, device.token, lane),
+        )
+        | ({"filter_subjects": filters} if filters[1:] else {"filter_subject": filters[0]}),
+    }
+
+
+def durable_source(*, name: str, deliver_subject: str) -> Json:
+    """Declare a consumer that a stream may source through (nats-server 2.14 and later)."""
+    return {
+        "name": name,
+        "durable_name": name,
+        "deliver_subject": deliver_subject,
+        "deliver_policy": "all",
+        "ack_policy": "flow_control",
+        "flow_control": True,
+        "idle_heartbeat": _SECOND_NS,
+        "max_ack_pending": 64,
+    }
+
+
+async def ensure_down_consumers(api: JetStreamApi, device: Device) -> list[str]:
+    """Bring a device's durables on DOWN into being and in line; return what was done, in words.
+
+    Raises:
+        JetStreamError: the server refused.
+    """
+    done = [await _ensure_consumer(api, declared) for declared in down_consumers(device)]
+    return [words for words in done if words]
+
+
+async def _ensure_consumer(api: JetStreamApi, declared: Json) -> str:
+    stream, name = declared["stream_name"], declared["config"]["name"]
+    info = await api.consumer_info(stream, name)
+    if info is None:
+        await api.request(f"CONSUMER.CREATE.{stream}.{name}", declared)
+        return f"created {name}"
+    updatable, _ = differences(declared["config"], info["config"])
+    if not updatable:
+        return ""
+    # One filter and several are two keys, and a server takes either.
+    lasting = {key: value for key, value in info["config"].items() if key not in _FILTERS}
+    # What a server lets nobody change in place, it refuses by itself.
+    request = declared | {"action": "update", "config": lasting | declared["config"]}
+    await api.request(f"CONSUMER.CREATE.{stream}.{name}", request)
+    return f"updated {name}: {'; '.join(updatable)}"
+
+
+async def drop_node_consumers(api: JetStreamApi, devices: Iterable[Device]) -> list[str]:
+    """Delete the durables on DOWN of nodes that have no streams of their own any more.
+
+    What waits for them in DOWN goes as well: heads that differ for it are sent the shared way when
+    device and hub compare. Returns the names of those that went.
+
+    Raises:
+        HubError: the server refused, or nobody answered.
+    """
+    known = {down_durable(device.id, device.token): device for device in devices}
+    declared = {
+        each["config"]["name"] for device in known.values() for each in down_consumers(device)
+    }
+    gone = []
+    for name in sorted(await names(api, f"CONSUMER.NAMES.{DOWN}", "consumers") - declared):
+        for place in re.finditer("_n_", name):
+            if (device := known.get(name[: place.start()])) is not None:
+                part = f"in.{device.id}.n.{name[place.end() :]}.>"
+                await api.request(f"CONSUMER.DELETE.{DOWN}.{name}")
+                await api.request(f"STREAM.PURGE.{DOWN}", {"filter": part})
+                gone.append(name)
+    return gone

@@ -1,0 +1,195 @@
+"""Adding devices to a hub, and changing their nodes: the files behind `add-device`."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+
+from backhaul_codec.subjects import node_lane
+
+from .agent_toml import render_agent_toml, with_nodes
+from .errors import ConfigError, RegistryError
+from .lanes import NODES_MAX, check_nodes
+from .leaf_config import LINK_FILE, LeafServer, render_leaf, with_node_subjects
+from .private_files import alone_in, password_hash, write_private
+from .registry import Device, Registry, check_device_id
+from .server_config import FLEET_EXPORTS, HUB_IMPORTS, fleet_files
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+    from pathlib import Path
+
+    from .agent_toml import DeviceSettings
+    from .clock import Clock
+    from .config import HubConfig
+
+
+@dataclass(frozen=True, slots=True)
+class AddedDevice:
+    """What `backhaul-hub add-device` has written."""
+
+    device: Device
+    leaf_conf: Path
+    agent_toml: Path
+    link_conf: Path | None = None
+    """Where the link is not always up."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedNodes:
+    """What giving a device's nodes streams of their own, or taking them, has changed."""
+
+    device: Device
+    agent_toml: Path
+    leaf_conf: Path | None
+    """Where it had to be changed as well."""
+    dropped: tuple[str, ...]
+    """Nodes whose lanes are read no more: all of them is here."""
+
+
+async def create_device(
+    directory: Path,
+    config: HubConfig,
+    clock: Clock,
+    device_id: str,
+    settings: DeviceSettings,
+) -> AddedDevice:
+    """Enrol a device: into hub.db and devices.conf, and its leaf.conf and agent.toml.
+
+    The server learns of it by a reload, which is the caller's to ask for.
+
+    Raises:
+        RegistryError: the id is none, or taken.
+        ConfigError: fleet.leaf_url is no address that a leaf could dial, a node cannot have streams
+            of its own, or a file could not be written; the device was not added.
+    """
+    check_device_id(device_id)
+    settings = replace(settings, nodes=check_nodes(settings.nodes))
+    if settings.nodes:
+        _require_includes(directory)
+    password = secrets.token_urlsafe(24)
+    device = Device(
+        device_id, secrets.token_hex(12), password_hash(password), clock.now_ns(), settings.nodes
+    )
+    leaf = LeafServer(
+        device=device_id,
+        token=device.token,
+        remote_url=_with_login(config.fleet.leaf_url, device_id, password),
+        client_port=settings.client_port,
+        store_dir=str(settings.state_dir / "backhaul-leaf"),
+        system_password="" if settings.link_mode == "always" else secrets.token_urlsafe(24),
+    )
+    target = directory / "devices" / device_id
+    try:
+        with alone_in(directory):
+            async with await Registry.open(directory / "hub.db") as registry:
+                if device_id in await registry.devices():
+                    raise RegistryError(f"device {device_id} exists already")
+                # What the device needs first, its row last: an attempt that failed halfway can
+                # simply be made again.
+                target.mkdir(parents=True, exist_ok=True, mode=0o700)
+                write_private(target / "leaf.conf", render_leaf(leaf))
+                write_private(
+                    target / "agent.toml",
+                    render_agent_toml(device, settings, leaf.system_password),
+                )
+                if leaf.system_password:
+                    write_private(target / LINK_FILE, "disabled: true\n")
+                _write_fleet(directory, [*(await registry.devices()).values(), device])
+                await registry.add_device(device)
+    except OSError as error:
+        raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
+    link_conf = target / LINK_FILE if leaf.system_password else None
+    return AddedDevice(device, target / "leaf.conf", target / "agent.toml", link_conf)
+
+
+async def is_enrolled(directory: Path, device_id: str) -> bool:
+    """Tell whether a hub knows a device. Raises: RegistryError: hub.db is not usable."""
+    if not (directory / "hub.db").exists():
+        return False
+    async with await Registry.open(directory / "hub.db") as registry:
+        return device_id in await registry.devices()
+
+
+async def change_nodes(directory: Path, device_id: str, nodes: Iterable[str]) -> ChangedNodes:
+    """Have exactly these nodes of an enrolled device have streams of their own.
+
+    Password and token stay. The lane of a node that is named no more goes on being read; it is
+    dropped by a later change, once nothing of it is missing.
+
+    Raises:
+        RegistryError: there is no such device.
+        ConfigError: a node cannot have streams of its own, or a file cannot be read or written.
+    """
+    named = check_nodes(nodes)
+    if named:
+        _require_includes(directory)
+    target = directory / "devices" / device_id
+    try:
+        with alone_in(directory):
+            async with await Registry.open(directory / "hub.db") as registry:
+                known = await registry.devices()
+                if device_id not in known:
+                    raise RegistryError(f"there is no device {device_id}")
+                before = known[device_id]
+                dropped = await _drained(registry, before)
+                leaving = {*before.nodes, *before.leaving} - {*named, *dropped}
+                device = replace(before, nodes=named, leaving=tuple(sorted(leaving)))
+                if len(leaving) > NODES_MAX:
+                    raise ConfigError(
+                        f"{len(leaving)} nodes would leave their lanes, {NODES_MAX} may at once",
+                        hint="let the vehicle send what it has, then take the next ones",
+                    )
+                leaf_changed = _rewrite(target, named)
+                _write_fleet(directory, (known | {device_id: device}).values())
+                await registry.set_nodes(device)
+    except OSError as error:
+        raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
+    leaf_conf = target / "leaf.conf" if leaf_changed else None
+    gone = tuple(node for node in dropped if node not in named)
+    return ChangedNodes(device, target / "agent.toml", leaf_conf, gone)
+
+
+async def _drained(registry: Registry, device: Device) -> list[str]:
+    """Return the nodes that left their lanes before, and of whose lanes nothing is missing."""
+    owing = {key.lane for key, lane in (await registry.lanes(device.id)).items() if not lane.whole}
+    return [node for node in device.leaving if node_lane(node) not in owing]
+
+
+def _rewrite(target: Path, nodes: tuple[str, ...]) -> bool:
+    """Write a device's files for its nodes; return whether leaf.conf had to be another."""
+    agent, leaf = target / "agent.toml", target / "leaf.conf"
+    write_private(agent, with_nodes(agent.read_text(), nodes))
+    before = leaf.read_text()
+    after = with_node_subjects(before)
+    if after != before:
+        write_private(leaf, after)
+    return after != before
+
+
+def _write_fleet(directory: Path, devices: Collection[Device]) -> None:
+    for name, text in fleet_files(devices).items():
+        write_private(directory / name, text)
+
+
+def _require_includes(directory: Path) -> None:
+    """Refuse nodes in a hub whose hub.conf was written before there were any."""
+    text = (directory / "hub.conf").read_text()
+    if any(f'include "{name}"' not in text for name in (FLEET_EXPORTS, HUB_IMPORTS)):
+        raise ConfigError(
+            f"{directory / 'hub.conf'} says itself what goes between HUB and FLEET, so nodes"
+            " cannot be added to it",
+            hint=f'write include "{HUB_IMPORTS}" for the imports of account HUB and include'
+            f' "{FLEET_EXPORTS}" for the exports of FLEET (docs/per-node-streams.md)',
+        )
+
+
+def _with_login(url: str, user: str, password: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("nats-leaf", "tls", "ws", "wss") or not parts.hostname:
+        raise ConfigError(
+            f"fleet.leaf_url {url!r} is no leaf address", hint="nats-leaf://hub.example.org:7422"
+        )
+    return urlunsplit(parts._replace(netloc=f"{user}:{password}@{parts.netloc}"))

@@ -1,0 +1,43 @@
+"""Files of a hub directory: written whole, for their owner alone, by one command at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from typing import TYPE_CHECKING
+
+import bcrypt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# The passwords are 192 random bits: nobody guesses them, and a slow hash would only make a
+# thousand leafs that come back together wait for one another.
+_BCRYPT_ROUNDS = 4
+
+
+@contextlib.contextmanager
+def alone_in(directory: Path) -> Iterator[None]:
+    """Hold the hub directory's lock: devices are added one at a time."""
+    with (directory / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner reads, whole or not at all."""
+    partial = path.with_name(path.name + ".new")
+    partial.unlink(missing_ok=True)
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(descriptor)
+    partial.replace(path)
+
+
+def password_hash(password: str) -> str:
+    """Return the bcrypt hash that the server compares a login with."""
+    return bcrypt.hashpw(password.encode(), bcrypt.gensalt(_BCRYPT_ROUNDS, b"2a")).decode()

@@ -1,0 +1,213 @@
+"""What a device's user may do at the hub's real server, under its own lanes' names and no others'.
+
+The device logs in as a client here, so that the server says what it refuses; what a leaf may is the
+same list. Replies are not checked against permissions by any server: that is what accounts are for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import nats
+import pytest
+
+from backhaul_hub.agent_toml import DeviceSettings
+from backhaul_hub.clock import SystemClock
+from backhaul_hub.config import load
+from backhaul_hub.down_consumers import ensure_down_consumers
+from backhaul_hub.enrol import change_nodes, create_device
+from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.registry import Device, Registry
+from backhaul_hub.setup import HubLayout, create_hub
+from backhaul_hub.streams import DOWN
+from demo.rig import HubRig
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from nats.aio.client import Client
+
+pytestmark = pytest.mark.nats
+
+MINE, THEIRS = "VID-001", "VID-002"
+NODES = ("battery", "motor rear")
+
+
+class Login:
+    """One device's user, logged in as a client; `refused` is what the server refused it."""
+
+    def __init__(self, client: Client, refused: list[str], device: Device) -> None:
+        self.client = client
+        self.refused = refused
+        self.device = device
+
+    async def refusals(self, publish: list[str], subscribe: list[str]) -> list[str]:
+        """Try all of it, and return what was refused."""
+        for subject in publish:
+            await self.client.publish(subject, b"x")
+        for subject in subscribe:
+            await self.client.subscribe(subject)
+        # The server answers in order: with this refusal all others have come.
+        await self.client.publish("no.right.to.this", b"x")
+        await until(lambda: any("no.right.to.this" in error for error in self.refused))
+        # nats-py says them in lower case.
+        found = "\n".join(self.refused).lower()
+        return [subject for subject in (*publish, *subscribe) if f'"{subject.lower()}"' in found]
+
+
+class Fleet:
+    """A hub's server with two devices, each with the same two nodes, and both their users."""
+
+    def __init__(self, hub: HubRig, mine: Login, theirs: Login, control: Client) -> None:
+        self.hub = hub
+        self.mine = mine
+        self.theirs = theirs
+        self.control = control
+
+
+async def log_in(stack: AsyncExitStack, hub: HubRig, device: Device) -> Login:
+    refused: list[str] = []
+
+    async def note(error: Exception) -> None:
+        refused.append(str(error))
+
+    leaf_conf = (hub.directory / "devices" / device.id / "leaf.conf").read_text()
+    password = leaf_conf.split(f"nats-leaf://{device.id}:")[1].split("@")[0]
+    client = await nats.connect(
+        f"nats://{device.id}:{password}@127.0.0.1:{hub.client_port}",
+        error_cb=note,
+        inbox_prefix=f"_INBOX_{device.id}".encode(),
+    )
+    stack.push_async_callback(client.close)
+    return Login(client, refused, device)
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    async with AsyncExitStack() as stack:
+        hub = HubRig(tmp_path / "hub")
+        layout = HubLayout(
+            *("127.0.0.1", "127.0.0.1", hub.client_port, hub.leaf_port),
+            *(f"nats-leaf://127.0.0.1:{hub.leaf_port}", 1, 5.0),
+        )
+        create_hub(hub.directory, layout)
+        settings = DeviceSettings(client_port=4222, state_dir=tmp_path, nodes=NODES)
+        for device in (MINE, THEIRS):
+            await create_device(hub.directory, load(hub.directory), SystemClock(), device, settings)
+        conf = hub.directory / "devices.conf"
+        conf.write_text(conf.read_text().replace('allowed_connection_types: ["LEAFNODE"]', ""))
+        stack.push_async_callback(hub.stop)
+        await hub.server.start()
+        await hub.server.wait_listening(hub.client_port)
+        async with await Registry.open(hub.directory / "hub.db") as registry:
+            devices = await registry.devices()
+        control = await nats.connect(hub.url())
+        stack.push_async_callback(control.close)
+        api = JetStreamApi(control)
+        await api.request(f"STREAM.CREATE.{DOWN}", {"name": DOWN, "subjects": ["in.>"]})
+        for device in devices.values():
+            await ensure_down_consumers(api, device)
+        mine, theirs = [await log_in(stack, hub, devices[id_]) for id_ in (MINE, THEIRS)]
+        yield Fleet(hub, mine, theirs, control)
+
+
+def published(device: Device, lane: str) -> list[str]:
+    """What a device publishes for a lane."""
+    durable = f"{DOWN}.{device.id}-{device.token}_{lane}"
+    return [
+        f"dlv.{device.id}.{device.token}_{lane}",
+        f"hubapi.CONSUMER.RESET.{durable}",
+        f"$JS.FC.{durable}.x9",
+        f"$JS.FC.hub.ABC.{durable}.x9",
+    ]
+
+
+def subscribed(device: Device, lane: str) -> list[str]:
+    """What a device listens to for a lane."""
+    durable = f"{DOWN}.{device.id}-{device.token}_{lane}"
+    return [
+        f"$JS.{device.id}.API.CONSUMER.RESET.OUT_{lane}.{device.token}",
+        f"$JS.FC.OUT_{lane}.{device.token}.*",
+        f"$JS.FC.*.*.OUT_{lane}.{device.token}.*",
+        f"dn.{device.id}.{device.token}_{lane}",
+        f"$JSC.R.a.b.{durable}.*",
+    ]
+
+
+async def test_a_device_may_what_its_own_nodes_lanes_need(fleet: Fleet) -> None:
+    lanes = ("n_battery", "n_motor%20rear")
+    publish = [subject for lane in lanes for subject in published(fleet.mine.device, lane)]
+    subscribe = [subject for lane in lanes for subject in subscribed(fleet.mine.device, lane)]
+    assert await fleet.mine.refusals(publish, subscribe) == []
+
+
+async def test_a_device_may_nothing_for_lanes_of_another_or_for_lanes_that_nobody_named(
+    fleet: Fleet,
+) -> None:
+    mine, theirs = fleet.mine.device, fleet.theirs.device
+    lanes = [(theirs, "n_battery"), (theirs, "n_motor%20rear"), (mine, "n_gps"), (mine, "n_%")]
+    publish = [subject for lane in lanes for subject in published(*lane)]
+    subscribe = [subject for lane in lanes for subject in subscribed(*lane)]
+    wild = [
+        f"$JS.FC.*.{mine.token}.*",
+        "$JS.FC.OUT_n_battery.*.*",
+        f"dn.{MINE}.*",
+        f"$JS.{MINE}.API.CONSUMER.RESET.*.{mine.token}",
+        "$JS.FC.>",
+    ]
+    refused = await fleet.mine.refusals(publish, [*subscribe, *wild])
+    assert refused == [*publish, *subscribe, *wild]
+
+
+async def test_a_device_resets_its_own_nodes_durable_and_no_other(fleet: Fleet) -> None:
+    own = f"hubapi.CONSUMER.RESET.{DOWN}.{MINE}-{fleet.mine.device.token}_n_battery"
+    answer = await fleet.mine.client.request(own, b"{}", timeout=5)
+    assert "error" not in json.loads(answer.data), answer.data
+    foreign = own.replace(fleet.mine.device.token, fleet.theirs.device.token)
+    with pytest.raises(nats.errors.TimeoutError):
+        await fleet.mine.client.request(foreign.replace(MINE, THEIRS), b"{}", timeout=0.5)
+    await until(lambda: len(fleet.mine.refused) == 1)
+
+
+async def test_what_nodes_lanes_deliver_and_acknowledge_crosses_between_the_accounts(
+    fleet: Fleet,
+) -> None:
+    device = fleet.mine.device
+    heard: dict[str, list[str]] = {"hub": [], "device": []}
+
+    def listener(who: str) -> Any:
+        async def hear(message: Any) -> None:
+            heard[who].append(message.subject)
+
+        return hear
+
+    await fleet.control.subscribe("dlv.>", cb=listener("hub"))
+    for subject in subscribed(device, "n_battery"):
+        await fleet.mine.client.subscribe(subject, cb=listener("device"))
+    await asyncio.gather(fleet.control.flush(), fleet.mine.client.flush())
+    delivery = f"dlv.{MINE}.{device.token}_n_battery"
+    await fleet.mine.client.publish(delivery, b"x")
+    await until(lambda: heard["hub"] == [delivery])
+    acknowledged = f"$JS.FC.OUT_n_battery.{device.token}.x9"
+    # Of a node that nobody named nothing is exported, and so nothing arrives in account FLEET.
+    await fleet.control.publish(f"$JS.FC.OUT_n_gps.{device.token}.x9", b"x")
+    await fleet.control.publish(acknowledged, b"x")
+    await fleet.control.publish(
+        f"$JS.{MINE}.API.CONSUMER.RESET.OUT_n_battery.{device.token}", b"{}"
+    )
+    await until(lambda: len(heard["device"]) == 2)
+    assert heard["device"][0] == acknowledged
+
+
+async def test_a_node_that_left_and_was_dropped_leaves_no_rights(fleet: Fleet) -> None:
+    for _ in range(2):  # nothing of its lane is missing: the second time drops it
+        await change_nodes(fleet.hub.directory, MINE, ["motor rear"])
+    conf = (fleet.hub.directory / "devices.conf").read_text()
+    assert f"{fleet.mine.device.token}_n_battery" not in conf
+    assert f"{fleet.mine.device.token}_n_motor%20rear" in conf
+    assert f"{fleet.theirs.device.token}_n_battery" in conf
