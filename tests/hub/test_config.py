@@ -35,7 +35,8 @@ def test_what_init_writes_can_be_read(tmp_path: Path) -> None:
 def test_what_init_writes_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
     create_hub(tmp_path / "hub", LAYOUT)
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "hub").iterdir()}
-    assert modes == {"hub.conf": 0o600, "devices.conf": 0o600, "hub.toml": 0o600}
+    written = ("hub.conf", "devices.conf", "fleet-exports.conf", "hub-imports.conf", "hub.toml")
+    assert modes == dict.fromkeys(written, 0o600)
 
 
 def test_init_leaves_an_existing_hub_alone(tmp_path: Path) -> None:
