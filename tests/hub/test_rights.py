@@ -97,8 +97,8 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
         )
         create_hub(hub.directory, layout)
         settings = DeviceSettings(client_port=4222, state_dir=tmp_path, nodes=NODES)
-        for device in (MINE, THEIRS):
-            await create_device(hub.directory, load(hub.directory), SystemClock(), device, settings)
+        for id_ in (MINE, THEIRS):
+            await create_device(hub.directory, load(hub.directory), SystemClock(), id_, settings)
         conf = hub.directory / "devices.conf"
         conf.write_text(conf.read_text().replace('allowed_connection_types: ["LEAFNODE"]', ""))
         stack.push_async_callback(hub.stop)

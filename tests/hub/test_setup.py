@@ -111,6 +111,7 @@ async def test_a_device_id_that_is_none_is_refused(tmp_path: Path) -> None:
 def users_of(hub: Path) -> dict[str, list[str]]:
     """Each user's subjects in devices.conf."""
     found: dict[str, list[str]] = {}
+    subjects: list[str] = []
     for line in (hub / "devices.conf").read_text().splitlines():
         if "{ user:" in line:
             subjects = found[line.split('"')[1]] = []

@@ -276,7 +276,7 @@ def test_no_kick_within_patience_of_a_new_link() -> None:
 
 def test_a_source_that_reports_no_lag_is_not_believed_where_the_vehicle_has_more() -> None:
     """A recording of 3,108 messages stood at the fourth, at lag 0, after its link was cut."""
-    watch, place = OwedWatch(patience_s=10.0), ("VID-001", "bulk")
+    watch, place = OwedWatch(patience_s=10.0), ONE
     assert watch.complaint(place, 4, 0.0) is None
     assert watch.complaint(place, 4, 9.9) is None
     assert watch.complaint(place, 4, 10.0)
