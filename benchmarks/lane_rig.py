@@ -1,8 +1,8 @@
 """A hub and a leaf with any number of lanes, set up by hand: no agent, no control plane.
 
-Configurations, streams, durables and sources are the product's own, but for their names; every lane
-beyond the product's has the same narrow rights. The link is kept as the control plane keeps it:
-sources are there while the leaf is connected.
+Configurations, rights, streams, durables and sources are the product's own, those of the nodes as
+`add-device --per-node` grants them. The link is kept as the control plane keeps it: sources are there
+while the leaf is connected.
 """
 
 from __future__ import annotations
@@ -15,13 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.config import load
-from backhaul_agent.link_config import in_stream_config, out_consumer_config, out_stream_config
-from backhaul_hub.down_consumers import durable_source
+from backhaul_agent.link_config import (
+    in_stream,
+    in_stream_config,
+    out_consumer_config,
+    out_stream_config,
+)
+from backhaul_codec.subjects import SHARED_LANES, node_lane
+from backhaul_hub.down_consumers import ensure_down_consumers
 from backhaul_hub.jetstream import JetStreamApi
-from backhaul_hub.lanes import deliver_subject, out_stream
+from backhaul_hub.lanes import out_stream
 from backhaul_hub.registry import Registry
 from backhaul_hub.sources import lane_source
-from backhaul_hub.streams import DOWN
 from demo.relay import Relay
 from demo.rig import DeviceRig, HubRig
 
@@ -38,15 +43,19 @@ if TYPE_CHECKING:
     from backhaul_hub.registry import Device
 
 UP = "UP_00"
-SHARED = ("live", "bulk")
+SHARED = SHARED_LANES
 _POLL_S = 0.02
 _ACTIVE_NS = 2_000_000_000
-_OUT_BYTES_MAX = 64 << 20
+
+
+def node_names(count: int) -> list[str]:
+    """Return the names of so many nodes."""
+    return [f"node{number:02d}" for number in range(count)]
 
 
 def node_lanes(count: int) -> list[str]:
-    """Return the lanes of so many nodes, as the codec names them."""
-    return [f"n_node{number:02d}" for number in range(count)]
+    """Return their lanes, as the codec names them."""
+    return [node_lane(node) for node in node_names(count)]
 
 
 def leaf_subject(lane: str, subject: str) -> str:
@@ -83,46 +92,18 @@ class LaneRig:
         return cpu_s(self.device.leaf.pid), cpu_s(self.hub.server.pid)
 
     async def prepare(self, config: Config) -> None:
-        """Make all streams and durables at both ends; the link may be down."""
+        """Make all streams and durables, as agent and control plane do; the link may be down."""
         leaf, hub = JetStreamApi(self.leaf_client), JetStreamApi(self.hub_client)
         for lane in self.lanes:
-            like = lane if lane in SHARED else "bulk"
-            stream = out_stream_config(config, like) | {"name": out_stream(lane)}
-            if lane not in SHARED:
-                stream |= {"subjects": [leaf_subject(lane, ">")], "max_bytes": _OUT_BYTES_MAX}
-            consumer = out_consumer_config(config, like) | {
-                "deliver_subject": deliver_subject(DEVICE, self.login.token, lane)
-            }
-            await leaf.request(f"STREAM.CREATE.{stream['name']}", stream)
+            await leaf.request(f"STREAM.CREATE.{out_stream(lane)}", out_stream_config(config, lane))
+            durable = out_consumer_config(config, lane, self.lanes)
             await leaf.request(
-                f"CONSUMER.CREATE.{stream['name']}.{self.login.token}",
-                {"stream_name": stream["name"], "action": "", "config": consumer},
+                f"CONSUMER.CREATE.{out_stream(lane)}.{self.login.token}",
+                {"stream_name": out_stream(lane), "action": "", "config": durable},
             )
-        await self._prepare_inward(config, leaf, hub)
-
-    async def _prepare_inward(self, config: Config, leaf: JetStreamApi, hub: JetStreamApi) -> None:
-        base = in_stream_config(config)
-        assert base is not None
-        for stream in self.inward:
-            lane = stream.removeprefix("IN").removeprefix("_")
-            name, deliver = _down_names(self.login.token, lane)
-            durable = durable_source(name=name, deliver_subject=deliver)
-            part = f"in.{DEVICE}.n.{lane.removeprefix('n_')}.>" if lane else f"in.{DEVICE}.p.>"
-            await hub.request(
-                f"CONSUMER.CREATE.{DOWN}.{name}",
-                {
-                    "stream_name": DOWN,
-                    "action": "",
-                    "config": durable | {"filter_subject": part},
-                },
-            )
-            source = base["sources"][0] | {
-                "consumer": {"name": name, "deliver_subject": deliver},
-                "subject_transforms": [{"src": part, "dest": part.removeprefix(f"in.{DEVICE}.")}],
-            }
-            await leaf.request(
-                f"STREAM.CREATE.{stream}", base | {"name": stream, "sources": [source]}
-            )
+        await ensure_down_consumers(hub, self.login)
+        for lane in ("", *self.nodes):
+            await leaf.request(f"STREAM.CREATE.{in_stream(lane)}", in_stream_config(config, lane))
 
     async def on_link(self, message: Msg) -> None:
         """Take in a connect or disconnect of the leaf: sources come and go with it."""
@@ -171,36 +152,24 @@ class LaneRig:
         )
 
 
-def _down_names(token: str, lane: str) -> tuple[str, str]:
-    """Return name and deliver subject of the durable on DOWN that a stream sources through."""
-    part = f"{token}_{lane}" if lane else token
-    return f"{DEVICE}-{part}", f"dn.{DEVICE}.{part}"
-
-
 @asynccontextmanager
 async def lane_rig(
     directory: Path, nodes: int, link: Callable[[str, int], Relay] = Relay
 ) -> AsyncIterator[LaneRig]:
     """Start both servers with streams for so many nodes, the link down: `relay.heal` brings it up."""
     directory.mkdir()
-    lanes = node_lanes(nodes)
     async with AsyncExitStack() as stack:
         hub = HubRig(directory / "hub")
         await hub.init()
         stack.push_async_callback(hub.stop)
         await hub.start()
         relay = await stack.enter_async_context(link("127.0.0.1", hub.leaf_port))
-        device = await DeviceRig.add(hub, DEVICE, directory / DEVICE, link_port=relay.port)
+        device = await DeviceRig.add(
+            hub, DEVICE, directory / DEVICE, link_port=relay.port, nodes=node_names(nodes)
+        )
         await hub.stop()
         async with await Registry.open(directory / "hub" / "hub.db") as registry:
             login = (await registry.devices())[DEVICE]
-        _grant(directory / "hub" / "hub.conf", "OUT_bulk", [f"OUT_{lane}" for lane in lanes])
-        devices = directory / "hub" / "devices.conf"
-        _grant(devices, "OUT_bulk", [f"OUT_{lane}" for lane in lanes])
-        _grant(devices, f"{login.token}_bulk", [f"{login.token}_{lane}" for lane in lanes])
-        names = [_down_names(login.token, lane) for lane in ("", *lanes)]
-        for known, *more in zip(*names, strict=True):
-            _grant(devices, known, more)
         await hub.server.start()
         await hub.server.wait_listening(hub.client_port)
         stack.push_async_callback(device.leaf.stop)
@@ -210,18 +179,7 @@ async def lane_rig(
         await device.leaf.start()
         await device.leaf.wait_listening(device.client_port)
         leaf_client = await stack.enter_async_context(connection(device.url))
-        rig = LaneRig(hub, device, relay, login, hub_client, leaf_client, lanes)
+        rig = LaneRig(hub, device, relay, login, hub_client, leaf_client, node_lanes(nodes))
         await rig.prepare(load(Path(device.agent_toml)))
         await system.subscribe("$SYS.ACCOUNT.FLEET.*", cb=rig.on_link)
         yield rig
-
-
-def _grant(conf: Path, known: str, more: list[str]) -> None:
-    """Repeat every line that speaks of one stream or subject, for others."""
-    lines = []
-    for line in conf.read_text().splitlines():
-        lines.append(line)
-        if known in line:
-            # All stand in lists; a comma ends an entry only in some of them.
-            lines += [line.replace(known, name) for name in more]
-    conf.write_text("\n".join(lines) + "\n")

@@ -14,10 +14,13 @@ import tomllib
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import nats
 from nats.errors import Error as NatsError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _STOP_TIMEOUT_S = 10.0
 
@@ -242,8 +245,12 @@ class DeviceRig:
         *,
         link_port: int | None = None,
         link_mode: str = "",
+        nodes: Sequence[str] = (),
     ) -> Self:
-        """Enrol a device with the real command; its link goes to `link_port` (a relay's)."""
+        """Enrol a device with the real command; its link goes to `link_port` (a relay's).
+
+        `nodes` have streams of their own.
+        """
         (directory / "backhaul-agent").mkdir(parents=True, exist_ok=True)
         port = free_port()
         await run_to_end(
@@ -258,6 +265,8 @@ class DeviceRig:
                 "--state-dir",
                 str(directory),
                 *(["--link-mode", link_mode] if link_mode else []),
+                *(["--per-node"] if nodes else []),
+                *(word for node in nodes for word in ("--node", node)),
             ]
         )
         made = hub.directory / "devices" / device
