@@ -281,7 +281,8 @@ async def test_points_of_state_count_and_the_hubs_own_do_not(
         twin.heads()
         said = await twin.published(1)
         assert said[0]["data"]["quality"] == "holdover"
-        twin.frame(-1)  # telemetry of the same series, older than the point
+        twin.frame(-1)
+        assert not twin.publisher.busy, "telemetry of the same series, older than the point"
         twin.hub.set(Put(HeadKey("", "battery", "limit", ""), 90.0))
         twin.vehicle.put("battery", "power", 1.0, parent="gateway")
         twin.vehicle.put("battery", "soc", 80.0, tombstone=1)
