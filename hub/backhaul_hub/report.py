@@ -6,19 +6,22 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from .lanes import lanes_of
 from .leafs import Link
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from backhaul_codec.words import ClockWord
 
     from .continuity import Continuity, LaneState
+    from .registry import Device
     from .uplink import UplinkReader
 
 # A server takes 1 MiB in a message.
 _PAGE_BYTES = 512 << 10
 _RANGES_SHOWN = 100
+_LANES_SHOWN = 200
 
 
 class Report:
@@ -45,7 +48,9 @@ class Report:
         self._clocks = clocks
         self._sync = sync
 
-    def page(self, devices: Iterable[str], readers: Sequence[UplinkReader], after: str) -> bytes:
+    def page(
+        self, devices: Mapping[str, Device], readers: Sequence[UplinkReader], after: str
+    ) -> bytes:
         """Return the JSON of the devices whose ids come after `after`, as many as a message takes.
 
         `next` is the id to ask after for the next page, null on the last one.
@@ -53,7 +58,7 @@ class Report:
         found: list[bytes] = []
         size, last, next_ = 0, after, None
         for device in sorted(device for device in devices if device > after):
-            one = json.dumps(self._device(device)).encode()
+            one = json.dumps(self._device(devices[device])).encode()
             size += len(one)
             if found and size > _PAGE_BYTES:
                 next_ = last
@@ -63,9 +68,12 @@ class Report:
         rest = json.dumps({"streams": [_stream(reader) for reader in readers], "next": next_})
         return b'{"devices": [' + b", ".join(found) + b"], " + rest.encode()[1:]
 
-    def _device(self, device: str) -> dict[str, Any]:
+    def _device(self, known: Device) -> dict[str, Any]:
+        device = known.id
         link = self._links.get(device, Link())
         current = self._continuity.current(device)
+        # A device says itself which lanes its messages are of: its own first, then some of the rest.
+        lanes = sorted(current, key=lambda lane: (lane not in lanes_of(known), lane))
         clock = self._clocks.get(device)
         refused = {
             bound: count
@@ -77,10 +85,12 @@ class Report:
             "link": asdict(link),
             "clock": asdict(clock) if clock else None,
             **self._sync(device),
+            "nodes": known.nodes,
+            "leaving": known.leaving,
             "lanes": {
-                lane: self._lane(device, lane, epoch, state)
-                for lane, (epoch, state) in sorted(current.items())
+                lane: self._lane(device, lane, *current[lane]) for lane in lanes[:_LANES_SHOWN]
             },
+            "lanes_not_shown": len(lanes[_LANES_SHOWN:]),
             "former": self._former(device, {lane: epoch for lane, (epoch, _) in current.items()}),
             "refused": refused,
         }

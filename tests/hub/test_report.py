@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 
+from backhaul_hub.commands.devices import compact
 from backhaul_hub.continuity import Continuity, LaneKey
+from backhaul_hub.registry import Device
 from backhaul_hub.report import Report
 
 FLEET = [f"VID-{number:05}" for number in range(5000)]
+DEVICES = {id_: Device(id_, "ab", "", 0) for id_ in reversed(FLEET)}
 
 
 def report() -> Report:
@@ -24,7 +27,7 @@ def test_every_device_is_on_one_page_of_a_size_that_a_server_takes() -> None:
     found, after, pages = [], "", 0
     asked = report()
     while after is not None:
-        body = asked.page(reversed(FLEET), [], after)
+        body = asked.page(DEVICES, [], after)
         assert len(body) < 1 << 20
         page = json.loads(body)
         found += [each["device"] for each in page["devices"]]
@@ -35,8 +38,52 @@ def test_every_device_is_on_one_page_of_a_size_that_a_server_takes() -> None:
 
 
 def test_what_is_missing_of_former_epochs_is_listed() -> None:
-    first = json.loads(report().page(FLEET, [], ""))["devices"][0]
+    first = json.loads(report().page(DEVICES, [], ""))["devices"][0]
     assert first["lanes"]["bulk"]["gaps"] == [[3, 8]]
     assert first["former"] == [
         {"lane": "bulk", "epoch": 5, "watermark": 0, "owed": [[1, 3]], "owed_ranges": 1}
     ]
+
+
+def test_a_device_that_makes_lanes_up_still_fits_into_a_message_its_own_lanes_first() -> None:
+    continuity = Continuity()
+    own = Device("VID-001", "ab", "", 0, nodes=("zebra",), leaving=("yak",))
+    for lane in ["live", "n_zebra", "n_yak", *(f"n_{number}" for number in range(5000))]:
+        for seq in range(1, 9, 2):
+            if not continuity.beyond_bounds(LaneKey("VID-001", lane, 7), seq, 1):
+                continuity.arrived(LaneKey("VID-001", lane, 7), seq, 10, 1)
+    heads = {"heads": {"count": 0}, "future": None}
+    body = Report(continuity, {}, {}, {}, lambda _: heads).page({"VID-001": own}, [], "")
+    assert len(body) < 1 << 20
+    (found,) = json.loads(body)["devices"]
+    assert list(found["lanes"])[:3] == ["live", "n_yak", "n_zebra"]
+    assert (found["nodes"], found["leaving"]) == (["zebra"], ["yak"])
+    assert len(found["lanes"]) == 200
+    assert found["lanes_not_shown"] > 3000
+    assert found["refused"]
+
+
+def lane(lag: int | None = 0, gaps: list[list[int]] | None = None) -> dict[str, object]:
+    missing = gaps or []
+    return {
+        "watermark": 5, "highest_seq": 7, "lag_messages": lag, "gaps": missing,
+        "gap_ranges": len(missing), "bytes": 100, "last_seen_ns": 9, "lost": 0,
+    }  # fmt: skip
+
+
+def test_lanes_of_nodes_with_nothing_to_say_are_shown_as_one() -> None:
+    lanes = {
+        "live": lane(),
+        "n_a": lane(),
+        "n_b": lane(gaps=[[6, 6]]),
+        "n_c": lane(),
+        "n_d": lane(3),
+    }
+    shown = compact(lanes)
+    assert list(shown) == ["live", "n_b", "n_d", "2 nodes"]
+    assert (shown["2 nodes"]["watermark"], shown["2 nodes"]["bytes"]) == (10, 200)
+    assert shown["2 nodes"]["lag_messages"] == 0
+    away = compact({"live": lane(None), "n_a": lane(None), "n_b": lane(None)})
+    assert away["2 nodes"]["lag_messages"] is None
+    few = {"live": lane(), "n_a": lane()}
+    assert compact(few) == few

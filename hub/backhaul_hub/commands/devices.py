@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from nats.errors import Error as NatsError
 
+from backhaul_codec.subjects import node_of_lane
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.connection import connect
@@ -79,7 +80,7 @@ def _print(report: dict[str, Any], clock: Clock) -> None:
         state = "[green]up[/]" if link["up"] else "[red]down[/]"
         if link["since_ns"]:
             state += f" {_ago(now_ns - link['since_ns'])}"
-        for lane, known in device["lanes"].items() or [("-", None)]:
+        for lane, known in compact(device["lanes"]).items() or [("-", None)]:
             table.add_row(
                 device["device"],
                 state,
@@ -110,6 +111,8 @@ def _print(report: dict[str, Any], clock: Clock) -> None:
                 " program that stamps them",
                 err=True,
             )
+        if count := device["lanes_not_shown"]:
+            click.echo(f"{device['device']}: {count} more lanes, not shown", err=True)
         for bound, count in device["refused"].items():
             click.echo(
                 f"{device['device']}: {count} messages not counted, beyond the bound on {bound}",
@@ -122,6 +125,25 @@ def _print(report: dict[str, Any], clock: Clock) -> None:
                 " stream QUARANTINE",
                 err=True,
             )
+
+
+def compact(lanes: dict[str, Any]) -> dict[str, Any]:
+    """Return the lanes with those of nodes that nothing waits in or is missing of as one, in sum."""
+    quiet = {
+        lane: known
+        for lane, known in lanes.items()
+        if node_of_lane(lane) is not None and not known["gaps"] and not known["lag_messages"]
+    }
+    if len(quiet) < 2:
+        return lanes
+    added = ("watermark", "highest_seq", "bytes")
+    together: dict[str, Any] = {key: sum(it[key] for it in quiet.values()) for key in added}
+    together |= {"gaps": [], "gap_ranges": 0, "lag_messages": 0}
+    if any(it["lag_messages"] is None for it in quiet.values()):
+        together["lag_messages"] = None
+    together["last_seen_ns"] = max(it["last_seen_ns"] for it in quiet.values())
+    others = {lane: known for lane, known in lanes.items() if lane not in quiet}
+    return others | {f"{len(quiet)} nodes": together}
 
 
 def _heads_cell(heads: dict[str, Any]) -> str:
