@@ -30,6 +30,9 @@ DeviceId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")]
 Token = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 StreamName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{0,64}$")]
 Slot = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")]
+CommandName = Annotated[
+    str, Meta(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,7}$", max_length=128)
+]
 Url = Annotated[str, Meta(pattern=r"^(nats|tls)://[^\s/]+$")]
 
 
@@ -161,6 +164,33 @@ class ClockConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     drift_ppm: Annotated[float, Meta(ge=0, le=10_000)] = 50.0
 
 
+class CommandsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[commands]: what the operators' commands may take (docs/commands.md).
+
+    ``timeout_s``: of one run. ``handler_wait_s``: for a program that answers. ``days_max`` and
+    ``rows_max``: how long and how many finished ones are remembered beyond what must be.
+    """
+
+    timeout_s: Annotated[float, Meta(gt=0, le=86_400)] = 60.0
+    handler_wait_s: Annotated[float, Meta(ge=0, le=3600)] = 10.0
+    result_bytes_max: Annotated[int, Meta(ge=256, le=256 * KIB)] = 8 * KIB
+    days_max: Annotated[float, Meta(ge=0, le=3650)] = 7.0
+    rows_max: Annotated[int, Meta(ge=10, le=100_000)] = 1000
+
+
+class CommandConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[[command]]: who carries out commands of a name, and how.
+
+    ``run``: program and arguments; empty: the local program that answers on ``cmd.<name>``.
+    ``timeout_s`` 0: as [commands] says. ``idempotent``: twice does no more than once.
+    """
+
+    name: CommandName
+    run: tuple[Annotated[str, Meta(min_length=1)], ...] = ()
+    timeout_s: Annotated[float, Meta(ge=0, le=86_400)] = 0.0
+    idempotent: bool = False
+
+
 class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[log]: the lowest level that is written."""
 
@@ -179,6 +209,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     streams: StreamsConfig = StreamsConfig()
     clock: ClockConfig = ClockConfig()
     artifacts: ArtifactsConfig = ArtifactsConfig()
+    commands: CommandsConfig = CommandsConfig()
+    command: tuple[CommandConfig, ...] = ()
     log: LogConfig = LogConfig()
 
     def message_bytes_typical(self, lane: str) -> int:
@@ -259,6 +291,9 @@ def _check_together(config: Config, path: Path) -> None:
     if config.link.mode != "always" and not config.link.switched:
         problem = f"mode {config.link.mode!r} needs it (or link.pid_file): add-device --link-mode"
         raise ConfigError(path, "link.system_user", problem)
+    names = [command.name for command in config.command]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise ConfigError(path, "command", f"name {twice!r} stands there twice")
     if nats.user and nats.credentials:
         raise ConfigError(path, "nats.credentials", "give either user and password or credentials")
 

@@ -4,6 +4,7 @@ Start: open the ledger, take staged rows back, connect (for ever), tell systemd 
 may come before or after the agent.
 
 Stop, on SIGTERM or SIGINT (`stop`):
+0. commands: what runs is ended with its process group, within four seconds
 1. unsubscribe from ``app.``: what was delivered is taken in, nothing new comes
 2. final commit: everything taken in is durable, framed, and answered
 3. append: what the ledger holds goes to the leaf, for at most `DRAIN_S_MAX`; the rest waits on disk
@@ -24,6 +25,7 @@ from nats.errors import Error as NatsError
 from backhaul_agent.artifact_service import ArtifactService
 from backhaul_agent.artifact_store import ArtifactStore
 from backhaul_agent.artifacts import Artifacts
+from backhaul_agent.command_service import CommandService
 from backhaul_agent.config_service import ConfigService
 from backhaul_agent.downlink import Downlink
 from backhaul_agent.flow import Flow
@@ -161,6 +163,11 @@ class Parts:
         self._config_service = ConfigService(self._writer, config)
         self._history = HistoryService(ledger)
         self._link = Link(config, self._listener.on_overrun)
+        self._commands = CommandService(
+            config, ledger, self._writer, clock, lambda: self._link.client
+        )
+        self._downlink.register("c", self._commands.on_message)
+        self._writer.on_commands = self._commands.wake
         self._uplink = UplinkState()
         self._uplink.on_up.append(self._writer.link_up)
         out = [lane.stream for lane in self._lanes]
@@ -197,6 +204,7 @@ class Parts:
             writing = group.create_task(self._writer.run())
             timekeeping = group.create_task(self._timekeeper.run())
             linking = group.create_task(self._link.run(self._session))
+            commanding = group.create_task(self._commands.run())
             watching = group.create_task(self._notifier.watchdog(lambda: not writing.done()))
             self._notifier.send("READY=1")
             log.info(
@@ -205,6 +213,8 @@ class Parts:
             )  # fmt: skip
             await stop.wait()
             self._notifier.send("STOPPING=1")
+            commanding.cancel()
+            await asyncio.wait([commanding])
             await self._shut_down(writing)
             linking.cancel()
             timekeeping.cancel()
@@ -221,6 +231,7 @@ class Parts:
             for lane in self._lanes:
                 group.create_task(lane.run(client, jetstream))
             group.create_task(self._downlink.run(client, jetstream))
+            group.create_task(self._commands.tidy(jetstream))
             group.create_task(self._config_service.run(client))
             group.create_task(self._link_news.run())
             group.create_task(self._history.run(client))
@@ -279,4 +290,5 @@ class Parts:
             visits=self._visits,
             leaf_store=self._leaf_store,
             timekeeper=self._timekeeper,
+            commands=self._commands,
         )

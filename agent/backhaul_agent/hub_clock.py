@@ -148,6 +148,15 @@ class HubClock:
             return None
         return self._estimate.error_at(self._clock.steady_ns(), self._config.drift_ppm)
 
+    def latest_ns(self) -> int | None:
+        """Return the latest that it can be by the hub's clock, None where nobody vouches for one.
+
+        A wall clock that merely can be true is not enough to say that a deadline has not passed.
+        """
+        if self.error_ns is not None:
+            return self.time_ns() + self.error_ns
+        return self.time_ns() if self._config.trust_system == "yes" else None
+
     def state(self) -> State:
         """Return all of it at once."""
         return State(self.quality, self._offset_ns(), self.error_ns, self._now.boot)

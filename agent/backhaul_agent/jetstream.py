@@ -90,6 +90,15 @@ class JetStream:
         """Remove everything below ``next_seq``; also the next message then gets it, at least."""
         await self.call(f"STREAM.PURGE.{stream}", {"seq": next_seq})
 
+    async def subjects(self, stream: str, pattern: str) -> list[str]:
+        """Return a stream's subjects that fit a pattern: up to 100,000, the server's page."""
+        answer = await self.call(f"STREAM.INFO.{stream}", {"subjects_filter": pattern})
+        return list(answer["state"].get("subjects") or {})
+
+    async def purge_subject(self, stream: str, subject: str, *, before_seq: int) -> None:
+        """Remove what a stream holds on a subject below a sequence."""
+        await self.call(f"STREAM.PURGE.{stream}", {"filter": subject, "seq": before_seq})
+
     async def ensure_stream(self, config: dict[str, Any]) -> bool:
         """Create the stream, or update it where it differs; return whether anything changed."""
         name = config["name"]

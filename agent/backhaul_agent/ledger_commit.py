@@ -105,6 +105,8 @@ async def write(db: aiosqlite.Connection, ledger: LedgerReader, plan: Plan) -> N
         await db.executemany(
             "INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?, ?, ?)", changes.heads
         )
+    for statement in changes.commands:
+        await db.execute(*statement)
     if changes.evict:
         await ledger_room.give_up(db, changes.evict, changes.evicted)
     await db.execute("COMMIT")

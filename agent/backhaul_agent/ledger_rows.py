@@ -126,6 +126,13 @@ class Evicted(NamedTuple):
     reason: str
 
 
+class Statement(NamedTuple):
+    """What a part with tables of its own writes: SQL and its values."""
+
+    sql: str
+    values: tuple[object, ...]
+
+
 @dataclass(slots=True)
 class Changes:
     """What one transaction writes. Messages of a lane get consecutive seqs in list order.
@@ -146,6 +153,7 @@ class Changes:
     settled: list[Settled] = field(default_factory=list)
     meta: dict[str, str | int] = field(default_factory=dict)
     heads: list[HeadRow] = field(default_factory=list)
+    commands: list[Statement] = field(default_factory=list)  # see `command_rows`
     # The last message of all, made once the epoch and each lane's last seq are known.
     mark: Callable[[int, dict[str, int]], Outgoing] | None = None
     time_ns: int = 0
@@ -170,6 +178,7 @@ class Changes:
             or self.settled
             or self.meta
             or self.heads
+            or self.commands
             or self.mark
         )
 

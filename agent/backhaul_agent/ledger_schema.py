@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import aiosqlite
 
+from backhaul_agent import command_rows
 from backhaul_agent.errors import (
     LedgerCorruptError,
     LedgerForeignError,
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 APPLICATION_ID = 0x424B484C  # "BKHL" in the file's header: this file is a ledger
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 PAGE_BYTES = 4096
 _NEW_BYTES = "(length(NEW.subject) + coalesce(length(NEW.body), 0))"
 _OLD_BYTES = "(length(OLD.subject) + coalesce(length(OLD.body), 0))"
@@ -130,9 +131,14 @@ CREATE TABLE evicted (
     PRIMARY KEY (lane, lo)
 ) WITHOUT ROWID;
 CREATE TABLE ages (time_ns INTEGER PRIMARY KEY, next_seqs TEXT NOT NULL);
+{command_rows.SCHEMA}
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """  # noqa: S608 - constants
+
+
+# What brings a ledger of a schema to the next one, in place.
+MIGRATIONS = {2: command_rows.SCHEMA}
 
 
 class Opener(Protocol):
@@ -189,7 +195,7 @@ async def _prepare(
             f"its schema is {version}, this backhaul knows up to {SCHEMA_VERSION}",
             hint="install the backhaul that wrote it",
         )
-    if not fresh and version < SCHEMA_VERSION:
+    if not fresh and version < min(MIGRATIONS):
         raise LedgerOlderError(
             path,
             f"its schema is {version}, this backhaul needs {SCHEMA_VERSION}",
@@ -203,6 +209,10 @@ async def _prepare(
             "INSERT INTO meta VALUES (?, ?)", [("device", device), ("epoch", _nonzero(epoch))]
         )
         await db.execute("COMMIT")
+    else:
+        for number in range(version, SCHEMA_VERSION):
+            done = f"PRAGMA user_version = {number + 1}; COMMIT;"
+            await db.executescript(f"BEGIN IMMEDIATE; {MIGRATIONS[number]} {done}")
     return await _check_meta(db, path, device)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from backhaul_agent.command_service import CommandService
     from backhaul_agent.digests import Digests
     from backhaul_agent.downlink import Downlink
     from backhaul_agent.flow import Flow
@@ -36,6 +37,7 @@ def status(
     visits: Visits,
     leaf_store: LeafStore,
     timekeeper: Timekeeper,
+    commands: CommandService,
 ) -> dict[str, Any]:
     """Return the agent's state as JSON-ready values; sizes in bytes, times in seconds."""
     counters = writer.counters
@@ -75,6 +77,7 @@ def status(
             # When the hub last compared and found any; None: it has not complained since.
             "nodes_differing": digests.differing,
         },
+        "commands": commands.status(),
         "counters": {
             "messages_received": listener.received,
             "points_kept": counters.points_kept,

@@ -109,6 +109,7 @@ class Writer:
         self._lanes = lanes or Lanes()
         self.keeper = HeadKeeper(config.device.id, clock.time_ns, clock.reach, self._lanes)
         self.on_heads: list[Callable[[list[Changed]], None]] = []  # told of heads that changed
+        self.on_commands: Callable[[], None] = lambda: None  # told when some were committed
         self._ledger = ledger
         self._limits = config.ingest
         self._on_commit = on_commit
@@ -326,6 +327,7 @@ class Writer:
             changes.messages += inbound.messages
             changes.meta |= inbound.meta
             changes.settled += inbound.settled
+            changes.commands += inbound.commands
         changes.boots = list(self._clock.unwritten.values())
         changes.time_ns = self._clock.time_ns()
         heads = self._merge(arrivals, owed, changes)
@@ -379,6 +381,8 @@ class Writer:
             counters.points_kept += points_in(arrival.content)
             arrival.answer(arrival.content, None)
         _resolve(owed.done)
+        if changes.commands:
+            self.on_commands()
         self._on_commit()
 
     def _failed(self, arrivals: list[Arrival], owed: _Owed, error: LedgerStorageError) -> None:
@@ -432,7 +436,7 @@ class Writer:
         return self._own([receipt(lane, epoch, lo, hi, reason, self._clock.time_ns())])[0]
 
     def _own(self, messages: Sequence[Outgoing]) -> list[Outgoing]:
-        """Mark events, which the agent stamps itself, while their stamps must be put right later.
+        """Mark events and results, stamped by the agent, while their stamps must be put right later.
 
         Called where they are handed in, in the same turn in which they were stamped.
         """
@@ -440,7 +444,7 @@ class Writer:
         if not mark:
             return list(messages)
         return [
-            message._replace(boot=mark) if message.subject.startswith("e.") else message
+            message._replace(boot=mark) if message.subject.startswith(("e.", "r.")) else message
             for message in messages
         ]
 

@@ -156,6 +156,11 @@ def app_event_subject(kind: str) -> str:
     return f"e.{_APP}.{encode_token(kind)}"
 
 
+def result_subject(command: str) -> str:
+    """Return the subject of what a vehicle says of a command, by the command's id."""
+    return f"r.{encode_token(command)}"
+
+
 def node_lane(node: str) -> Lane:
     """Return the name of a node's own lane: a token, fit for a subject and a stream's name."""
     return _NODE_LANE + encode_token(node)
