@@ -127,7 +127,7 @@ class SyncService:
             ("hub.conflicts", _Conflicts, self._conflicts),
             ("hub.revert", _Settle, self._settle),
         ):
-            await client.subscribe(subject, cb=_answering(client, question, answer))
+            await client.subscribe(subject, cb=answering(client, question, answer))
 
     async def _get(self, question: _Get) -> dict[str, Any]:
         self._require(question.device)
@@ -266,7 +266,7 @@ class _Turn:
         self._turn.release()
 
 
-def _answering(
+def answering(
     client: Client, question: type[Any], answer: Callable[[Any], Awaitable[dict[str, Any]]]
 ) -> Callable[[Msg], Awaitable[None]]:
     """Return a callback that answers every request, refusals included."""

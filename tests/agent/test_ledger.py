@@ -17,7 +17,7 @@ from backhaul_agent.errors import (
 )
 from backhaul_agent.ledger import Ledger
 from backhaul_agent.ledger_rows import Changes, Outgoing, Quarantine, Staged
-from backhaul_agent.ledger_schema import open_file
+from backhaul_agent.ledger_schema import SCHEMA_VERSION, open_file
 from backhaul_codec import Point, encode_point, peek
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ def plain_sqlite(path: Path) -> None:
 
 def newer(path: Path) -> None:
     db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version = 3")
+    db.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
     db.close()
 
 

@@ -1,0 +1,310 @@
+"""Operators' commands as the hub knows them: where each one stands, and what is due. Pure.
+
+A command goes one way: queued, sent, accepted, and one of the ends. The hub's own word is the least:
+what it called expired, having heard nothing, becomes what the vehicle says of it later.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from backhaul_codec.subjects import DEVICE_ID
+
+from .twin_streams import device_prefix
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from .config import Commands as CommandRules
+
+BODY_BYTES_MAX = 64 * 1024
+_SECOND_NS = 1_000_000_000
+
+CommandId = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
+CommandName = Annotated[
+    str, Meta(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,7}$", max_length=128)
+]
+
+
+class State(StrEnum):
+    """Where a command stands."""
+
+    QUEUED = "queued"
+    SENT = "sent"
+    ACCEPTED = "accepted"
+    EXPIRED = "expired"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+    DONE = "done"
+
+    @property
+    def rank(self) -> int:
+        """Return a number that only ever grows in the life of a command."""
+        return _RANKS[self]
+
+    @property
+    def over(self) -> bool:
+        """Tell whether it is an end."""
+        return self.rank >= _RANKS[State.EXPIRED]
+
+
+# The hub's guess is less than the vehicle's word. Failed or done, it has ended: the first word stands.
+_RANKS = {state: rank for rank, state in enumerate(State)} | {State.DONE: 5}
+
+
+class Key(NamedTuple):
+    """What names a command: ids are unique for each device."""
+
+    device: str
+    id: str
+
+
+@dataclass(slots=True)
+class Command:
+    """One command; times by the hub's clock, but `accepted_ns` and `ended_ns` by the vehicle's."""
+
+    device: str
+    id: str
+    name: str
+    params: str
+    """JSON."""
+    who: str
+    deadline_ns: int
+    queued_ns: int
+    state: State = State.QUEUED
+    sent_ns: int = 0
+    accepted_ns: int = 0
+    ended_ns: int = 0
+    said: str = "{}"
+    """JSON: `result`, `error`, `runs`, and `by` where it is the hub's word."""
+
+    @property
+    def key(self) -> Key:
+        """Return what names it."""
+        return Key(self.device, self.id)
+
+    def down(self) -> tuple[str, bytes]:
+        """Return subject and body of its message in DOWN."""
+        body = {"name": self.name, "sent_ns": self.queued_ns, "deadline_ns": self.deadline_ns}
+        body_params = body | {"params": msgspec.Raw(self.params.encode())}
+        return f"in.{self.device}.c.{self.id}", msgspec.json.encode(body_params)
+
+    def told(self) -> dict[str, Any]:
+        """Return it as operators and programs see it."""
+        found: dict[str, Any] = {
+            "device": self.device,
+            "id": self.id,
+            "name": self.name,
+            "state": self.state.value,
+            "params": json.loads(self.params),
+            "who": self.who,
+            "deadline_ns": self.deadline_ns,
+        }
+        for state in ("queued", "sent", "accepted", "ended"):
+            if time_ns := getattr(self, f"{state}_ns"):
+                found[f"{state}_ns"] = time_ns
+        said: dict[str, Any] = json.loads(self.said)
+        return found | said
+
+
+class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an operator publishes; an empty message is an empty object."""
+
+    id: CommandId = ""
+    params: msgspec.Raw = msgspec.Raw(b"null")
+    deadline_s: Annotated[float, Meta(gt=0)] = 0.0
+    who: Annotated[str, Meta(max_length=64)] = ""
+
+
+class Arrival(NamedTuple):
+    """A message of TWIN_CMD."""
+
+    subject: str
+    data: bytes
+    seq: int
+    stored_ns: int
+
+
+class Heard(NamedTuple):
+    """What a vehicle says of a command, on `r.<id>`."""
+
+    state: State
+    time_ns: int
+    said: str
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """The JSON of a result, as far as the hub reads it."""
+
+    state: str
+    result: msgspec.Raw = msgspec.Raw(b"")
+    error: str = ""
+    runs: int = 0
+
+
+_decode_body = msgspec.json.Decoder(Body).decode
+_decode_said = msgspec.json.Decoder(_Said).decode
+_VEHICLE_STATES = frozenset(State) - {State.QUEUED, State.SENT}
+
+
+def read_result(data: bytes, time_ns: int) -> Heard:
+    """Read what a vehicle says of a command. Raises: ValueError: it is no such thing."""
+    try:
+        said = _decode_said(data)
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from error
+    if said.state not in _VEHICLE_STATES:
+        raise ValueError(f"{said.state[:40]!r} is no state of a command")
+    kept: dict[str, Any] = {"runs": said.runs}
+    if bytes(said.result):
+        kept["result"] = said.result
+    if said.error:
+        kept["error"] = said.error
+    # Above 0, which says "not yet" in a row, whatever the vehicle's clock is.
+    return Heard(State(said.state), max(1, time_ns), msgspec.json.encode(kept).decode())
+
+
+def read_arrival(
+    arrival: Arrival, rules: CommandRules, devices: Collection[str], *, full: bool = False
+) -> Command:
+    """Make a command of what was published; what cannot be carried out has failed already.
+
+    Where it has no id, its place in the stream makes one: the same each time it is delivered.
+    """
+    tokens = arrival.subject.split(".")
+    device, name = tokens[3], ".".join(tokens[5:])
+    made_id = f"{arrival.stored_ns:x}-{arrival.seq}"
+    body, refusal = Body(), ""
+    try:
+        if len(arrival.data) > BODY_BYTES_MAX:
+            raise ValueError(f"{len(arrival.data)} bytes, {BODY_BYTES_MAX} are allowed")
+        msgspec.convert(name, CommandName)
+        body = _decode_body(arrival.data or b"{}")
+        _require(body, device, rules, devices, full=full)
+    except (ValueError, msgspec.DecodeError) as error:
+        refusal = f"not sent: {error}"
+    deadline_s = body.deadline_s or rules.deadline_s
+    command = Command(
+        device=device,
+        id=body.id or made_id,
+        name=name,
+        params="null" if refusal else bytes(body.params).decode(),
+        who=body.who,
+        deadline_ns=arrival.stored_ns + round(min(deadline_s, rules.deadline_s_max) * _SECOND_NS),
+        queued_ns=arrival.stored_ns,
+    )
+    if refusal:
+        _end(command, State.FAILED, arrival.stored_ns, refusal)
+    return command
+
+
+def _require(
+    body: Body, device: str, rules: CommandRules, devices: Collection[str], *, full: bool
+) -> None:
+    if not DEVICE_ID.fullmatch(device) or device not in devices:
+        raise ValueError(f"there is no device {device}")
+    if body.deadline_s > rules.deadline_s_max:
+        raise ValueError(f"a deadline of at most {rules.deadline_s_max:g} s, see [commands]")
+    if full:
+        raise ValueError("too many commands are unfinished")
+
+
+def _end(command: Command, state: State, now_ns: int, error: str) -> None:
+    """Have the hub's own word end a command."""
+    command.state, command.ended_ns = state, now_ns
+    command.said = msgspec.json.encode({"error": error, "by": "hub"}).decode()
+
+
+class CommandBook:
+    """The commands that are not over, oldest first, and which of them DOWN lacks."""
+
+    def __init__(self, rules: CommandRules) -> None:
+        self.open: dict[Key, Command] = {}
+        self._rules = rules
+        self._lacking: dict[Key, Command] = {}
+
+    @property
+    def full(self) -> bool:
+        """Tell whether another command would be one too many."""
+        return len(self.open) >= self._rules.rows_max
+
+    def add(self, command: Command) -> None:
+        """Take in a command, once it is stored."""
+        self.open[command.key] = command
+        self._lacking[command.key] = command
+
+    def send_again(self) -> None:
+        """Take in that DOWN may lack whatever is open; a vehicle that has it answers again."""
+        self._lacking = dict(self.open)
+
+    def to_send(self) -> Command | None:
+        """Return what is to be written into DOWN next."""
+        return next(iter(self._lacking.values()), None)
+
+    def sent(self, command: Command, now_ns: int) -> bool:
+        """Take in that DOWN has a command; return whether that is news."""
+        self._lacking.pop(command.key, None)
+        if command.state.rank >= State.SENT.rank:
+            return False
+        command.state, command.sent_ns = State.SENT, now_ns
+        return True
+
+    def heard(self, key: Key, heard: Heard) -> Command | None:
+        """Take in a vehicle's word; return the command where that is news of an open one."""
+        command = self.open.get(key)
+        if command is None or heard.state.rank <= command.state.rank:
+            return None
+        command.sent_ns = command.sent_ns or heard.time_ns
+        if heard.state.over:
+            command.ended_ns, command.said = heard.time_ns, heard.said
+        else:
+            command.accepted_ns = heard.time_ns
+        command.state = heard.state
+        return command
+
+    def expire(self, now_ns: int) -> list[Command]:
+        """End what no vehicle has ended in time, and return it.
+
+        A vehicle starts nothing after a deadline; and of what it had started it tells, sooner or
+        later, unless it is lost.
+        """
+        wait_ns = round(self._rules.result_wait_s * _SECOND_NS)
+        ended = []
+        for command in self.open.values():
+            if command.state.over:
+                continue
+            if command.state is not State.ACCEPTED:
+                if now_ns >= command.deadline_ns:
+                    _end(command, State.EXPIRED, now_ns, "no word from the vehicle by its deadline")
+                    ended.append(command)
+            elif now_ns >= command.deadline_ns + wait_ns:
+                _end(command, State.INTERRUPTED, now_ns, "started, and no result ever since")
+                ended.append(command)
+        return ended
+
+    def close(self, command: Command) -> None:
+        """Forget a command that is over, stored as such, and told."""
+        self.open.pop(command.key, None)
+        self._lacking.pop(command.key, None)
+
+    def restore(self, commands: Iterable[Command]) -> None:
+        """Take in what was open when it was stored."""
+        for command in commands:
+            self.add(command)
+
+
+def command_subject(env: str, device: str, name: str) -> str:
+    """Return where a command is published."""
+    return f"{device_prefix(env, device)}.cmd.{name}"
+
+
+def result_subject(env: str, device: str, id_: str) -> str:
+    """Return where whoever sent a command hears what becomes of it."""
+    return f"{device_prefix(env, device)}.res.{id_}"
+

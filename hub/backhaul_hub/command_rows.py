@@ -1,0 +1,101 @@
+"""The rows of commands in hub.db."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, fields
+from typing import TYPE_CHECKING, Any
+
+from .command_book import Command, Heard, Key, State
+from .consumers import Change
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .registry import Registry
+
+SCHEMA = """
+CREATE TABLE command (
+    number INTEGER PRIMARY KEY,
+    device TEXT NOT NULL,
+    id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    params TEXT NOT NULL,
+    who TEXT NOT NULL,
+    deadline_ns INTEGER NOT NULL,
+    queued_ns INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    sent_ns INTEGER NOT NULL,
+    accepted_ns INTEGER NOT NULL,
+    ended_ns INTEGER NOT NULL,
+    said TEXT NOT NULL,
+    rank INTEGER NOT NULL,
+    UNIQUE (device, id)
+) STRICT;
+CREATE INDEX command_open ON command (number) WHERE ended_ns = 0;
+"""
+_COLUMNS = ", ".join(each.name for each in fields(Command))
+# Two tasks store commands; whichever comes later, a command never goes back.
+_PUT = (
+    f"INSERT INTO command ({_COLUMNS}, rank) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (device, id) DO UPDATE SET state = excluded.state, sent_ns = excluded.sent_ns, "
+    "accepted_ns = excluded.accepted_ns, ended_ns = excluded.ended_ns, said = excluded.said, "
+    "rank = excluded.rank WHERE excluded.rank > command.rank"
+)
+_SECOND_NS = 1_000_000_000
+_DAY_NS = 86_400 * _SECOND_NS
+
+
+def put(commands: Iterable[Command]) -> Change:
+    """Return the statement that stores commands as they are now."""
+    return Change(_PUT, [(*astuple(each), each.state.rank) for each in commands])
+
+
+def put_late(key: Key, heard: Heard) -> Change:
+    """Return the statement that stores a vehicle's word on a command that was over for the hub."""
+    return Change(
+        "UPDATE command SET state = ?, ended_ns = ?, said = ?, rank = ? "
+        "WHERE device = ? AND id = ? AND rank < ?",
+        [(heard.state, heard.time_ns, heard.said, heard.state.rank, *key, heard.state.rank)],
+    )
+
+
+def forget(now_ns: int, days_max: float, rows_max: int) -> Change:
+    """Return the statement that forgets what is over, and too old or one too many."""
+    return Change(
+        "DELETE FROM command WHERE ended_ns > 0 AND "
+        "(ended_ns < ? OR number <= (SELECT max(number) FROM command) - ?)",
+        [(now_ns - round(days_max * _DAY_NS), rows_max)],
+    )
+
+
+async def restore(registry: Registry) -> list[Command]:
+    """Return the commands that are not over, oldest first. Raises: RegistryError."""
+    return await _fetch(registry, "WHERE ended_ns = 0 ORDER BY number", ())
+
+
+async def find(registry: Registry, keys: Iterable[Key]) -> list[Command]:
+    """Return those of some commands that are known. Raises: RegistryError."""
+    found: list[Command] = []
+    for key in keys:
+        found += await _fetch(registry, "WHERE device = ? AND id = ?", key)
+    return found
+
+
+async def newest(
+    registry: Registry, device: str | None, id_: str | None, *, unfinished: bool, limit: int
+) -> list[Command]:
+    """Return the newest commands of a device or all, oldest first. Raises: RegistryError."""
+    where = (
+        "WHERE ?1 IN ('', device) AND ?2 IN ('', id) AND (NOT ?3 OR ended_ns = 0) "
+        "ORDER BY number DESC LIMIT ?4"
+    )
+    rows = await _fetch(registry, where, (device or "", id_ or "", unfinished, limit))
+    return rows[::-1]
+
+
+async def _fetch(registry: Registry, where: str, values: tuple[Any, ...]) -> list[Command]:
+    rows = await registry.fetch(f"SELECT {_COLUMNS} FROM command {where}", values)  # noqa: S608
+    commands = [Command(*row) for row in rows]
+    for command in commands:
+        command.state = State(command.state)
+    return commands
