@@ -33,7 +33,10 @@ from backhaul_codec import CodecError, Opaque, Point, encode_frame
 from backhaul_codec.subjects import encode_token
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+
+    from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
 
     from backhaul_codec import Value
 
@@ -187,6 +190,25 @@ class Agent:
     def batch(self, node: str, *, frame_points: int = FRAME_POINTS) -> Batch:
         """Return a batch of points of one node: an async context manager, kept when it ends."""
         return Batch(self, node, frame_points)
+
+    async def on_command(
+        self, name: str, handler: Callable[[dict[str, Any]], Awaitable[Any]]
+    ) -> Subscription:
+        """Carry out an operator's commands of a name, for as long as the connection lives.
+
+        ``handler`` gets id, name, params and deadline_ns; what it returns, any JSON, is the result.
+        What it raises is the reason why the command has failed. See docs/commands.md.
+        """
+
+        async def carry_out(message: Msg) -> None:
+            try:
+                answer = await handler(_decode(message.data))
+            except Exception as error:  # noqa: BLE001 - whatever it is, the operator is told
+                answer = {"error": str(error) or type(error).__name__}
+            await message.respond(msgspec.json.encode(answer))
+
+        # Of several programs on one name one is asked: each is a start.
+        return await self.nats.subscribe(f"cmd.{name}", queue="cmd", cb=carry_out)
 
     async def status(self) -> dict[str, Any]:
         """Return the agent's status, see agent/README.md."""

@@ -154,7 +154,7 @@ async def owed(ledger: LedgerReader, rows_max: int) -> list[Owed]:
 async def finished(ledger: LedgerReader, ids: Sequence[str]) -> list[str]:
     """Return which of these commands are finished. Raises: LedgerStorageError."""
     rows = await ledger.query(
-        "SELECT id FROM commands JOIN json_each(?) ON value = id "
+        "SELECT commands.id FROM commands JOIN json_each(?) ON value = commands.id "
         "WHERE state NOT IN ('waiting', 'running')",
         msgspec.json.encode(ids).decode(),
     )

@@ -69,6 +69,7 @@ class CommandService:
         self._writer = writer
         self._clock = clock
         self._client = client
+        self._began = (ledger.epoch, clock.steady_ns())
         self._due = asyncio.Event()
         self._untidy = asyncio.Event()
         self._trouble = ""
@@ -89,14 +90,22 @@ class CommandService:
         self._due.set()
 
     def status(self) -> dict[str, Any]:
-        """Return what ``agent.status`` shows: what runs, and how commands ended since the start."""
-        return {"running": self.running, "ended": dict(self.ended)}
+        """Return what ``agent.status`` shows: what runs, and how commands ended since the start.
+
+        ``since_ns``: commands sent before it may have run already; None while nobody knows the time.
+        """
+        return {
+            "running": self.running,
+            "ended": dict(self.ended),
+            "since_ns": self._known_since_ns(),
+        }
 
     async def run(self) -> None:
         """Carry out what comes, for ever. Cancelling ends what runs: it counts as cut short."""
         while True:
             self._due.clear()
             try:
+                await self._since_ns()  # an epoch that began while nothing was to be done, too
                 while await self._answer_again() or await self._next():
                     pass
                 self._trouble = ""
@@ -111,6 +120,7 @@ class CommandService:
     async def tidy(self, jetstream: JetStream) -> None:
         """Take finished commands out of IN, where they would stay; the caller cancels."""
         while True:
+            await asyncio.sleep(LOOK_S)
             self._untidy.clear()
             try:
                 held = await jetstream.subjects(IN_STREAM, "c.>")
@@ -122,9 +132,8 @@ class CommandService:
                 for id_ in ended:
                     await jetstream.purge_subject(IN_STREAM, f"c.{id_}", before_seq=read_to)
             except (JetStreamError, LedgerStorageError, NatsError, OSError) as error:
-                log.debug("IN is not tidied", error=str(error))
+                log.warning("IN is not tidied", error=str(error))
             await self._untidy.wait()
-            await asyncio.sleep(LOOK_S)
 
     async def _answer_again(self) -> bool:
         rows = await command_rows.owed(self._ledger, REPEATS_MAX)
@@ -224,19 +233,26 @@ class CommandService:
     async def _commit(self, message: Outgoing, *statements: Statement) -> None:
         await self._writer.apply(Inward(messages=[message], commands=list(statements)))
 
+    def _known_since_ns(self) -> int | None:
+        epoch, _, since = str(self._ledger.meta.get(SINCE, "")).partition(":")
+        return int(since) if epoch == str(self._ledger.epoch) else None
+
     async def _since_ns(self) -> int | None:
         """Return from when on this ledger has all commands, by the hub's clock; None: not yet.
 
-        It is when the hub's time was first known in this epoch. A ledger that is new, or was put back
-        from a copy and so got another epoch, cannot know what ran before.
+        It is when the agent first had this epoch. A ledger that is new, or was put back from a copy
+        and so got another epoch, cannot know what ran before.
         """
-        epoch, _, since = str(self._ledger.meta.get(SINCE, "")).partition(":")
-        if epoch == str(self._ledger.epoch):
-            return int(since)
+        if (known_ns := self._known_since_ns()) is not None:
+            return known_ns
+        if self._began[0] != self._ledger.epoch:
+            self._began = (self._ledger.epoch, self._clock.steady_ns())
         now_ns = self._clock.latest_ns()
-        if now_ns is not None:
-            await self._writer.apply(Inward(meta={SINCE: f"{self._ledger.epoch}:{now_ns}"}))
-        return now_ns
+        if now_ns is None:
+            return None
+        since_ns = now_ns - (self._clock.steady_ns() - self._began[1])
+        await self._writer.apply(Inward(meta={SINCE: f"{self._ledger.epoch}:{since_ns}"}))
+        return since_ns
 
 
 def _said(row: CommandRow, end: End) -> bytes:

@@ -8,6 +8,8 @@ import click
 
 from .commands.add_device import add_device
 from .commands.artifact import artifact
+from .commands.command import command
+from .commands.command_list import command_list
 from .commands.completeness import completeness
 from .commands.conflicts import conflicts
 from .commands.devices import devices
@@ -32,6 +34,9 @@ def cli() -> None:
     whether anything of a device's hours is missing, `events` what programs on vehicles reported.
     Points are read and written with `get`, `set` and `watch`, the tree with `tree` and `node`. Files
     for vehicles, and from them, are kept with `artifact`.
+    whether anything of a device's hours is missing. Points are read and written with `get`, `set`
+    and `watch`, the tree with `tree` and `node`. Files for vehicles, and from them, are kept with
+    `artifact`. Vehicles are told to do something with `command`; `commands` says what became of it.
     """
 
 
@@ -49,6 +54,8 @@ for _command in (
     tree,
     node,
     artifact,
+    command,
+    command_list,
 ):
     cli.add_command(_command)
 

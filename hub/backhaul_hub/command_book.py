@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from backhaul_codec import Opaque
+from backhaul_codec.points import JSON
 from backhaul_codec.subjects import DEVICE_ID
 
 from .twin_streams import device_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+
+    from backhaul_codec import Point
 
     from .config import Commands as CommandRules
 
@@ -153,10 +157,12 @@ _decode_said = msgspec.json.Decoder(_Said).decode
 _VEHICLE_STATES = frozenset(State) - {State.QUEUED, State.SENT}
 
 
-def read_result(data: bytes, time_ns: int) -> Heard:
+def read_result(point: Point) -> Heard:
     """Read what a vehicle says of a command. Raises: ValueError: it is no such thing."""
+    if not isinstance(point.value, Opaque) or point.value.dtype != JSON:
+        raise ValueError("a result is JSON")
     try:
-        said = _decode_said(data)
+        said = _decode_said(point.value.data)
     except msgspec.DecodeError as error:
         raise ValueError(str(error)) from error
     if said.state not in _VEHICLE_STATES:
@@ -167,7 +173,7 @@ def read_result(data: bytes, time_ns: int) -> Heard:
     if said.error:
         kept["error"] = said.error
     # Above 0, which says "not yet" in a row, whatever the vehicle's clock is.
-    return Heard(State(said.state), max(1, time_ns), msgspec.json.encode(kept).decode())
+    return Heard(State(said.state), max(1, point.time), msgspec.json.encode(kept).decode())
 
 
 def read_arrival(
@@ -182,10 +188,8 @@ def read_arrival(
     made_id = f"{arrival.stored_ns:x}-{arrival.seq}"
     body, refusal = Body(), ""
     try:
-        if len(arrival.data) > BODY_BYTES_MAX:
-            raise ValueError(f"{len(arrival.data)} bytes, {BODY_BYTES_MAX} are allowed")
         msgspec.convert(name, CommandName)
-        body = _decode_body(arrival.data or b"{}")
+        body = _body(arrival.data)
         _require(body, device, rules, devices, full=full)
     except (ValueError, msgspec.DecodeError) as error:
         refusal = f"not sent: {error}"
@@ -202,6 +206,12 @@ def read_arrival(
     if refusal:
         _end(command, State.FAILED, arrival.stored_ns, refusal)
     return command
+
+
+def _body(data: bytes) -> Body:
+    if len(data) > BODY_BYTES_MAX:
+        raise ValueError(f"{len(data)} bytes, {BODY_BYTES_MAX} are allowed")
+    return _decode_body(data or b"{}")
 
 
 def _require(
@@ -307,4 +317,3 @@ def command_subject(env: str, device: str, name: str) -> str:
 def result_subject(env: str, device: str, id_: str) -> str:
     """Return where whoever sent a command hears what becomes of it."""
     return f"{device_prefix(env, device)}.res.{id_}"
-

@@ -36,7 +36,8 @@ CREATE INDEX command_open ON command (number) WHERE ended_ns = 0;
 _COLUMNS = ", ".join(each.name for each in fields(Command))
 # Two tasks store commands; whichever comes later, a command never goes back.
 _PUT = (
-    f"INSERT INTO command ({_COLUMNS}, rank) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    f"INSERT INTO command ({_COLUMNS}, rank) "  # noqa: S608 - constants
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (device, id) DO UPDATE SET state = excluded.state, sent_ns = excluded.sent_ns, "
     "accepted_ns = excluded.accepted_ns, ended_ns = excluded.ended_ns, said = excluded.said, "
     "rank = excluded.rank WHERE excluded.rank > command.rank"

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_codec import CodecError, Opaque, decode
-from backhaul_codec.points import JSON
+from backhaul_codec import CodecError, decode
 
 from . import command_rows
 from .command_book import (
@@ -24,7 +24,6 @@ from .command_book import (
     Command,
     CommandBook,
     Key,
-    State,
     read_arrival,
     read_result,
     result_subject,
@@ -34,7 +33,7 @@ from .streams import DOWN
 from .twin_streams import COMMANDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 
     from nats.aio.client import Client
     from nats.aio.msg import Msg
@@ -78,6 +77,7 @@ class CommandShell:
         self._devices = devices
         self._heard: list[Command] = []
         self._late: dict[Key, Change] = {}
+        self._storing: list[Command | Key] = []
         self._untold: deque[Command | Key] = deque()
         self._arrivals: asyncio.Queue[Msg] = asyncio.Queue()
         self._held: dict[Key, Msg] = {}
@@ -92,10 +92,7 @@ class CommandShell:
         if uplink.letter != "r" or uplink.key is None:
             return
         try:
-            (point,) = decode(body, key=uplink.key).points
-            if not isinstance(point.value, Opaque) or point.value.dtype != JSON:
-                raise ValueError("a result is a point of JSON")
-            heard = read_result(point.value.data, point.time)
+            heard = read_result(decode(body, key=uplink.key).points[0])
         except (CodecError, ValueError) as error:
             self.garbage += 1
             log.warning("result_unreadable", device=key.device, id=uplink.key, error=str(error))
@@ -110,12 +107,14 @@ class CommandShell:
         """Return the rows of commands that something was heard of."""
         changes = [command_rows.put(self._heard)] if self._heard else []
         changes += self._late.values()
-        self._untold += [*self._heard, *self._late]
+        self._storing += [*self._heard, *self._late]
         self._heard, self._late = [], {}
         return changes
 
     def stored(self) -> None:
         """Take in that what was heard is in hub.db."""
+        self._untold += self._storing
+        self._storing.clear()
         if self._untold:
             self._to_tell.set()
 
@@ -136,7 +135,7 @@ class CommandShell:
         self._to_send.set()
         return [
             self._take_in(client, registry),
-            self._send(api, client, registry),
+            self._send(api, registry),
             self._tell(client, registry),
             self._keep(api, registry),
         ]
@@ -172,13 +171,7 @@ class CommandShell:
             messages = [await self._arrivals.get()]
             while len(messages) < _BATCH and not self._arrivals.empty():
                 messages.append(self._arrivals.get_nowait())
-            while True:
-                try:
-                    await self._take(messages, registry)
-                    break
-                except HubError as error:
-                    log.error("commands_not_stored", error=str(error))
-                    await asyncio.sleep(_RETRY_S)
+            await _until_stored(partial(self._take, messages, registry))
 
     async def _take(self, messages: list[Msg], registry: Registry) -> None:
         new: dict[Key, Command] = {}
@@ -206,7 +199,7 @@ class CommandShell:
         self._to_tell.set()
         self._to_send.set()
 
-    async def _send(self, api: JetStreamApi, client: Client, registry: Registry) -> None:
+    async def _send(self, api: JetStreamApi, registry: Registry) -> None:
         """Write commands into DOWN, in their order, and take out what is over; for ever."""
         trouble = ""
         while True:
@@ -278,13 +271,7 @@ class CommandShell:
                 log.warning("commands_not_kept", error=str(error) or repr(error))
 
     async def _store_ended(self, ended: list[Command], registry: Registry) -> None:
-        while True:
-            try:
-                await registry.write([command_rows.put(ended)])
-                break
-            except HubError as error:
-                log.error("commands_not_stored", error=str(error))
-                await asyncio.sleep(_RETRY_S)
+        await _until_stored(partial(registry.write, [command_rows.put(ended)]))
         for command in ended:
             log.info("command_ended", device=command.device, id=command.id, state=command.state)
         self._untold += ended
@@ -301,6 +288,16 @@ class CommandShell:
         if info is None:
             log.warning("command_consumer_was_deleted")
             await self._ensure_consumer(api)
+
+
+async def _until_stored(work: Callable[[], Awaitable[None]]) -> None:
+    """Do it again until hub.db takes it: what is in memory is right, and must not get lost."""
+    while True:
+        try:
+            return await work()
+        except HubError as error:
+            log.warning("commands_not_stored", error=str(error))
+        await asyncio.sleep(_RETRY_S)
 
 
 async def _rows(told: Command | Key, registry: Registry) -> list[Command]:

@@ -109,6 +109,20 @@ class Conflicts(_Section, frozen=True):
     """Beyond it the oldest that is settled is forgotten, then the oldest. They are in memory."""
 
 
+class Commands(_Section, frozen=True):
+    """Operators' commands (docs/commands.md)."""
+
+    deadline_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 300.0
+    """Of a command that brings none: no vehicle starts it later."""
+    deadline_s_max: Annotated[float, Meta(gt=0, le=365 * 86_400)] = 30 * 86_400.0
+    result_wait_s: Annotated[float, Meta(ge=0, le=365 * 86_400)] = 7 * 86_400.0
+    """A started command without a result for so long after its deadline counts as interrupted."""
+    rows_max: Annotated[int, Meta(ge=10, le=1_000_000)] = 10_000
+    """So many may be unfinished, and so many of the newest are remembered."""
+    days_max: Annotated[float, Meta(gt=0, le=3650)] = 30.0
+    """Finished ones are forgotten after that."""
+
+
 class Tree(_Section, frozen=True):
     """What listeners are told along the tree, on `up.<ancestor>.<node>.<type>.<key>`."""
 
@@ -164,6 +178,7 @@ class HubConfig(_Section, frozen=True):
     link: Link = Link()
     clock: ClockRule = ClockRule()
     conflicts: Conflicts = Conflicts()
+    commands: Commands = Commands()
     tree: Tree = Tree()
     streams: Streams = Streams()
     twin: Twin = Twin()

@@ -19,6 +19,8 @@ from backhaul_codec.subjects import LIVE
 
 from .blob_service import BlobService
 from .clock_service import ClockService
+from .command_service import serve_commands
+from .command_shell import CommandShell
 from .connection import connect, watch_connections
 from .continuity import Continuity
 from .down_consumers import drop_node_consumers, ensure_down_consumers
@@ -103,7 +105,8 @@ class ControlPlane:
         self._words = WordBook(self._continuity)
         self._readers: list[UplinkReader] = []
         self._sync = SyncShell(config, clock, lambda: self._devices)
-        self._consumers: list[Consumer] = self._sync.consumers
+        self._commands = CommandShell(config, clock, lambda: self._devices)
+        self._consumers: list[Consumer] = [*self._sync.consumers, self._commands]
         self._lags: dict[tuple[str, str], int] = {}
         # Connected, and not in hub.db as we know it.
         self._strangers: set[str] = set()
@@ -148,6 +151,8 @@ class ControlPlane:
                 self._config.artifacts,
             )
             syncing = await self._sync.start(client, api, registry)
+            commanding = await self._commands.start(client, api, registry)
+            await serve_commands(client, registry)
             self._readers = [
                 UplinkReader(
                     up_name(shard),
@@ -181,6 +186,7 @@ class ControlPlane:
                         blobs.run(),
                         watch_connections(client, system),
                         *syncing,
+                        *commanding,
                         *(reader.run() for reader in self._readers),
                     )
                 ]
@@ -209,6 +215,7 @@ class ControlPlane:
                 for device in self._devices.values():
                     await _make_writable(api, device)
                 self._teller.forget()
+                self._commands.down_was_made_anew()
             elif name == STATE:
                 self._sync.state_lost()
 

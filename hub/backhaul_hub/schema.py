@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import conflicts, downlink, heads, said
+from . import command_rows, conflicts, downlink, heads, said
 from .errors import RegistryError
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 _DEVICE_NODE = """
 CREATE TABLE device_node (
@@ -23,7 +23,7 @@ CREATE TABLE device_node (
 ) STRICT, WITHOUT ROWID;
 """
 # From an older schema to the next one.
-_STEPS = {2: _DEVICE_NODE}
+_STEPS = {2: _DEVICE_NODE, 3: command_rows.SCHEMA}
 
 SCHEMA = f"""
 CREATE TABLE device (
@@ -103,7 +103,7 @@ CREATE TABLE vehicle_clock (
     error_ns INTEGER,
     boot TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
-{_DEVICE_NODE}{heads.SCHEMA}{conflicts.SCHEMA}{downlink.SCHEMA}{said.SCHEMA}
+{_DEVICE_NODE}{heads.SCHEMA}{conflicts.SCHEMA}{downlink.SCHEMA}{said.SCHEMA}{command_rows.SCHEMA}
 """
 
 

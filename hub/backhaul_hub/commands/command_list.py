@@ -1,0 +1,53 @@
+"""`backhaul-hub commands [VID]`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from backhaul_codec.point_text import utc
+from backhaul_hub.command_service import SERVICE
+
+from ._ask import ask
+from ._options import directory_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command("commands")
+@click.argument("device", metavar="[VID]", required=False)
+@directory_option
+@click.option("--unfinished", is_flag=True, help="Only those that are not over.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def command_list(
+    device: str | None, directory: Path, unfinished: bool, limit: int, as_json: bool
+) -> None:
+    """List the newest commands, of all devices or of VID, and where they stand."""
+    question = {"device": device, "unfinished": unfinished, "limit": limit}
+    found = ask(directory, SERVICE, question)["commands"]
+    if as_json:
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+    else:
+        _print(found)
+
+
+def _print(found: list[dict[str, Any]]) -> None:
+    if not found:
+        click.echo("no commands", err=True)
+        return
+    rows = [("DEVICE", "ID", "NAME", "STATE", "QUEUED", "SENT", "ACCEPTED", "ENDED", "ERROR")]
+    rows += [(*_cells(each), each.get("error", "")) for each in found]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        # Never wrapped: ids are there to be copied.
+        click.echo("  ".join(map(str.ljust, row, widths)).rstrip())
+
+
+def _cells(command: dict[str, Any]) -> list[str]:
+    times = (command.get(f"{state}_ns") for state in ("queued", "sent", "accepted", "ended"))
+    named = [command[name] for name in ("device", "id", "name", "state")]
+    return named + [utc(time_ns) if time_ns else "-" for time_ns in times]

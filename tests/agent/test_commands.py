@@ -1,0 +1,366 @@
+"""Commands on the vehicle: the rules, the rows, what is started when, over restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sqlite3
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul_agent import command_rows
+from backhaul_agent.command_book import RUNS_MAX, CommandBook, End, Step, read
+from backhaul_agent.command_rows import Arrived, CommandRow, State
+from backhaul_agent.command_runs import run_executable
+from backhaul_agent.command_service import SINCE, CommandService
+from backhaul_agent.config import ClockConfig, CommandConfig, CommandsConfig, Config, DeviceConfig
+from backhaul_agent.downlink import Inbound
+from backhaul_agent.hub_clock import HubClock
+from backhaul_agent.ledger_rows import Changes, Inward
+from backhaul_agent.writer import Writer
+from backhaul_codec import Opaque, decode
+from tests.agent.test_ledger import open_ledger
+from tests.support.agent_clock import FakeClock
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from backhaul_agent.ledger import Ledger
+
+NOW = FakeClock().now_ns
+S = 1_000_000_000
+BOOK = CommandBook([CommandConfig("safe", idempotent=True), CommandConfig("plain")])
+
+
+def row(name: str = "plain", state: State = State.WAITING, **fields: Any) -> CommandRow:
+    made = CommandRow(1, "c1", name, b"null", NOW, NOW + 300 * S, state, 0)
+    return made._replace(**fields)
+
+
+def test_a_command_that_came_in_time_is_run() -> None:
+    assert BOOK.decide(row(), NOW + S, NOW - S) is Step.RUN
+    assert BOOK.decide(row(), NOW + 300 * S - 1, NOW - S) is Step.RUN
+
+
+def test_nothing_is_started_at_its_deadline_or_after_it() -> None:
+    for late_s in (300, 301, 2 * 86_400):
+        end = BOOK.decide(row(), NOW + late_s * S, NOW - S)
+        assert isinstance(end, End)
+        assert end.state is State.EXPIRED
+
+
+def test_while_nobody_knows_the_time_nothing_is_started() -> None:
+    assert BOOK.decide(row(), None, None) is Step.WAIT
+    assert BOOK.decide(row(), NOW, None) is Step.WAIT
+
+
+@pytest.mark.parametrize("late_s", [1, 400])
+def test_what_was_sent_before_the_ledger_began_is_not_guessed_about(late_s: int) -> None:
+    end = BOOK.decide(row(), NOW + late_s * S, NOW)
+    assert isinstance(end, End)
+    assert end.state is State.INTERRUPTED
+    assert BOOK.decide(row("safe"), NOW + S, NOW) is Step.RUN
+
+
+def test_a_run_cut_short_is_run_again_only_where_that_does_no_harm() -> None:
+    cut: dict[str, Any] = {"state": State.RUNNING, "runs": 1}
+    end = BOOK.decide(row(**cut), None, None)
+    assert isinstance(end, End)
+    assert end.state is State.INTERRUPTED
+    assert BOOK.decide(row("safe", **cut), NOW + S, NOW - S) is Step.RUN
+    assert BOOK.decide(row("safe", **cut), None, None) is Step.WAIT
+    for fields, now in ((cut, NOW + 300 * S), (cut | {"runs": RUNS_MAX}, NOW + S)):
+        end = BOOK.decide(row("safe", **fields), now, NOW - S)
+        assert isinstance(end, End)
+        assert end.state is State.INTERRUPTED
+
+
+@pytest.mark.parametrize(
+    ("id_", "data"),
+    [
+        ("a.b", b'{"name": "x", "sent_ns": 1, "deadline_ns": 2}'),
+        ("", b'{"name": "x", "sent_ns": 1, "deadline_ns": 2}'),
+        ("a", b'{"name": "x y", "sent_ns": 1, "deadline_ns": 2}'),
+        ("a", b'{"name": "x.", "sent_ns": 1, "deadline_ns": 2}'),
+        ("a", b'{"name": "x", "sent_ns": 1}'),
+        ("a", b'{"name": "x", "sent_ns": 1, "deadline_ns": 9223372036854775808}'),
+        ("a", b"\xff"),
+        ("a", b""),
+    ],
+)
+def test_garbage_is_no_command(id_: str, data: bytes) -> None:
+    with pytest.raises(ValueError, match="no command"):
+        read(id_, data)
+
+
+class Vehicle:
+    """A command service on a real ledger, whose hub we are."""
+
+    def __init__(self, ledger: Ledger, clock: FakeClock, *handlers: CommandConfig, trust: Any):
+        config = Config(
+            device=DeviceConfig(id="VID-001", token="t"),
+            command=handlers,
+            commands=CommandsConfig(rows_max=10),
+            clock=ClockConfig(trust_system=trust),
+        )
+        self.ledger = ledger
+        self.clock = HubClock(clock, config.clock)
+        self.writer = Writer(ledger, config, self.clock, on_commit=lambda: None)
+        self.service = CommandService(config, ledger, self.writer, self.clock, lambda: None)
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        self.tasks = [asyncio.create_task(self.writer.run())]
+        self.tasks.append(asyncio.create_task(self.service.run()))
+        if self.clock.latest_ns() is not None:
+            await until(lambda: SINCE in self.ledger.meta)
+
+    async def stop(self) -> None:
+        """Cut off what runs, as the end of the agent does."""
+        for task in reversed(self.tasks):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def send(self, id_: str, name: str, *, sent_s: int = 1, deadline_s: int = 300) -> None:
+        now_ns = self.clock.time_ns()
+        body = {
+            "name": name,
+            "sent_ns": now_ns + sent_s * S,
+            "deadline_ns": now_ns + deadline_s * S,
+        }
+        changes = Inward()
+        data = json.dumps(body | {"params": [id_]}).encode()
+        self.service.on_message(Inbound(["c", id_], data, fresh=True), changes)
+        await self.writer.apply(changes)
+        self.service.wake()
+
+    async def said(self, id_: str) -> list[dict[str, Any]]:
+        """Return all that was said of a command, in order."""
+        said = []
+        for each in await self.ledger.read("live", 1, 1000):
+            if each.subject == f"r.{id_}":
+                value = decode(each.body, key=id_).points[0].value
+                assert isinstance(value, Opaque)
+                said.append(json.loads(value.data))
+        return said
+
+    async def end(self, id_: str, times: int = 1) -> dict[str, Any]:
+        """Wait until a command has ended, and return what was said last."""
+        for _ in range(1500):
+            said = await self.said(id_)
+            if sum(each["state"] != "accepted" for each in said) >= times:
+                return said[-1]
+            await asyncio.sleep(0.01)
+        pytest.fail(f"{id_} never ended: {await self.said(id_)}")
+
+
+@asynccontextmanager
+async def vehicle(
+    path: Path, *handlers: CommandConfig, clock: FakeClock | None = None, trust: str = "yes"
+) -> AsyncIterator[Vehicle]:
+    ledger = await open_ledger(path / "ledger.db")
+    made = Vehicle(ledger, clock or FakeClock(), *handlers, trust=trust)
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.stop()
+        await ledger.close()
+
+
+def shell(name: str, script: str, **fields: Any) -> CommandConfig:
+    return CommandConfig(name, run=("/bin/sh", "-c", script), **fields)
+
+
+async def test_the_ledger_says_running_before_the_handler_starts(tmp_path: Path) -> None:
+    look = (
+        "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute("
+        "'SELECT state, runs FROM commands').fetchall())"
+    )
+    handler = CommandConfig("look", run=(sys.executable, "-c", look, str(tmp_path / "ledger.db")))
+    async with vehicle(tmp_path, handler) as it:
+        await it.send("c1", "look")
+        end = await it.end("c1")
+        assert end["result"]["output"] == "[('running', 1)]\n"
+        assert [each["state"] for each in await it.said("c1")] == ["accepted", "done"]
+
+
+async def test_a_run_cut_short_is_reported_and_never_started_again(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    once = shell("once", f"echo ran >> {log}; exec sleep 60")
+    safe = shell("safe", f"echo $BACKHAUL_COMMAND_ID >> {log}; exec sleep 60", idempotent=True)
+    async with vehicle(tmp_path, once, safe) as it:
+        await it.send("c1", "once")
+        await it.send("c2", "safe")
+        await until(log.exists)
+    async with vehicle(tmp_path, once, safe) as it:
+        assert (await it.end("c1"))["state"] == "interrupted"
+        await until(lambda: log.read_text() == "ran\nc2\n")
+    async with vehicle(tmp_path, once, safe) as it:
+        await until(lambda: log.read_text() == "ran\nc2\nc2\n")
+        assert len(await it.said("c1")) == 2
+
+
+async def test_a_repeat_is_answered_from_the_ledger(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    handler = shell("once", f"echo ran >> {log}; echo fine")
+    async with vehicle(tmp_path, handler) as it:
+        await it.send("c1", "once")
+        first = await it.end("c1")
+        await it.send("c1", "once")
+        assert await it.end("c1", 2) == first
+    async with vehicle(tmp_path, handler) as it:  # and over a restart
+        await it.send("c1", "once")
+        assert await it.end("c1", 3) == first
+        changes = Inward()
+        data = b'{"name": "once", "sent_ns": 1, "deadline_ns": 2}'
+        it.service.on_message(Inbound(["c", "c1"], data, fresh=False), changes)
+        assert not changes  # IN read from its start asks for nothing
+    assert log.read_text() == "ran\n"
+
+
+async def test_commands_go_one_by_one_in_the_order_they_came(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    script = f"cat >> {log}; echo ' begins' >> {log}; sleep 0.05; echo ends >> {log}"
+    async with vehicle(tmp_path, shell("slow", script)) as it:
+        for number in range(3):
+            await it.send(f"c{number}", "slow")
+        await it.end("c2")
+    lines = "".join(f'["c{number}"] begins\nends\n' for number in range(3))
+    assert log.read_text() == lines
+
+
+async def test_an_outage_does_not_fire_what_is_late(tmp_path: Path) -> None:
+    log, clock = tmp_path / "log", FakeClock()
+    handler = shell("unlock", f"echo ran >> {log}")
+    async with vehicle(tmp_path, handler, clock=clock):
+        pass
+    clock.advance(86_400)
+    async with vehicle(tmp_path, handler, clock=clock) as it:
+        await it.send("c1", "unlock", sent_s=-3600, deadline_s=0)
+        assert (await it.end("c1"))["state"] == "expired"
+        assert [each["state"] for each in await it.said("c1")] == ["expired"]
+    assert not log.exists()
+
+
+async def test_a_new_ledger_runs_nothing_that_the_old_one_may_have_run(tmp_path: Path) -> None:
+    log, clock = tmp_path / "log", FakeClock()
+    handler = shell("once", f"echo ran >> {log}")
+    async with vehicle(tmp_path, handler, clock=clock) as it:
+        await it.send("c1", "once", sent_s=0)
+        # Sent at the ledger's own first moment: nobody can tell.
+        assert (await it.end("c1"))["state"] == "interrupted"
+        clock.advance(5)
+        await it.send("c2", "once", sent_s=0)
+        assert (await it.end("c2"))["state"] == "done"
+    (tmp_path / "ledger.db").unlink()
+    clock.advance(5)
+    async with vehicle(tmp_path, handler, clock=clock) as it:
+        await it.send("c2", "once", sent_s=-5)
+        assert (await it.end("c2"))["state"] == "interrupted"
+    assert log.read_text() == "ran\n"
+
+
+async def test_while_the_time_is_unset_a_command_waits(tmp_path: Path) -> None:
+    log, clock = tmp_path / "log", FakeClock()
+    handler = shell("once", f"echo ran >> {log}")
+    async with vehicle(tmp_path, handler, clock=clock, trust="auto") as it:
+        await it.send("c1", "once")
+        query = "SELECT state FROM commands"
+        for _ in range(20):
+            assert await it.ledger.query(query) == [("waiting",)]
+            await asyncio.sleep(0)
+    assert not log.exists()
+    async with vehicle(tmp_path, handler, clock=clock) as it:
+        assert (await it.end("c1"))["state"] == "done"
+
+
+async def test_a_run_ends_with_its_process_group_at_its_timeout(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    script = f"sleep 60 & echo $! $$ > {pids}; echo begun; wait"
+    end = await run_executable(
+        row(), ("/bin/sh", "-c", script), timeout_s=0.5, result_bytes_max=256
+    )
+    assert end.state is State.FAILED
+    assert "killed" in end.error
+    assert json.loads(end.result)["output"] == "begun\n"
+    await until(lambda: not any(map(alive, pids.read_text().split())), "all of them have gone")
+
+
+def alive(pid: str) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.parametrize(
+    ("run", "state", "words"),
+    [
+        (("/bin/sh", "-c", "exit 3"), State.FAILED, "exit status 3"),
+        (("/nonexistent/program",), State.FAILED, "cannot be started"),
+        (("/bin/sh", "-c", "kill -9 $$"), State.FAILED, "exit status -9"),
+        (("/bin/sh", "-c", "exec 0<&-; true"), State.DONE, ""),
+    ],
+)
+async def test_what_becomes_of_an_executable(
+    run: tuple[str, ...], state: State, words: str
+) -> None:
+    end = await run_executable(row(), run, timeout_s=10, result_bytes_max=256)
+    assert end.state is state
+    assert words in end.error
+
+
+async def test_a_long_output_is_cut_and_never_blocks(tmp_path: Path) -> None:
+    script = "head -c 300000 /dev/zero | tr '\\0' x"
+    end = await run_executable(row(), ("/bin/sh", "-c", script), timeout_s=10, result_bytes_max=256)
+    assert json.loads(end.result) == {"exit": 0, "output": "x" * 256, "truncated": True}
+
+
+async def test_only_what_cannot_run_any_more_is_forgotten(tmp_path: Path) -> None:
+    ledger = await open_ledger(tmp_path / "l.db")
+    day_ns = 86_400 * S
+    for number in range(30):
+        deadline_ns = NOW + (number - 20) * day_ns
+        came = Arrived(f"c{number}", "x", b"null", deadline_ns - S, deadline_ns)
+        await ledger.commit(Changes(commands=[command_rows.take_in(came, 10)]))
+        if number != 3:  # which nobody has ended
+            done = command_rows.finish(number + 1, State.DONE, deadline_ns, b"{}")
+            await ledger.commit(Changes(commands=[done]))
+    await ledger.commit(Changes(commands=[command_rows.forget(NOW, 7.0, 1000)]))
+    left = [row[0] for row in await ledger.query("SELECT id FROM commands ORDER BY number")]
+    assert left == ["c3", *(f"c{number}" for number in range(13, 30))]
+    await ledger.commit(Changes(commands=[command_rows.forget(NOW, 7.0, 5)]))
+    left = [row[0] for row in await ledger.query("SELECT id FROM commands ORDER BY number")]
+    assert left == ["c3", *(f"c{number}" for number in range(20, 30))]  # those may come again
+    await ledger.close()
+
+
+async def test_the_rows_of_commands_are_bounded(tmp_path: Path) -> None:
+    ledger = await open_ledger(tmp_path / "l.db")
+    limit = 10 * command_rows.ROWS_MAX_TIMES
+    for number in range(limit + 5):
+        came = Arrived(f"c{number}", "x", b"null", NOW, NOW + S)
+        await ledger.commit(Changes(commands=[command_rows.take_in(came, 10)]))
+    assert await ledger.query("SELECT count(*) FROM commands") == [(limit,)]
+    await ledger.commit(Changes(commands=[command_rows.take_in(Arrived("c1", "x", b"", 1, 1), 10)]))
+    assert await ledger.query("SELECT id FROM commands WHERE owed") == [("c1",)]
+    await ledger.close()
+
+
+async def test_a_ledger_without_commands_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    await (await open_ledger(path)).close()
+    db = sqlite3.connect(path)
+    db.executescript("DROP TABLE commands; PRAGMA user_version = 2")
+    db.close()
+    ledger = await open_ledger(path)
+    assert await command_rows.oldest(ledger) is None
+    await ledger.close()
