@@ -167,12 +167,12 @@ async def test_dearer_things_stay_whatever_comes(tmp_path: Path) -> None:
     ledger = await open_ledger(tmp_path / "l.db", bytes_max=MIB)
     try:
         room = room_of(ledger)
-        await put(ledger, room, EVENT, 850)
+        await put(ledger, room, EVENT, 830)
         while ledger.budget.refusal(TELEMETRY) is None:
             await put(ledger, room, TELEMETRY, 10)
             assert ledger.budget.used < MIB
         assert ledger.budget.refusal(EVENT) is None
-        assert (await left(ledger))[EVENT] == 850
+        assert (await left(ledger))[EVENT] == 830
         assert await receipts(ledger)
         await account(ledger, {})
     finally:
