@@ -67,6 +67,7 @@ BENCHMARKS = (
     Benchmark("slow_link", "a backlog over 20 kbit/s and 600 ms, and what is new meanwhile"),
     Benchmark("idle_day", "bytes of a day with nothing to send, metered and always there"),
     Benchmark("idle_crosstalk", "idle bytes of one link beside 500 absent devices"),
+    Benchmark("commands", "1,000 operators' commands under kill -9 of everything"),
     Benchmark("store_cut", "what a power cut takes from a leaf stream, and from the ledger"),
     Benchmark("spark_ingest", "points per second into the history tables", needs_java=True),
 )

@@ -12,7 +12,6 @@ import msgspec
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
-from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.command_book import End
 from backhaul_agent.command_rows import State
 
@@ -146,7 +145,6 @@ async def _unless_closed(asking: asyncio.Future[Msg], closed: Callable[[], bool]
     try:
         while not asking.done():
             await asyncio.wait([asking], timeout=LOOK_S)
-            heed_cancel()
             if closed() and not asking.done():
                 return None
         return asking.result()

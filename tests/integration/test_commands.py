@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_agent.client import connect
+from benchmarks.commands import settings, storm
+from benchmarks.vehicle_rig import vehicle as rig_of_one
 from demo.rig import program, run_to_end
 from tests.integration.conftest import DEADLINE_S, World
 
@@ -178,6 +180,17 @@ async def test_the_documentation_sends_a_command_from_any_client(world: World) -
     )
     assert failed["id"] in listed
     assert "which door?" in listed
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("seed", [1])
+async def test_each_is_started_once_whatever_is_killed(tmp_path: Path, seed: int) -> None:
+    log = tmp_path / "started"
+    async with rig_of_one(tmp_path, agent_settings=settings(log)) as rig:
+        made = await storm(rig, log, commands=60, length_s=12.0, seed=seed)
+    assert made.complaints() == []
+    assert made.kills.total() >= 4, made.kills
+    assert made.states()["done"] > 30, made.states()
 
 
 async def so_far(told: Subscription) -> list[Msg]:
