@@ -106,9 +106,7 @@ async def storm(rig: VehicleRig, log: Path, *, commands: int, length_s: float, s
     async with asyncio.TaskGroup() as group:
         killing = group.create_task(_kill(rig, made, Random(seed + 1)))
         times = sorted(random.uniform(0, length_s) for _ in range(commands))
-        client = await nats.connect(
-            rig.hub.url(), max_reconnect_attempts=-1, reconnect_time_wait=0.2
-        )
+        client = await _operator(rig.hub.url())
         start_s = clock.time()
         for number, at_s in enumerate(times):
             await asyncio.sleep(start_s + at_s - clock.time())
@@ -120,6 +118,15 @@ async def storm(rig: VehicleRig, log: Path, *, commands: int, length_s: float, s
     await client.close()
     made.starts.update((await asyncio.to_thread(log.read_text)).split())
     return made
+
+
+async def _operator(url: str) -> Client:
+    async def killed_again(_: Exception) -> None:
+        """Say nothing: it is what we are here for."""
+
+    return await nats.connect(
+        url, max_reconnect_attempts=-1, reconnect_time_wait=0.2, error_cb=killed_again
+    )
 
 
 async def _send(client: Client, seed: int, number: int) -> str:
