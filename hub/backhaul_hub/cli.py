@@ -33,10 +33,8 @@ def cli() -> None:
     it (`up`), and the devices that may send to it (`add-device`, `devices`). `completeness` says
     whether anything of a device's hours is missing, `events` what programs on vehicles reported.
     Points are read and written with `get`, `set` and `watch`, the tree with `tree` and `node`. Files
-    for vehicles, and from them, are kept with `artifact`.
-    whether anything of a device's hours is missing. Points are read and written with `get`, `set`
-    and `watch`, the tree with `tree` and `node`. Files for vehicles, and from them, are kept with
-    `artifact`. Vehicles are told to do something with `command`; `commands` says what became of it.
+    for vehicles, and from them, are kept with `artifact`. Vehicles are told to do something with
+    `command`; `commands` says what became of it.
     """
 
 

@@ -90,6 +90,7 @@ LOCAL_SUBJECTS = (
     "r.>",
     "f.>",
     "c.>",
+    "cmd.>",
     "s.>",
     "$JS.API.>",
     "$KV.>",

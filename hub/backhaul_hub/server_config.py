@@ -192,37 +192,6 @@ imports: [
   {{ stream: {{ account: FLEET, subject: "{BLOB_QUESTIONS}" }} }}
 ]
 """
-# Subjects that local programs and the agent use among themselves.
-LOCAL_SUBJECTS = (
-    "app.>",
-    "agent.>",
-    "p.>",
-    "e.>",
-    "r.>",
-    "f.>",
-    "c.>",
-    "cmd.>",
-    "s.>",
-    "$JS.API.>",
-    "$KV.>",
-    "$O.>",
-    "_INBOX.>",
-)
-
-
-def leaf_name(device: str, token: str) -> str:
-    """Return the name of a device's leaf server."""
-    return f"{device}-{token}"
-
-
-def out_stream(lane: str) -> str:
-    """Return the name of a lane's stream on the leaf."""
-    return f"OUT_{lane}"
-
-
-def deliver_subject(device: str, token: str, lane: str) -> str:
-    """Return where a lane's durable on the leaf delivers to."""
-    return f"dlv.{device}.{token}_{lane}"
 
 
 def clock_answer_subject(device: str, token: str) -> str:
