@@ -124,7 +124,7 @@ async def test_a_hub_db_without_nodes_is_brought_up_to_date(tmp_path: Path) -> N
         await registry.add_device(Device("VID-001", "ab", "hash", 1))
         await registry.store("UP_00", Position("t", 9, 1, 77, 3), {LANE: STATE})
     with sqlite3.connect(path) as before:
-        before.executescript("DROP TABLE device_node; PRAGMA user_version = 2;")
+        before.executescript("DROP TABLE device_node; DROP TABLE command; PRAGMA user_version = 2;")
     before.close()
     with pytest.raises(RegistryError, match=r"schema 2, .*backhaul-hub up"):
         await Registry.open_existing(path)
