@@ -170,8 +170,10 @@ async def test_named_nodes_have_lanes_of_their_own_through_a_cut(world: World) -
     assert {lane_ for lane_, _ in found} == {"live", "bulk", *OWN_LANES}
     conflicts = json.loads((await hub.request("hub.conflicts", b"{}", timeout=5)).data)
     assert conflicts["conflicts"] == [], "they wrote different series"
-    command = [program("backhaul-hub"), "devices", "--json", "--dir", str(world.hub.directory)]
-    shown = json.loads(await run_to_end(command))["devices"]
+    command = [program("backhaul-hub"), "devices", "--dir", str(world.hub.directory)]
+    table = await run_to_end(command)
+    assert all(lane_ in table for lane_ in OWN_LANES), table
+    shown = json.loads(await run_to_end([*command, "--json"]))["devices"]
     assert [each["lanes"].keys() for each in shown] == [
         {"live", "bulk", *OWN_LANES}, {"live", "bulk"}
     ]  # fmt: skip

@@ -72,7 +72,8 @@ def _print(report: dict[str, Any], clock: Clock) -> None:
     now_ns = clock.now_ns()
     table = Table(box=None, header_style="bold", pad_edge=False)
     for heading in ("DEVICE", "LINK", "HEADS", "LANE"):
-        table.add_column(heading)
+        # Names stay whole where it is narrow: they are what is looked for.
+        table.add_column(heading, no_wrap=heading in ("DEVICE", "LANE"))
     for heading in ("WATERMARK", "NEWEST", "LAG", "GAPS", "LAST SEEN", "BYTES"):
         table.add_column(heading, justify="right")
     for device in report["devices"]:
