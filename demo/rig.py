@@ -92,7 +92,13 @@ class Part:
         return self.log.read_bytes()[offset:] if self.log.exists() else b""
 
     async def start(self) -> None:
-        """Start it (again); its output is added to the log."""
+        """Start it (again); its output is added to the log.
+
+        Raises:
+            RigError: it runs already; nobody could end the first one.
+        """
+        if self._process is not None and self._process.returncode is None:
+            raise RigError(f"{self.name} runs already")
         with self.log.open("ab") as output:
             self._process = await asyncio.create_subprocess_exec(
                 *self._arguments, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 PINS = sorted((ROOT / "requirements").glob("*.txt"))
 PIN = re.compile(r"^([a-z0-9-]+)==\S+(?: ; .*)? \\$", re.MULTILINE)
+PARTS = ["agent", "hub", "codec", "spark", "deploy", "docs"]
 HEAVY = {"numpy", "pandas", "pyarrow", "pyspark", "matplotlib", "deltalake"}
 
 
@@ -112,3 +113,10 @@ def test_links_between_documents_lead_somewhere() -> None:
     for page in pages:
         for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)}: {target}"
+
+
+def test_no_page_holds_a_merge_that_was_not_finished() -> None:
+    pages = [*ROOT.glob("*.md"), *(page for part in PARTS for page in (ROOT / part).rglob("*.md"))]
+    assert len(pages) > 20
+    unfinished = re.compile(r"^(<<<<<<< |=======$|>>>>>>> )", re.MULTILINE)
+    assert [page.name for page in pages if unfinished.search(page.read_text())] == []

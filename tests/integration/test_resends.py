@@ -41,7 +41,7 @@ async def test_an_agent_killed_while_it_appends_again_goes_on(world: World) -> N
         await api(world, "STREAM.PURGE.UP_00", {"keep": 5})
         await wait_for_log(rig.agent, '"event": "appending again"')
     await rig.agent.stop(signal.SIGKILL)
-    await rig.start()
+    await rig.start_agent()
     async with connect(rig.url) as agent:
         await keep(agent, 250 * FRAMES + 1, 250)
         await world.until(
