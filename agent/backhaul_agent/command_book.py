@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from backhaul_agent.config import CommandConfig
 
 RUNS_MAX = 3  # of an idempotent command whose runs are cut short, again and again
-_ID = r"^[A-Za-z0-9_-]{1,64}$"
+_ID = r"^[A-Za-z0-9_-]{1,64}\Z"
 _NS_MAX = (1 << 63) - 1
 CommandId = Annotated[str, Meta(pattern=_ID)]
 

@@ -31,7 +31,7 @@ Token = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 StreamName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{0,64}$")]
 Slot = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")]
 CommandName = Annotated[
-    str, Meta(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,7}$", max_length=128)
+    str, Meta(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,7}\Z", max_length=128)
 ]
 Url = Annotated[str, Meta(pattern=r"^(nats|tls)://[^\s/]+$")]
 

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 BODY_BYTES_MAX = 64 * 1024
 _SECOND_NS = 1_000_000_000
 
-CommandId = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
+CommandId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]
 CommandName = Annotated[
-    str, Meta(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,7}$", max_length=128)
+    str, Meta(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,7}\Z", max_length=128)
 ]
 
 

@@ -11,12 +11,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import nats
 import pytest
 
 from backhaul_agent import command_rows
 from backhaul_agent.command_book import RUNS_MAX, CommandBook, End, Step, read
 from backhaul_agent.command_rows import Arrived, CommandRow, State
-from backhaul_agent.command_runs import run_executable
+from backhaul_agent.command_runs import NotDeliveredError, ask_program, run_executable
 from backhaul_agent.command_service import SINCE, CommandService
 from backhaul_agent.config import ClockConfig, CommandConfig, CommandsConfig, Config, DeviceConfig
 from backhaul_agent.downlink import Inbound
@@ -31,7 +32,10 @@ from tests.support.waiting import until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from nats.aio.msg import Msg
+
     from backhaul_agent.ledger import Ledger
+    from tests.support.nats_server import NatsServer
 
 NOW = FakeClock().now_ns
 S = 1_000_000_000
@@ -86,6 +90,7 @@ def test_a_run_cut_short_is_run_again_only_where_that_does_no_harm() -> None:
     [
         ("a.b", b'{"name": "x", "sent_ns": 1, "deadline_ns": 2}'),
         ("", b'{"name": "x", "sent_ns": 1, "deadline_ns": 2}'),
+        ("a", b'{"name": "x\\n", "sent_ns": 1, "deadline_ns": 2}'),
         ("a", b'{"name": "x y", "sent_ns": 1, "deadline_ns": 2}'),
         ("a", b'{"name": "x.", "sent_ns": 1, "deadline_ns": 2}'),
         ("a", b'{"name": "x", "sent_ns": 1}'),
@@ -322,6 +327,39 @@ async def test_a_long_output_is_cut_and_never_blocks(tmp_path: Path) -> None:
     script = "head -c 300000 /dev/zero | tr '\\0' x"
     end = await run_executable(row(), ("/bin/sh", "-c", script), timeout_s=10, result_bytes_max=256)
     assert json.loads(end.result) == {"exit": 0, "output": "x" * 256, "truncated": True}
+
+
+@pytest.mark.nats
+async def test_what_becomes_of_a_command_for_a_program(nats_server: NatsServer) -> None:
+    program, agent = await nats.connect(nats_server.url), await nats.connect(nats_server.url)
+
+    async def ask(answer: bytes | None, timeout_s: float = 5.0) -> End:
+        async def on_command(message: Msg) -> None:
+            if answer is not None:
+                await message.respond(answer)
+
+        subscription = await program.subscribe("cmd.plain", cb=on_command)
+        await program.flush()
+        try:
+            return await ask_program(agent, row(), timeout_s=timeout_s, result_bytes_max=64)
+        finally:
+            await subscription.unsubscribe()
+            await program.flush()
+
+    with pytest.raises(NotDeliveredError):
+        await ask_program(agent, row(), timeout_s=5, result_bytes_max=64)
+    assert await ask(b'{"open": true}') == End(State.DONE, "", b'{"open":true}')
+    assert await ask(b"") == End(State.DONE, "", b"null")
+    assert await ask(b'{"error": "jammed"}') == End(State.FAILED, "jammed")
+    assert (await ask(b"{")).state is State.FAILED
+    assert (await ask(b"1" * 65)).error.startswith("its result had 65 bytes")
+    # Whether it was carried out nobody can know.
+    assert (await ask(None, timeout_s=0.1)).state is State.INTERRUPTED
+    asking = asyncio.create_task(ask(None, timeout_s=60))
+    await until(lambda: len(agent._resp_map) > 0)
+    await agent.close()
+    assert (await asking).state is State.INTERRUPTED
+    await program.close()
 
 
 async def test_only_what_cannot_run_any_more_is_forgotten(tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ def test_a_command_is_as_its_message_says() -> None:
         (b"[]", SUBJECT, False, "object"),
         (b"\xff", SUBJECT, False, "not sent"),
         (b'{"id": "a b"}', SUBJECT, False, "id"),
+        (b'{"id": "a\\n"}', SUBJECT, False, "id"),
         (b'{"id": 5}', SUBJECT, False, "id"),
         (b'{"colour": 1}', SUBJECT, False, "colour"),
         (b'{"deadline_s": 0}', SUBJECT, False, "deadline_s"),
