@@ -65,6 +65,7 @@ BENCHMARKS = (
     Benchmark("per_node", "what streams for every node cost, beside shared ones"),
     Benchmark("resume", "seconds until a restored link carries the backlog"),
     Benchmark("slow_link", "a backlog over 20 kbit/s and 600 ms, and what is new meanwhile"),
+    Benchmark("artifacts", "files over cuts and over 20 kbit/s, memory, and events meanwhile"),
     Benchmark("idle_day", "bytes of a day with nothing to send, metered and always there"),
     Benchmark("idle_crosstalk", "idle bytes of one link beside 500 absent devices"),
     Benchmark("commands", "1,000 operators' commands under kill -9 of everything"),
