@@ -248,6 +248,8 @@ class Artifacts:
         part = await self._open_part(job)
         try:
             await self.carrier.fetch(talk, job, part)
+            if job.cancelled:
+                raise CancelledJobError
             job.state = State.CHECKING
             await asyncio.to_thread(part.finish, job.digest, target)
         finally:

@@ -17,7 +17,7 @@ QUEUE_S = 0.8
 FLOOR_BYTES = 2 * 1024
 FLOOR_S = 0.2  # of what the link was measured to carry: 5% of a round of the lanes
 PIECE_BYTES_MIN = 1024
-PIECES = 4  # of a window
+PIECES = 3  # of a window
 MEASURE_S = 0.25
 GROW_MAX = 2.0
 

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Meta
 
 PIECE_BYTES_MAX = 32 * 1024
-# Under way at once: the chunk size of the object store, and all that a cut can cost twice.
-WINDOW_BYTES_MAX = 128 * 1024
+# Under way at once, so all that a cut can cost twice: less than a chunk of the object store.
+WINDOW_BYTES_MAX = 96 * 1024
 DIGEST_BYTES = 32
 BYTES_MAX = 1 << 40
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")

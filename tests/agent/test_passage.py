@@ -61,7 +61,7 @@ def test_a_slow_link_is_filled_and_what_is_new_waits_for_little(
     assert line.most_bytes / rate_bytes_s < QUEUE_S + 2 * round_trip_s + 0.6
 
 
-def test_a_fast_link_gets_a_chunk_and_never_more() -> None:
+def test_a_fast_link_gets_less_than_a_chunk_and_never_more() -> None:
     line, moving = Line(1e8, 0.001), passage()
     line.run(moving, 10)
     assert moving.pace.window == line.most_bytes == WINDOW_BYTES_MAX
@@ -145,7 +145,7 @@ def test_what_comes_late_after_a_loss_makes_nothing_be_asked_again() -> None:
     spans = []
     while span := moving.next(0.0):
         spans.append(span)
-    assert len(spans) > 3
+    assert len(spans) > 2
     assert not moving.arrived(1.0, *spans[1])
     again = moving.next(1.0)
     assert again is not None

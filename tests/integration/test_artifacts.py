@@ -322,3 +322,34 @@ async def test_a_vehicle_reads_no_uploads_writes_none_of_another_and_hears_its_o
 def answers_of(rig: DeviceRig) -> str:
     device = tomllib.loads(rig.agent_toml.read_text())["device"]
     return f"blobr.{device['id']}.{device['token']}"
+
+
+async def test_on_a_metered_link_a_visit_lasts_until_the_file_is_there(
+    world: World, tmp_path: Path
+) -> None:
+    link = ShapedRelay("127.0.0.1", world.hub.leaf_port, rate_bytes_s=100_000, round_trip_s=0.02)
+    rig, relay = await world.vehicle_behind(link, link_mode="on-demand", linger_s=1.0)
+    leaf = await world.connect(rig.url)
+
+    async def status() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(
+            (await leaf.request("agent.status", b"", timeout=10)).data
+        )["link"]
+        return found
+
+    def away(visits: int) -> Callable[[dict[str, Any]], bool]:
+        return lambda link: (link["visits"], link["phase"], link["up"]) == (visits, "idle", False)
+
+    await until(status, away(1))
+    source = content(tmp_path / "maps.db", 500_000)
+    await hub(world, "artifact", "put", str(source))
+    await hub(world, "set", "VID-001", f"artifact.maps=maps.db@{digest_of(source)}")
+    assert away(1)(await status()), "a file is no reason to connect"
+    # An agent that is started again begins with a visit.
+    await rig.agent.stop()
+    await rig.start_agent()
+    await until(status, lambda link: link["phase"] == "draining")
+    await until(status, away(1))
+    place = tmp_path / "VID-001" / "backhaul-agent" / "artifacts" / "maps"
+    assert place.read_bytes() == source.read_bytes()
+    assert relay.accepted == 2, "it took one visit"
