@@ -43,6 +43,7 @@ WAITING_MAX = 2 * blobs.WINDOW_BYTES_MAX // 1024
 WAITING_BYTES_MAX = 2 * blobs.WINDOW_BYTES_MAX
 OPEN_MAX = 64
 CACHE_BYTES_MAX = 16 << 20
+SWEEP_S = 3600.0
 log = structlog.get_logger(__name__)
 
 
@@ -92,7 +93,17 @@ class BlobService:
         """Serve until cancelled."""
         async with asyncio.TaskGroup() as self._group:
             await self._client.subscribe(BLOB_QUESTIONS, cb=self._on_question)
-            await asyncio.Event().wait()
+            await self._sweep()
+
+    async def _sweep(self) -> None:
+        """Remove what writers that were killed have left in the store, for ever."""
+        while True:
+            try:
+                if swept := await self._objects.sweep(self._clock.now_ns()):
+                    log.info("stray_chunks_removed", writers=swept)
+            except (HubError, NatsError) as error:
+                log.warning("stray_chunks_not_removed", error=str(error))
+            await asyncio.sleep(SWEEP_S)
 
     async def _on_question(self, message: Msg) -> None:
         device = message.subject.partition(".")[2]

@@ -23,6 +23,8 @@ from nats.js.errors import APIError, NotFoundError
 from nats.js.object_store import ObjectStore as NatsObjectStore
 
 from .errors import ArtifactError, HubError
+from .jetstream import JetStreamApi
+from .stored import stamp_ns
 from .twin_streams import BLOBS as STREAM
 from .twin_streams import BLOBS_BUCKET as BUCKET
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 128 * 1024
 _MAXIMUM_BYTES = 10077  # the server's error where a stream is full
 _SILENCE_S_MAX = 10.0
+_STRAY_NS = 3600 * 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class Objects:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._jetstream = client.jetstream(timeout=_SILENCE_S_MAX)
+        self._api = JetStreamApi(client, timeout_s=_SILENCE_S_MAX)
         self._store = NatsObjectStore(BUCKET, STREAM, self._jetstream)
 
     async def info(self, name: str) -> Artifact | None:
@@ -74,7 +78,7 @@ class Objects:
             return _artifact(await self._store.get_info(name))
         except NotFoundError:
             return None
-        except (NatsError, APIError) as error:
+        except NatsError as error:
             raise _trouble(error) from error
 
     async def list(self) -> list[Artifact]:
@@ -83,7 +87,7 @@ class Objects:
             found = await self._store.list(ignore_deletes=True)
         except NotFoundError:
             return []
-        except (NatsError, APIError) as error:
+        except NatsError as error:
             raise _trouble(error) from error
         return sorted(map(_artifact, found), key=lambda each: each.name)
 
@@ -96,7 +100,7 @@ class Objects:
         )
         try:
             return _artifact(await self._store.put(name, file, meta=meta))  # type: ignore[arg-type]
-        except (NatsError, APIError) as error:
+        except NatsError as error:
             raise _trouble(error) from error
 
     async def remove(self, name: str) -> bool:
@@ -105,7 +109,7 @@ class Objects:
             await self._store.delete(name)
         except NotFoundError:
             return False
-        except (NatsError, APIError) as error:
+        except NatsError as error:
             raise _trouble(error) from error
         return True
 
@@ -131,7 +135,7 @@ class Objects:
                             break
                 finally:
                     await subscription.unsubscribe()
-            except (NatsError, APIError) as error:
+            except NatsError as error:
                 raise _trouble(error) from error
         if end != artifact.size:
             raise ArtifactError(
@@ -157,6 +161,24 @@ class Objects:
         if headers.get("Nats-Subject") != chunks.subject or "Nats-Sequence" not in headers:
             return None
         return message.data
+
+    async def sweep(self, now_ns: int) -> int:
+        """Remove chunks that no object has, an hour old: their writer was killed. Return how many writers."""
+        request = {"subjects_filter": f"$O.{BUCKET}.C.>"}
+        try:
+            found = (await self._api.request(f"STREAM.INFO.{STREAM}", request))["state"]
+            subjects = found.get("subjects") or {}
+            known = {f"$O.{BUCKET}.C.{artifact.nuid}" for artifact in await self.list()}
+            swept = 0
+            for subject in subjects.keys() - known:
+                last = {"last_by_subj": subject}
+                message = (await self._api.request(f"STREAM.MSG.GET.{STREAM}", last))["message"]
+                if now_ns - stamp_ns(message["time"]) > _STRAY_NS:
+                    await self._api.request(f"STREAM.PURGE.{STREAM}", {"filter": subject})
+                    swept += 1
+        except NatsError as error:
+            raise _trouble(error) from error
+        return swept
 
     async def content(self, artifact: Artifact) -> AsyncIterator[bytes]:
         """Yield an object chunk by chunk; nothing after the last one if the digest is wrong.

@@ -307,3 +307,17 @@ def message(question: blobs.Question, device: str = "VID-001") -> Any:
         subject=f"blob.{device}",
         data=blobs.encode(question),
     )
+
+
+async def test_chunks_that_a_killed_writer_left_are_removed_later_and_no_others(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    data, now_ns, hour_ns = noise(200_000), SystemClock().now_ns(), 3600 * 10**9
+    async with bench(nats_server, tmp_path) as it:
+        await it.put("a", data)
+        await it.client.jetstream().publish("$O.TWIN_BLOBS.C.stray", b"x" * 1000)
+        assert await it.objects.sweep(now_ns) == 0, "its writer may be at it still"
+        assert await it.objects.sweep(now_ns + 2 * hour_ns) == 1
+        assert await it.objects.sweep(now_ns + 2 * hour_ns) == 0
+        read = b"".join([chunk async for chunk in it.objects.content(await required(it, "a"))])
+        assert read == data
