@@ -85,7 +85,7 @@ async def _fetches(directory: Path, cut_mb: int, large_mb: int) -> list[Figure]:
         figures += [
             Figure(f"{large_mb} MB: agent's memory grew by", grown_mb, "MB", at_most(10), note),
             Figure(f"{large_mb} MB: control plane's memory grew by", hub_mb, "MB", None,
-                   "16 MB of chunks that were read last"),
+                   "its 16 MB of chunks were full before"),
         ]  # fmt: skip
         return figures
 
