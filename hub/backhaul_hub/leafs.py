@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+LEAFS_INTERVAL_S = 5.0
+"""How often the server is asked who is connected."""
+
 _EVENTS = "$SYS.ACCOUNT.FLEET.*"
 _LEAFZ = "$SYS.REQ.SERVER.PING.LEAFZ"
 

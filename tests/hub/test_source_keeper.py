@@ -1,0 +1,156 @@
+"""The sources of a real stream follow who is connected, and which lanes each device has."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import nats
+import pytest
+
+from backhaul_hub.clock import SystemClock
+from backhaul_hub.config import load
+from backhaul_hub.continuity import Continuity
+from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.leafs import Link
+from backhaul_hub.registry import Device
+from backhaul_hub.setup import HubLayout, create_hub
+from backhaul_hub.source_keeper import SourceKeeper
+from backhaul_hub.sources import sourced
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from nats.aio.client import Client
+
+    from backhaul_hub.jetstream import Json
+    from tests.support.nats_server import NatsServer
+
+pytestmark = pytest.mark.nats
+
+DEADLINE_S = 30.0
+SHARED = {"live", "bulk"}
+OWN = Device("VID-001", "ab", "", 0, nodes=("battery",))
+PLAIN = Device("VID-002", "cd", "", 0)
+
+
+class Recorded(JetStreamApi):
+    """The server's API; remembers what the stream was told to source."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client)
+        self.told: list[set[str]] = []
+
+    async def request(self, verb: str, body: Json | None = None) -> Json:
+        if verb.startswith("STREAM.UPDATE") and body is not None:
+            self.told.append({place.lane for place in sourced({"config": body})})
+        return await super().request(verb, body)
+
+
+class Kept:
+    """A keeper at work on a stream."""
+
+    def __init__(self, keeper: SourceKeeper, api: Recorded, devices: dict[str, Device]) -> None:
+        self.keeper = keeper
+        self.devices = devices
+        self.in_hub_db = dict(devices)
+        self.api = api
+
+    async def learn(self) -> None:
+        before = dict(self.devices)
+        self.devices.clear()
+        self.devices.update(self.in_hub_db)
+        self.keeper.change(before)
+
+    async def info(self) -> Any:
+        return await self.api.request("STREAM.INFO.UP_00")
+
+    async def comes_to(self, device: str, lanes: set[str]) -> None:
+        """Wait until these lanes of a device are sourced, and no others."""
+        found: set[str] = set()
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                while True:
+                    found = {it.lane for it in sourced(await self.info()) if it.device == device}
+                    if found == lanes:
+                        return
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            pytest.fail(f"{device} is sourced as {found}, not {lanes}")
+
+
+@pytest.fixture
+async def kept(tmp_path: Path, nats_server: NatsServer) -> AsyncIterator[Kept]:
+    async with AsyncExitStack() as stack:
+        client = await nats.connect(nats_server.url)
+        stack.push_async_callback(client.close)
+        api = Recorded(client)
+        await api.request("STREAM.CREATE.UP_00", {"name": "UP_00", "subjects": ["nothing.here"]})
+        layout = HubLayout("127.0.0.1", "127.0.0.1", 4222, 7422, "nats-leaf://hub:7422", 1, 5.0)
+        create_hub(tmp_path / "hub", layout)
+        devices = {OWN.id: OWN, PLAIN.id: PLAIN}
+        keeper = SourceKeeper(load(tmp_path / "hub"), SystemClock(), Continuity(), lambda: devices)
+        await keeper.start(api)
+        kept = Kept(keeper, api, devices)
+        task = asyncio.create_task(keeper.keep(api, kept.learn))
+        yield kept
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_a_connected_device_is_sourced_in_all_its_lanes(kept: Kept) -> None:
+    kept.keeper.connected(OWN.id)
+    await kept.comes_to(OWN.id, {*SHARED, "n_battery"})
+    kept.keeper.connected(PLAIN.id)
+    await kept.comes_to(PLAIN.id, SHARED)
+    kept.keeper.disconnected(PLAIN.id)
+    await kept.comes_to(PLAIN.id, set())
+    await kept.comes_to(OWN.id, {*SHARED, "n_battery"})
+
+
+async def test_lanes_come_and_go_while_their_device_is_connected_and_only_then(kept: Kept) -> None:
+    kept.keeper.connected(OWN.id)
+    await kept.comes_to(OWN.id, {*SHARED, "n_battery"})
+    kept.in_hub_db[OWN.id] = replace(OWN, nodes=("gps",), leaving=("battery",))
+    kept.in_hub_db[PLAIN.id] = replace(PLAIN, nodes=("gps",))
+    await kept.learn()
+    await kept.comes_to(OWN.id, {*SHARED, "n_battery", "n_gps"})
+    await kept.comes_to(PLAIN.id, set())
+    kept.in_hub_db[OWN.id] = replace(OWN, nodes=("gps",))
+    await kept.learn()
+    # The server may still wait for the answer of what it set up: not before that is over.
+    await kept.comes_to(OWN.id, {*SHARED, "n_gps"})
+
+
+async def test_a_device_that_connects_before_it_is_known_is_looked_up(kept: Kept) -> None:
+    kept.in_hub_db["VID-003"] = replace(PLAIN, id="VID-003", token="ef")
+    kept.keeper.connected("VID-003")
+    await kept.comes_to("VID-003", SHARED)
+    kept.keeper.connected("VID-004")
+    kept.keeper.disconnected("VID-004")
+    await kept.comes_to("VID-004", set())
+
+
+async def test_a_lane_that_is_refused_is_set_up_again_and_the_others_are_left_alone(
+    kept: Kept,
+) -> None:
+    kept.keeper.connected(OWN.id)
+    await kept.comes_to(OWN.id, {*SHARED, "n_battery"})
+    info = await kept.info()
+    info["sources"] = [
+        {"name": f"OUT_{lane}", "external": {"api": f"$JS.{OWN.id}.API"}, "lag": lag}
+        | {"active": 1, "seq": 5, **extra}
+        for lane, lag, extra in [
+            ("live", 0, {}),
+            ("bulk", 7, {}),
+            ("n_battery", 0, {"error": {"description": "stream not found"}}),
+        ]
+    ]
+    link = Link(up=True, since_ns=SystemClock().now_ns() - 60 * 10**9)
+    kept.keeper.look([info], SystemClock().monotonic_s(), {OWN.id: link})
+    assert kept.keeper.lags == {(OWN.id, "live"): 0, (OWN.id, "bulk"): 7, (OWN.id, "n_battery"): 0}
+    await until(lambda: kept.api.told[1:] == [SHARED, {*SHARED, "n_battery"}])
