@@ -155,6 +155,8 @@ class Twin(_Section, frozen=True):
     and `state` have nothing to tell."""
     state: bool = True
     """Publish it to TWIN_STATE."""
+    shadow_interval_s: Annotated[float, Meta(ge=0.1, le=3600)] = 1.0
+    """A device's documents in TWIN_SHADOW are written anew at most so often."""
 
 
 class Artifacts(_Section, frozen=True):

@@ -38,7 +38,7 @@ from .streams import (
 )
 from .sync_shell import SyncShell
 from .telling import Teller
-from .twin_streams import STATE
+from .twin_streams import SHADOW, STATE
 from .uplink import UplinkReader
 from .word_book import WordBook
 from .word_store import restore as restore_words
@@ -198,6 +198,8 @@ class ControlPlane:
                 self._commands.down_was_made_anew()
             elif name == STATE:
                 self._sync.state_lost()
+            elif name == SHADOW:
+                self._sync.shadow_lost()
 
     async def _reload(self, api: JetStreamApi, registry: Registry) -> None:
         """Learn of the devices in hub.db, and see that each can be written to."""
@@ -207,7 +209,7 @@ class ControlPlane:
                 await _make_writable(api, device)
         before, self._devices = self._devices, known
         self._sources.change(before)
-        self._sync.core.tree.forget()
+        self._sync.devices_changed()
         for name in await drop_node_consumers(api, known.values()):
             log.info("node_consumer_dropped", consumer=name)
 

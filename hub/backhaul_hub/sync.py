@@ -58,6 +58,9 @@ class Peer:
     since; None where they never did."""
     compared_ns: int = 0
     """When that was."""
+    agreed_ns: int = 0
+    """The newest stamp of all heads when they were the same: what the hub wrote up to it, the
+    vehicle has. Later writes of the hub are newer than all stamps."""
 
 
 class Announcement(NamedTuple):
@@ -103,6 +106,8 @@ class HubSync:
         """Devices whose heads are others, to be told the digests of ours."""
         self.restamps: dict[str, bytes] = {}
         """What is to be said of refused stamps: subject to body."""
+        self.news: set[str] = set()
+        """Devices of which something besides a head is new: their clock, agreement, a conflict."""
         self.on_stored: list[Callable[[], None]] = []
         self._peers: dict[str, Peer] = {}
         self._peers_unstored: set[str] = set()
@@ -137,6 +142,7 @@ class HubSync:
         """Return what is to be stored with this turn."""
         changes = [*self.heads.take_changes(), *self.conflicts.take_changes()]
         if self._peers_unstored:
+            self.news |= self._peers_unstored
             rows = [(device, _peer_text(self.peer(device))) for device in self._peers_unstored]
             changes.append(Change("INSERT OR REPLACE INTO said VALUES (?, ?)", rows))
             self._peers_unstored = set()
@@ -146,6 +152,11 @@ class HubSync:
         """Let what was taken in have its effects."""
         for effect in self.on_stored:
             effect()
+
+    def note_news(self, device: str) -> None:
+        """Let listeners look at a device again: something was settled that is no head."""
+        self.news.add(device)
+        self.stored()
 
     def plan(self, device: str, puts: Sequence[Sequence[Put]], origin: str) -> PlannedWrite:
         """Return writes of the hub, each whole or not at all, and what to store for them.
@@ -233,6 +244,7 @@ class HubSync:
             noticed = self.conflicts.note(
                 device, series, winner=winner, loser=loser, noticed_ns=self._clock.now_ns()
             )
+            self.news.add(device)
             log.warning("conflict", device=device, series=".".join(series), id=noticed.id)
 
     def _merge(self, device: str, placed: Placed, *, stored: bool = False) -> Merged:
@@ -280,6 +292,7 @@ class HubSync:
             return
         peer.in_sync, peer.compared_ns = mine.root() == root, self._clock.now_ns()
         if peer.in_sync:
+            peer.agreed_ns = max(peer.agreed_ns, self.heads.of(device).newest_ns)
             self.unequal.discard(device)
         else:
             self.unequal.add(device)
@@ -318,14 +331,18 @@ class _StoredPeer(msgspec.Struct):
     clock: list[Word[str]]
     in_sync: bool | None
     compared_ns: int
+    agreed_ns: int = 0
 
 
 def _peer_text(peer: Peer) -> str:
-    stored = _StoredPeer(peer.seen.words, peer.clock.words, peer.in_sync, peer.compared_ns)
+    stored = _StoredPeer(
+        peer.seen.words, peer.clock.words, peer.in_sync, peer.compared_ns, peer.agreed_ns
+    )
     return msgspec.json.encode(stored).decode()
 
 
 def peer_of(text: str) -> Peer:
     """Read column `words` of table `said`. Raises: msgspec.DecodeError."""
     stored = msgspec.json.decode(text, type=_StoredPeer)
-    return Peer(Words(stored.seen), Words(stored.clock), stored.in_sync, stored.compared_ns)
+    words = (Words(stored.seen), Words(stored.clock))
+    return Peer(*words, stored.in_sync, stored.compared_ns, stored.agreed_ns)

@@ -7,7 +7,6 @@ in DOWN soon after, whatever happens in between. What changes is told on `hub.ch
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -27,6 +26,7 @@ from .errors import HubError, WriteRefusedError
 from .heads import FLEET, hub_origin
 from .rebroadcast import point_json
 from .tree_writes import TreeWrite, TreeWrites
+from .turn import Turn
 from .writes import Put
 
 if TYPE_CHECKING:
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from .sync import HubSync
 
 log = structlog.get_logger(__name__)
-
-_TURN_S = 5.0
 
 
 class _Get(msgspec.Struct, forbid_unknown_fields=True):
@@ -163,7 +161,7 @@ class SyncService:
         return {**describe(tree), "lines": render(tree)}
 
     async def _node(self, question: _Node) -> dict[str, Any]:
-        async with _Turn(self._registry):
+        async with Turn(self._registry):
             plan = self._plan(question)
             return await self._write_in_turn(plan.device, plan.puts, question.who)
 
@@ -200,7 +198,7 @@ class SyncService:
         }
 
     async def _settle(self, question: _Settle) -> dict[str, Any]:
-        async with _Turn(self._registry):
+        async with Turn(self._registry):
             conflict = self._sync.conflicts.conflicts.get(question.id)
             if conflict is None:
                 raise WriteRefusedError(f"there is no conflict {question.id}")
@@ -221,10 +219,11 @@ class SyncService:
                 put = Put(conflict.key, loser.value, loser.deleted)
                 answer = await self._write_in_turn(conflict.device, [[put]], question.who, [also])
             self._sync.conflicts.settle(settled)
+            self._sync.note_news(conflict.device)
             return {**answer, "conflict": _conflict_json(settled)}
 
     async def _write(self, device: str, puts: Sequence[Sequence[Put]], who: str) -> dict[str, Any]:
-        async with _Turn(self._registry):
+        async with Turn(self._registry):
             return await self._write_in_turn(device, puts, who)
 
     async def _write_in_turn(
@@ -244,26 +243,6 @@ class SyncService:
     def _require(self, device: str) -> None:
         if device != FLEET and device not in self._devices():
             raise HubError(f"there is no device {device}", hint="see: backhaul-hub devices")
-
-
-class _Turn:
-    """Holds the registry's turn, so that no reader of UP merges meanwhile."""
-
-    def __init__(self, registry: Registry) -> None:
-        self._turn = registry.turn
-
-    async def __aenter__(self) -> None:
-        try:
-            # What comes after is not cut short: a commit whose end nobody awaits may still be one.
-            async with asyncio.timeout(_TURN_S):
-                await self._turn.acquire()
-        except TimeoutError:
-            raise HubError(
-                f"hub.db could not be written for {_TURN_S:g} s", hint="is its disk full?"
-            ) from None
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        self._turn.release()
 
 
 def answering(

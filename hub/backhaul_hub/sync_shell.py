@@ -14,6 +14,7 @@ from .errors import HubError
 from .future import FutureRule
 from .readings import Readings
 from .rebroadcast import Rebroadcast, told, told_reading
+from .shadow_keeper import ShadowKeeper
 from .state_publisher import StatePublisher
 from .state_recall import look_back, recall
 from .streams import up_name
@@ -55,6 +56,7 @@ class SyncShell:
         listening = newest and (config.tree.rebroadcast == "all" or self._stating)
         self.readings = Readings(clock, future, listening=listening, keep=newest)
         self._state: StatePublisher | None = None
+        self._shadow: ShadowKeeper | None = None
 
     @property
     def consumers(self) -> list[Consumer]:
@@ -78,6 +80,12 @@ class SyncShell:
         if self._stating:
             self._state = await self._begin_state(client, api, registry)
             work.append(self._state.run())
+        shadow = ShadowKeeper(
+            self._config.twin, self._clock, client, api, self.core, registry, self._devices
+        )
+        await shadow.start()
+        work += [shadow.read_desired(), shadow.publish()]
+        self._shadow = shadow
 
         def tell() -> None:
             announcements = list(self.core.announcements)
@@ -85,6 +93,8 @@ class SyncShell:
             fresh, self.readings.fresh = self.readings.fresh, []
             if self._state is not None:
                 self._state.tell(announcements, fresh)
+            news, self.core.news = self.core.news, set()
+            shadow.tell(announcements, news)
             rebroadcast.tell(told(each, along_the_tree=along_the_tree) for each in announcements)
             above = self.core.tree.ancestor_tokens
             rebroadcast.tell(
@@ -102,6 +112,17 @@ class SyncShell:
         """Take in that TWIN_STATE was made anew."""
         if self._state is not None:
             self._state.lost()
+
+    def shadow_lost(self) -> None:
+        """Take in that TWIN_SHADOW was made anew."""
+        if self._shadow is not None:
+            self._shadow.lost()
+
+    def devices_changed(self) -> None:
+        """Take in that there may be other devices than before."""
+        self.core.tree.forget()
+        if self._shadow is not None:
+            self._shadow.look_again()
 
     async def _begin_state(
         self, client: Client, api: JetStreamApi, registry: Registry

@@ -118,20 +118,28 @@ async def test_nodes_with_streams_of_their_own_come_back(tmp_path: Path) -> None
         assert await registry.devices() == {"VID-001": changed, "VID-002": other}
 
 
-async def test_a_hub_db_without_nodes_is_brought_up_to_date(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "lacking"),
+    [(2, ["device_node", "command", "shadow"]), (3, ["command", "shadow"]), (4, ["shadow"])],
+)
+async def test_an_older_hub_db_is_brought_up_to_date(
+    tmp_path: Path, version: int, lacking: list[str]
+) -> None:
     path = tmp_path / "hub.db"
     async with await Registry.open(path) as registry:
         await registry.add_device(Device("VID-001", "ab", "hash", 1))
         await registry.store("UP_00", Position("t", 9, 1, 77, 3), {LANE: STATE})
     with sqlite3.connect(path) as before:
-        before.executescript("DROP TABLE device_node; DROP TABLE command; PRAGMA user_version = 2;")
+        older = "".join(f"DROP TABLE {table};" for table in lacking)
+        before.executescript(f"{older} PRAGMA user_version = {version};")
     before.close()
-    with pytest.raises(RegistryError, match=r"schema 2, .*backhaul-hub up"):
+    with pytest.raises(RegistryError, match=rf"schema {version}, .*backhaul-hub up"):
         await Registry.open_existing(path)
     async with await Registry.open(path) as registry:
         assert await registry.devices() == {"VID-001": Device("VID-001", "ab", "hash", 1)}
         assert await registry.lanes() == {LANE: STATE}
         await registry.set_nodes(Device("VID-001", "ab", "hash", 1, nodes=("gps",)))
+        await registry.write([Change("INSERT INTO shadow VALUES (?, ?)", [("VID-001", "{}")])])
     async with await Registry.open_existing(path) as registry:
         assert (await registry.devices())["VID-001"].nodes == ("gps",)
 

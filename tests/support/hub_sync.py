@@ -22,7 +22,7 @@ from backhaul_codec.subjects import (
     parse_uplink,
     point_subject,
 )
-from backhaul_hub import conflicts, downlink, heads, said
+from backhaul_hub import conflicts, downlink, heads, said, shadow_state
 from backhaul_hub.conflicts import conflict_of
 from backhaul_hub.continuity import LaneKey
 from backhaul_hub.downlink import Lacking, messages_of, removal
@@ -60,6 +60,7 @@ class HubDb:
     def __init__(self) -> None:
         self._connection = sqlite3.connect(":memory:", isolation_level=None)
         tables = heads.SCHEMA + conflicts.SCHEMA + downlink.SCHEMA + said.SCHEMA
+        tables += shadow_state.SCHEMA
         self._connection.executescript(tables)
 
     def write(self, changes: Sequence[Change]) -> None:

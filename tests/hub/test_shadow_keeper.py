@@ -1,0 +1,342 @@
+"""The shadow's bucket on a real server, written and read by a stock key-value client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+import nats
+import pytest
+from nats.js.errors import KeyWrongLastSequenceError
+
+from backhaul_codec.merge import HeadKey
+from backhaul_codec.subjects import parse_uplink
+from backhaul_hub.continuity import LaneKey
+from backhaul_hub.downlink import Publisher
+from backhaul_hub.errors import RegistryError
+from backhaul_hub.future import FutureRule
+from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.registry import Registry
+from backhaul_hub.shadow_keeper import ShadowKeeper
+from backhaul_hub.streams import declared_streams, reconcile
+from backhaul_hub.sync import HubSync
+from backhaul_hub.sync_store import restore
+from tests.hub.test_twin_streams import make_hub
+from tests.support.hub_sync import DEVICE, FakeClock, Vehicle
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from pathlib import Path
+
+    from nats.aio.client import Client
+    from nats.js.kv import KeyValue
+
+    from backhaul_hub.config import HubConfig
+    from backhaul_hub.consumers import Change
+    from tests.support.nats_server import NatsServer
+
+pytestmark = pytest.mark.nats
+PREFIX = f"fleet.prod.veh.{DEVICE}"
+RATE = HeadKey("", "gps", "rate", "")
+SECOND_NS = 10**9
+
+
+class Rig:
+    """Server, bucket, hub.db; the control plane's part of it is started and stopped."""
+
+    def __init__(self, config: HubConfig, client: Client, registry: Registry) -> None:
+        self.config, self.client, self.registry = config, client, registry
+        self.api = JetStreamApi(client)
+        self.clock = FakeClock()
+        self.vehicle = Vehicle(self.clock)
+        self.devices = {DEVICE: None}
+        self.kv: KeyValue
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def declare(self) -> Self:
+        for declared in declared_streams(self.config):
+            await reconcile(self.api, declared)
+        self.kv = await self.client.jetstream().key_value("TWIN_SHADOW")
+        return self
+
+    async def start(self) -> None:
+        """Start a control plane's shadows, from hub.db."""
+        self.core = HubSync(self.clock, FutureRule(5.0), lambda: self.devices, conflicts_max=100)
+        await restore(self.core, self.registry)
+        self.keeper = ShadowKeeper(
+            self.config.twin, self.clock, self.client, self.api, self.core, self.registry,
+            lambda: self.devices,
+        )  # fmt: skip
+        await self.keeper.start()
+        publisher = Publisher(self.core.outbox, self.core.heads, self.api, self.registry)
+        self.core.on_stored += [self._tell, publisher.wake]
+        self._tasks = [
+            asyncio.create_task(work)
+            for work in (self.keeper.read_desired(), self.keeper.publish(), publisher.run())
+        ]
+
+    async def stop(self) -> None:
+        while pending := [task for task in self._tasks if not task.done()]:
+            for task in pending:
+                task.cancel()
+            await asyncio.wait(pending, timeout=1)
+        for task in self._tasks:
+            assert task.cancelled() or task.exception() is None, task
+
+    def _tell(self) -> None:
+        announcements = list(self.core.announcements)
+        self.core.announcements.clear()
+        news, self.core.news = self.core.news, set()
+        self.keeper.tell(announcements, news)
+
+    async def hear(self) -> None:
+        """Read what the vehicle has to say."""
+        for subject, seq, body in self.vehicle.up:
+            uplink = parse_uplink(f"up.{DEVICE}.{subject}")
+            self.core.on_message(LaneKey(DEVICE, uplink.lane, 1), seq, uplink, body, True)
+        self.vehicle.up.clear()
+        await self.registry.write(self.core.take_changes())
+        self.core.stored()
+
+    async def stored(self) -> None:
+        """Wait until hub.db knows of the documents that the bucket has."""
+        meta = await self.document("meta")
+        async with asyncio.timeout(10):
+            while True:
+                [row] = await self.registry.fetch("SELECT state FROM shadow")
+                if json.loads(row[0])["editions"].get("meta", {}).get("version") == meta["version"]:
+                    return
+                await asyncio.sleep(0.02)
+
+    async def desire(self, document: object) -> int:
+        return await self.kv.put(f"{PREFIX}.desired", json.dumps(document).encode())
+
+    async def document(self, part: str, device: str = DEVICE) -> dict[str, Any]:
+        entry = await self.kv.get(f"fleet.prod.veh.{device}.{part}")
+        found: dict[str, Any] = json.loads(entry.value or b"")
+        return found
+
+    async def until(
+        self, part: str, condition: Callable[[dict[str, Any]], bool], *, device: str = DEVICE
+    ) -> dict[str, Any]:
+        """Wait until a document is as it should be."""
+        found: dict[str, Any] = {}
+        try:
+            async with asyncio.timeout(20):
+                while True:
+                    try:
+                        found = await self.document(part, device)
+                    except nats.js.errors.KeyNotFoundError:
+                        found = {}
+                    if found and condition(found):
+                        return found
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            pytest.fail(f"never came true: {found}")
+
+    async def down(self) -> list[str]:
+        info = await self.client.jetstream().stream_info("DOWN_00", subjects_filter="in.>")
+        return sorted(info.state.subjects or {})
+
+    async def down_writes(self) -> int:
+        """Count what was ever published into DOWN."""
+        return (await self.client.jetstream().stream_info("DOWN_00")).state.last_seq
+
+
+@asynccontextmanager
+async def a_rig(server: NatsServer, tmp_path: Path) -> AsyncIterator[Rig]:
+    config = make_hub(tmp_path / "hub", free=8 << 30)
+    client = await nats.connect(server.url, max_reconnect_attempts=-1, reconnect_time_wait=0.1)
+    async with await Registry.open(tmp_path / "hub" / "hub.db") as registry:
+        try:
+            rig = await Rig(config, client, registry).declare()
+            await rig.start()
+            try:
+                yield rig
+            finally:
+                await rig.stop()
+        finally:
+            await client.close()
+
+
+def taken(revision: int) -> Callable[[dict[str, Any]], bool]:
+    return lambda meta: meta["desired"] is not None and meta["desired"]["revision"] == revision
+
+
+async def test_a_stock_clients_put_goes_down_field_by_field(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async with a_rig(nats_server, tmp_path) as rig:
+        revision = await rig.desire({"gps.rate": 5, "hmi.theme": "dark", "gps.mode": "eco"})
+        meta = await rig.until("meta", taken(revision))
+        assert meta["delta"].keys() == {"gps.rate", "hmi.theme", "gps.mode"}
+        config = await rig.until("config", lambda config: len(config["fields"]) == 3)
+        assert config["fields"] == {"gps.mode": "eco", "gps.rate": 5.0, "hmi.theme": "dark"}
+        async with asyncio.timeout(10):
+            while await rig.down() != [f"in.{DEVICE}.p.gps", f"in.{DEVICE}.p.hmi.theme.%"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        # With a revision, as two operators do who do not know of each other.
+        body = json.dumps({"gps.rate": 6, "hmi.theme": "dark", "gps.mode": "eco"}).encode()
+        newer = await rig.kv.update(f"{PREFIX}.desired", body, last=revision)
+        with pytest.raises(KeyWrongLastSequenceError):
+            await rig.kv.update(f"{PREFIX}.desired", body, last=revision)
+        await rig.until("meta", taken(newer))
+        head = rig.core.heads.get(DEVICE, RATE)
+        assert head is not None
+        assert (head.value, head.origin) == (6.0, "hub:shadow")
+        # Deleted: nothing is desired any more, and nothing is written for it.
+        await rig.kv.delete(f"{PREFIX}.desired")
+        meta = await rig.until("meta", lambda meta: not taken(newer)(meta))
+        assert meta["delta"] == {}
+        assert rig.core.heads.get(DEVICE, RATE) == head
+
+
+async def test_a_bad_document_is_refused_for_all_to_see(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async with a_rig(nats_server, tmp_path) as rig:
+        good = await rig.desire({"gps.rate": 5})
+        await rig.until("meta", taken(good))
+        bad = await rig.kv.put(f"{PREFIX}.desired", b'{"gps.rate": 6, "gps.on": true}')
+        meta = await rig.until("meta", lambda meta: meta["refused"] is not None)
+        assert meta["refused"]["revision"] == bad
+        assert "gps.on" in meta["refused"]["reason"]
+        assert meta["desired"]["revision"] == good
+        assert (await rig.document("config"))["fields"] == {"gps.rate": 5.0}
+        await rig.kv.put("fleet.prod.veh.VID-009.desired", b"{}")
+        await rig.kv.put("fleet.prod.veh.-odd.desired", b"{}")
+        meta = await rig.until("meta", bool, device="VID-009")
+        assert "there is no device VID-009" in meta["refused"]["reason"]
+        await rig.desire({"gps.rate": 7})
+        await rig.until("meta", lambda meta: meta["refused"] is None)
+        rig.devices["VID-009"] = None
+        rig.keeper.look_again()
+        await rig.until("meta", lambda meta: meta["desired"] is not None, device="VID-009")
+
+
+async def test_what_was_desired_while_nobody_looked_is_taken_once(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async with a_rig(nats_server, tmp_path) as rig:
+        await rig.until("meta", taken(await rig.desire({"gps.rate": 1})))
+        await rig.stop()
+        written = await rig.down_writes()
+        for rate in (2, 3):
+            await rig.desire({"gps.rate": rate})
+        last = await rig.desire({"gps.rate": 4})
+        await rig.start()
+        await rig.until("meta", taken(last))
+        await rig.until("config", lambda config: config["fields"] == {"gps.rate": 4.0})
+        async with asyncio.timeout(10):
+            while await rig.down_writes() == written:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        await rig.stop()
+        assert await rig.down_writes() == written + 1, "several writes come to the last"
+        await rig.start()
+        rig.vehicle.put("hmi", "theme", "dark")
+        await rig.hear()
+        await rig.until("reported", lambda reported: "hmi.theme" in reported["fields"])
+        assert await rig.down_writes() == written + 1, "nothing is written again"
+
+
+async def _crash(
+    write: Any, committed: bool, crashed: asyncio.Event, changes: Sequence[Change]
+) -> None:
+    """Stand for a write to hub.db after, or before, which the control plane is killed."""
+    dies = any("INTO head" in change.statement for change in changes)
+    if committed or not dies:
+        await write(changes)
+    if dies:
+        crashed.set()
+        await asyncio.Event().wait()
+
+
+async def test_a_crash_at_any_commit_neither_loses_nor_repeats(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async with a_rig(nats_server, tmp_path) as rig:
+        stamps: list[int] = []
+        for rate, committed in enumerate([True, False, False, True, True, False], 1):
+            write, crashed = rig.registry.write, asyncio.Event()
+            crash = partial(_crash, write, committed, crashed)
+            rig.registry.write = crash  # type: ignore[method-assign]
+            rig.clock.ns += SECOND_NS
+            revision = await rig.desire({"gps.rate": rate})
+            async with asyncio.timeout(10):
+                await crashed.wait()
+            await rig.stop()
+            rig.registry.write = write  # type: ignore[method-assign]
+            crash_ns = rig.clock.ns
+            rig.clock.ns += SECOND_NS
+            await rig.start()
+            await rig.until("meta", taken(revision))
+            head = rig.core.heads.get(DEVICE, RATE)
+            assert head is not None
+            assert head.value == float(rate)
+            assert (head.time <= crash_ns) is committed, "written by the first, or by the second"
+            stamps.append(head.time)
+        assert stamps == sorted(set(stamps))
+
+
+async def test_documents_are_written_again_where_the_bucket_was_lost(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async with a_rig(nats_server, tmp_path) as rig:
+        rig.vehicle.put("hmi", "theme", "dark")
+        await rig.hear()
+        await rig.until("meta", taken(await rig.desire({"gps.rate:int64": 1})))
+        await rig.client.jetstream().delete_stream("KV_TWIN_SHADOW")
+        rig.vehicle.put("hmi", "theme", "light")
+        await rig.hear()
+        await rig.declare()
+        rig.keeper.lost()
+        await rig.until("reported", lambda reported: reported["fields"] == {"hmi.theme": "light"})
+        assert await rig.until("desired", bool) == {"gps.rate:int64": 1}
+        stamp = rig.core.heads.get(DEVICE, RATE)
+        await rig.until("meta", taken(await rig.desire({"gps.rate:int64": 1})))
+        assert rig.core.heads.get(DEVICE, RATE) == stamp
+
+
+async def test_reported_is_coalesced_and_not_written_for_nothing(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async with a_rig(nats_server, tmp_path) as rig:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        for number in range(200):
+            rig.vehicle.put("hmi", "count", float(number))
+            await rig.hear()
+            await asyncio.sleep(0)
+        reported = await rig.until("reported", lambda said: said["fields"] == {"hmi.count": 199.0})
+        rounds = (loop.time() - began_s) / rig.config.twin.shadow_interval_s
+        assert reported["version"] <= rounds + 2
+        version = reported["version"]
+        await rig.until("meta", lambda meta: meta["reported"]["version"] == version)
+        await rig.stored()
+        before = (await rig.client.jetstream().stream_info("KV_TWIN_SHADOW")).state.last_seq
+        await rig.stop()
+        await rig.start()
+        await rig.until("meta", taken(await rig.desire({})))
+        after = (await rig.client.jetstream().stream_info("KV_TWIN_SHADOW")).state.last_seq
+        assert after == before + 2, "what is desired, and meta"
+
+
+async def test_a_full_disk_delays_what_is_desired(nats_server: NatsServer, tmp_path: Path) -> None:
+    async with a_rig(nats_server, tmp_path) as rig:
+        write, failures = rig.registry.write, 0
+
+        async def refuse(changes: Sequence[Change]) -> None:
+            nonlocal failures
+            if failures < 1 and any("INTO head" in change.statement for change in changes):
+                failures += 1
+                raise RegistryError("hub.db: disk is full") from sqlite3.OperationalError()
+            await write(changes)
+
+        rig.registry.write = refuse  # type: ignore[method-assign]
+        await rig.until("meta", taken(await rig.desire({"gps.rate": 1})))
+        assert failures == 1
+        assert rig.keeper.shadows.of(DEVICE).refused is None
