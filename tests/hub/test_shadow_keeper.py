@@ -20,7 +20,7 @@ from backhaul_hub.downlink import Publisher
 from backhaul_hub.errors import RegistryError
 from backhaul_hub.future import FutureRule
 from backhaul_hub.jetstream import JetStreamApi
-from backhaul_hub.registry import Registry
+from backhaul_hub.registry import Device, Registry
 from backhaul_hub.shadow_keeper import ShadowKeeper
 from backhaul_hub.streams import declared_streams, reconcile
 from backhaul_hub.sync import HubSync
@@ -53,7 +53,7 @@ class Rig:
         self.api = JetStreamApi(client)
         self.clock = FakeClock()
         self.vehicle = Vehicle(self.clock)
-        self.devices = {DEVICE: None}
+        self.devices = {DEVICE: Device(DEVICE, "ab", "hash", 1)}
         self.kv: KeyValue
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -72,7 +72,9 @@ class Rig:
             lambda: self.devices,
         )  # fmt: skip
         await self.keeper.start()
-        publisher = Publisher(self.core.outbox, self.core.heads, self.api, self.registry)
+        publisher = Publisher(
+            self.core.outbox, self.core.heads, self.api, self.registry, lambda: self.devices
+        )
         self.core.on_stored += [self._tell, publisher.wake]
         self._tasks = [
             asyncio.create_task(work)
@@ -213,7 +215,7 @@ async def test_a_bad_document_is_refused_for_all_to_see(
         assert "there is no device VID-009" in meta["refused"]["reason"]
         await rig.desire({"gps.rate": 7})
         await rig.until("meta", lambda meta: meta["refused"] is None)
-        rig.devices["VID-009"] = None
+        rig.devices["VID-009"] = Device("VID-009", "cd", "hash", 1)
         rig.keeper.look_again()
         await rig.until("meta", lambda meta: meta["desired"] is not None, device="VID-009")
 
