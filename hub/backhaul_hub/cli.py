@@ -18,6 +18,7 @@ from .commands.get import get
 from .commands.init import init
 from .commands.node import node
 from .commands.set import set_
+from .commands.shadow import shadow
 from .commands.tree import tree
 from .commands.up import up
 from .commands.watch import watch
@@ -32,9 +33,10 @@ def cli() -> None:
     A hub is a nats-server with a directory of configuration (`init`), the control plane beside
     it (`up`), and the devices that may send to it (`add-device`, `devices`). `completeness` says
     whether anything of a device's hours is missing, `events` what programs on vehicles reported.
-    Points are read and written with `get`, `set` and `watch`, the tree with `tree` and `node`. Files
-    for vehicles, and from them, are kept with `artifact`. Vehicles are told to do something with
-    `command`; `commands` says what became of it.
+    Points are read and written with `get`, `set` and `watch`, what is desired of a device with
+    `shadow`, the tree with `tree` and `node`. Files for vehicles, and from them, are kept with
+    `artifact`. Vehicles are told to do something with `command`; `commands` says what became of
+    it.
     """
 
 
@@ -48,6 +50,7 @@ for _command in (
     get,
     set_,
     watch,
+    shadow,
     conflicts,
     tree,
     node,

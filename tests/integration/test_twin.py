@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import json
-import os
-import re
 import signal
-import sys
-from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import nats
 import pytest
@@ -21,56 +15,22 @@ from backhaul_hub.clock import SystemClock
 from demo.rig import program, run_to_end
 
 from .conftest import World, lane
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+from .examples import DEADLINE_S, Examples, line
 
 pytestmark = pytest.mark.nats
-PAGE = (Path(__file__).parents[2] / "docs" / "twin.md").read_text()
-EXAMPLES = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", PAGE, re.DOTALL))
-DEADLINE_S = 40.0
-
-
-@asynccontextmanager
-async def running(world: World, name: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run an example of the page as a stock client would: nothing of this project on its path."""
-    environment = {"HUB_URL": world.hub.url(), "PATH": os.environ["PATH"]}
-    arguments = [sys.executable, "-I", "-c", EXAMPLES[name]]
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *arguments, stdout=pipe, stderr=pipe, env=environment
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGTERM)
-            await process.wait()
-
-
-async def printed(world: World, name: str) -> list[str]:
-    """Run an example to its end."""
-    async with running(world, name) as process, asyncio.timeout(DEADLINE_S):
-        output, errors = await process.communicate()
-    assert process.returncode == 0, errors.decode()
-    return output.decode().splitlines()
-
-
-async def line(process: asyncio.subprocess.Process) -> str:
-    assert process.stdout is not None
-    async with asyncio.timeout(DEADLINE_S):
-        return (await process.stdout.readline()).decode().strip()
+EXAMPLES = Examples("twin.md")
+running, printed = EXAMPLES.running, EXAMPLES.printed
 
 
 def test_the_examples_import_nothing_of_this_project() -> None:
-    assert EXAMPLES.keys() >= {"follow.py", "last.py", "positions.py", "since.py", "events.py"}
-    for text in EXAMPLES.values():
-        imported = {
-            (node.module if isinstance(node, ast.ImportFrom) else node.names[0].name) or ""
-            for node in ast.walk(ast.parse(text))
-            if isinstance(node, ast.Import | ast.ImportFrom)
-        }
-        assert not any(name.startswith("backhaul") for name in imported)
+    assert EXAMPLES.texts.keys() >= {
+        "follow.py",
+        "last.py",
+        "positions.py",
+        "since.py",
+        "events.py",
+    }
+    assert not any(name.startswith("backhaul") for name in EXAMPLES.imported())
 
 
 async def test_state_is_read_as_the_documentation_shows(world: World) -> None:

@@ -10,6 +10,7 @@ import click
 from backhaul_codec.point_text import origin, path, utc, value
 
 from ._ask import ask
+from ._group import DefaultGroup
 from ._options import directory_option, who_option
 from ._points import print_points
 
@@ -20,16 +21,7 @@ if TYPE_CHECKING:
 _json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
 
 
-class _ListByDefault(click.Group):
-    """A group whose first argument may also be a device: then its conflicts are listed."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
-            args = ["list", *args]
-        return super().parse_args(ctx, args)
-
-
-@click.group(cls=_ListByDefault)
+@click.group(cls=DefaultGroup, default="list")
 def conflicts() -> None:
     """List values that lost though vehicle and hub wrote without knowing of each other.
 
