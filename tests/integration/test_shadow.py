@@ -142,7 +142,7 @@ async def test_the_command_line(world: World) -> None:
     await world.vehicle()
     with pytest.raises(RigError, match="is no device, and no key"):
         await hub(world, "shadow", "no.device")
-    with pytest.raises(RigError, match="true and false"):
+    with pytest.raises(RigError, match="does not fit dtype int64"):
         await hub(world, "shadow", "set", "VID-001", "gps.x:int64=true")
     with pytest.raises(RigError, match="there is no device VID-009"):
         await hub(world, "shadow", "set", "VID-009", "gps.rate=5")
