@@ -223,7 +223,11 @@ async def test_rows_are_bounded_by_number_and_age(tmp_path: Path) -> None:
 async def test_a_hub_without_commands_is_brought_up_to_date(tmp_path: Path) -> None:
     async with await Registry.open(tmp_path / "hub.db") as registry:
         await registry.write(
-            [Change("DROP TABLE command", [()]), Change("PRAGMA user_version = 3", [()])]
+            [
+                Change("DROP TABLE command", [()]),
+                Change("DROP TABLE shadow", [()]),
+                Change("PRAGMA user_version = 3", [()]),
+            ]
         )
     async with await Registry.open(tmp_path / "hub.db") as registry:
         assert await command_rows.restore(registry) == []
