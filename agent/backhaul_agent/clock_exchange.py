@@ -3,6 +3,10 @@
 A question is ``{"t1"}`` on ``clk.<device>``, the answer ``{"t1", "t2", "t3"}`` on
 ``clkr.<device>.<token>``. Neither is stored, so an answer is fresh or does not come. With the link down
 nobody at the leaf has asked for questions, so they end there and cost nothing.
+
+Along with the time goes what the hub knows of epochs of the ledger (`epoch_words.py`): ``"epochs"`` in a
+question lists some, in the answer it has of each lane the highest seq known and the watermark, or is null
+while the hub has not read all that it holds.
 """
 
 from __future__ import annotations
@@ -28,8 +32,10 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
 
     from backhaul_agent.config import Config
+    from backhaul_agent.epoch_words import EpochWords
     from backhaul_agent.hub_clock import HubClock
 
+Seq = Annotated[int, Meta(ge=0, lt=1 << 62)]
 Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 # When to ask, in seconds after the first question: the first may go before the hub has told the leaf
 # that it listens, and on a slow link answers take seconds. The last pause repeats.
@@ -46,6 +52,7 @@ class Answer(msgspec.Struct, frozen=True):
     t1: Int64
     t2: Int64
     t3: Int64
+    epochs: dict[int, dict[str, tuple[Seq, Seq]]] | None = None
 
 
 _decode = msgspec.json.Decoder(Answer).decode
@@ -54,7 +61,13 @@ _decode = msgspec.json.Decoder(Answer).decode
 class Exchange:
     """Asks when the link comes up, when told to, and every `interval_s`; lives as long as the daemon."""
 
-    def __init__(self, config: Config, clock: HubClock, on_answer: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        clock: HubClock,
+        on_answer: Callable[[], None],
+        words: EpochWords | None = None,
+    ) -> None:
         self.answers = 0
         self.garbage = 0
         self.round_trip_ns: int | None = None
@@ -63,6 +76,7 @@ class Exchange:
         self._interval_s = config.clock.interval_s
         self._clock = clock
         self._on_answer = on_answer
+        self._words = words
         self._asked: deque[int] = deque(maxlen=ASKED_MAX)
         self._wanted = WANTED
         self._news = asyncio.Event()
@@ -88,16 +102,20 @@ class Exchange:
                     await answers.unsubscribe()
 
     async def _ask(self, client: Client) -> None:
-        """Ask until there are as many answers as wanted."""
+        """Ask until there are as many answers as wanted, and nothing is wanted of epochs."""
         pauses = iter(PAUSES_S)
-        while self._wanted > 0:
+        while self._wanted > 0 or self._epochs():
             self._news.clear()
             t1 = self._clock.steady_ns()
             self._asked.append(t1)
-            await client.publish(self._question, msgspec.json.encode({"t1": t1}))
+            question = {"t1": t1} | ({"epochs": epochs} if (epochs := self._epochs()) else {})
+            await client.publish(self._question, msgspec.json.encode(question))
             heed_cancel()
             if await self._pause(next(pauses, PAUSES_S[-1])):
                 pauses = iter(PAUSES_S)
+
+    def _epochs(self) -> list[int]:
+        return self._words.wanted() if self._words is not None else []
 
     async def _pause(self, pause_s: float) -> bool:
         """Wait; return whether the wait was cut short because the hub is to be asked anew."""
@@ -122,6 +140,8 @@ class Exchange:
         self.round_trip_ns = sample.round_trip_ns
         self._wanted -= 1
         self._on_answer()
+        if self._words is not None and answer.epochs is not None:
+            self._words.heard(answer.epochs)
         return None
 
     def _refuse(self, why: str) -> None:

@@ -28,6 +28,8 @@ from backhaul_agent.artifacts import Artifacts
 from backhaul_agent.command_service import CommandService
 from backhaul_agent.config_service import ConfigService
 from backhaul_agent.downlink import Downlink
+from backhaul_agent.epoch_words import EpochWords
+from backhaul_agent.epochs import Epochs
 from backhaul_agent.flow import Flow
 from backhaul_agent.head_keeper import on_points
 from backhaul_agent.history_service import HistoryService
@@ -117,7 +119,10 @@ class Daemon:
             lanes=lanes.names,
         )
         try:
-            self.parts = Parts(self._config, self._clock, ledger, lanes, self._notifier, self._boot)
+            self.parts = Parts(
+                self._config, self._clock, ledger, lanes, self._notifier, self._boot,
+                self._random_u32,
+            )  # fmt: skip
             await self.parts.run(self._stop)
         finally:
             self.parts = None
@@ -136,6 +141,7 @@ class Parts:
         lanes: Lanes,
         notifier: Notifier,
         boot: str,
+        random_u32: Callable[[], int],
     ) -> None:
         self._config = config
         self._clock = clock = HubClock(system, config.clock)
@@ -144,6 +150,7 @@ class Parts:
         self._notifier = notifier
         self._started_s = clock.monotonic_s()
         reserve = Reserve(ledger.path, config.ledger.reserve_bytes)
+        epochs = Epochs(fresh=ledger.fresh, lanes=ledger.lanes, last_seq=ledger.last_seq)
         self._writer = Writer(
             ledger,
             config,
@@ -152,11 +159,13 @@ class Parts:
             reserve=reserve,
             marks=Marks(clock),
             lanes=lanes,
+            epochs=epochs,
+            draw_epoch=random_u32,
         )
         self._listener = Listener(Intake(config, clock), self._writer, config, clock)
         self._lanes = [Lane(name, ledger, self._writer, config, clock) for name in ledger.lanes]
         self._downlink = Downlink(config, ledger, self._writer, lanes.own)
-        watermarks = Watermarks(ledger.epoch, self._lanes)
+        watermarks = Watermarks(self._lanes)
         self._downlink.register("s.watermark", watermarks.on_message, in_memory=True)
         self._downlink.register("s.resend", Asks(self._lanes).on_message, in_memory=True)
         self._downlink.register("p", on_points)
@@ -170,6 +179,8 @@ class Parts:
         self._writer.on_commands = self._commands.wake
         self._uplink = UplinkState()
         self._uplink.on_up.append(self._writer.link_up)
+        self._uplink.on_look.append(self._writer.note_link)
+        self._epoch_words = EpochWords(ledger, self._writer, clock)
         out = [lane.stream for lane in self._lanes]
         self._leaf_store = LeafStore([*out, *self._downlink.streams])
         self._flow = Flow(link_window(config, ledger.lanes), config, clock)
@@ -193,7 +204,9 @@ class Parts:
         restamps = Restamps(self._writer.keeper, clock.time_ns)
         self._downlink.register("s.restamp", restamps.on_message)
         self._downlink.register("s.digest", self._link_news.digests.on_message)
-        self._timekeeper = Timekeeper(config, clock, ledger, self._writer, self._uplink)
+        self._timekeeper = Timekeeper(
+            config, clock, ledger, self._writer, self._uplink, self._epoch_words
+        )
         self._listening = True
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -228,6 +241,7 @@ class Parts:
             group.create_task(self._uplink.run(requester(client)))
             group.create_task(self._leaf_store.run(jetstream))
             group.create_task(self._timekeeper.serve(client))
+            group.create_task(self._epoch_words.run(jetstream))
             for lane in self._lanes:
                 group.create_task(lane.run(client, jetstream))
             group.create_task(self._downlink.run(client, jetstream))

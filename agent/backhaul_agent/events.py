@@ -45,6 +45,11 @@ def clock_body(state: State) -> dict[str, Any]:
     }
 
 
+def epoch_event(old: int, new: int, last_seqs: dict[str, int], why: str, time_ns: int) -> Outgoing:
+    """Return the word that a new epoch took the place of an old one, whose lanes ended so."""
+    return event("epoch", {"old": old, "new": new, "why": why, "lanes": last_seqs}, time_ns)
+
+
 def receipt(lane: str, epoch: int, lo: int, hi: int, reason: str, time_ns: int) -> Outgoing:
     """Return the receipt that explains a gap: seqs ``lo..hi`` of a lane will never come."""
     body = {"lane": lane, "epoch": epoch, "lo": lo, "hi": hi, "reason": reason}

@@ -40,7 +40,8 @@ log = structlog.get_logger("holes")
 class Holes:
     """The requests of one lane; lives as long as the daemon.
 
-    ``position``: the lane's, None while it does not run. ``wake`` makes the lane look.
+    ``turn_of`` returns the last seq of an epoch whose turn has come in the lane, None while the lane
+    does not run. ``wake`` makes the lane look.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Holes:
         writer: Writer,
         clock: Clock,
         resends: Resends,
-        position: Callable[[], int | None],
+        turn_of: Callable[[int], int | None],
         wake: Callable[[], None],
     ) -> None:
         self.answered = 0
@@ -59,7 +60,7 @@ class Holes:
         self._writer = writer
         self._clock = clock
         self._resends = resends
-        self._position = position
+        self._turn_of = turn_of
         self._wake_lane = wake
         self._ask: Ask | None = None
         self._id: int | str | None = None
@@ -99,15 +100,13 @@ class Holes:
 
     async def _answer(self, out: OutStream, ask: Ask) -> None:
         """Find what is asked for: in the ledger, else in OUT; the rest gets receipts."""
-        position = self._position()
-        if position is None:
+        turn = self._turn_of(ask.epoch)
+        if turn is None:
             return  # asked again once the lane runs
         works: list[Work] = []
         missing: list[tuple[int, int]] = []
         for lo, hi in self._resends.not_flying(ask):
-            top = hi
-            if ask.epoch == self._ledger.epoch:
-                top = min(hi, position)  # what is above goes in its turn
+            top = min(hi, turn)  # what is above goes in its turn
             if lo > top:
                 continue
             runs = await self._ledger.runs(self._lane, ask.epoch, lo, top)

@@ -10,11 +10,13 @@ import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_agent.appender import Appender, Limits, State, Turn
+from backhaul_agent.appender import Appender, Limits, State, Tail, Turn
 from backhaul_agent.cancellation import heed_cancel
+from backhaul_agent.epochs import Verdict
 from backhaul_agent.errors import JetStreamError, LedgerStorageError
 from backhaul_agent.events import receipt
 from backhaul_agent.holes import Holes
+from backhaul_agent.lane_chain import choose
 from backhaul_agent.ledger_rows import ROW_BYTES, LaneStep, Quarantine
 from backhaul_agent.link_config import out_consumer_config, out_stream, out_stream_config
 from backhaul_agent.out_stream import EPOCH_HEADER, NEXT_HEADER, OutStream
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from backhaul_agent.config import Config
     from backhaul_agent.jetstream import JetStream
     from backhaul_agent.ledger import Ledger
+    from backhaul_agent.ledger_lanes import Lane as LaneState
     from backhaul_agent.ledger_rows import Row
     from backhaul_agent.resend import Ask, Work
     from backhaul_agent.steps import Step
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 
 READ_ROWS = 64
 USED_AHEAD = 1024  # how many seqs are recorded as sent at a time
+SEQ_MAX = (1 << 62) - 1
 HOLE_MAX = 4096  # seqs explained in one go
 RETRY_S_MIN, RETRY_S_MAX = 0.1, 5.0
 log = structlog.get_logger("lane")
@@ -54,7 +58,10 @@ _decode_answer = msgspec.json.Decoder(PublishAnswer).decode
 
 
 class Lane:
-    """Appends one lane's messages while there is a connection; lives as long as the daemon."""
+    """Appends one lane's messages while there is a connection; lives as long as the daemon.
+
+    What is left of former epochs goes first, each to its end (see `lane_chain`).
+    """
 
     def __init__(
         self, name: str, ledger: Ledger, writer: Writer, config: Config, clock: Clock
@@ -69,19 +76,10 @@ class Lane:
         self._clock = clock
         # Half of the stream may be above the watermark: "discard old" then never reaches it.
         outstanding = config.lane_bytes_max(name) // 2
-        state = ledger.lanes[name]
-        limits = Limits(outstanding_bytes=outstanding)
-        self.appender = Appender(
-            ledger.epoch,
-            limits,
-            opened_seq=state.last_seq,
-            used_seq=min(state.used_seq, state.last_seq),
-            steps=state.steps,
-        )
+        self._limits = Limits(outstanding_bytes=outstanding)
+        self._epochs = writer.epochs
         self.resends = Resends(config.lane_bytes_max(name) // 8)
-        self.holes = Holes(
-            name, ledger, writer, clock, self.resends, self._running_position, self._look
-        )
+        self.holes = Holes(name, ledger, writer, clock, self.resends, self._turn_of, self._look)
         self._rows: deque[Row] = deque()
         self._run: list[Row] = []  # what is being appended again
         self._noted: Step | None = None  # the step that was recorded last
@@ -89,35 +87,53 @@ class Lane:
         self._ahead = 0  # the sequence that a durable gone astray stands at
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()  # an answer came, or the tail was read
-        self.appender.committed(state.ready_seq)
-        self.appender.set_watermark(state.confirmed)
-        self.appender.set_watermark(state.watermark)
+        self._finished: set[int] = set()  # former epochs that this connection has seen the end of
+        self._entered = ledger.lanes[name]
+        self.appender = self._appender_of(self._entered)
 
     def on_commit(self) -> None:
-        """Learn that the ledger has grown, or that more of it may leave."""
-        committed = self._ledger.lanes[self.name]
-        self.appender.committed(committed.ready_seq, committed.last_seq)
+        """Learn that the ledger has grown, that more of it may leave, or that an epoch is over."""
+        state = self._state
+        self.appender.committed(state.ready_seq, state.last_seq)
         self._wake.set()
 
     def on_ask(self, ask: Ask) -> None:
         """Learn what the hub asks for again."""
-        if ask.epoch == self.appender.epoch:
-            self.appender.claim(max((hi for _, hi in ask.ranges), default=0))
+        self._claim(ask.epoch, max((hi for _, hi in ask.ranges), default=0))
         self.holes.ask(ask)
         self._wake.set()
 
     def _look(self) -> None:
         self._wake.set()
 
-    def _running_position(self) -> int | None:
-        return self.appender.position if self.appender.state is State.RUNNING else None
+    def _turn_of(self, epoch: int) -> int | None:
+        """Return the last seq of an epoch whose turn has come; None while the lane does not run."""
+        if self.appender.state is not State.RUNNING:
+            return None
+        if epoch == self.appender.epoch:
+            return self.appender.position
+        state = self._ledger.lane(self.name, epoch)
+        return 0 if state is not None and state.id > self._state.id else SEQ_MAX
 
-    def on_watermark(self, seq: int) -> None:
-        """Learn how far the hub holds everything; persisted with the next commit."""
-        self.appender.set_watermark(seq)
-        if self.appender.state is not State.BEHIND:
-            self._writer.set_watermark(self.name, seq)
+    def on_watermark(self, epoch: int, seq: int) -> None:
+        """Learn how far the hub holds everything of an epoch; persisted with the next commit."""
+        state = self._ledger.lane(self.name, epoch)
+        if state is None or self._claim(epoch, seq):
+            return
+        seq = min(seq, state.last_seq)  # of a former epoch the hub may know more than this ledger
+        if epoch == self.appender.epoch:
+            self.appender.set_watermark(seq)
+        self._writer.set_watermark(self.name, seq, epoch)
         self._wake.set()
+
+    def _claim(self, epoch: int, seq: int) -> bool:
+        """Take in that somebody knows ``seq`` of an epoch; return whether that cannot be."""
+        if epoch != self._ledger.epoch or seq <= self._ledger.lanes[self.name].last_seq:
+            return False
+        if epoch == self.appender.epoch:
+            self.appender.claim(seq)
+        self._writer.end_epoch(f"the hub knows seq {seq} of {self.name}")
+        return True
 
     def on_durable_ahead(self, stream_seq: int) -> None:
         """Learn that the durable passes over all up to ``stream_seq``, which OUT has not reached."""
@@ -133,6 +149,7 @@ class Lane:
         answering = asyncio.create_task(self.holes.run(out, self._config.device.token))
         self.appender.connected()
         retry_s = RETRY_S_MIN
+        self._finished.clear()  # this may be another leaf server, or one that went back in time
         try:
             while True:
                 try:
@@ -154,13 +171,50 @@ class Lane:
 
     async def drained(self) -> None:
         """Wait until everything committed is in the stream, or the lane has halted."""
-        while not self.appender.done and self.appender.state is not State.BEHIND:
+        while not (self.appender.done and self.appender.epoch == self._ledger.epoch):
+            if self._epochs.verdict is Verdict.WAITING:
+                return
             self._moved.clear()
             await self._moved.wait()
 
     @property
-    def _last_seq(self) -> int:
-        return self._ledger.lanes[self.name].last_seq
+    def _state(self) -> LaneState:
+        """What the ledger has of the lane in the epoch that is being appended."""
+        self._entered = self._ledger.lane(self.name, self.appender.epoch) or self._entered
+        return self._entered
+
+    def _appender_of(self, state: LaneState) -> Appender:
+        appender = Appender(
+            state.epoch,
+            self._limits,
+            opened_seq=state.last_seq,
+            used_seq=min(state.used_seq, state.last_seq),
+            steps=state.steps,
+        )
+        appender.committed(state.ready_seq)
+        appender.set_watermark(state.confirmed)
+        appender.set_watermark(state.watermark)
+        return appender
+
+    def _enter(self, state: LaneState) -> None:
+        """Go on with another epoch of this lane; its place in the stream is to be found."""
+        before, self._entered = self.appender, state
+        self.appender = self._appender_of(state)
+        self.appender.generation = before.generation
+        self.appender.connected()
+        self._rows.clear()
+        self._run, self._noted, self._used_noted = [], None, 0
+
+    def _chain(self) -> list[LaneState]:
+        closed = (lane for (name, _), lane in self._ledger.closed.items() if name == self.name)
+        return [*sorted(closed, key=lambda lane: lane.id), self._ledger.lanes[self.name]]
+
+    def _is_over(self) -> bool:
+        """Whether nothing more of a former epoch is to be appended in its turn."""
+        if self.appender.epoch == self._ledger.epoch:
+            return False
+        at_end = self.appender.done and self.appender.appended >= self._state.last_seq
+        return at_end or self.appender.state is State.BEHIND
 
     async def _prepare(self, jetstream: JetStream) -> None:
         if await jetstream.ensure_stream(out_stream_config(self._config, self.name)):
@@ -172,16 +226,14 @@ class Lane:
     async def _step(self, client: Client, out: OutStream, inbox: str) -> None:
         """Do what can be done now, then wait for something to happen."""
         self._wake.clear()
+        if self._is_over():
+            self._finished.add(self.appender.epoch)
+            self._enter(self._ledger.lanes[self.name])
         if self.appender.state is State.SEEKING:
             await self._seek(out)
-        if self.appender.state is State.BEHIND:
-            self._trouble(
-                f"the ledger ends at seq {self._last_seq}, but {self.stream} or the hub has more: "
-                "an old copy was put back; set ledger.path to a new file to go on with a new epoch"
-            )
         await self._fill(client, out, inbox)
         self._moved.set()
-        if self.appender.state is State.SEEKING:
+        if self.appender.state is State.SEEKING or self._is_over():
             return
         if self.last_error and self.appender.state is State.RUNNING:
             log.info("lane runs again", lane=self.name, after=self.last_error)
@@ -195,9 +247,18 @@ class Lane:
 
     async def _seek(self, out: OutStream) -> None:
         """Read where the stream ends, and go on after it."""
-        appender, committed = self.appender, self._ledger.lanes[self.name]
-        tail = await out.tail(committed.epoch, self._ledger.epochs, committed.steps)
+        current = self._ledger.lanes[self.name]
+        tail = await out.tail(current.epoch, self._ledger.epochs, current.steps)
         self.foreign_messages += out.foreign_messages
+        if current.epoch == self._ledger.epoch:
+            seq = (tail.seq or 0) if tail.epoch == current.epoch else 0
+            self._writer.look_at_out(self.name, seq, stranger=bool(tail.stranger))
+        committed = choose(self._chain(), tail, out.created, self._finished)
+        if committed.epoch != self.appender.epoch:
+            self._enter(committed)
+        if tail.epoch != committed.epoch:
+            tail = Tail(tail.stream_seq)
+        appender = self.appender
         appender.committed(committed.ready_seq, committed.last_seq)
         ahead, self._ahead = self._ahead, 0
         if ahead > tail.stream_seq:
@@ -209,13 +270,15 @@ class Lane:
             return
         await self._set_step(start.created, start.step, fresh=start.new_stream)
         self._use_ahead(start.step.from_seq)
-        sizes = await self._ledger.sizes(self.name, appender.confirmed + 1, start.step.from_seq)
+        sizes = await self._ledger.sizes(committed, appender.confirmed + 1, start.step.from_seq)
+        if appender is not self.appender:
+            return
         appender.sought(tail, start, sizes)
         self._rows.clear()
         if appender.state is State.RUNNING:
             self.holes.look()
             log.info(
-                "lane goes on", lane=self.name,
+                "lane goes on", lane=self.name, epoch=appender.epoch,
                 after_seq=start.step.from_seq, stream_seq=tail.stream_seq,
             )  # fmt: skip
 
@@ -240,16 +303,19 @@ class Lane:
 
     async def _set_step(self, created: str, step: Step, *, fresh: bool = False) -> None:
         """Have a step recorded, durably, unless it says nothing new."""
-        known = self._ledger.lanes[self.name].steps
+        known, epoch = self._state.steps, self.appender.epoch
         if fresh:
             self._used_noted = 0
         if fresh or created != known.created or step.offset != known.last:
             self._noted = step
-            await self._writer.set_step(LaneStep(self.name, created, step, fresh))
+            await self._writer.set_step(LaneStep(self.name, created, step, fresh, epoch))
 
     def _use_ahead(self, seq: int) -> None:
         """Have it recorded in time that the next seqs may be sent, so that nothing waits for it."""
-        if seq + USED_AHEAD // 2 > max(self._used_noted, self._ledger.lanes[self.name].used_seq):
+        state = self._state
+        if state.epoch != self._ledger.epoch:
+            return  # all of a former epoch counts as sent
+        if seq + USED_AHEAD // 2 > max(self._used_noted, state.used_seq):
             self._used_noted = seq + USED_AHEAD
             self._writer.note_used(self.name, self._used_noted)
 
@@ -267,7 +333,8 @@ class Lane:
         if steps.steps and steps.steps[-1] != self._noted:
             # Seqs were passed over. Not to know that costs a few repeats, so nobody waits for it.
             self._noted = steps.steps[-1]
-            self._writer.note_step(LaneStep(self.name, steps.created, self._noted))
+            epoch = self.appender.epoch
+            self._writer.note_step(LaneStep(self.name, steps.created, self._noted, epoch=epoch))
 
     async def _send_new(self, client: Client, out: OutStream, inbox: str) -> None:
         appender, seq = self.appender, self.appender.next_seq
@@ -284,7 +351,7 @@ class Lane:
             await self._quarantine(appender.epoch, seq, seq, flaw)
             await self._pass_over(out, seq)
             return
-        if seq > self._ledger.lanes[self.name].used_seq:
+        if seq > self._state.used_seq:
             await self._writer.set_used(self.name, seq + USED_AHEAD)
             return
         self._use_ahead(seq)
@@ -365,7 +432,8 @@ class Lane:
         while self._rows and self._rows[0].seq < seq:
             self._rows.popleft()
         if not self._rows or self._rows[0].boot:  # its stamps were put right after it was read
-            self._rows = deque(await self._ledger.read(self.name, seq, READ_ROWS))
+            epoch = self.appender.epoch
+            self._rows = deque(await self._ledger.read(self.name, seq, READ_ROWS, epoch))
         return self._rows[0] if self._rows else None
 
     def _flaw(self, row: Row, epoch: int = 0) -> str:
@@ -377,7 +445,7 @@ class Lane:
             return str(error)
         if place.lane != self.name:
             return f"{row.subject!r} does not belong here"
-        if (header.epoch, header.seq) != (epoch or self._ledger.epoch, row.seq):
+        if (header.epoch, header.seq) != (epoch or self.appender.epoch, row.seq):
             return f"it is stamped epoch {header.epoch} seq {header.seq}"
         return ""
 
@@ -387,7 +455,7 @@ class Lane:
         Returns up to where that went.
         """
         hi = min(hi, lo + HOLE_MAX - 1)
-        known = await self._ledger.explained(self.name, lo, hi)
+        known = await self._ledger.explained(self._state, lo, hi)
         missing = [seq for seq in range(lo, hi + 1) if seq not in known]
         if missing:
             reason = "missing in the ledger"

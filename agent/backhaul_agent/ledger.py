@@ -48,6 +48,7 @@ class Ledger(LedgerReader):
         super().__init__(path, reader, epoch)
         self.budget = budget
         self.meta: dict[str, str | int] = {}
+        self.fresh = False  # created by this process: nobody can know more of its epoch
         self.quarantined = 0
         self.forgotten = 0
         self._lane_names = lanes
@@ -101,7 +102,7 @@ class Ledger(LedgerReader):
         except (sqlite3.Error, OSError) as error:
             raise LedgerStorageError(path, "opening", error) from error
         try:
-            number = await ledger_schema.prepare(db, path, device, epoch)
+            number, fresh = await ledger_schema.prepare(db, path, device, epoch)
             reader = await opener(path)
             await reader.execute("PRAGMA query_only = 1")
             await reader.execute("PRAGMA cache_size = -256")
@@ -111,6 +112,7 @@ class Ledger(LedgerReader):
                 raise LedgerStorageError(path, "opening", error) from error
             raise
         ledger = cls(path, opener, db, reader, number, budget, lanes)
+        ledger.fresh = fresh
         try:
             await ledger._load()
         except sqlite3.Error as error:
@@ -147,13 +149,14 @@ class Ledger(LedgerReader):
 
     def _apply(self, plan: ledger_commit.Plan) -> None:
         """Let what is at hand follow a transaction that was written."""
+        for lane, seq in ledger_commit.watermarks_of(self, plan.changes):
+            lane.watermark, lane.confirmed = seq, max(lane.confirmed, seq)
+        for lane, steps, used_seq in plan.steps:
+            lane.steps, lane.used_seq = steps, used_seq
+        if plan.changes.opening is not None:
+            self._close_epoch(plan)
         for name, seq in plan.next_seqs.items():
             self.lanes[name].next_seq = seq
-        for name, seq in plan.changes.watermarks.items():
-            lane = self.lanes[name]
-            lane.watermark, lane.confirmed = seq, max(lane.confirmed, seq)
-        for name, (steps, used_seq) in plan.steps.items():
-            self.lanes[name].steps, self.lanes[name].used_seq = steps, used_seq
         by_id = {lane.id: lane for lane in self.lanes.values()}
         for row in plan.rows:
             if row.boot and not by_id[row.lane].held_seq:
@@ -162,6 +165,15 @@ class Ledger(LedgerReader):
         self.quarantined += len(plan.changes.quarantine)
         self._next_staged_id += len(plan.staged)
         self.budget.grew(plan.changes.weight)
+
+    def _close_epoch(self, plan: ledger_commit.Plan) -> None:
+        for lane in self.lanes.values():
+            lane.used_seq = lane.last_seq
+            self.closed[lane.name, lane.epoch] = lane
+        for lane in plan.dropped:
+            del self.closed[lane.name, lane.epoch]
+        self.lanes = plan.lanes
+        self.epoch = next(iter(plan.lanes.values())).epoch
 
     async def make_room(self) -> None:
         """Measure the ledger; where it is full, forget the oldest of what the hub holds.
@@ -254,13 +266,12 @@ class Ledger(LedgerReader):
 
     async def _load(self) -> None:
         """Read the lanes and counters back: at opening, and after a commit of unknown outcome."""
-        for lane in await ledger_lanes.load(self._db, self.epoch, self._lane_names):
-            if lane.epoch == self.epoch:
-                self.lanes[lane.name] = lane
-            else:
-                self.closed[lane.name, lane.epoch] = lane
         meta = await self._db.execute_fetchall("SELECT name, value FROM meta")
         self.meta = {str(name): value for name, value in meta}
+        self.epoch = int(self.meta["epoch"])
+        lanes = await ledger_lanes.load(self._db, self.epoch, self._lane_names)
+        self.lanes = {lane.name: lane for lane in lanes if lane.epoch == self.epoch}
+        self.closed = {(lane.name, lane.epoch): lane for lane in lanes if lane.epoch != self.epoch}
         counts = await self._db.execute_fetchall(
             "SELECT (SELECT coalesce(max(id), 0) FROM staged), (SELECT count(*) FROM quarantined)"
         )

@@ -11,11 +11,13 @@ from backhaul_agent.ledger_rows import STAGED
 from backhaul_codec import restamp
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import aiosqlite
 
+    from backhaul_agent.ledger_lanes import Lane, NewSteps
     from backhaul_agent.ledger_reader import LedgerReader
     from backhaul_agent.ledger_rows import Changes, Quarantine
-    from backhaul_agent.steps import Steps
 
 
 class MessageRow(NamedTuple):
@@ -34,44 +36,59 @@ class MessageRow(NamedTuple):
 class Plan(NamedTuple):
     """What a transaction will write: seqs, row ids and steps are given out.
 
-    ``next_seqs`` and ``steps`` name each lane that they change.
+    ``lanes``: those that the messages go to, by name; with an opening they are new ones.
     """
 
     changes: Changes
     rows: list[MessageRow]
     staged: list[tuple[int, str, int, int, bytes, int, int]]
+    lanes: dict[str, Lane]
     next_seqs: dict[str, int]
-    steps: dict[str, tuple[Steps, int]]
+    steps: list[NewSteps]
+    dropped: list[Lane]
 
 
 def plan(ledger: LedgerReader, changes: Changes, staged_id: int) -> Plan:
     """Give everything in ``changes`` its place; staged rows get ids from ``staged_id`` on."""
-    next_seqs, rows = _stamp(ledger, changes)
+    lanes, dropped = ledger.lanes, []
+    if changes.opening is not None:
+        known = [*ledger.closed.values(), *lanes.values()]
+        last_id = max(lane.id for lane in known)
+        lanes = ledger_lanes.opened(lanes.values(), changes.opening.epoch, last_id)
+        dropped = ledger_lanes.droppable(ledger.closed)
+    next_seqs, rows = _stamp(ledger, lanes, changes)
     staged = [
         (staged_id + index, row.node, row.points, zlib.crc32(row.body), *row[2:])
         for index, row in enumerate(changes.staged)
     ]
-    return Plan(changes, rows, staged, next_seqs, ledger_lanes.new_steps(ledger.lanes, changes))
+    steps = ledger_lanes.new_steps(ledger.lane, changes)
+    return Plan(changes, rows, staged, lanes, next_seqs, steps, dropped)
 
 
-def _stamp(ledger: LedgerReader, changes: Changes) -> tuple[dict[str, int], list[MessageRow]]:
+def _stamp(
+    ledger: LedgerReader, lanes: Mapping[str, Lane], changes: Changes
+) -> tuple[dict[str, int], list[MessageRow]]:
     """Give every message its seq: (next seq of each lane touched, rows to insert)."""
-    messages = changes.messages
+    messages, epoch = changes.messages, ledger.epoch
+    if changes.opening is not None:
+        closed = {name: lane.last_seq for name, lane in ledger.lanes.items()}
+        messages = [changes.opening.word(epoch, closed), *messages]
+        epoch = changes.opening.epoch
     if changes.mark is not None:
-        last_seqs = {name: lane.last_seq for name, lane in ledger.lanes.items()}
+        last_seqs = {name: lane.last_seq for name, lane in lanes.items()}
         for message in messages:
             last_seqs[message.lane] += 1
         last_seqs["live"] += 1  # the mark's own
-        messages = [*messages, changes.mark(ledger.epoch, last_seqs)]
+        messages = [*messages, changes.mark(epoch, last_seqs)]
     next_seqs: dict[str, int] = {}
     rows = []
     for lane, subject, body, value_class, times, boot in messages:
-        seq = next_seqs.get(lane) or ledger.lanes[lane].next_seq
+        seq = next_seqs.get(lane) or lanes[lane].next_seq
         next_seqs[lane] = seq + 1
-        stamped = restamp(body, epoch=ledger.epoch, seq=seq)
+        stamped = restamp(body, epoch=epoch, seq=seq)
         value = class_of(subject) if value_class is None else value_class
         t_lo, t_hi = times or (None, None)
-        place = (ledger.lanes[lane].id, seq)
+        place = (lanes[lane].id, seq)
         rows.append(MessageRow(*place, subject, stamped, value, t_lo, t_hi, boot))
     return next_seqs, rows
 
@@ -80,6 +97,12 @@ async def write(db: aiosqlite.Connection, ledger: LedgerReader, plan: Plan) -> N
     """Write the whole plan in one transaction, durable when this returns."""
     changes = plan.changes
     await db.execute("BEGIN IMMEDIATE")
+    for new in plan.steps:
+        await ledger_lanes.write_steps(db, new)
+    if changes.opening is not None:
+        lanes = plan.lanes.values()
+        await ledger_lanes.open_epoch(db, ledger.lanes.values(), lanes, changes.opening.epoch)
+        await ledger_lanes.drop(db, plan.dropped)
     if plan.rows:
         await db.executemany(
             "INSERT INTO messages (lane, seq, subject, body, value_class, t_lo, t_hi, boot) "
@@ -116,15 +139,20 @@ async def _write_lanes(db: aiosqlite.Connection, ledger: LedgerReader, plan: Pla
     if plan.next_seqs:
         await db.executemany(
             "UPDATE lanes SET next_seq = ? WHERE id = ?",
-            [(seq, ledger.lanes[name].id) for name, seq in plan.next_seqs.items()],
+            [(seq, plan.lanes[name].id) for name, seq in plan.next_seqs.items()],
         )
-    if plan.changes.watermarks:
+    if watermarks := watermarks_of(ledger, plan.changes):
         await db.executemany(
             "UPDATE lanes SET watermark = ?, confirmed = max(confirmed, ?) WHERE id = ?",
-            [(seq, seq, ledger.lanes[name].id) for name, seq in plan.changes.watermarks.items()],
+            [(seq, seq, lane.id) for lane, seq in watermarks],
         )
-    for name, (steps, used_seq) in plan.steps.items():
-        await ledger_lanes.write_steps(db, ledger.lanes[name], steps, used_seq)
+
+
+def watermarks_of(ledger: LedgerReader, changes: Changes) -> list[tuple[Lane, int]]:
+    """Return the lanes, closed ones too, whose watermark changes, and to what."""
+    said = {(name, 0): seq for name, seq in changes.watermarks.items()} | changes.former
+    found = ((ledger.lane(*place), seq) for place, seq in said.items())
+    return [(lane, seq) for lane, seq in found if lane is not None]
 
 
 async def _set_aside(
@@ -137,7 +165,7 @@ async def _set_aside(
         await db.execute(insert + found, (row.reason, time_ns, row.seq))
         await db.execute("DELETE FROM staged WHERE id = ?", (row.seq,))
         return
-    lane = ledger.lane(row.lane, row.epoch or ledger.epoch)
+    lane = ledger.lane(row.lane, row.epoch)
     if lane is None:
         return
     place = (lane.id, row.seq)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_agent import ledger_boots
 from backhaul_agent.steps import Step, Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import aiosqlite
 
     from backhaul_agent.ledger_rows import Changes
+
+EPOCHS_KEPT = 32  # former epochs whose lanes are kept though the hub holds all of them
 
 
 @dataclass(slots=True)
@@ -30,11 +32,11 @@ class Lane:
     id: int
     name: str
     epoch: int
-    next_seq: int
-    watermark: int
-    confirmed: int
-    steps: Steps
-    used_seq: int
+    next_seq: int = 1
+    watermark: int = 0
+    confirmed: int = 0
+    steps: Steps = field(default_factory=Steps)
+    used_seq: int = 0
     held_seq: int = 0
 
     @property
@@ -46,6 +48,11 @@ class Lane:
     def last_seq(self) -> int:
         """Return the highest seq given out, 0 where there is none."""
         return self.next_seq - 1
+
+    @property
+    def whole(self) -> bool:
+        """Whether the hub holds all of it."""
+        return self.watermark >= self.last_seq
 
 
 async def load(db: aiosqlite.Connection, epoch: int, names: Iterable[str]) -> list[Lane]:
@@ -73,22 +80,37 @@ async def load(db: aiosqlite.Connection, epoch: int, names: Iterable[str]) -> li
     return lanes
 
 
-def new_steps(lanes: Mapping[str, Lane], changes: Changes) -> dict[str, tuple[Steps, int]]:
-    """Return the steps and the used seq of each lane where they change."""
-    new: dict[str, tuple[Steps, int]] = {}
-    for name, created, step, fresh in changes.steps:
-        steps, used_seq = new.get(name) or (lanes[name].steps, lanes[name].used_seq)
+class NewSteps(NamedTuple):
+    """What is to be recorded of a lane's stream."""
+
+    lane: Lane
+    steps: Steps
+    used_seq: int
+
+
+def new_steps(find: Callable[[str, int], Lane | None], changes: Changes) -> list[NewSteps]:
+    """Return the steps and the used seq of each lane where they change.
+
+    ``find`` returns a lane by name and epoch, 0 for the current one.
+    """
+    new: dict[int, NewSteps] = {}
+    for name, created, step, fresh, epoch in changes.steps:
+        if (lane := find(name, epoch)) is None:
+            continue  # of an epoch that was dropped
+        _, steps, used_seq = new.get(lane.id, NewSteps(lane, lane.steps, lane.used_seq))
         if fresh:
             steps, used_seq = Steps(), step.from_seq
-        new[name] = steps.with_step(created, step), used_seq
+        new[lane.id] = NewSteps(lane, steps.with_step(created, step), used_seq)
     for name, seq in changes.used.items():
-        steps, used_seq = new.get(name) or (lanes[name].steps, lanes[name].used_seq)
-        new[name] = steps, max(used_seq, seq)
-    return new
+        if (lane := find(name, 0)) is not None:
+            _, steps, used_seq = new.get(lane.id, NewSteps(lane, lane.steps, lane.used_seq))
+            new[lane.id] = NewSteps(lane, steps, max(used_seq, seq))
+    return list(new.values())
 
 
-async def write_steps(db: aiosqlite.Connection, lane: Lane, steps: Steps, used_seq: int) -> None:
+async def write_steps(db: aiosqlite.Connection, new: NewSteps) -> None:
     """Write how far the sequences of OUT are ahead of the seqs of a lane."""
+    lane, steps, used_seq = new
     await db.execute(
         "UPDATE lanes SET stream_created = ?, used_seq = ? WHERE id = ?",
         (steps.created, used_seq, lane.id),
@@ -98,3 +120,45 @@ async def write_steps(db: aiosqlite.Connection, lane: Lane, steps: Steps, used_s
         await db.executemany(
             "INSERT INTO steps VALUES (?, ?, ?)", [(lane.id, *step) for step in steps.steps]
         )
+
+
+def opened(lanes: Iterable[Lane], epoch: int, after_id: int) -> dict[str, Lane]:
+    """Return lanes of a new epoch in place of ``lanes``; their ids come after ``after_id``."""
+    names = (lane.name for lane in lanes)
+    return {name: Lane(after_id + n, name, epoch) for n, name in enumerate(names, 1)}
+
+
+async def open_epoch(
+    db: aiosqlite.Connection, former: Iterable[Lane], lanes: Iterable[Lane], epoch: int
+) -> None:
+    """Begin a new epoch: ``former`` lanes are closed, ``lanes`` take their place.
+
+    Nobody will record any more how far the closed ones were sent, so all of them counts as sent.
+    """
+    await db.execute("INSERT OR REPLACE INTO meta VALUES ('epoch', ?)", (epoch,))
+    await db.executemany(
+        "UPDATE lanes SET used_seq = ? WHERE id = ?", [(each.last_seq, each.id) for each in former]
+    )
+    await db.executemany(
+        "INSERT INTO lanes (id, name, epoch) VALUES (?, ?, ?)",
+        [(lane.id, lane.name, lane.epoch) for lane in lanes],
+    )
+
+
+async def drop(db: aiosqlite.Connection, lanes: Iterable[Lane]) -> None:
+    """Forget closed lanes altogether, with what is left of their rows."""
+    ids = [(lane.id,) for lane in lanes]
+    for table in ("messages", "steps", "evicted"):
+        await db.executemany(f"DELETE FROM {table} WHERE lane = ?", ids)  # noqa: S608 - constants
+    await db.executemany("DELETE FROM lanes WHERE id = ?", ids)
+
+
+def droppable(closed: Mapping[tuple[str, int], Lane]) -> list[Lane]:
+    """Return the lanes of the oldest former epochs that the hub holds all of, but for the last few.
+
+    Their rows stay for a while, like all that the hub holds: it may lose some, and ask.
+    """
+    epochs = dict.fromkeys(lane.epoch for lane in sorted(closed.values(), key=lambda each: each.id))
+    surplus = set(list(epochs)[:-EPOCHS_KEPT])
+    held = {e for e in surplus if all(lane.whole for lane in closed.values() if lane.epoch == e)}
+    return [lane for lane in closed.values() if lane.epoch in held]

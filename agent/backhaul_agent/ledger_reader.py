@@ -39,10 +39,19 @@ class LedgerReader:
         return {self.epoch, *(epoch for _, epoch in self.closed)}
 
     def lane(self, name: str, epoch: int) -> Lane | None:
-        """Return a lane of the current epoch or a former one, None where it is not known."""
-        if epoch == self.epoch:
+        """Return a lane of the current epoch (0) or a former one, None where it is not known."""
+        if epoch in (0, self.epoch):
             return self.lanes.get(name)
         return self.closed.get((name, epoch))
+
+    def every_lane(self) -> list[Lane]:
+        """Return all lanes, those of former epochs first, in the order in which they began."""
+        return sorted([*self.closed.values(), *self.lanes.values()], key=lambda lane: lane.id)
+
+    def last_seq(self, name: str) -> int:
+        """Return how far a lane goes in the current epoch, 0 where it is not known."""
+        lane = self.lanes.get(name)
+        return lane.last_seq if lane else 0
 
     async def read(self, lane: str, from_seq: int, rows_max: int, epoch: int = 0) -> list[Row]:
         """Return up to ``rows_max`` committed messages of a lane from ``from_seq`` on, in order.
@@ -52,7 +61,7 @@ class LedgerReader:
         Raises:
             LedgerStorageError: SQLite could not read.
         """
-        found = self.lane(lane, epoch or self.epoch)
+        found = self.lane(lane, epoch)
         where = "seq >= ? ORDER BY seq LIMIT ?"
         return await self._rows(found, where, from_seq, rows_max) if found else []
 
@@ -67,7 +76,7 @@ class LedgerReader:
         return [Row(seq, _text(subject), body or b"", boot) for seq, subject, body, boot in rows]
 
     async def subjects(
-        self, lane: str, after_seq: int, class_min: int, class_max: int, rows_max: int
+        self, lane: Lane, after_seq: int, class_min: int, class_max: int, rows_max: int
     ) -> list[tuple[int, str]]:
         """Return seq and subject of messages of these value classes after a seq, in order.
 
@@ -78,17 +87,15 @@ class LedgerReader:
             "SELECT seq, CAST(subject AS BLOB) FROM messages WHERE lane = ? AND seq > ?"
             " AND value_class BETWEEN ? AND ? ORDER BY seq LIMIT ?"
         )
-        rows = await self._query(
-            query, self.lanes[lane].id, after_seq, class_min, class_max, rows_max
-        )
+        rows = await self._query(query, lane.id, after_seq, class_min, class_max, rows_max)
         return [(seq, _text(subject)) for seq, subject in rows]
 
-    async def explained(self, lane: str, lo: int, hi: int) -> set[int]:
+    async def explained(self, lane: Lane, lo: int, hi: int) -> set[int]:
         """Return which seqs of ``lo..hi`` are quarantined or evicted: they will never come."""
         query = "SELECT seq FROM quarantined WHERE lane = ? AND epoch = ? AND seq BETWEEN ? AND ?"
-        found = {seq for (seq,) in await self._query(query, lane, self.epoch, lo, hi)}
+        found = {seq for (seq,) in await self._query(query, lane.name, lane.epoch, lo, hi)}
         query = "SELECT lo, hi FROM evicted WHERE lane = ? AND lo <= ? AND hi >= ?"
-        for first, last in await self._query(query, self.lanes[lane].id, hi, lo):
+        for first, last in await self._query(query, lane.id, hi, lo):
             found.update(range(max(first, lo), min(last, hi) + 1))
         return found
 
@@ -126,13 +133,13 @@ class LedgerReader:
                 spans.append((max(first, lo), min(last, hi), reason))
         return sorted(spans)
 
-    async def sizes(self, lane: str, lo: int, hi: int) -> list[tuple[int, int]]:
+    async def sizes(self, lane: Lane, lo: int, hi: int) -> list[tuple[int, int]]:
         """Return ``(last seq, bytes)`` of each run of 64 seqs in ``lo..hi``, in order."""
         query = (
             f"SELECT max(seq), sum(length(subject) + length(body) + {ROW_BYTES}) FROM messages "  # noqa: S608 - a constant
             "WHERE lane = ? AND seq BETWEEN ? AND ? GROUP BY seq / 64 ORDER BY 1"
         )
-        return [(seq, size) for seq, size in await self._query(query, self.lanes[lane].id, lo, hi)]
+        return [(seq, size) for seq, size in await self._query(query, lane.id, lo, hi)]
 
     async def staged(self) -> list[StagedRow]:
         """Return all staged rows in the order they were acknowledged."""

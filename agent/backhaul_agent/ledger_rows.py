@@ -109,12 +109,14 @@ class LaneStep(NamedTuple):
     """A step to record for a lane: ``created`` says of which stream (see `steps`).
 
     ``fresh``: no sequence beyond was ever used in this stream; what was recorded is void.
+    ``epoch`` 0: the current one.
     """
 
     lane: str
     created: str
     step: Step
     fresh: bool = False
+    epoch: int = 0
 
 
 class Evicted(NamedTuple):
@@ -133,6 +135,16 @@ class Statement(NamedTuple):
     values: tuple[object, ...]
 
 
+class Opening(NamedTuple):
+    """A new epoch that begins with a transaction, whose messages are its first.
+
+    ``word`` makes the very first, once the old epoch and the last seqs of its lanes are known.
+    """
+
+    epoch: int
+    word: Callable[[int, dict[str, int]], Outgoing]
+
+
 @dataclass(slots=True)
 class Changes:
     """What one transaction writes. Messages of a lane get consecutive seqs in list order.
@@ -143,7 +155,9 @@ class Changes:
     messages: list[Outgoing] = field(default_factory=list)
     staged: list[Staged] = field(default_factory=list)
     unstage: list[int] = field(default_factory=list)
-    watermarks: dict[str, int] = field(default_factory=dict)
+    opening: Opening | None = None
+    watermarks: dict[str, int] = field(default_factory=dict)  # of the current epoch
+    former: dict[tuple[str, int], int] = field(default_factory=dict)  # of (lane, epoch)
     steps: list[LaneStep] = field(default_factory=list)
     used: dict[str, int] = field(default_factory=dict)  # no later seq is sent before it is raised
     quarantine: list[Quarantine] = field(default_factory=list)
@@ -169,7 +183,9 @@ class Changes:
             self.messages
             or self.staged
             or self.unstage
+            or self.opening
             or self.watermarks
+            or self.former
             or self.steps
             or self.used
             or self.quarantine

@@ -159,10 +159,10 @@ async def open_file(path: Path) -> aiosqlite.Connection:
 
 async def prepare(
     db: aiosqlite.Connection, path: Path, device: str, epoch: Callable[[], int]
-) -> int:
+) -> tuple[int, bool]:
     """Set the connection up, create the tables in an empty file, check them in any other.
 
-    Returns the ledger's epoch.
+    Returns the ledger's epoch, and whether it was created just now.
 
     Raises:
         LedgerError: the file cannot be this device's ledger; its hint says what to do.
@@ -182,7 +182,7 @@ async def prepare(
 
 async def _prepare(
     db: aiosqlite.Connection, path: Path, device: str, epoch: Callable[[], int]
-) -> int:
+) -> tuple[int, bool]:
     application = await _scalar(db, "PRAGMA application_id")
     version = await _scalar(db, "PRAGMA user_version")
     tables = await _scalar(db, "SELECT count(*) FROM sqlite_master")
@@ -206,14 +206,14 @@ async def _prepare(
     if fresh:
         await db.executescript("BEGIN IMMEDIATE;" + SCHEMA)
         await db.executemany(
-            "INSERT INTO meta VALUES (?, ?)", [("device", device), ("epoch", _nonzero(epoch))]
+            "INSERT INTO meta VALUES (?, ?)", [("device", device), ("epoch", draw_epoch(epoch))]
         )
         await db.execute("COMMIT")
     else:
         for number in range(version, SCHEMA_VERSION):
             done = f"PRAGMA user_version = {number + 1}; COMMIT;"
             await db.executescript(f"BEGIN IMMEDIATE; {MIGRATIONS[number]} {done}")
-    return await _check_meta(db, path, device)
+    return await _check_meta(db, path, device), fresh
 
 
 async def set_pragmas(db: aiosqlite.Connection) -> None:
@@ -244,7 +244,7 @@ async def _check_meta(db: aiosqlite.Connection, path: Path, device: str) -> int:
     return epoch
 
 
-def _nonzero(epoch: Callable[[], int]) -> int:
+def draw_epoch(epoch: Callable[[], int]) -> int:
     """Draw until the epoch is a nonzero u32: 0 means "keeps no lane" on the wire."""
     for _ in range(100):
         if value := epoch() & 0xFFFF_FFFF:

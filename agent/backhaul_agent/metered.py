@@ -24,6 +24,7 @@ STALL_S = 120.0  # a visit in which nothing has moved for this long has failed
 BACKOFF_S_MIN, BACKOFF_S_MAX = 30.0, 900.0
 SPREAD = 0.1  # of the interval: a fleet that was started together shall not dial together
 
+LaneId = tuple[str, int]
 Mode = Literal["always", "scheduled", "on-demand"]
 
 
@@ -52,14 +53,15 @@ class Facts:
     """What is known now (monotonic seconds).
 
     ``up``: whether the link is, None where nobody can say. ``lanes``: last seq committed and
-    watermark. ``told``: whether all the hub has for us is here; ``received``: how many messages that
-    were so far. ``moving``: bytes of artifacts moved so far, None where none wants the link.
+    watermark, by name and epoch. ``told``: whether all the hub has for us is here; ``received``: how
+    many messages that were so far. ``moving``: bytes of artifacts moved so far, None where none wants
+    the link.
     """
 
     now_s: float
     up: bool | None
     urgent: bool
-    lanes: Mapping[str, tuple[int, int]]
+    lanes: Mapping[LaneId, tuple[int, int]]
     told: bool
     received: int
     moving: int | None = None
@@ -83,7 +85,7 @@ class Metered:
     _quiet_s: float = 0.0
     _moved_s: float = 0.0
     _seen: tuple[int, int, int] = (0, 0, 0)
-    _targets: dict[str, int] = field(default_factory=dict)
+    _targets: dict[LaneId, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.plan.mode != "always":
@@ -137,7 +139,8 @@ class Metered:
         received = seen[1] != self._seen[1]
         self._seen = seen
         owed = facts.urgent or any(
-            facts.lanes[lane][1] < target for lane, target in self._targets.items()
+            lane in facts.lanes and facts.lanes[lane][1] < target
+            for lane, target in self._targets.items()
         )
         # Artifacts wait for a visit and make none, and they hold none for ever.
         moving = (

@@ -49,8 +49,9 @@ class OutStream:
     async def tail(self, epoch: int, known: AbstractSet[int], steps: Steps) -> Tail:
         """Return where the stream ends; what another than this ledger wrote is passed over.
 
-        ``known``: the epochs of this ledger. An unknown one that came after the last step was
-        written by a newer ledger: this one is an old copy.
+        ``known``: the epochs of this ledger, ``epoch`` the current one and ``steps`` its own. An
+        unknown epoch that came after the last step was written by a newer ledger: this one is an
+        old copy.
         """
         self.foreign_messages = 0
         self.created, state = await self._jetstream.created_and_state(self._stream)
@@ -61,9 +62,9 @@ class OutStream:
         for stream_seq in range(last, max(first, last - WALK_BACK + 1) - 1, -1):
             message = await self._jetstream.message(self._stream, seq=stream_seq)
             position = position_of(message) if message is not None else None
-            if position is not None and position.epoch == epoch:
+            if position is not None and position.epoch in known | {epoch}:
                 return Tail(last, *position, stranger)
-            if position is not None and position.epoch not in known and not stranger:
+            if position is not None and not stranger:
                 stranger = position.epoch * self._is_newer(stream_seq, steps)
             self.foreign_messages += message is not None
         return Tail(last, stranger=stranger)

@@ -19,7 +19,7 @@ from backhaul_agent.ledger_rows import Changes, Evicted
 from backhaul_agent.logs import Bursts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from backhaul_agent.ages import Ages
     from backhaul_agent.budget import Candidate, Victims
@@ -43,7 +43,13 @@ class Room:
     """Forgets, evicts, and writes receipts. ``evicted`` counts messages since the start."""
 
     def __init__(
-        self, ledger: Ledger, clock: Clock, ages: Ages, reserve: Reserve, receipt: Receipt
+        self,
+        ledger: Ledger,
+        clock: Clock,
+        ages: Ages,
+        reserve: Reserve,
+        receipt: Receipt,
+        commit: Callable[[Changes], Awaitable[object]],
     ) -> None:
         self.evicted = 0
         self.ages = ages
@@ -52,6 +58,7 @@ class Room:
         self._clock = clock
         self._upkeep_s = clock.monotonic_s()
         self._receipt = receipt
+        self._commit = commit
         self._bursts = Bursts(clock)
 
     def upkeep_due_s(self) -> float:
@@ -66,7 +73,7 @@ class Room:
         """
         for mark in await self._ledger.marks():
             self.ages.add(mark)
-        await self.upkeep()
+        await self._keep_reserve()
         if not self.reserve.held and self.reserve.short:
             await self._confine()
 
@@ -78,8 +85,13 @@ class Room:
         Raises:
             LedgerStorageError: the disk refused.
         """
-        before, budget = self.evicted, self._ledger.budget
-        pause_s = IDLE_S
+        before = self.evicted
+        await self._keep_reserve()
+        await self._by_age()
+        return self.evicted > before
+
+    async def _keep_reserve(self) -> None:
+        budget, pause_s = self._ledger.budget, IDLE_S
         if budget.disk or (self.reserve.size and not self.reserve.held):
             pause_s = RETAKE_S
             if await asyncio.to_thread(self.reserve.take) and budget.disk:
@@ -89,8 +101,6 @@ class Room:
         if self.ages.age_s_max:
             pause_s = min(pause_s, self.ages.grain_s)
         self._upkeep_s = self._clock.monotonic_s() + pause_s
-        await self._by_age()
-        return self.evicted > before
 
     async def relieve(self, newcomer: int, size: int) -> bool:
         """Make room for a commit of ``size`` bytes that the full disk refused.
@@ -190,7 +200,7 @@ class Room:
             lane = by_id[lane_id]
             changes.evicted.append(Evicted(lane_id, lo, hi, reason))
             changes.messages.append(self._receipt(lane.name, lane.epoch, lo, hi, reason))
-        await ledger.commit(changes)
+        await self._commit(changes)
         gone = sum(hi - lo + 1 for _, lo, hi in found.spans)
         self.evicted += gone
         if count := self._bursts.note(reason, gone):

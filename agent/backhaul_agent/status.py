@@ -66,6 +66,11 @@ def status(
             "disk_full": bool(ledger.budget.disk),
             "reserve_held": writer.room.reserve.held,
             "staged_points": writer.buffered_points,
+            "epoch": str(writer.epochs.verdict),
+            "former_epochs_owed": len(
+                {lane.epoch for lane in ledger.closed.values() if not lane.whole}
+            ),
+            "suspect_points": writer.suspects.points,
             "forgotten_messages": ledger.forgotten,
             "evicted_messages": writer.room.evicted,
             "quarantined_rows": ledger.quarantined,
@@ -95,12 +100,15 @@ def status(
 def lane_status(lane: Lane, ledger: Ledger) -> dict[str, Any]:
     """Return one lane's part of the status: seqs of the ledger, and what it is doing."""
     appender, committed = lane.appender, ledger.lanes[lane.name]
+    # While what is left of former epochs goes first, nothing of this one is in OUT.
+    of_this = appender.epoch == ledger.epoch
     return {
+        "epoch": appender.epoch,
         "state": str(appender.state),
         "last_seq": committed.last_seq,
         "ready_seq": committed.ready_seq,
-        "appended": appender.appended,
-        "watermark": appender.watermark,
+        "appended": appender.appended if of_this else 0,
+        "watermark": appender.watermark if of_this else committed.watermark,
         "outstanding_bytes": appender.outstanding_bytes,
         "waits_for_hub": appender.stalled_by_hub,
         "foreign_messages": lane.foreign_messages,

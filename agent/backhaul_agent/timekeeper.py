@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from backhaul_agent.config import Config
+    from backhaul_agent.epoch_words import EpochWords
     from backhaul_agent.hub_clock import HubClock
     from backhaul_agent.ledger import Ledger
     from backhaul_agent.uplink_state import UplinkState
@@ -73,8 +74,9 @@ class Timekeeper:
         ledger: Ledger,
         writer: Writer,
         uplink: UplinkState,
+        words: EpochWords | None = None,
     ) -> None:
-        self.exchange = Exchange(config, clock, self._look)
+        self.exchange = Exchange(config, clock, self._look, words)
         self.settler = Settler(ledger, writer, clock)
         self._clock = clock
         self._ledger = ledger

@@ -57,6 +57,7 @@ class UplinkState:
         self.up: bool | None = None
         self.ups = 0  # how often it came up, as far as was seen
         self.on_up: list[Callable[[], None]] = []
+        self.on_look: list[Callable[[bool | None], None]] = []  # told what was seen, each time
         self._came_up = asyncio.Event()
 
     async def run(self, request: Callable[[str, bytes], Awaitable[bytes]]) -> None:
@@ -77,6 +78,8 @@ class UplinkState:
         if up is not self.up and (up is not None or self.up):
             log.info("link to the hub", up=up)
         came_up, self.up = bool(up) and not self.up, up
+        for look in self.on_look:
+            look(up)
         if came_up:
             self.ups += 1
             self._came_up.set()

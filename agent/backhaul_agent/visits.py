@@ -138,10 +138,10 @@ class Visits:
         return Facts(
             now_s=self._clock.monotonic_s(),
             up=self._uplink.up,
-            urgent=await self._urgent.waits(self._lanes),
+            urgent=await self._urgent.waits(),
             # What waits for the time is owed too: the link is how the time comes.
-            lanes={lane.name: (self._ledger.lanes[lane.name].last_seq, lane.appender.watermark)
-                   for lane in self._lanes},
+            lanes={(lane.name, lane.epoch): (lane.last_seq, lane.watermark)
+                   for lane in self._ledger.every_lane()},
             told=await self._told(jetstream) if draining else False,
             received=self._downlink.messages,
             moving=self._moving(),
@@ -176,21 +176,21 @@ class Urgent:
     def __init__(self, ledger: Ledger, value_class: int) -> None:
         self._ledger = ledger
         self._class = value_class
-        self._looked: dict[str, int] = {}
-        self._urgent: dict[str, int] = {}
+        self._looked: dict[int, int] = {}  # by the lane's id, as below
+        self._urgent: dict[int, int] = {}
 
-    async def waits(self, lanes: Sequence[Lane]) -> bool:
+    async def waits(self) -> bool:
         """Return whether it does; every message is looked at once."""
+        lanes = self._ledger.every_lane()
         for lane in lanes:
-            appender = lane.appender
-            last_seq = self._ledger.lanes[lane.name].last_seq
-            after = max(self._looked.get(lane.name, 0), appender.watermark)
+            last_seq = lane.last_seq
+            after = max(self._looked.get(lane.id, 0), lane.watermark)
             if last_seq > after:
                 found = await self._ledger.subjects(
-                    lane.name, after, self._class, ACCOUNT - 1, SUBJECTS_MAX
+                    lane, after, self._class, ACCOUNT - 1, SUBJECTS_MAX
                 )
                 for seq, subject in found:
                     if ".".join(shared_subject(subject).split(".")[:2]) not in OWN_EVENTS:
-                        self._urgent[lane.name] = seq
-                self._looked[lane.name] = found[-1][0] if len(found) == SUBJECTS_MAX else last_seq
-        return any(lane.appender.watermark < self._urgent.get(lane.name, 0) for lane in lanes)
+                        self._urgent[lane.id] = seq
+                self._looked[lane.id] = found[-1][0] if len(found) == SUBJECTS_MAX else last_seq
+        return any(lane.watermark < self._urgent.get(lane.id, 0) for lane in lanes)

@@ -22,8 +22,8 @@ class Watermark(msgspec.Struct, frozen=True):
 _decode = msgspec.json.Decoder(Watermark).decode
 
 
-def read_watermark(data: bytes, epoch: int) -> int:
-    """Return the seq of a watermark, 0 where it speaks of another epoch.
+def read_watermark(data: bytes) -> Watermark:
+    """Return what a message says.
 
     Raises:
         ValueError: it is no watermark.
@@ -34,14 +34,13 @@ def read_watermark(data: bytes, epoch: int) -> int:
         raise ValueError(f"no watermark: {error}") from error
     if watermark.seq < 0 or not 0 < watermark.epoch < 1 << 32:
         raise ValueError(f"no watermark: epoch {watermark.epoch}, seq {watermark.seq}")
-    return watermark.seq if watermark.epoch == epoch else 0
+    return watermark
 
 
 class Watermarks:
     """Tells each lane what the hub holds of it."""
 
-    def __init__(self, epoch: int, lanes: list[Lane]) -> None:
-        self._epoch = epoch
+    def __init__(self, lanes: list[Lane]) -> None:
         self._lanes = {lane.name: lane for lane in lanes}
 
     def on_message(self, message: Inbound, changes: Changes) -> None:
@@ -53,5 +52,6 @@ class Watermarks:
         lane = self._lanes.get(message.tokens[-1])
         if lane is None or len(message.tokens) != 3:
             raise ValueError("a watermark of no lane")
-        if seq := read_watermark(message.data, self._epoch):
-            lane.on_watermark(seq)
+        watermark = read_watermark(message.data)
+        if watermark.seq:
+            lane.on_watermark(watermark.epoch, watermark.seq)

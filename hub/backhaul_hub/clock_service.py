@@ -1,5 +1,7 @@
 """What time it is: the hub's answers to `clk.<device>`, over core NATS, stored nowhere.
 
+A question may name epochs of the vehicle's ledger; then what the hub knows of them goes along (known.py).
+
 Who asks is in the subject, and the server lets a device publish only its own. The answer goes to
 the subject that the hub knows for this device, never to the question's reply subject: no permission
 is checked on those, so a device could have the hub publish anywhere in its own account.
@@ -7,6 +9,7 @@ is checked on those, so a device could have the hub publish anywhere in its own 
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -23,11 +26,17 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
 
     from .clock import Clock
+    from .known import Known, Lanes
 
 # A vehicle asks eight times at once when its link comes up, and then four times an hour.
 BURST = 16
+EPOCHS_MAX = 16
+"""Epochs in one question."""
+WAITING_MAX = 256
+"""Questions about epochs that wait until all of UP is read; what comes beside is told the time only."""
 REFILL_S = 2.0
 _INT64_MAX = (1 << 63) - 1
+Epoch = Annotated[int, Meta(ge=1, lt=1 << 32)]
 log = structlog.get_logger(__name__)
 
 
@@ -35,14 +44,19 @@ class Question(msgspec.Struct, frozen=True):
     """What a device asks: ``t1`` is its own affair, and comes back with the answer."""
 
     t1: Annotated[int, Meta(ge=-_INT64_MAX, le=_INT64_MAX)]
+    epochs: Annotated[tuple[Epoch, ...], Meta(max_length=EPOCHS_MAX)] = ()
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """When the question arrived here (``t2``) and the answer left (``t3``): ns since 1970."""
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """When the question arrived here (``t2``) and the answer left (``t3``): ns since 1970.
+
+    ``epochs``: what is known of those that were asked about; None where that cannot be said now.
+    """
 
     t1: int
     t2: int
     t3: int
+    epochs: dict[int, Lanes] | None = None
 
 
 _decode = msgspec.json.Decoder(Question).decode
@@ -69,15 +83,24 @@ class ClockService:
     Args:
         client: a connection in account HUB.
         token_of: a device's token, None for a device that is not known.
+        known: knows what the hub knows of epochs; None: nobody is told.
     """
 
-    def __init__(self, client: Client, clock: Clock, token_of: Callable[[str], str | None]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        token_of: Callable[[str], str | None],
+        known: Known | None = None,
+    ) -> None:
         self.answered = 0
         self.refused = 0
         self._client = client
         self._clock = clock
         self._token_of = token_of
         self._allowance = Allowance()
+        self._known = known
+        self._waiting: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Begin to answer."""
@@ -95,7 +118,21 @@ class ClockService:
         if token is None or not self._allowance.take(device, self._clock.monotonic_s()):
             self.refused += 1
             return
-        answer = Answer(question.t1, t2, self._clock.now_ns())
+        if question.epochs and self._known is not None and len(self._waiting) < WAITING_MAX:
+            task = asyncio.create_task(self._answer(device, token, question, t2, self._known))
+            self._waiting.add(task)
+            task.add_done_callback(self._waiting.discard)
+        else:
+            await self._tell(device, token, Answer(question.t1, t2, self._clock.now_ns()))
+
+    async def _answer(
+        self, device: str, token: str, question: Question, t2: int, known: Known
+    ) -> None:
+        """Answer once it is known what the hub knows; the time that takes counts as the hub's."""
+        epochs = await known.of(device, question.epochs)
+        await self._tell(device, token, Answer(question.t1, t2, self._clock.now_ns(), epochs))
+
+    async def _tell(self, device: str, token: str, answer: Answer) -> None:
         try:
             await self._client.publish(
                 clock_answer_subject(device, token), msgspec.json.encode(answer)

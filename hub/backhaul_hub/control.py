@@ -23,6 +23,7 @@ from .continuity import Continuity
 from .down_consumers import drop_node_consumers, ensure_down_consumers
 from .errors import HubError, JetStreamError
 from .jetstream import JetStreamApi
+from .known import Known
 from .leaf_config import leaf_name
 from .leafs import LEAFS_INTERVAL_S, Leafs
 from .registry import Registry
@@ -33,6 +34,7 @@ from .streams import (
     declared_streams,
     quiet_undeclared_shards,
     reconcile,
+    shard_of,
     stream_names,
     up_name,
 )
@@ -122,7 +124,8 @@ class ControlPlane:
             )
             await leafs.start()
             await self._serve(client, api, registry, leafs)
-            await ClockService(client, self._clock, self._token_of).start()
+            known = Known(api, self._continuity, self._clock, self._reader_of)
+            await ClockService(client, self._clock, self._token_of, known).start()
             blobs = BlobService(
                 client,
                 self._clock,
@@ -220,6 +223,9 @@ class ControlPlane:
     def _token_of(self, device: str) -> str | None:
         known = self._devices.get(device)
         return known.token if known else None
+
+    def _reader_of(self, device: str) -> UplinkReader | None:
+        return self._readers[shard_of(device, len(self._readers))] if self._readers else None
 
     async def _watch_sources(self, api: JetStreamApi, leafs: Leafs) -> None:
         """Look at the UP streams and at what feeds them; make anew what is gone."""

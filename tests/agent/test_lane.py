@@ -293,7 +293,7 @@ async def test_a_store_rolled_back_to_before_the_watermark_reuses_no_sequence(ri
     await rig.commit(4)
     async with rig.connected(Connection(rig.leaf)):
         await rig.drained()
-    rig.lane.on_watermark(3)
+    rig.lane.on_watermark(42, 3)
     rig.leaf.stored = rig.leaf.stored[:2]
     await rig.commit(2)
     async with rig.connected(Connection(rig.leaf)):
@@ -306,7 +306,7 @@ async def test_a_stream_that_was_made_anew_starts_at_its_start(rig: Rig) -> None
     await rig.commit(4)
     async with rig.connected(Connection(rig.leaf)):
         await rig.drained()
-    rig.lane.on_watermark(3)
+    rig.lane.on_watermark(42, 3)
     rig.leaf.stored.clear()
     rig.leaf.created = "2026-01-02T00:00:00Z"
     async with rig.connected(Connection(rig.leaf)):
@@ -341,7 +341,7 @@ async def test_rows_damaged_while_waiting_leave_a_receipt(rig: Rig) -> None:
     async with rig.connected(Connection(rig.leaf)):
         await rig.drained()
     assert rig.leaf.seqs == [2, 4, 6]
-    assert await rig.ledger.explained("bulk", 1, 6) == {1, 3, 5}
+    assert await rig.ledger.explained(rig.ledger.lanes["bulk"], 1, 6) == {1, 3, 5}
     assert rig.ledger.lanes["live"].last_seq == 3
     again = Connection(rig.leaf)
     rig.leaf.stored.clear()

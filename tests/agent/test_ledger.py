@@ -260,7 +260,7 @@ async def test_quarantine_keeps_the_row_and_the_reason(ledger: Ledger) -> None:
     await ledger.commit(Changes(quarantine=rows[:1], time_ns=6))  # a repeat changes nothing
     assert [row.seq for row in await ledger.read("bulk", 1, 10)] == [2]
     assert await ledger.staged() == []
-    assert await ledger.explained("bulk", 1, 10) == {1, 9}
+    assert await ledger.explained(ledger.lanes["bulk"], 1, 10) == {1, 9}
     found = await ledger._query(
         "SELECT lane, seq, body IS NULL, reason FROM quarantined ORDER BY id"
     )
@@ -289,7 +289,7 @@ async def test_a_damaged_staged_row_is_noticed(ledger: Ledger) -> None:
 
 async def test_sizes_cover_a_range_once(ledger: Ledger) -> None:
     await ledger.commit(Changes([outgoing() for _ in range(200)]))
-    runs = await ledger.sizes("bulk", 10, 180)
+    runs = await ledger.sizes(ledger.lanes["bulk"], 10, 180)
     assert runs[-1][0] == 180
     one = len(outgoing().body) + len("f.n") + 128
     assert sum(size for _, size in runs) == 171 * one

@@ -46,7 +46,7 @@ class Scene:
         end_s = self.now_s + seconds
         while self.now_s < end_s:
             before = self.metered.wants_link
-            lanes = {"live": (0, 0), "bulk": (self.last, self.watermark)}
+            lanes = {("live", 1): (0, 0), ("bulk", 1): (self.last, self.watermark)}
             self.metered.step(
                 Facts(
                     self.now_s, self.up, self.urgent, lanes, self.told, self.received, self.moving
@@ -189,7 +189,9 @@ def test_whatever_happens_it_comes_to_rest_once_all_is_well(
         if moves:
             scene.received += 1
         scene.now_s += 7
-        scene.metered.step(Facts(scene.now_s, up, urgent, {"bulk": (10, 0)}, told, scene.received))
+        scene.metered.step(
+            Facts(scene.now_s, up, urgent, {("bulk", 1): (10, 0)}, told, scene.received)
+        )
     scene.urgent, scene.told = False, True
     scene.at_hub()
     scene.run(BACKOFF_S_MAX + 3700)

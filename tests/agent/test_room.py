@@ -49,7 +49,7 @@ def room_of(
         return receipt(lane, epoch, lo, hi, reason, clock.time_ns())
 
     reserve = reserve or Reserve(ledger.path, 0)
-    return Room(ledger, clock, Ages(age_s_max), reserve, note)
+    return Room(ledger, clock, Ages(age_s_max), reserve, note, ledger.commit)
 
 
 async def put(ledger: Ledger, room: Room, value_class: int, count: int, size: int = 900) -> None:
@@ -95,7 +95,7 @@ async def account(ledger: Ledger, watermarks: dict[str, int]) -> None:
         assert not held & gone
         for lo in range(1, lane.next_seq, 4096):
             part = set(range(lo, min(lo + 4096, lane.next_seq)))
-            assert await ledger.explained(name, lo, lo + 4095) == gone & part
+            assert await ledger.explained(ledger.lanes[name], lo, lo + 4095) == gone & part
 
 
 async def test_the_oldest_telemetry_goes_with_one_receipt_for_each_spell(tmp_path: Path) -> None:
@@ -337,7 +337,7 @@ async def account_loosely(ledger: Ledger, watermarks: dict[str, int]) -> int:
         there = await seqs(ledger, name)
         gone: set[int] = set()
         for lo in range(1, lane.next_seq, 4096):
-            gone |= await ledger.explained(name, lo, lo + 4095)
+            gone |= await ledger.explained(ledger.lanes[name], lo, lo + 4095)
         assert every == there | (gone & every) | set(range(1, watermarks[name] + 1))
         assert not there & gone
         held += len(there)

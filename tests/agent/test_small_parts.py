@@ -20,16 +20,15 @@ from backhaul_agent.jetstream import JetStream, covers
 from backhaul_agent.link import requester
 from backhaul_agent.logs import Bursts
 from backhaul_agent.sdnotify import Notifier
-from backhaul_agent.watermarks import read_watermark
+from backhaul_agent.watermarks import Watermark, read_watermark
 from tests.support.agent_clock import FakeClock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_watermark_of_this_epoch_counts() -> None:
-    assert read_watermark(b'{"epoch": 7, "seq": 12, "more": 1}', 7) == 12
-    assert read_watermark(b'{"epoch": 8, "seq": 12}', 7) == 0
+def test_a_watermark_says_epoch_and_seq() -> None:
+    assert read_watermark(b'{"epoch": 7, "seq": 12, "more": 1}') == Watermark(7, 12)
 
 
 @pytest.mark.parametrize(
@@ -39,13 +38,13 @@ def test_a_watermark_of_this_epoch_counts() -> None:
 )  # fmt: skip
 def test_garbage_is_no_watermark(data: bytes) -> None:
     with pytest.raises(ValueError, match="no watermark"):
-        read_watermark(data, 7)
+        read_watermark(data)
 
 
 @given(st.binary(max_size=40))
 def test_nothing_else_escapes_from_a_watermark(data: bytes) -> None:
     try:
-        read_watermark(data, 7)
+        read_watermark(data)
     except ValueError:
         return
 

@@ -200,7 +200,7 @@ async def test_what_the_agent_owes_is_retried(
         async with asyncio.timeout(5):
             await done
         assert it.ledger.lanes["bulk"].watermark == 1
-        assert await it.ledger.explained("bulk", 1, 1) == {1}
+        assert await it.ledger.explained(it.ledger.lanes["bulk"], 1, 1) == {1}
 
 
 async def test_what_comes_to_be_owed_during_a_failing_commit_is_not_forgotten(
@@ -229,7 +229,7 @@ async def test_what_comes_to_be_owed_during_a_failing_commit_is_not_forgotten(
         await asyncio.wait_for(asyncio.gather(first, later[0]), 5)
         subjects = [row.subject for row in await it.ledger.read("live", 1, 9)]
         assert sorted(subjects) == ["e.before", "e.during"]
-        assert await it.ledger.explained("bulk", 1, 2) == {1, 2}
+        assert await it.ledger.explained(it.ledger.lanes["bulk"], 1, 2) == {1, 2}
         assert it.ledger.lanes["bulk"].watermark == 1
 
 

@@ -1,0 +1,135 @@
+"""What the hub says of the ledger's epochs, and what follows from it: the shell around `epochs` and `suspects`.
+
+It is asked in the clock exchange, while anything is to be learned: of the current epoch whether it may
+go on, of former ones how far the hub holds them, and whether staged rows of theirs were sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+from nats.errors import Error as NatsError
+
+from backhaul_agent.epochs import Verdict
+from backhaul_agent.errors import JetStreamError
+from backhaul_agent.events import event
+from backhaul_agent.ledger_rows import STAGED, Quarantine
+from backhaul_agent.link_config import out_stream
+from backhaul_agent.out_stream import OutStream
+from backhaul_agent.suspects import missing
+from backhaul_codec import CodecError, decode
+from backhaul_codec.ranges import RangeSet
+from backhaul_codec.subjects import SubjectError, parse_leaf
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from backhaul_agent.clock import Clock
+    from backhaul_agent.jetstream import JetStream
+    from backhaul_agent.ledger import Ledger
+    from backhaul_agent.suspects import Former
+    from backhaul_agent.writer import Writer
+    from backhaul_codec import Point
+
+ASKED_MAX = 16  # epochs in one question
+SPAN_MAX = 4096  # messages of OUT that are compared with staged rows
+RETRY_S = 5.0
+# The highest seq that the hub knows of each lane, and up to where it holds everything.
+Known = dict[str, tuple[int, int]]
+log = structlog.get_logger("epochs")
+
+
+class EpochWords:
+    """Asks and hears; lives as long as the daemon."""
+
+    def __init__(self, ledger: Ledger, writer: Writer, clock: Clock) -> None:
+        self._ledger = ledger
+        self._writer = writer
+        self._clock = clock
+        self._highest: dict[int, dict[str, int]] = {}  # of epochs that rows are suspected of
+        self._news = asyncio.Event()
+
+    def wanted(self) -> list[int]:
+        """Return the epochs of which something is to be learned, the current one first."""
+        writer, ledger = self._writer, self._ledger
+        found = [ledger.epoch] if writer.epochs.verdict is Verdict.WAITING else []
+        found += [former.epoch for former in writer.suspects.formers]
+        found += [
+            lane.epoch for lane in ledger.every_lane()[: -len(ledger.lanes)] if not lane.whole
+        ]
+        return list(dict.fromkeys(found))[:ASKED_MAX]
+
+    def heard(self, epochs: Mapping[int, Known]) -> None:
+        """Take in what the hub knows of some epochs."""
+        for epoch, lanes in epochs.items():
+            highest = {lane: seq for lane, (seq, _) in lanes.items()}
+            if epoch == self._ledger.epoch:
+                self._writer.hear_hub(highest)
+                continue
+            for name, (_, held) in lanes.items():
+                if (lane := self._ledger.lane(name, epoch)) is not None:
+                    self._writer.set_watermark(name, min(held, lane.last_seq), epoch)
+            self._highest[epoch] = highest
+            self._news.set()
+
+    async def run(self, jetstream: JetStream) -> None:
+        """Judge staged rows of former epochs for as long as this connection lives."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            try:
+                for former in self._writer.suspects.formers:
+                    if former.epoch in self._highest and former.epoch != self._ledger.epoch:
+                        await self._judge(former, self._highest[former.epoch], jetstream)
+            except (JetStreamError, NatsError, OSError) as error:
+                log.warning("staged rows of a former epoch wait", error=str(error))
+                await asyncio.sleep(RETRY_S)
+                self._news.set()
+
+    async def _judge(self, former: Former, highest: dict[str, int], jetstream: JetStream) -> None:
+        """Find out whether the points that were staged in an epoch have been sent."""
+        suspects, whole = self._writer.suspects, True
+        sent: list[Point] = []
+        for lane in [lane for lane in self._ledger.lanes if lane != "live"]:
+            last = former.last_seqs.get(lane, 0)
+            points, found = await _sent(OutStream(jetstream, out_stream(lane)), former.epoch, last)
+            sent += points
+            wanted = missing(former, {lane: max(highest.get(lane, 0), found.highest)})
+            whole &= all(not found.holes(lo, hi) for lo, hi in wanted.values())
+        if not sent and whole:
+            suspects.clear(former.epoch)
+        elif whole and not suspects.marked(former.epoch):
+            dropped = suspects.compare(former.epoch, sent)
+            log.warning("staged points had been sent", epoch=former.epoch, points=dropped)
+        else:
+            await self._give_up(former.epoch)
+        self._writer.wake()
+
+    async def _give_up(self, epoch: int) -> None:
+        """Set rows aside that may have been sent or not, and tell the hub."""
+        rows, notes = [], []
+        for row in self._writer.suspects.give_up(epoch):
+            reason = f"staged in epoch {epoch}, whose ledger was lost: may have been sent"
+            log.error("staged row quarantined", node=row.node, points=row.points, reason=reason)
+            rows.append(Quarantine(STAGED, row.id, reason))
+            lost = {"node": row.node, "points": row.points, "reason": reason}
+            notes.append(event("quarantined", lost, self._clock.time_ns()))
+        if rows:
+            await self._writer.set_aside(rows, notes)
+
+
+async def _sent(out: OutStream, epoch: int, last: int) -> tuple[list[Point], RangeSet]:
+    """Return what OUT holds of an epoch after a seq: the points, and the seqs they stood in."""
+    points: list[Point] = []
+    seqs = RangeSet()
+    for work in await out.find(epoch, [(last + 1, last + SPAN_MAX)]):
+        for row in await out.rows(work):
+            try:
+                node = parse_leaf(row.subject).node
+                points += decode(row.body, node=node, type="", key="").points
+            except (CodecError, SubjectError):
+                continue
+            seqs.add(row.seq)
+    return points, seqs

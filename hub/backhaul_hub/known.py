@@ -1,0 +1,76 @@
+"""What the hub knows of the epochs of a vehicle's ledger, once all that UP holds now is read.
+
+A vehicle goes on in an epoch only if nobody knows more of it than its ledger. The hub may say so only
+when nothing that would tell otherwise stands unread in UP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from nats.errors import Error as NatsError
+
+from .continuity import LaneKey
+from .errors import HubError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from .clock import Clock
+    from .continuity import Continuity
+    from .jetstream import JetStreamApi
+    from .uplink import UplinkReader
+
+WAIT_S_MAX = 1.0
+"""For how long what UP held when the question came may take to be read."""
+_LOOK_S = 0.02
+
+Lanes = dict[str, tuple[int, int]]
+"""By lane: the highest seq that the hub knows, and the watermark."""
+
+
+class Known:
+    """Answers for all devices.
+
+    Args:
+        reader_of: the reader of the shard that a device sends to, None before there is one.
+    """
+
+    def __init__(
+        self,
+        api: JetStreamApi,
+        continuity: Continuity,
+        clock: Clock,
+        reader_of: Callable[[str], UplinkReader | None],
+    ) -> None:
+        self._api = api
+        self._continuity = continuity
+        self._clock = clock
+        self._reader_of = reader_of
+
+    async def of(self, device: str, epochs: Iterable[int]) -> dict[int, Lanes] | None:
+        """Return what is known of some epochs of a device, None where that cannot be said now."""
+        reader = self._reader_of(device)
+        if reader is None or not await self._has_read_all(reader):
+            return None
+        return {epoch: self._lanes(device, epoch) for epoch in epochs}
+
+    async def _has_read_all(self, reader: UplinkReader) -> bool:
+        deadline_s = self._clock.monotonic_s() + WAIT_S_MAX
+        try:
+            info = await self._api.request(f"STREAM.INFO.{reader.stream}")
+        except (HubError, NatsError):
+            return False
+        while not (reader.caught_up and reader.position.seq >= info["state"]["last_seq"]):
+            if self._clock.monotonic_s() >= deadline_s:
+                return False
+            await asyncio.sleep(_LOOK_S)
+        return True
+
+    def _lanes(self, device: str, epoch: int) -> Lanes:
+        lanes = self._continuity.lanes
+        return {
+            lane: (highest, lanes[LaneKey(device, lane, epoch)].watermark)
+            for lane, highest in self._continuity.known(device, epoch).items()
+        }
