@@ -17,7 +17,7 @@ from backhaul_agent.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
     from pathlib import Path
 
 APPLICATION_ID = 0x424B484C  # "BKHL" in the file's header: this file is a ledger
@@ -244,12 +244,12 @@ async def _check_meta(db: aiosqlite.Connection, path: Path, device: str) -> int:
     return epoch
 
 
-def draw_epoch(epoch: Callable[[], int]) -> int:
-    """Draw until the epoch is a nonzero u32: 0 means "keeps no lane" on the wire."""
+def draw_epoch(epoch: Callable[[], int], known: Container[int] = ()) -> int:
+    """Draw until the epoch is a new nonzero u32: 0 means "keeps no lane" on the wire."""
     for _ in range(100):
-        if value := epoch() & 0xFFFF_FFFF:
+        if (value := epoch() & 0xFFFF_FFFF) and value not in known:
             return value
-    raise ValueError("the source of randomness returns only zeros")
+    raise ValueError("the source of randomness returns nothing new")
 
 
 async def _scalar(db: aiosqlite.Connection, query: str) -> int:

@@ -430,7 +430,7 @@ class Writer:
         """Let a new epoch begin with ``changes`` if the one there was is over."""
         if self.epochs.verdict is not Verdict.OVER:
             return
-        new = draw_epoch(self._draw_epoch)
+        new = draw_epoch(self._draw_epoch, self._ledger.epochs)
         changes.used = {}  # of lanes that are closed now
         time_ns = self._clock.time_ns()
         word = partial(_epoch_word, new, self.epochs.why, time_ns, self._clock.mark)

@@ -18,6 +18,7 @@ from backhaul_agent.errors import AgentError
 from backhaul_codec import Point
 from tests.support.agent_process import AgentProcess
 from tests.support.agent_streams import assert_no_holes, points_of, read_stream
+from tests.support.hub_word import hub_that_knows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,7 +145,9 @@ async def test_kill_of_the_agent_loses_and_doubles_nothing(
     await kill_while_it_grows(agent, load, 30, 200, 77, 500)
     load.stopping = True
     await running
-    await agent.drained()
+    # What was staged under an epoch that nobody vouched for waits until a hub has spoken.
+    async with hub_that_knows(nats_server.url):
+        await agent.drained()
     await check(nats_server, load)
 
 

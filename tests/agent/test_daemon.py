@@ -7,6 +7,7 @@ import json
 import random
 import sqlite3
 from contextlib import asynccontextmanager
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 import nats
@@ -23,7 +24,8 @@ from backhaul_codec import Opaque, Point, Value, decode, encode_frame
 from tests.agent.test_ledger import FailingDisk
 from tests.support.agent_clock import FakeClock
 from tests.support.agent_process import AgentProcess, running
-from tests.support.agent_streams import points_of, read_stream
+from tests.support.agent_streams import assert_no_holes, points_of, read_stream
+from tests.support.hub_word import hub_that_knows
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -112,17 +114,25 @@ async def bench(
     down: str = "",
     limits: str = "",
     ledger: str = "",
+    drained: bool = True,
 ) -> AsyncIterator[Bench]:
     text = f'[device]\nid = "VID-001"\ntoken = "tok1"\n{down}[nats]\nurl = "{server.url}"\n'
     ledger = '[ledger]\npath = "ledger.db"\n' + ledger
     config = parse(text + SETTINGS + limits + "\n" + extra + ledger, path / "agent.toml")
     disk, told = FailingDisk(), Recorder()
-    daemon = Daemon(config, clock=SystemClock(), random_u32=lambda: 42, notifier=told, opener=disk)
+    daemon = Daemon(
+        config,
+        clock=SystemClock(),
+        random_u32=chain([42], count(42)).__next__,
+        notifier=told,
+        opener=disk,
+    )
     task = asyncio.create_task(daemon.run())
     client = await nats.connect(server.url)
     made = Bench(daemon, client, disk, told)
     try:
-        await made.drained()
+        if drained:
+            await made.drained()
         yield made
     finally:
         daemon.stop()
@@ -474,20 +484,54 @@ async def publish_noise(agent: Agent, count: int) -> None:
         await agent.publish_batch("n", [Point("n", "t", number, noise.randbytes(3000))])
 
 
-async def test_a_watermark_beyond_the_ledger_halts_the_lane(
+async def test_a_watermark_beyond_the_ledger_opens_a_new_epoch(
     tmp_path: Path, nats_server: NatsServer
 ) -> None:
     async with bench(tmp_path, nats_server) as it:
         js = it.client.jetstream()
         await js.add_stream(name="IN", subjects=["s.>"], max_msgs_per_subject=1)
         await it.ask("app.a.b", "1")
+        await it.drained()
         await js.publish("s.watermark.bulk", b'{"epoch": 42, "seq": 9}')
-        status = await it.until(
-            lambda status: bool(status["lanes"]["bulk"]["state"] == "ledger_behind")
-        )
-        assert "but OUT_bulk or the hub has more" in status["last_error"]
-        assert status["lanes"]["live"]["state"] == "running"
+        status = await it.until(lambda status: bool(status["epoch"] == 43))
+        assert await it.ask("app.a.b", "2") == {"kept": 1}
+        status = await it.drained()
+        assert status["last_error"] == ""
+        assert status["lanes"]["bulk"]["last_seq"] == 1
+        assert [point.value for point in await points_of(it.client, "OUT_bulk")] == [1.0, 2.0]
+        (word,) = [e for e in await events_of(it.client) if e.type == "epoch"]
+        assert isinstance(word.value, Opaque)
+        assert json.loads(word.value.data) == {
+            "old": 42, "new": 43, "why": "the hub knows seq 9 of bulk",
+            "lanes": {"live": 2, "bulk": 1},
+        }  # fmt: skip
+
+
+async def events_of(client: Client) -> list[Point]:
+    return [point for point in await points_of(client, "OUT_live") if not point.node]
+
+
+async def test_a_restart_that_nobody_vouches_for_goes_on_in_a_new_epoch(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    """What was kept before leaves first, under the old epoch; what was staged waits for the hub."""
+    async with bench(tmp_path, nats_server) as it:
         assert await it.ask("app.a.b", "1") == {"kept": 1}
+    async with bench(tmp_path, nats_server, drained=False) as it:
+        status = await it.until(bool)
+        assert (status["epoch"], status["ledger"]["epoch"]) == (42, "waiting")
+        assert await it.ask("app.a.b", "2") == {"kept": 1}
+        status = await it.drained()
+        assert (status["epoch"], status["ledger"]["epoch"]) == (43, "goes_on")
+    async with bench(tmp_path, nats_server, drained=False) as it:
+        async with hub_that_knows(nats_server.url):
+            await it.until(lambda status: bool(status["ledger"]["epoch"] == "goes_on"))
+        assert (await it.until(bool))["epoch"] == 43
+        assert await it.ask("app.a.b", "3") == {"kept": 1}
+        await it.drained()
+        found = await read_stream(it.client, "OUT_bulk")
+        assert_no_holes(found)
+        assert [item.message.epoch for item in found] == [42, 43, 43]
 
 
 async def test_streams_and_consumers_are_as_the_hub_needs_them(
