@@ -1,0 +1,59 @@
+"""Which epoch of a lane goes on in a stream that ends so."""
+
+from __future__ import annotations
+
+import pytest
+
+from backhaul_agent.appender import Tail
+from backhaul_agent.lane_chain import choose
+from backhaul_agent.ledger_lanes import Lane
+from backhaul_agent.steps import Step, Steps
+
+# Three epochs: 7 with 10 seqs, 8 with 5, and 9, the current one.
+OLD = Steps("old stream", [Step(0, 1)])
+
+
+def chain(watermark: int = 0) -> list[Lane]:
+    return [
+        Lane(1, "bulk", 7, next_seq=11, watermark=watermark, steps=OLD),
+        Lane(2, "bulk", 8, next_seq=6),
+        Lane(3, "bulk", 9, next_seq=4),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tail", "created", "epoch"),
+    [
+        pytest.param(Tail(30, 9, 2), "old stream", 9, id="in the current one"),
+        pytest.param(Tail(12, 8, 3), "old stream", 8, id="in the middle of a former one"),
+        pytest.param(Tail(14, 8, 5), "old stream", 9, id="at the end of the last former one"),
+        pytest.param(Tail(11, 7, 10), "old stream", 8, id="at the end of the one before"),
+        pytest.param(Tail(70, 7, 60), "old stream", 8, id="beyond it: the ledger is an old copy"),
+        pytest.param(Tail(1), "old stream", 7, id="rolled back to nothing"),
+        pytest.param(Tail(1), "new stream", 7, id="made anew: from the oldest that owes"),
+    ],
+)  # fmt: skip
+def test_the_oldest_that_is_not_at_its_end_goes_on(tail: Tail, created: str, epoch: int) -> None:
+    assert choose(chain(), tail, created).epoch == epoch
+
+
+def test_a_stream_made_anew_gets_only_what_the_hub_lacks() -> None:
+    assert choose(chain(watermark=10), Tail(1), "new stream").epoch == 8
+
+
+def test_a_store_that_went_back_is_made_whole_before_anything_new() -> None:
+    """Though the hub holds all of that epoch: its sequences must not be used for anything else."""
+    assert choose(chain(watermark=10), Tail(5, 7, 4), "old stream").epoch == 7
+
+
+def test_what_was_appended_to_its_end_is_not_begun_again() -> None:
+    """Where its last seqs were passed over the tail never tells them."""
+    assert choose(chain(), Tail(9, 7, 8), "old stream", {7}).epoch == 8
+    assert choose(chain(), Tail(9, 7, 8), "old stream", {7, 8}).epoch == 9
+    assert choose(chain(), Tail(1), "new stream", {7}).epoch == 8
+
+
+def test_an_epoch_of_which_nothing_was_given_out_is_passed_over() -> None:
+    lanes = chain()
+    lanes[1].next_seq = 1
+    assert choose(lanes, Tail(11, 7, 10), "old stream").epoch == 9
