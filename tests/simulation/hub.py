@@ -12,7 +12,7 @@ from backhaul_codec.ranges import RangeSet
 from backhaul_hub.continuity import Continuity, LaneKey
 from backhaul_hub.repair import RepairBook
 from tests.simulation.models import DownModel, Source, UpModel
-from tests.simulation.vehicle import LANES
+from tests.simulation.vehicle import LANES, Known
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,14 +106,15 @@ class Hub:
         self._newest_stamp = max(self._newest_stamp, point.time)
         self.heads.offer("", point)
 
-    def highest(self, lane: str, epoch: int) -> int | None:
-        """Answer a vehicle that asks for the highest seq known of a lane; None: read on first."""
+    def known(self, epoch: int) -> Known | None:
+        """Answer a vehicle that asks what is known of an epoch; None: read on first."""
         if self._read_loss != self.up.loss or self._read_seq < self.up.last_seq:
             return None
-        state = self.continuity.lanes.get(LaneKey(DEVICE, lane, epoch))
-        if state is None:
-            return 0
-        return max(state.seen.highest, state.explained.highest, state.said)
+        lanes = self.continuity.lanes
+        return {
+            lane: (highest, lanes[LaneKey(DEVICE, lane, epoch)].watermark)
+            for lane, highest in self.continuity.known(DEVICE, epoch).items()
+        }
 
     def certificates(self, hours: range) -> list[Certificate]:
         """Judge some hours; again only where something was read since."""

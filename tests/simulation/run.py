@@ -14,7 +14,7 @@ from backhaul_codec.certificates import HOUR_NS
 from backhaul_codec.merge import HeadKey
 from backhaul_hub.continuity import LaneKey
 from tests.simulation.hub import DEVICE, History, Hub, HubCores
-from tests.simulation.vehicle import LANES, Cores, Vehicle
+from tests.simulation.vehicle import LANES, Cores, Known, Vehicle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,6 +122,7 @@ class Run:
             ("agent killed", vehicle.restart),
             ("leaf killed", vehicle.restart_leaf),
             ("leaf loses power", lambda: vehicle.restart_leaf(power_cut=True)),
+            ("vehicle loses power", vehicle.lose_power),
             ("leaf wiped", vehicle.wipe_leaf),
             ("control plane killed", self.hub.restart),
             ("ledger copied", vehicle.copy_ledger),
@@ -146,9 +147,9 @@ class Run:
             self.counts.seen[name] = self.counts.seen.get(name, 0) + 1
         action()
 
-    def _ask_hub(self, lane: str, epoch: int) -> int | None:
+    def _ask_hub(self, epoch: int) -> Known | None:
         reachable = self.link_up and not self.half_open
-        return self.hub.highest(lane, epoch) if reachable else None
+        return self.hub.known(epoch) if reachable else None
 
     def _vehicle_writes(self) -> None:
         key = self.random.choice(SERIES)
@@ -190,6 +191,7 @@ class Run:
                 self._source(name, self.random.randint(0, 6) if self.faulty else 64)
             for seq, subject, body in self.hub.down.after(self.vehicle.ledger.in_seq):
                 self.vehicle.take(seq, subject, body)
+            self.vehicle.hear_hub()
         if not self.faulty or self.random.random() < 0.7:
             self.hub.read(self.random.randint(1, 20) if self.faulty else 1000)
             lags = {name: self._lag(name) for name in LANES}

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from backhaul_agent.appender import Appender, Limits, State, Tail, Turn
+from backhaul_agent.epochs import Epochs, Verdict
+from backhaul_agent.lane_chain import choose
+from backhaul_agent.ledger_lanes import Lane, opened
 from backhaul_agent.resend import Ask, Resends, Work
 from backhaul_agent.steps import Step, Steps
 from backhaul_codec import Point
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
     from random import Random
 
 LANES = ("live", "bulk")
+SEQ_MAX = 1 << 62
+Known = dict[str, tuple[int, int]]
+"""What the hub knows of an epoch: of each lane the highest seq, and the watermark."""
 LIMITS = Limits(window_messages=6, answer_s=5.0)
 USED_AHEAD = 8
 MESSAGE_BYTES = 100
@@ -25,26 +31,40 @@ RUN_MESSAGES = 4
 
 
 @dataclass
-class LaneRow:
-    """What the ledger keeps of a lane."""
-
-    next_seq: int = 1
-    watermark: int = 0
-    confirmed: int = 0
-    used_seq: int = 0
-    steps: Steps = field(default_factory=Steps)
-
-
-@dataclass
 class Ledger:
     """Everything that survives on the vehicle's disk; a commit is atomic."""
 
     epoch: int
-    lanes: dict[str, LaneRow] = field(default_factory=lambda: {name: LaneRow() for name in LANES})
-    epochs: set[int] = field(default_factory=set)
+    lanes: dict[str, Lane] = field(default_factory=dict)
+    closed: dict[tuple[str, int], Lane] = field(default_factory=dict)
     rows: dict[tuple[str, int, int], Message] = field(default_factory=dict)
     heads: dict[HeadKey, Point] = field(default_factory=dict)
     in_seq: int = 0
+
+    def __post_init__(self) -> None:
+        self.lanes = opened([Lane(0, name, 0) for name in LANES], self.epoch, len(self.closed))
+
+    @property
+    def epochs(self) -> set[int]:
+        """The epochs that this ledger knows."""
+        return {self.epoch, *(epoch for _, epoch in self.closed)}
+
+    def lane(self, name: str, epoch: int) -> Lane | None:
+        """Return a lane of any epoch."""
+        return self.lanes[name] if epoch == self.epoch else self.closed.get((name, epoch))
+
+    def chain(self, name: str) -> list[Lane]:
+        """Return a lane's epochs, the current one last."""
+        closed = (lane for (each, _), lane in self.closed.items() if each == name)
+        return [*sorted(closed, key=lambda lane: lane.id), self.lanes[name]]
+
+    def open(self, epoch: int) -> None:
+        """Begin a new epoch."""
+        for lane in self.lanes.values():
+            lane.used_seq = lane.last_seq
+            self.closed[lane.name, lane.epoch] = lane
+        self.epoch = epoch
+        self.lanes = opened(self.lanes.values(), epoch, len(self.closed))
 
 
 class Cores:
@@ -53,6 +73,8 @@ class Cores:
     appender: type[Appender] = Appender
     resends: type[Resends] = Resends
     heads: type[Heads] = Heads
+    epochs: type[Epochs] = Epochs
+    choose: Callable[..., Lane] = staticmethod(choose)
 
 
 class LaneShell:
@@ -61,23 +83,17 @@ class LaneShell:
     def __init__(self, vehicle: Vehicle, name: str) -> None:
         self.name = name
         self._vehicle = vehicle
-        row = vehicle.ledger.lanes[name]
-        self.appender = vehicle.cores.appender(
-            vehicle.ledger.epoch,
-            LIMITS,
-            opened_seq=row.next_seq - 1,
-            used_seq=min(row.used_seq, row.next_seq - 1),
-            steps=row.steps,
-        )
-        self.appender.set_watermark(row.confirmed)
-        self.appender.set_watermark(row.watermark)
+        self.appender = self._appender_of(vehicle.ledger.lanes[name])
+        self._finished: set[int] = set()
         self.resends = vehicle.cores.resends()
         self._run: list[Appended] = []
         self._seen_id: int | str | None = None
 
     @property
-    def _row(self) -> LaneRow:
-        return self._vehicle.ledger.lanes[self.name]
+    def _row(self) -> Lane:
+        row = self._vehicle.ledger.lane(self.name, self.appender.epoch)
+        assert row is not None
+        return row
 
     @property
     def _out(self) -> OutModel:
@@ -85,6 +101,7 @@ class LaneShell:
 
     def connect(self) -> None:
         """Note a new connection to the leaf server."""
+        self._finished.clear()
         self.appender.connected()
 
     def disconnect(self) -> None:
@@ -94,13 +111,18 @@ class LaneShell:
     def work(self, turns: int, now_s: float) -> None:
         """Do what can be done, at most so many turns."""
         self.resends.flowed(self._out.floor, now_s)
-        self.appender.committed(self._row.next_seq - 1)
         for _ in range(turns):
-            if self.appender.state is State.BEHIND:
-                return
+            if self._is_over():
+                self._finished.add(self.appender.epoch)
+                self._enter(self._vehicle.ledger.lanes[self.name])
+            self.appender.committed(self._row.last_seq)
             if self.appender.state is State.SEEKING:
                 self._seek()
+                if not self._vehicle.goes_on:
+                    return
                 continue
+            if self.appender.state is State.BEHIND:
+                return
             turn = self.appender.turn(asked=self.resends.ready)
             if turn is None:
                 break
@@ -121,14 +143,18 @@ class LaneShell:
             return
         self._seen_id = ask.id
         ledger = self._vehicle.ledger
-        if ask.epoch == ledger.epoch and ask.ranges and self.appender.claim(ask.ranges[-1][1]):
+        if ask.ranges and self.claims(ask.epoch, ask.ranges[-1][1]):
             return
         works, missing = [], []
+        asked = ledger.lane(self.name, ask.epoch)
+        top = SEQ_MAX
+        if asked is not None and asked.id >= self._row.id:  # what is above goes in its turn
+            top = self.appender.position if asked is self._row else 0
         in_out = {
             (each.message.epoch, each.message.seq): at for at, each in self._out.messages.items()
         }
         for low, high in self.resends.not_flying(ask):
-            for seq in range(low, high + 1):
+            for seq in range(low, min(high, top) + 1):
                 if (self.name, ask.epoch, seq) in ledger.rows:
                     works.append(Work(ask.epoch, seq, seq))
                 elif (ask.epoch, seq) in in_out:
@@ -139,9 +165,59 @@ class LaneShell:
         for seq in missing:
             self._vehicle.commit("live", "receipt", (self.name, ask.epoch, seq, seq, "not kept"))
 
+    def claims(self, epoch: int, seq: int) -> bool:
+        """Take in that the hub knows a seq; return whether this ledger never gave it out."""
+        ledger = self._vehicle.ledger
+        if epoch != ledger.epoch or seq <= ledger.lanes[self.name].last_seq:
+            return False
+        if epoch == self.appender.epoch:
+            self.appender.claim(seq)
+        self._vehicle.epochs.behind("the hub knows more")
+        return True
+
+    def look_at_out(self) -> Tail:
+        """Read where the stream ends; whoever judges the epoch hears of it."""
+        tail, epoch = self._tail(), self._vehicle.ledger.epoch
+        seq = (tail.seq or 0) if tail.epoch == epoch else 0
+        self._vehicle.epochs.out_knows(self.name, seq, stranger=bool(tail.stranger))
+        return tail
+
+    def _appender_of(self, row: Lane) -> Appender:
+        appender = self._vehicle.cores.appender(
+            row.epoch,
+            LIMITS,
+            opened_seq=row.last_seq,
+            used_seq=min(row.used_seq, row.last_seq),
+            steps=row.steps,
+        )
+        appender.set_watermark(row.confirmed)
+        appender.set_watermark(row.watermark)
+        return appender
+
+    def _enter(self, row: Lane) -> None:
+        self.appender = self._appender_of(row)
+        self._run = []
+        self.appender.connected()
+
+    def _is_over(self) -> bool:
+        if self.appender.epoch == self._vehicle.ledger.epoch:
+            return False
+        return self.appender.done or self.appender.state is State.BEHIND
+
     def _seek(self) -> None:
-        appender, out = self.appender, self._out
-        tail = self._tail()
+        out = self._out
+        tail = self.look_at_out()
+        if not self._vehicle.goes_on:
+            return
+        row = self._vehicle.cores.choose(
+            self._vehicle.ledger.chain(self.name), tail, out.created, self._finished
+        )
+        if row.epoch != self.appender.epoch:
+            self._enter(row)
+        if tail.epoch != row.epoch:
+            tail = Tail(tail.stream_seq)
+        appender = self.appender
+        appender.committed(row.last_seq)
         start = appender.start(tail, out.created)
         if start.short and not self._fill_with(start.step.from_seq, start.short):
             self._jump(tail.stream_seq)
@@ -155,10 +231,10 @@ class LaneShell:
         for at in sorted(out.messages, reverse=True)[:64]:
             appended = out.messages[at]
             epoch, seq = appended.position or (appended.message.epoch, appended.message.seq)
-            if epoch == ledger.epoch:
+            if epoch in ledger.epochs:
                 return Tail(out.last_seq, epoch, seq, stranger)
-            if epoch not in ledger.epochs and not stranger:
-                steps = self._row.steps
+            if not stranger:
+                steps = ledger.lanes[self.name].steps
                 if out.created != steps.created or not steps.steps:
                     newer = bool(steps.created)
                 else:
@@ -171,7 +247,7 @@ class LaneShell:
             return False
         if len(self._run) < short:
             rows = self._vehicle.ledger.rows
-            epoch = self._vehicle.ledger.epoch
+            epoch = self.appender.epoch
             known = [rows[key] for key in rows if key[:2] == (self.name, epoch) and key[2] <= seq]
             self._run = [Appended(message) for message in known[-1:]] * short
         return bool(self._run)
@@ -191,17 +267,17 @@ class LaneShell:
 
     def _send_new(self, now_s: float) -> None:
         appender, ledger = self.appender, self._vehicle.ledger
-        seq = appender.next_seq
-        message = ledger.rows.get((self.name, ledger.epoch, seq))
+        seq, epoch = appender.next_seq, appender.epoch
+        message = ledger.rows.get((self.name, epoch, seq))
         if message is None:
             self._vehicle.commit(
-                "live", "receipt", (self.name, ledger.epoch, seq, seq, "missing in the ledger")
+                "live", "receipt", (self.name, epoch, seq, seq, "missing in the ledger")
             )
             short = appender.pass_over(seq)
             if short and not self._fill_with(seq, short):
                 self._jump(appender.stream_seq)
             return
-        if seq > self._row.used_seq:
+        if seq > self._row.used_seq and epoch == ledger.epoch:
             self._row.used_seq = seq + USED_AHEAD
         expected = appender.send(seq, MESSAGE_BYTES, now_s)
         self._append(Appended(message), expected)
@@ -252,11 +328,10 @@ class Vehicle:
         random: Random,
         cores: Cores,
         now_ns: int,
-        ask_hub: Callable[[str, int], int | None],
+        ask_hub: Callable[[int], Known | None],
     ) -> None:
         self.random = random
         self._ask_hub = ask_hub
-        self._vouched = False
         self.cores = cores
         self.faulty = True
         self.now_ns = now_ns
@@ -284,8 +359,9 @@ class Vehicle:
 
     def commit(self, lane: str, kind: str, body: object) -> Message:
         """Write one message to the ledger, durably."""
-        if not self._vouched:
-            # The ledger may be an old copy, and nobody is there who could tell.
+        # Nobody in this model has the patience to wait for the hub's word.
+        self.epochs.may_commit(0.0, urgent=True)
+        if self.epochs.verdict is Verdict.OVER:
             self._open_epoch()
         row = self.ledger.lanes[lane]
         time_ns = self.now_ns + self.clock_error_ns
@@ -327,16 +403,41 @@ class Vehicle:
         """Let the agent run."""
         for lane in self.lanes.values():
             lane.work(turns, now_s)
-        if any(lane.appender.state is State.BEHIND for lane in self.lanes.values()):
+        if self.epochs.verdict is Verdict.OVER:
             self._open_epoch()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the current epoch does."""
+        return self.epochs.verdict is Verdict.GOES_ON
+
+    def hear_hub(self) -> None:
+        """Learn how far the hub holds former epochs, if it can be asked."""
+        former = {lane.epoch for lane in self.ledger.closed.values() if not lane.whole}
+        for epoch in sorted(former):
+            for lane, (_, held) in (self._ask_hub(epoch) or {}).items():
+                self._watermark(lane, (epoch, held))
 
     def restart(self) -> None:
         """Begin with what the disk holds: kill -9, and start."""
-        self._vouched = not self.asks_first or self._is_known_past()
-        self._begin()
+        self._begin(fresh=not self.asks_first)
+        for lane in self.lanes.values():
+            lane.look_at_out()
+        known = self._ask_hub(self.ledger.epoch)
+        if known is not None:
+            self.epochs.hub_knows({lane: highest for lane, (highest, _) in known.items()})
         self.mark("start")
 
-    def _begin(self) -> None:
+    def lose_power(self) -> None:
+        """Lose what the leaf server had not synced, and start with what the disks hold."""
+        self.restart_leaf(power_cut=True)
+        self.restart()
+
+    def _begin(self, *, fresh: bool) -> None:
+        self.epochs = self.cores.epochs(
+            fresh=fresh, lanes=LANES, last_seq=lambda lane: self.ledger.lanes[lane].last_seq
+        )
+        self.epochs.note_link(up=False, now_s=0.0)
         self.lanes = {name: LaneShell(self, name) for name in LANES}
         self.heads = self.cores.heads()
         for key, point in self.ledger.heads.items():
@@ -390,29 +491,29 @@ class Vehicle:
         self.uncertain |= set(range(1, self._next_id))
         self._copy = None
         self.ledger = Ledger(self._draw_epoch())
-        self._begin()
-        self._vouched = True
+        self._begin(fresh=True)
         self.mark("start")
 
     def forget(self) -> None:
         """Give up some of what the hub has confirmed: the budget."""
-        for name, row in self.ledger.lanes.items():
-            key = (name, self.ledger.epoch)
-            seqs = [each[2] for each in self.ledger.rows if each[:2] == key]
+        for row in [*self.ledger.closed.values(), *self.ledger.lanes.values()]:
+            name, epoch = row.name, row.epoch
+            seqs = [each[2] for each in self.ledger.rows if each[:2] == (name, epoch)]
             for seq in sorted(seqs)[: len(seqs) // 2]:
                 if seq <= row.watermark:
-                    del self.ledger.rows[name, self.ledger.epoch, seq]
-                    self.forgotten.add((name, self.ledger.epoch, seq))
+                    del self.ledger.rows[name, epoch, seq]
+                    self.forgotten.add((name, epoch, seq))
 
     def _watermark(self, lane: str, body: object) -> None:
         assert isinstance(body, tuple)
         epoch, seq = body
-        if epoch != self.ledger.epoch:
+        shell, row = self.lanes[lane], self.ledger.lane(lane, epoch)
+        if row is None or shell.claims(epoch, seq):
             return
-        shell, row = self.lanes[lane], self.ledger.lanes[lane]
-        shell.appender.set_watermark(seq)
-        if shell.appender.state is not State.BEHIND:
-            row.watermark, row.confirmed = seq, max(seq, row.confirmed)
+        seq = min(seq, row.last_seq)
+        if shell.appender.epoch == epoch:
+            shell.appender.set_watermark(seq)
+        row.watermark, row.confirmed = seq, max(seq, row.confirmed)
 
     def _merge(self, point: Point) -> None:
         merged = self.heads.offer("", point)
@@ -421,23 +522,12 @@ class Vehicle:
             self.ledger.heads[key] = merged.head.to_point(key)
 
     def _open_epoch(self) -> None:
-        """Go on under a new epoch; what the old one still owes is asked for by the hub."""
-        ledger, old = self.ledger, self.ledger.epoch
-        lanes = {name: row.next_seq - 1 for name, row in ledger.lanes.items()}
-        ledger.epochs.add(old)
-        ledger.epoch = self._draw_epoch()
-        ledger.lanes = {name: LaneRow() for name in LANES}
-        self._vouched = True
-        self.commit("live", "epoch", (old, lanes))
-        self._begin()
-
-    def _is_known_past(self) -> bool:
-        """Whether the hub says, now, that it knows no more of this epoch than the ledger does."""
-        for name, row in self.ledger.lanes.items():
-            highest = self._ask_hub(name, self.ledger.epoch)
-            if highest is None or highest >= row.next_seq:
-                return False
-        return True
+        """Go on under a new epoch; what the old one still owes leaves first."""
+        old, lanes = self.ledger.epoch, self.ledger.lanes
+        last_seqs = {name: row.last_seq for name, row in lanes.items()}
+        self.ledger.open(self._draw_epoch())
+        self.epochs.opened()
+        self.commit("live", "epoch", (old, last_seqs))
 
     def _draw_epoch(self) -> int:
         return self.random.randint(1, (1 << 32) - 1)
