@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_agent.appender import Appender
+from backhaul_agent.epochs import Epochs, Verdict
 from backhaul_agent.resend import Resends
 from backhaul_codec.merge import Change, Head, HeadKey, Heads, Merged
 from backhaul_codec.ranges import RangeSet
@@ -42,6 +43,13 @@ class BlindAppender(Appender):
         return False
 
 
+class BlindEpochs(Epochs):
+    """Nor does whoever judges the epoch."""
+
+    def behind(self, why: str) -> None:
+        self.verdict = Verdict.GOES_ON
+
+
 class TrustfulVehicle(Vehicle):
     """Goes on in its epoch after a restart, though nobody has said that it may."""
 
@@ -73,11 +81,11 @@ class FaithfulContinuity(Continuity):
 
 
 class GenerousContinuity(Continuity):
-    """A receipt explains ten more seqs than it says."""
+    """A receipt explains more seqs than it says, on both sides."""
 
-    # Three more are seen too, but not before the 343rd seed.
+    # Three more behind are seen too, but not before the 343rd seed.
     def explain(self, key: LaneKey, low: int, high: int, reason: str) -> bool:
-        return super().explain(key, low, high + 10, reason)
+        return super().explain(key, max(1, low - 9), high + 9, reason)
 
 
 class DeafContinuity(Continuity):
@@ -138,10 +146,12 @@ def _with(
     continuity: type[Continuity] | None = None,
     repair: type[RepairBook] | None = None,
     vehicle: type[Vehicle] = Vehicle,
+    epochs: type[Epochs] = Epochs,
 ) -> Callable[[int], Run]:
     cores, hub_cores = Cores(), HubCores()
     cores.appender = appender or cores.appender
     cores.resends = resends or cores.resends
+    cores.epochs = epochs
     hub_cores.heads = cores.heads = heads or cores.heads
     hub_cores.continuity = continuity or hub_cores.continuity
     hub_cores.repair = repair or hub_cores.repair
@@ -151,7 +161,10 @@ def _with(
 LOST, HOLE, REST, HEADS = "lost in silence", "passes the hole", "came to rest", "heads differ"
 KEPT = "given up though it was kept"
 MUTATIONS = {
-    "a ledger that went back is not noticed": (_with(appender=BlindAppender), (LOST, REST, KEPT)),
+    "a ledger that went back is not noticed": (
+        _with(appender=BlindAppender, epochs=BlindEpochs),
+        (LOST, REST, KEPT, "stands 2 times", "without point"),
+    ),
     "some of what was asked for is dropped": (_with(resends=LazyResends), (REST,)),
     "the watermark passes holes": (_with(continuity=HopefulContinuity), (HOLE,)),
     "what UP lost still counts": (_with(continuity=FaithfulContinuity), (HOLE,)),

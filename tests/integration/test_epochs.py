@@ -1,0 +1,270 @@
+"""The ledger is lost, or goes back in time: a new epoch, every point once, and what is gone is named.
+
+Real hub, real leaf, real agent. Not covered: two agents on one vehicle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul_agent.client import connect
+from backhaul_codec import Opaque, decode
+from backhaul_hub.clock import SystemClock
+from backhaul_hub.config import load
+from backhaul_hub.control import ControlPlane
+from demo.rig import program, run_to_end, wait_for_log
+
+from .conftest import World, lane
+from .test_uplink import arrive, at_the_hub, confirmed, keep, points
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from demo.rig import DeviceRig
+
+pytestmark = [pytest.mark.nats, pytest.mark.timeout(180)]
+HOUR_S = 3600
+
+
+def ledger_of(rig: DeviceRig) -> Path:
+    return rig.agent_toml.parent / "backhaul-agent"
+
+
+async def copy(source: Path, target: Path) -> None:
+    """Copy a directory of a part that does not run, in place of what was there."""
+    await run_to_end(["rm", "-rf", str(target)])
+    await run_to_end(["cp", "-a", str(source), str(target)])
+
+
+async def completeness(world: World, hours_ago: int = 0) -> list[dict[str, Any]]:
+    """Return what `backhaul-hub completeness --json` says of an hour."""
+    now_s = SystemClock().now_ns() // 10**9 - hours_ago * HOUR_S
+    first_s = now_s - now_s % HOUR_S
+    command = [
+        program("backhaul-hub"),
+        "completeness",
+        "VID-001",
+        "--dir",
+        str(world.hub.directory),
+    ]
+    found = await run_to_end([*command, "--from", iso(first_s), "--to", iso(first_s + 1), "--json"])
+    hours: list[dict[str, Any]] = json.loads(found)["hours"]
+    return hours
+
+
+def iso(time_s: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time_s))
+
+
+async def epoch_words(world: World) -> list[dict[str, Any]]:
+    """Return what vehicles have said of epochs that began."""
+    client = await world.connect(world.hub.url())
+    jetstream = client.jetstream()
+    last = (await jetstream.stream_info("UP_00")).state.last_seq
+    words = []
+    for seq in range(1, last + 1):
+        message = await jetstream.get_msg("UP_00", seq, direct=True)
+        if message.subject == "up.VID-001.e.epoch" and message.data is not None:
+            (point,) = decode(message.data, node="-", type="-", key="").points
+            assert isinstance(point.value, Opaque)
+            words.append(json.loads(point.value.data))
+    return words
+
+
+async def status_of(rig: DeviceRig) -> dict[str, Any]:
+    async with connect(rig.url) as agent:
+        return await agent.status()
+
+
+async def test_a_deleted_ledger_leaves_a_named_hole(world: World) -> None:
+    """What only the deleted ledger had is gone; the hub knows of it by the vehicle's last mark."""
+    rig, relay = await world.vehicle()
+    async with connect(rig.url) as agent:
+        await keep(agent, 1, 1000)
+        await confirmed(world, rig, 4)
+    epoch = (await status_of(rig))["epoch"]
+    await relay.cut()
+    async with connect(rig.url) as agent:
+        await keep(agent, 1001, 500)
+    await rig.stop()  # the mark of the stop, which says that bulk went to 6, is in OUT
+    await run_to_end(["rm", "-rf", str(ledger_of(rig))])
+    ledger_of(rig).mkdir()
+    client = rig.agent_toml.parent / "backhaul-leaf"
+    await run_to_end(["find", str(client), "-path", "*OUT_bulk*", "-name", "*.blk", "-delete"])
+    await rig.start()
+    async with connect(rig.url) as agent:
+        await keep(agent, 1501, 500)
+    await relay.heal()
+    await world.until(lambda report: lane(report).get("epoch") not in (None, epoch))
+    wanted = {*range(1, 1001), *range(1501, 2001)}
+    found: list[int] = []
+    for _ in range(300):
+        found = await at_the_hub(world)
+        if wanted <= set(found):
+            break
+        await asyncio.sleep(0.1)
+    assert wanted <= set(found)
+    assert len(found) == len(set(found))
+    named: list[dict[str, Any]] = []
+    for _ in range(300):
+        (hour,) = await completeness(world)
+        named = [
+            gap
+            for gap in hour["explained"] + hour["missing"]
+            if (gap["lane"], gap["epoch"], bool(gap["high"])) == ("bulk", epoch, True)
+        ]
+        if named:
+            break
+        await asyncio.sleep(0.1)
+    assert (named[0]["low"], named[-1]["high"]) == (5, 6)
+
+
+async def test_a_ledger_from_an_old_copy_loses_and_doubles_nothing(world: World) -> None:
+    """More was kept and sent after the copy; then points are kept before the link comes up."""
+    rig, relay = await world.vehicle()
+    async with connect(rig.url) as agent:
+        await keep(agent, 1, 1000)
+        await agent.publish_batch("battery", points(1001, 1))  # too few for a frame: it is staged
+        await confirmed(world, rig, 4)
+    await rig.agent.stop(signal.SIGKILL)
+    older = rig.agent_toml.parent / "older"
+    await copy(ledger_of(rig), older)
+    await rig.start_agent()
+    async with connect(rig.url) as agent:
+        await keep(agent, 1002, 1000)
+        await arrive(world, 2001)
+    await relay.cut()
+    await rig.agent.stop(signal.SIGKILL)
+    await copy(older, ledger_of(rig))
+    await rig.start_agent()
+    async with connect(rig.url) as agent:
+        await keep(agent, 2002, 500)
+    await relay.heal()
+    await arrive(world, 2501)
+    status = await status_of(rig)
+    assert status["ledger"]["suspect_points"] == 0
+    assert status["ledger"]["quarantined_rows"] == 0
+    whys = {word["why"] for word in await epoch_words(world)}
+    assert "started without the hub's word" in whys
+    await wait_for_log(rig.agent, '"event": "staged points had been sent"')
+    assert await at_the_hub(world) == list(range(1, 2502))
+
+
+async def test_a_hub_that_knows_more_is_believed_at_the_start(world: World) -> None:
+    """The whole disk put back, link up: nothing on the vehicle can tell, but the hub can."""
+    rig, _ = await world.vehicle()
+    async with connect(rig.url) as agent:
+        await keep(agent, 1, 1000)
+        await confirmed(world, rig, 4)
+    await rig.stop()
+    parts = ("backhaul-agent", "backhaul-leaf")
+    home = rig.agent_toml.parent
+    for part in parts:
+        await copy(home / part, home / f"older-{part}")
+    await rig.start()
+    async with connect(rig.url) as agent:
+        await keep(agent, 1001, 1000)
+        await arrive(world, 2000)
+    await rig.stop()
+    for part in parts:
+        await copy(home / f"older-{part}", home / part)
+    await rig.start()
+    async with connect(rig.url) as agent:
+        await keep(agent, 2001, 500)
+    await arrive(world, 2500)
+    assert any("the hub knows more" in word["why"] for word in await epoch_words(world))
+
+
+async def test_a_restart_over_a_link_that_is_up_keeps_its_epoch(world: World) -> None:
+    rig, _ = await world.vehicle()
+    async with connect(rig.url) as agent:
+        await keep(agent, 1, 500)
+        await confirmed(world, rig, 2)
+    epoch = (await status_of(rig))["epoch"]
+    for first in (501, 1001):
+        await rig.agent.stop(signal.SIGKILL)
+        await rig.start_agent()
+        async with connect(rig.url) as agent:
+            await keep(agent, first, 500)
+    await arrive(world, 1500)
+    assert (await status_of(rig))["epoch"] == epoch
+    assert await epoch_words(world) == []
+
+
+async def test_a_leaf_store_put_back_while_the_agent_lives(world: World) -> None:
+    """Copy the store, publish, kill -9 the leaf, put the copy back, publish again."""
+    rig, _ = await world.vehicle()
+    store = rig.agent_toml.parent / "backhaul-leaf"
+    older = rig.agent_toml.parent / "older"
+    async with connect(rig.url) as agent:
+        await keep(agent, 1, 1000)
+        await confirmed(world, rig, 4)
+    await rig.leaf.stop()
+    await copy(store, older)
+    await rig.leaf.start()
+    await rig.wait_agent()
+    async with connect(rig.url) as agent:
+        await keep(agent, 1001, 1000)
+        await confirmed(world, rig, 8)
+    await rig.leaf.stop(signal.SIGKILL)
+    await copy(older, store)
+    await rig.leaf.start()
+    await rig.wait_agent()
+    async with connect(rig.url) as agent:
+        await keep(agent, 2001, 1000)
+    await arrive(world, 3000)
+    report = await world.until(lambda report: lane(report)["watermark"] == 12)
+    assert lane(report)["gaps"] == []
+
+
+class ShiftedClock(SystemClock):
+    """The machine's clock, set back by some hours."""
+
+    def __init__(self, hours: int) -> None:
+        self.hours = hours
+
+    def now_ns(self) -> int:
+        return super().now_ns() - self.hours * HOUR_S * 10**9
+
+
+async def test_an_agents_marks_make_a_complete_hour(world: World) -> None:
+    """Three runs of a real agent, by a hub's clock two hours back, one, and right.
+
+    The hour in the middle has marks of the real agent on both sides.
+    """
+    await world.hub.control.stop()
+    clock = ShiftedClock(2)
+    plane = ControlPlane(world.hub.directory, load(world.hub.directory), clock)
+    running = asyncio.create_task(plane.run())
+    try:
+        rig, _ = await world.vehicle()
+        for first, hours in ((1, 1), (501, 0), (1001, 0)):
+            async with connect(rig.url) as agent:
+                await keep(agent, first, 500)
+            await confirmed(world, rig, (first + 499) // 250)
+            await rig.agent.stop()
+            clock.hours = hours
+            await rig.start_agent()
+        await until(world, "complete", hours_ago=1)
+        assert await epoch_words(world) == []
+    finally:
+        plane.stop()
+        await running
+    assert [hour["state"] for hour in await completeness(world)] == ["waiting"]
+
+
+async def until(world: World, state: str, *, hours_ago: int) -> None:
+    """Wait until the hub's certificate of an hour says so."""
+    hours: list[dict[str, Any]] = []
+    for _ in range(150):
+        hours = await completeness(world, hours_ago)
+        if [hour["state"] for hour in hours] == [state]:
+            return
+        await asyncio.sleep(0.2)
+    pytest.fail(f"never {state}: {hours}")
