@@ -180,11 +180,11 @@ class Parts:
         self._uplink = UplinkState()
         self._uplink.on_up.append(self._writer.link_up)
         self._uplink.on_look.append(self._writer.note_link)
-        self._epoch_words = EpochWords(ledger, self._writer, clock)
+        self._epoch_words = EpochWords(ledger, self._writer, clock, self._lanes)
         out = [lane.stream for lane in self._lanes]
         self._leaf_store = LeafStore([*out, *self._downlink.streams])
         self._flow = Flow(link_window(config, ledger.lanes), config, clock)
-        self._flow.on_ahead |= {lane.name: lane.on_durable_ahead for lane in self._lanes}
+        self._flow.on_ahead |= {lane.name: lane.on_passed for lane in self._lanes}
         self._link_news = LinkNews(
             config, ledger, self._writer, clock, self._uplink, settled=lambda: not clock.mark
         )

@@ -2,6 +2,10 @@
 
 It is asked in the clock exchange, while anything is to be learned: of the current epoch whether it may
 go on, of former ones how far the hub holds them, and whether staged rows of theirs were sent.
+
+Where the hub knows more of a former epoch than ledger and OUT together, the whole disk went back. The hub
+has passed sequences then that OUT gives out again, and takes what comes under them for old: the lanes go on
+beyond all that may have been used.
 """
 
 from __future__ import annotations
@@ -24,10 +28,11 @@ from backhaul_codec.ranges import RangeSet
 from backhaul_codec.subjects import SubjectError, parse_leaf
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from backhaul_agent.clock import Clock
     from backhaul_agent.jetstream import JetStream
+    from backhaul_agent.lane import Lane
     from backhaul_agent.ledger import Ledger
     from backhaul_agent.suspects import Former
     from backhaul_agent.writer import Writer
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
 ASKED_MAX = 16  # epochs in one question
 SPAN_MAX = 4096  # messages of OUT that are compared with staged rows
 RETRY_S = 5.0
+PASSED_MARGIN = 1 << 20  # sequences that may have been used for what was appended again
 # The highest seq that the hub knows of each lane, and up to where it holds everything.
 Known = dict[str, tuple[int, int]]
 log = structlog.get_logger("epochs")
@@ -44,11 +50,15 @@ log = structlog.get_logger("epochs")
 class EpochWords:
     """Asks and hears; lives as long as the daemon."""
 
-    def __init__(self, ledger: Ledger, writer: Writer, clock: Clock) -> None:
+    def __init__(
+        self, ledger: Ledger, writer: Writer, clock: Clock, lanes: Sequence[Lane] = ()
+    ) -> None:
+        self._lanes = lanes
         self._ledger = ledger
         self._writer = writer
         self._clock = clock
-        self._highest: dict[int, dict[str, int]] = {}  # of epochs that rows are suspected of
+        self._highest: dict[int, dict[str, int]] = {}  # what the hub knows, by epoch and lane
+        self._compared: set[int] = set()  # epochs whose OUT was looked at
         self._news = asyncio.Event()
 
     def wanted(self) -> list[int]:
@@ -56,26 +66,27 @@ class EpochWords:
         writer, ledger = self._writer, self._ledger
         found = [ledger.epoch] if writer.epochs.verdict is Verdict.WAITING else []
         found += [former.epoch for former in writer.suspects.formers]
-        found += [
-            lane.epoch for lane in ledger.every_lane()[: -len(ledger.lanes)] if not lane.whole
-        ]
+        former = ledger.every_lane()[: -len(ledger.lanes)]
+        if former and former[-1].epoch not in self._highest:
+            found.append(former[-1].epoch)
+        found += [lane.epoch for lane in former if not lane.whole]
         return list(dict.fromkeys(found))[:ASKED_MAX]
 
     def heard(self, epochs: Mapping[int, Known]) -> None:
         """Take in what the hub knows of some epochs."""
         for epoch, lanes in epochs.items():
             highest = {lane: seq for lane, (seq, _) in lanes.items()}
+            self._highest[epoch] = highest
+            self._news.set()
             if epoch == self._ledger.epoch:
                 self._writer.hear_hub(highest)
                 continue
             for name, (_, held) in lanes.items():
                 if (lane := self._ledger.lane(name, epoch)) is not None:
                     self._writer.set_watermark(name, min(held, lane.last_seq), epoch)
-            self._highest[epoch] = highest
-            self._news.set()
 
     async def run(self, jetstream: JetStream) -> None:
-        """Judge staged rows of former epochs for as long as this connection lives."""
+        """Judge former epochs for as long as this connection lives."""
         while True:
             await self._news.wait()
             self._news.clear()
@@ -83,6 +94,10 @@ class EpochWords:
                 for former in self._writer.suspects.formers:
                     if former.epoch in self._highest and former.epoch != self._ledger.epoch:
                         await self._judge(former, self._highest[former.epoch], jetstream)
+                for epoch, highest in list(self._highest.items()):
+                    if epoch != self._ledger.epoch and epoch not in self._compared:
+                        await self._look_back(epoch, highest, jetstream)
+                        self._compared.add(epoch)
             except (JetStreamError, NatsError, OSError) as error:
                 log.warning("staged rows of a former epoch wait", error=str(error))
                 await asyncio.sleep(RETRY_S)
@@ -107,6 +122,23 @@ class EpochWords:
             await self._give_up(former.epoch)
         self._writer.wake()
 
+    async def _look_back(self, epoch: int, highest: dict[str, int], jetstream: JetStream) -> None:
+        """Find out whether OUT went back together with the ledger."""
+        states = [lane for lane in self._ledger.every_lane() if lane.epoch == epoch]
+        more = [lane for lane in states if highest.get(lane.name, 0) > lane.last_seq]
+        for lane in more:
+            out = OutStream(jetstream, out_stream(lane.name))
+            if await out.find(epoch, [(lane.last_seq + 1, highest[lane.name])]):
+                return  # it has what the ledger lacks
+        if not more:
+            return
+        log.warning("the whole disk went back", epoch=epoch, highest=highest)
+        shells = {lane.name: lane for lane in self._lanes}
+        for state in states:
+            last = max(highest.get(state.name, 0), state.last_seq)
+            if (shell := shells.get(state.name)) is not None:
+                shell.on_passed(last + state.steps.bound(0) + PASSED_MARGIN)
+
     async def _give_up(self, epoch: int) -> None:
         """Set rows aside that may have been sent or not, and tell the hub."""
         rows, notes = [], []
@@ -128,7 +160,7 @@ async def _sent(out: OutStream, epoch: int, last: int) -> tuple[list[Point], Ran
         for row in await out.rows(work):
             try:
                 node = parse_leaf(row.subject).node
-                points += decode(row.body, node=node, type="", key="").points
+                points += decode(row.body, node=node).points
             except (CodecError, SubjectError):
                 continue
             seqs.add(row.seq)

@@ -135,8 +135,8 @@ class Lane:
         self._writer.end_epoch(f"the hub knows seq {seq} of {self.name}")
         return True
 
-    def on_durable_ahead(self, stream_seq: int) -> None:
-        """Learn that the durable passes over all up to ``stream_seq``, which OUT has not reached."""
+    def on_passed(self, stream_seq: int) -> None:
+        """Learn that the hub passes over all up to ``stream_seq``, which OUT has not reached."""
         self._ahead = stream_seq
         self.appender.connected()
         self._wake.set()
