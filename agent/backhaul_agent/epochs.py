@@ -5,7 +5,7 @@ would have the seqs of what the hub knows already, and be dropped as a repeat. S
 agent the epoch goes on only by the word of all who may know better: the hub says which seq of each
 lane is the highest that it knows, and the leaf's OUT streams say it by what stands in them. Where one
 of them knows more than the ledger, or the hub cannot be asked, the run's first commit opens a new
-epoch (docs/adr/0010). Later in the run anybody who turns out to know more has the same effect.
+epoch (docs/adr/0014). Later in the run anybody who turns out to know more has the same effect.
 
 Only whoever waits for an answer forces a decision without the hub's word; what the agent itself has to
 write waits for it.
