@@ -23,7 +23,8 @@ from backhaul_agent.ledger_rows import STAGED, Quarantine
 from backhaul_agent.link_config import out_stream
 from backhaul_agent.out_stream import OutStream
 from backhaul_agent.suspects import missing
-from backhaul_codec import CodecError, decode
+from backhaul_codec import CodecError
+from backhaul_codec.placed import decode_placed
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.subjects import SubjectError, parse_leaf
 
@@ -159,9 +160,9 @@ async def _sent(out: OutStream, epoch: int, last: int) -> tuple[list[Point], Ran
     for work in await out.find(epoch, [(last + 1, last + SPAN_MAX)]):
         for row in await out.rows(work):
             try:
-                node = parse_leaf(row.subject).node
-                points += decode(row.body, node=node).points
+                placed = decode_placed(parse_leaf(row.subject), row.body)[1]
             except (CodecError, SubjectError):
                 continue
+            points += [each.point for each in placed]
             seqs.add(row.seq)
     return points, seqs
