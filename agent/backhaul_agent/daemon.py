@@ -29,7 +29,7 @@ from backhaul_agent.command_service import CommandService
 from backhaul_agent.config_service import ConfigService
 from backhaul_agent.downlink import Downlink
 from backhaul_agent.epoch_words import EpochWords
-from backhaul_agent.epochs import Epochs
+from backhaul_agent.epochs import Epochs, Verdict
 from backhaul_agent.flow import Flow
 from backhaul_agent.head_keeper import on_points
 from backhaul_agent.history_service import HistoryService
@@ -185,9 +185,11 @@ class Parts:
         self._leaf_store = LeafStore([*out, *self._downlink.streams])
         self._flow = Flow(link_window(config, ledger.lanes), config, clock)
         self._flow.on_ahead |= {lane.name: lane.on_passed for lane in self._lanes}
+        # A root that is told must not wait beside what changes it: the answer would come too late.
         self._link_news = LinkNews(
-            config, ledger, self._writer, clock, self._uplink, settled=lambda: not clock.mark
-        )
+            config, ledger, self._writer, clock, self._uplink,
+            settled=lambda: not clock.mark and epochs.verdict is not Verdict.WAITING,
+        )  # fmt: skip
         self._artifacts = Artifacts(
             config, clock, ArtifactStore(config.artifacts), self._writer.keeper, self._uplink,
             self._config_service.set, boot,

@@ -172,7 +172,7 @@ class Ledger(LedgerReader):
             self.closed[lane.name, lane.epoch] = lane
         for lane in plan.dropped:
             del self.closed[lane.name, lane.epoch]
-        self.lanes = plan.lanes
+        self.lanes.update(plan.lanes)  # in place: others hold it
         self.epoch = next(iter(plan.lanes.values())).epoch
 
     async def make_room(self) -> None:
@@ -270,7 +270,7 @@ class Ledger(LedgerReader):
         self.meta = {str(name): value for name, value in meta}
         self.epoch = int(self.meta["epoch"])
         lanes = await ledger_lanes.load(self._db, self.epoch, self._lane_names)
-        self.lanes = {lane.name: lane for lane in lanes if lane.epoch == self.epoch}
+        self.lanes.update({lane.name: lane for lane in lanes if lane.epoch == self.epoch})
         self.closed = {(lane.name, lane.epoch): lane for lane in lanes if lane.epoch != self.epoch}
         counts = await self._db.execute_fetchall(
             "SELECT (SELECT coalesce(max(id), 0) FROM staged), (SELECT count(*) FROM quarantined)"

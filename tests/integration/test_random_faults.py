@@ -30,6 +30,8 @@ from .faults import Fault, Kind, schedule
 from .publishers import Publishers, Reading, Word
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from demo.relay import Relay
     from demo.rig import DeviceRig, Part
 
@@ -145,10 +147,11 @@ class History:
 
     bodies: dict[tuple[str, str, int, int], bytes] = field(default_factory=dict)
     """By (device, lane, epoch, seq): what a message is, for ever."""
-    repeats: Counter[tuple[str, str]] = field(default_factory=Counter)
+    repeats: Counter[tuple[str, str, int]] = field(default_factory=Counter)
     changed: list[tuple[str, str, int, int]] = field(default_factory=list)
     """Identities under which two different messages came."""
-    readings: Counter[Reading] = field(default_factory=Counter)
+    readings: dict[Reading, list[tuple[str, str, int, int]]] = field(default_factory=dict)
+    """Where each reading stands."""
 
     def add(self, subject: str, body: bytes) -> None:
         """Take in one message of UP."""
@@ -157,7 +160,7 @@ class History:
         message = decode(body, node=node, type=type_, key=key)
         identity = (uplink.device, uplink.lane, message.epoch, message.seq)
         if (known := self.bodies.setdefault(identity, body)) is not body:
-            self.repeats[uplink.device, uplink.lane] += 1
+            self.repeats[identity[:3]] += 1
             if known != body:
                 self.changed.append(identity)
             return
@@ -165,7 +168,7 @@ class History:
             for point in message.points:
                 assert isinstance(point.value, float)
                 reading = Reading(uplink.device, point.node, point.time, point.value)
-                self.readings[reading] += 1
+                self.readings.setdefault(reading, []).append(identity)
 
 
 async def read_history(world: World) -> History:
@@ -207,10 +210,10 @@ async def ledger_ends(world: World, vehicles: dict[str, Vehicle]) -> dict[tuple[
 def complaints(word: Word, history: History, report: dict[str, Any]) -> list[str]:
     """Return what is wrong, in words; nothing, where every promise was kept."""
     found = set(history.readings)
-    doubled = [each for each, times in history.readings.items() if times > 1]
-    wrong = {
+    twice = [item for item in history.readings.items() if len(item[1]) > 1]
+    wrong: dict[str, Collection[Any]] = {
         "acknowledged, and not at the hub": word.kept - found,
-        "at the hub under two seqs": doubled,
+        "at the hub under two seqs": twice,
         "refused, and yet at the hub": word.refused & found,
         "at the hub, and never published": found - word.kept - word.refused - word.unknown,
         "two messages of one identity": history.changed,
@@ -220,15 +223,16 @@ def complaints(word: Word, history: History, report: dict[str, Any]) -> list[str
         said.append("messages were quarantined at the hub")
     for device in DEVICES:
         for name in LANES:
-            bodies = {i: body for i, body in history.bodies.items() if i[:2] == (device, name)}
+            # A vehicle that starts while nobody can vouch for its ledger begins a new epoch.
+            place = device, name, lane(report, device, name)["epoch"]
+            bodies = {i: body for i, body in history.bodies.items() if i[:3] == place}
             is_so = {
-                "epoch": next(iter({identity[2] for identity in bodies})),
                 "watermark": max(identity[3] for identity in bodies),
                 "highest_seq": max(identity[3] for identity in bodies),
                 "gaps": [],
                 "explained": [],
                 "messages": len(bodies),
-                "repeats": history.repeats[device, name],
+                "repeats": history.repeats[place],
                 "bytes": sum(map(len, bodies.values())),
             }
             hub_says = {what: lane(report, device, name)[what] for what in is_so}
@@ -266,12 +270,15 @@ async def under_fire(world: World, seed: int, faults: list[Fault]) -> list[str]:
         )
         settled_s = clock.time() - healed_s
         reviving.cancel()
-    history = await read_history(world)
     word = Word()
     for each in words.values():
         word.kept |= each.kept
         word.refused |= each.refused
         word.unknown |= each.unknown
+    # What is left of former epochs may be asked for again, when the current one is whole already.
+    history = await read_history(world)
+    while word.kept - set(history.readings) and clock.time() - healed_s < 2 * SETTLE_S:
+        history = await read_history(world)
     log.warning(
         "seed %d: %d faults, %d kept, %d unknown (%d of them arrived), %d refused, %d messages, "
         "%d repeats; settled in %.1f s; ended by themselves: %s",
