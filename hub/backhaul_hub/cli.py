@@ -19,6 +19,7 @@ from .commands.init import init
 from .commands.node import node
 from .commands.set import set_
 from .commands.shadow import shadow
+from .commands.status import status
 from .commands.tree import tree
 from .commands.up import up
 from .commands.watch import watch
@@ -31,8 +32,9 @@ def cli() -> None:
     """Run and question a backhaul hub.
 
     A hub is a nats-server with a directory of configuration (`init`), the control plane beside
-    it (`up`), and the devices that may send to it (`add-device`, `devices`). `completeness` says
-    whether anything of a device's hours is missing, `events` what programs on vehicles reported.
+    it (`up`), and the devices that may send to it (`add-device`, `devices`). `status` says what is
+    wrong, `completeness` whether anything of a device's hours is missing, `events` what programs on
+    vehicles reported.
     Points are read and written with `get`, `set` and `watch`, what is desired of a device with
     `shadow`, the tree with `tree` and `node`. Files for vehicles, and from them, are kept with
     `artifact`. Vehicles are told to do something with `command`; `commands` says what became of
@@ -45,6 +47,7 @@ for _command in (
     up,
     add_device,
     devices,
+    status,
     completeness,
     events,
     get,

@@ -168,6 +168,25 @@ class Artifacts(_Section, frozen=True):
     """Of one device: so many files."""
 
 
+class Health(_Section, frozen=True):
+    """When something counts as wrong (docs/health.md)."""
+
+    interval_s: Annotated[float, Meta(ge=0.1, le=300)] = 5.0
+    """Between two looks."""
+    patience: Annotated[float, Meta(ge=0, le=1000)] = 1.0
+    """Multiplies the times until conditions are shown; 0: at once."""
+    consumer_lag_max: Annotated[int, Meta(ge=0)] = 10_000
+    ack_pending_max: Annotated[int, Meta(ge=0)] = 1_000
+    reader_lag_max: Annotated[int, Meta(ge=0)] = 10_000
+    """Messages of an UP stream that the control plane has not read."""
+    replica_lag_max: Annotated[int, Meta(ge=0)] = 10_000
+    stream_full_part: Annotated[float, Meta(gt=0, le=1)] = 0.8
+    link_down_after_s: Annotated[float, Meta(ge=0)] = 300.0
+    """More than vehicles with metered links are away by their plan."""
+    quarantine_shown_s: Positive = 3600.0
+    """For so long after the last unreadable message it is said that there were some."""
+
+
 class HubConfig(_Section, frozen=True):
     """The whole of hub.toml."""
 
@@ -185,6 +204,7 @@ class HubConfig(_Section, frozen=True):
     streams: Streams = Streams()
     twin: Twin = Twin()
     artifacts: Artifacts = Artifacts()
+    health: Health = Health()
 
 
 def load(directory: Path) -> HubConfig:

@@ -8,6 +8,7 @@ hub.db are closed; what a reader had not stored yet is read again at the next st
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from .connection import connect, watch_connections
 from .continuity import Continuity
 from .down_consumers import drop_node_consumers, ensure_down_consumers
 from .errors import HubError, JetStreamError
+from .health_watch import STATUS_SERVICE, HealthWatch
 from .jetstream import JetStreamApi
 from .known import Known
 from .leaf_config import leaf_name
@@ -157,6 +159,18 @@ class ControlPlane:
                 lags=self._sources.lags,
                 settled=lambda: all(reader.caught_up for reader in self._readers),
             )
+            health = HealthWatch(
+                self._config,
+                self._clock,
+                api,
+                self._continuity,
+                self._readers,
+                devices=lambda: self._devices,
+                links=leafs.links,
+                lags=self._sources.lags,
+                clocks=self._words.clocks,
+            )
+            await _serve_status(client, health)
             async with asyncio.TaskGroup() as group:
                 tasks = [
                     group.create_task(work)
@@ -167,6 +181,7 @@ class ControlPlane:
                         self._teller.tell_watermarks(self._config.watermark.interval_s),
                         self._teller.ask_for_gaps(),
                         blobs.run(),
+                        health.run(),
                         watch_connections(client, system),
                         *syncing,
                         *commanding,
@@ -268,6 +283,13 @@ class ControlPlane:
 
         await client.subscribe(DEVICES_SERVICE, cb=devices)
         await client.subscribe(RELOAD_SERVICE, cb=reload)
+
+
+async def _serve_status(client: Client, health: HealthWatch) -> None:
+    async def status(message: Msg) -> None:
+        await message.respond(json.dumps(health.status()).encode())
+
+    await client.subscribe(STATUS_SERVICE, cb=status)
 
 
 async def _make_writable(api: JetStreamApi, device: Device) -> None:

@@ -1,0 +1,187 @@
+"""Looking at the hub's health now and then, and answering `hub.status`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from nats.errors import Error as NatsError
+
+from backhaul_codec.conditions import Condition, counts
+
+from .errors import HubError
+from .health import DeviceFacts, Facts, HubHealth, LaneFacts
+from .leafs import Link
+from .streams import DOWN, declared_streams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from backhaul_codec.words import ClockWord
+
+    from .clock import Clock
+    from .config import HubConfig
+    from .continuity import Continuity, LaneState
+    from .jetstream import JetStreamApi, Json
+    from .registry import Device
+    from .uplink import UplinkReader
+
+STATUS_SERVICE = "hub.status"
+# Of one stream: who makes more sees the first of them.
+_CONSUMERS_MAX = 1024
+# A server takes 1 MiB in a message.
+_CONDITIONS_SHOWN = 500
+# Devices that are looked at in one go, before others of the control plane have their turn.
+_DEVICES_EACH = 250
+log = structlog.get_logger(__name__)
+
+
+class HealthWatch:
+    """Looks, keeps what was seen, and tells it.
+
+    Args:
+        api: JetStream of account HUB.
+        devices: tells all devices there are now.
+        links: of the devices that have ever connected.
+        lags: of the sources, by (device, lane), where they are known.
+        clocks: what devices said last of their clocks.
+    """
+
+    def __init__(
+        self,
+        config: HubConfig,
+        clock: Clock,
+        api: JetStreamApi,
+        continuity: Continuity,
+        readers: Sequence[UplinkReader],
+        *,
+        devices: Callable[[], Mapping[str, Device]],
+        links: Mapping[str, Link],
+        lags: Mapping[tuple[str, str], int],
+        clocks: Mapping[str, ClockWord],
+    ) -> None:
+        self.facts = Facts(None)
+        """What was seen last."""
+        self.shown: list[Condition] = []
+        self.looked_ns = 0
+        """When; ns since the Unix epoch, 0: not yet."""
+        self._health = HubHealth(config.health)
+        self._interval_s = config.health.interval_s
+        self._streams = [stream["name"] for stream in declared_streams(config)]
+        self._clock = clock
+        self._api = api
+        self._continuity = continuity
+        self._readers = readers
+        self._devices = devices
+        self._links = links
+        self._lags = lags
+        self._clocks = clocks
+
+    async def run(self) -> None:
+        """Look every `interval_s` seconds (event loop's clock), for ever."""
+        while True:
+            await self.look()
+            await asyncio.sleep(self._interval_s)
+
+    async def look(self) -> None:
+        """Look once; what begins or ends to be shown is logged."""
+        self.facts = await self._see()
+        before = {_identity(each) for each in self.shown}
+        self._health.look(self.facts, self._clock.monotonic_s(), self._clock.now_ns())
+        self.shown = self._health.conditions.shown()
+        self.looked_ns = self._clock.now_ns()
+        now = {_identity(each) for each in self.shown}
+        for code, device, about in sorted(now - before):
+            log.warning("condition", code=code, device=device, about=about)
+        for code, device, about in sorted(before - now):
+            log.info("condition_is_over", code=code, device=device, about=about)
+
+    def status(self) -> dict[str, Any]:
+        """Return what `backhaul-hub status --json` prints."""
+        devices = self.facts.devices
+        return {
+            "time_ns": self._clock.now_ns(),
+            "looked_ns": self.looked_ns,
+            "devices": len(devices),
+            "connected": sum(1 for seen in devices.values() if seen.up),
+            "counts": counts(self.shown),
+            "conditions": [each.as_json() for each in self.shown[:_CONDITIONS_SHOWN]],
+            "conditions_not_shown": len(self.shown[_CONDITIONS_SHOWN:]),
+        }
+
+    async def _see(self) -> Facts:
+        streams: list[Json] = []
+        consumers: list[Json] = []
+        answers = True
+        try:
+            for name in self._streams:
+                info = await self._api.stream_info(name)
+                if info is None:
+                    continue  # it is made anew, see `ControlPlane`
+                streams.append({**info, "config": {**info["config"], "sources": []}, "sources": []})
+                # DOWN has one for every device, which lags for as long as that is away.
+                if name != DOWN and info["state"]["consumer_count"]:
+                    consumers += await self._consumers_of(name)
+        except (HubError, NatsError) as error:
+            log.debug("streams_unknown", error=str(error))
+            answers = False
+        return Facts(
+            streams if answers else None,
+            consumers if answers else [],
+            read={reader.stream: reader.position.seq for reader in self._readers},
+            quarantined={reader.stream: reader.position.quarantined for reader in self._readers},
+            devices=await self._see_devices(),
+        )
+
+    async def _consumers_of(self, stream: str) -> list[Json]:
+        found: list[Json] = []
+        while len(found) < _CONSUMERS_MAX:
+            answer = await self._api.request(f"CONSUMER.LIST.{stream}", {"offset": len(found)})
+            page = answer.get("consumers") or []
+            found += page
+            if not page or len(found) >= answer["total"]:
+                break
+        return found
+
+    async def _see_devices(self) -> dict[str, DeviceFacts]:
+        seen: dict[str, DeviceFacts] = {}
+        for number, device in enumerate(self._devices()):
+            if number % _DEVICES_EACH == _DEVICES_EACH - 1:
+                await asyncio.sleep(0)
+            clock = self._clocks.get(device)
+            seen[device] = DeviceFacts(
+                self._links.get(device, Link()).up,
+                clock is not None and clock.quality == "unset",
+                self._lanes(device),
+            )
+        return seen
+
+    def _lanes(self, device: str) -> dict[str, LaneFacts]:
+        current = self._continuity.current(device)
+        lanes = {
+            lane: _lane(state, self._lags.get((device, lane)))
+            for lane, (_, state) in current.items()
+        }
+        for key in self._continuity.of_device(device):
+            state = self._continuity.lanes[key]
+            known = current.get(key.lane)
+            if (known is None or known[0] != key.epoch) and not state.whole:
+                lanes[f"{key.lane} of epoch {key.epoch}"] = LaneFacts(
+                    owes=False, gap_ranges=len(state.owed), arrivals=state.messages, lag=None
+                )
+        return lanes
+
+
+def _lane(state: LaneState, lag: int | None) -> LaneFacts:
+    whole = state.whole
+    return LaneFacts(
+        owes=not whole or bool(lag),
+        gap_ranges=0 if whole else len(state.gaps),
+        arrivals=state.messages + state.repeats,
+        lag=lag,
+    )
+
+
+def _identity(condition: Condition) -> tuple[str, str, str]:
+    return condition.code, condition.device, condition.about

@@ -1,0 +1,138 @@
+"""Real faults at a real hub: `backhaul-hub status` reports each, and is quiet once it is mended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from nats.js.api import ConsumerConfig
+
+from backhaul_agent.client import connect
+from demo.rig import program, run_to_end
+
+from .conftest import DEADLINE_S, World, lane
+from .test_hub_losses import api
+from .test_uplink import keep
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.nats, pytest.mark.timeout(120)]
+
+HEALTH = """
+[health]
+interval_s = 0.1
+patience = 0
+consumer_lag_max = 15
+ack_pending_max = 5
+quarantine_shown_s = 1.0
+"""
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    """A running hub that shows conditions at once, with low limits, and without vehicles."""
+    async with AsyncExitStack() as stack:
+        world = World(tmp_path, stack)
+        await world.hub.init()
+        path = world.hub.directory / "hub.toml"
+        text = re.sub(r"\n\[quarantine\]\n[^\[]*", "\n", path.read_text())
+        path.write_text(f"{text}\n[quarantine]\nbytes_max = {1 << 20}\n{HEALTH}")
+        stack.push_async_callback(world.hub.stop)
+        await world.hub.start()
+        yield world
+
+
+async def status(world: World) -> dict[str, Any]:
+    """Ask as an operator's script does."""
+    text = await run_to_end(
+        [program("backhaul-hub"), "status", "--json", "--dir", str(world.hub.directory)]
+    )
+    answer: dict[str, Any] = json.loads(text)
+    return answer
+
+
+async def until_shown(world: World, code: str, *, shown: bool = True) -> dict[str, Any]:
+    """Ask until a condition of that code is shown (or none is any more); return it."""
+    end_s = asyncio.get_running_loop().time() + DEADLINE_S
+    answer: dict[str, Any] = {}
+    while asyncio.get_running_loop().time() < end_s:
+        answer = await status(world)
+        found = [each for each in answer["conditions"] if each["code"] == code]
+        if answer["looked_ns"] and bool(found) is shown:
+            return found[0] if found else {}
+    pytest.fail(f"{code} never became {shown}: {json.dumps(answer, indent=1)}")
+
+
+async def test_a_link_that_is_down_and_up_again(world: World) -> None:
+    _, relay = await world.vehicle()
+    await until_shown(world, "link-down", shown=False)
+    await relay.cut()
+    found = await until_shown(world, "link-down")
+    assert (found["device"], found["severity"]) == ("VID-001", "warning")
+    await relay.heal()
+    await until_shown(world, "link-down", shown=False)
+
+
+async def test_a_gap_that_is_open_until_the_vehicle_sends_again(world: World) -> None:
+    rig, _ = await world.vehicle()
+    async with connect(rig.url) as agent:
+        await keep(agent, 1, 250 * 20)
+        await world.until(lambda report: lane(report).get("watermark", 0) == 20)
+    await until_shown(world, "gap-open", shown=False)
+    # The leaf stays connected; nobody is there to send anything again.
+    await rig.agent.stop(signal.SIGKILL)
+    await api(world, "STREAM.PURGE.UP_00", {"keep": 5})
+    found = await until_shown(world, "gap-open")
+    assert (found["device"], found["severity"]) == ("VID-001", "error")
+    await rig.start_agent()
+    await until_shown(world, "gap-open", shown=False)
+
+
+async def test_a_reader_that_lags_and_one_that_does_not_acknowledge(world: World) -> None:
+    jetstream = (await world.connect(world.hub.url())).jetstream()
+    for number in range(20):
+        await jetstream.publish(f"quarantine.test.1.{number}", b"garbage")
+    subscription = await jetstream.pull_subscribe(
+        "quarantine.>", "idle", config=ConsumerConfig(deliver_policy="all")  # type: ignore[arg-type]
+    )  # fmt: skip
+    assert (await until_shown(world, "consumer-lag"))["about"] == "QUARANTINE/idle"
+    messages = await subscription.fetch(10)
+    assert len(messages) == 10
+    found = await until_shown(world, "ack-pending")
+    assert found["detail"] == "10 messages"
+    await until_shown(world, "consumer-lag", shown=False)
+    for message in messages:
+        await message.ack_sync()
+    await until_shown(world, "ack-pending", shown=False)
+
+
+async def test_a_stream_that_is_nearly_full(world: World) -> None:
+    jetstream = (await world.connect(world.hub.url())).jetstream()
+    await jetstream.publish("quarantine.test.1.1", bytes(900_000))
+    assert (await until_shown(world, "stream-full"))["about"] == "QUARANTINE"
+    await jetstream.purge_stream("QUARANTINE")
+    await until_shown(world, "stream-full", shown=False)
+
+
+async def test_garbage_is_told_for_a_while_and_a_script_can_check(world: World) -> None:
+    rig, _ = await world.vehicle()
+    await until_shown(world, "link-down", shown=False)
+    check = [program("backhaul-hub"), "status", "--check", "--dir", str(world.hub.directory)]
+    local = await world.connect(rig.url)
+    await local.request("f.battery", b"this is no frame")
+    assert (await until_shown(world, "quarantine-grew"))["about"] == "UP_00"
+    await until_shown(world, "quarantine-grew", shown=False)
+    assert "1 devices, 1 connected" in await run_to_end(check[:2] + check[3:])
+    await rig.leaf.stop()
+    await until_shown(world, "link-down")
+    process = await asyncio.create_subprocess_exec(*check, stdout=asyncio.subprocess.PIPE)
+    output, _ = await process.communicate()
+    assert process.returncode == 3
+    assert "VID-001: warning link-down" in output.decode()
