@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections import Counter
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from backhaul_agent.client import Agent, connect
 from backhaul_agent.commands.history import command
 from backhaul_agent.errors import NoAgentError, RefusedError
 from backhaul_agent.history_client import history
-from backhaul_agent.history_reader import LedgerHistory
+from backhaul_agent.history_reader import SLICE_ROWS, LedgerHistory
 from backhaul_codec import Point
 from tests.agent.test_daemon import Bench, bench
 
@@ -145,20 +146,39 @@ async def test_mistakes_and_a_crowd_are_answered(
 
 
 async def test_publishers_are_served_while_history_is_read(
-    tmp_path: Path, nats_server: NatsServer
+    tmp_path: Path, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Nothing a publisher needs is held, and the event loop turns after every few messages."""
+    begun, served = asyncio.Event(), asyncio.Event()
+    turn = 0
+    messages_of_turn: Counter[int] = Counter()
+    read = LedgerHistory.runs
+
+    async def watched(self: Any) -> Any:
+        async for found in read(self):
+            yield found
+            messages_of_turn[turn] += 1
+            if not served.is_set():
+                begun.set()
+                await served.wait()
+
     async with bench(tmp_path, nats_server) as it, connect(nats_server.url) as agent:
-        for start in range(0, 20_000, 100):
+        for start in range(0, 8_000, 20):
             await agent.publish_batch(
-                "n", [Point("n", "t", start + at, float(at)) for at in range(100)]
+                "n", [Point("n", "t", start + at, float(at)) for at in range(20)]
             )
+        monkeypatch.setattr(LedgerHistory, "runs", watched)
         reading = asyncio.create_task(points_of(agent, "n.t"))
-        kept = 0
-        while not reading.done():
+        await begun.wait()
+        for _ in range(3):
             assert await it.ask("app.m.x", "1") == {"kept": 1}
-            kept += 1
-        assert len(await reading) == 20_000
-        assert kept > 2
+        served.set()
+        while not reading.done():
+            turn += 1
+            await asyncio.sleep(0)
+        assert len(await reading) == 8_000
+        assert messages_of_turn.total() > 10 * SLICE_ROWS
+        assert max(messages_of_turn.values()) <= SLICE_ROWS + 1
 
 
 async def test_the_command_prints_points(tmp_path: Path, nats_server: NatsServer) -> None:
