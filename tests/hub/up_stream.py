@@ -82,14 +82,14 @@ class Up:
         )
 
     async def settles(self, *held: tuple[int, int], lane: LaneKey = LANE) -> None:
-        """Wait until exactly these seqs are held, in hub.db too."""
+        """Wait until exactly these seqs are held, and that is committed to hub.db."""
         wanted = list(held)
         while True:
             await until(
                 lambda: lane in self.continuity.lanes and list(self.state(lane).held) == wanted,
                 f"held {wanted}",
             )
-            stored = await self.registry.lanes()
+            stored = await self._beside.lanes()
             if lane in stored and list(stored[lane].held) == wanted:
                 return
             await asyncio.sleep(0.01)
@@ -97,7 +97,12 @@ class Up:
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[UplinkReader]:
         """Run the reader as a freshly started control plane would."""
-        async with await Registry.open(self.directory / "hub.db") as self.registry:
+        path = self.directory / "hub.db"
+        async with (
+            await Registry.open(path) as self.registry,
+            # The writer's own connection would show what is not committed yet.
+            await Registry.open_existing(path) as self._beside,
+        ):
             client = await nats.connect(
                 self.server.url, max_reconnect_attempts=-1, reconnect_time_wait=0.1
             )
