@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from backhaul_agent.client import FRAME_POINTS, FRAME_VALUE_BYTES
+from backhaul_agent.batch import FRAME_POINTS, FRAME_VALUE_BYTES
 from backhaul_agent.errors import Code, NotKnownError, RefusedError
 
 if TYPE_CHECKING:
