@@ -99,7 +99,9 @@ def new_steps(find: Callable[[str, int], Lane | None], changes: Changes) -> list
             continue  # of an epoch that was dropped
         _, steps, used_seq = new.get(lane.id, NewSteps(lane, lane.steps, lane.used_seq))
         if fresh:
-            steps, used_seq = Steps(), step.from_seq
+            # All of a former epoch counts as sent: nobody notes any more how far that goes.
+            former = lane is not find(name, 0)
+            steps, used_seq = Steps(), lane.last_seq if former else step.from_seq
         new[lane.id] = NewSteps(lane, steps.with_step(created, step), used_seq)
     for name, seq in changes.used.items():
         if (lane := find(name, 0)) is not None:

@@ -534,6 +534,26 @@ async def test_a_restart_that_nobody_vouches_for_goes_on_in_a_new_epoch(
         assert [item.message.epoch for item in found] == [42, 43, 43]
 
 
+async def test_a_leaf_wiped_in_a_later_epoch_is_given_the_former_ones_again(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    """Nobody notes how far a former epoch was sent: all of it counts as sent, in any stream."""
+    async with bench(tmp_path, nats_server) as it:
+        assert await it.ask("app.a.b", "1") == {"kept": 1}
+    async with bench(tmp_path, nats_server, drained=False) as it:
+        await it.until(bool)
+        assert await it.ask("app.a.b", "2") == {"kept": 1}
+        assert (await it.drained())["epoch"] == 43
+        nats_server.stop()
+        nats_server.wipe()
+        nats_server.start()
+        await it.client.close()
+        it.client = await nats.connect(nats_server.url)
+        await it.drained()
+        found = await read_stream(it.client, "OUT_bulk")
+        assert [item.message.epoch for item in found] == [42, 43]
+
+
 async def test_streams_and_consumers_are_as_the_hub_needs_them(
     tmp_path: Path, nats_server: NatsServer
 ) -> None:
