@@ -7,6 +7,7 @@ part percent-encoded outside `A-Z a-z 0-9 _ -`. In `desired` a dtype may follow 
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -60,6 +61,7 @@ def parse_key(text: str, env: str) -> tuple[str, str | None]:
     )
 
 
+@lru_cache(16_384)
 def field_name(key: HeadKey) -> str:
     """Return the name of a series in a document."""
     return ".".join(encode_token(name) for name in key[1:] if name)
@@ -147,6 +149,8 @@ def shown(values: Mapping[HeadKey, Value]) -> dict[str, Any]:
 
 def fitting(fields: dict[str, Any], bytes_max: int = SHOWN_BYTES_MAX) -> dict[str, Any]:
     """Return the fields that fit into so many bytes of JSON, in their order; the largest go first."""
+    if len(_encode(fields)) <= bytes_max:  # nearly always, and quickly told
+        return fields
     sizes = {name: len(_encode(name)) + len(_encode(said)) + 2 for name, said in fields.items()}
     left = bytes_max - sum(sizes.values())
     gone: set[str] = set()

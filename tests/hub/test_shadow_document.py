@@ -122,7 +122,7 @@ def test_every_value_can_be_desired_and_is_shown_as_it_is(point: Point) -> None:
     assert (name, said) == (f"{field_name(key)}{':' if dtype else ''}{dtype}", plain)
 
 
-@given(st.dictionaries(st.text(max_size=5), st.text(max_size=20)), st.integers(2, 100))
+@given(st.dictionaries(st.text(max_size=5), st.text(max_size=20)), st.integers(2, 60))
 def test_the_largest_fields_go_first_and_no_more_than_must(
     fields: dict[str, Any], bytes_max: int
 ) -> None:

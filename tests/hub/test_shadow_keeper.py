@@ -27,6 +27,7 @@ from backhaul_hub.sync import HubSync
 from backhaul_hub.sync_store import restore
 from tests.hub.test_twin_streams import make_hub
 from tests.support.hub_sync import DEVICE, FakeClock, Vehicle
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -342,3 +343,19 @@ async def test_a_full_disk_delays_what_is_desired(nats_server: NatsServer, tmp_p
         await rig.until("meta", taken(await rig.desire({"gps.rate": 1})))
         assert failures == 1
         assert rig.keeper.shadows.of(DEVICE).refused is None
+
+
+async def test_reading_goes_on_after_the_server_was_killed(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async with a_rig(nats_server, tmp_path) as rig:
+        await rig.until("meta", taken(await rig.desire({"gps.rate": 1})))
+        nats_server.kill()
+        nats_server.start()
+        stock = await nats.connect(nats_server.url)
+        kv = await stock.jetstream().key_value("TWIN_SHADOW")
+        revision = await kv.put(f"{PREFIX}.desired", b'{"gps.rate": 2}')
+        await stock.close()
+        await until(lambda: rig.client.is_connected, "connected again")
+        await rig.until("meta", taken(revision))
+        await rig.until("config", lambda config: config["fields"] == {"gps.rate": 2.0})

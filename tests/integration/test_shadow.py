@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from nats.js.errors import KeyNotFoundError
+from nats.js.errors import KeyNotFoundError, NotFoundError
 
 from backhaul_agent.client import connect
 from backhaul_agent.config_client import ConfigClient
@@ -136,6 +137,26 @@ async def test_both_ends_edit_the_same_field_while_apart(world: World, vehicle_l
         # Who insists writes the point.
         await hub(world, "set", "VID-001", "gps.rate=5")
         await until(kv, "meta", lambda meta: not meta["delta"])
+
+
+async def test_a_bucket_that_somebody_deletes_is_filled_again(world: World) -> None:
+    await world.vehicle()
+    await hub(world, "shadow", "set", "VID-001", "gps.rate=5")
+    client = await world.connect(world.hub.url())
+    await client.jetstream().delete_stream("KV_TWIN_SHADOW")
+
+    async def made_again() -> bool:
+        with contextlib.suppress(NotFoundError):
+            return bool(await client.jetstream().stream_info("KV_TWIN_SHADOW"))
+        return False
+
+    async with asyncio.timeout(DEADLINE_S):
+        while not await made_again():  # noqa: ASYNC110 - nobody says so
+            await asyncio.sleep(0.1)
+    async with the_bucket(world) as kv:
+        assert await until(kv, "desired", bool) == {"gps.rate": 5.0}
+        await until(kv, "reported", lambda said: said["fields"] == {"gps.rate": 5.0})
+        await until(kv, "meta", lambda meta: meta["desired"] is not None)
 
 
 async def test_the_command_line(world: World) -> None:
