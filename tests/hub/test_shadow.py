@@ -374,3 +374,36 @@ def test_the_bucket_gets_back_what_is_desired() -> None:
     again = both.shadows.documents(DEVICE, all_of_them=True)
     assert {document.part for document in again} == {"config", "meta"}
     assert both.shadows.desired_body("VID-777") is None
+
+
+def test_what_the_vehicle_had_last_counts_however_many_writes_come_at_once() -> None:
+    both = Both()
+    both.vehicle.put("gps", "rate", 4.0)
+    both.sync()
+    both.hub.set(Put(RATE, 5.0))
+    both.clock.ns += SECOND_NS
+    both.vehicle.put("gps", "rate", 6.0)
+    both.link.up()
+    both.hub.set(Put(RATE, 7.0))
+    both.publish()
+    assert (both.reported, both.config) == ({"gps.rate": 6.0}, {"gps.rate": 7.0})
+
+
+def test_a_conflict_that_the_vehicle_lost_is_news() -> None:
+    both = Both()
+    both.vehicle.put("gps", "rate", 4.0)
+    both.clock.ns += SECOND_NS
+    both.hub.set(Put(RATE, 5.0))
+    both.hub.take([])  # what is stored of the write is no news after it
+    both.hub.core.news.clear()
+    both.link.up()
+    assert both.hub.core.news == {DEVICE}
+    both.publish()
+    assert [each["field"] for each in both.meta["conflicts"]] == ["gps.rate"]
+
+
+def test_a_refusal_is_stored_once() -> None:
+    both = Both()
+    desired = both.desire(b"no", delivered=False)
+    assert both.shadows.refuse(desired, "why") is not None
+    assert both.shadows.refuse(desired, "why") is None
