@@ -64,12 +64,19 @@ def check(message: bytes, *, node: str | None = None) -> Header:
 
     Raises: CodecError, exactly where decode would.
     """
+    return prove(message, node)[0]
+
+
+def prove(message: bytes, node: str | None) -> tuple[Header, Layout | None]:
+    """Prove a message as `check` does; return its header, and of a frame the layout.
+
+    Raises: CodecError.
+    """
     header, body = unseal(message)
-    if header.kind is Kind.POINT:
-        read_point(body)
-    else:
-        read_frame(body, node)
-    return header
+    if header.kind is Kind.FRAME:
+        return header, read_frame(body, node)
+    read_point(body)
+    return header, None
 
 
 def read_frame(body: bytes, node: str | None) -> Layout:

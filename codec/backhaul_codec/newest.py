@@ -60,6 +60,15 @@ def newest_in(layout: Layout) -> list[Point]:
     return _merged(points)
 
 
+def newest_time(layout: Layout) -> int:
+    """Return the greatest time of all points of a frame, in ns."""
+    steps = layout.dt.to_array()
+    last = layout.t0 + layout.unit * sum(steps)
+    if last > INT64_MAX or (steps and min(steps) < 0):
+        return max(build_times(layout))
+    return last
+
+
 def _merged(points: Iterable[Point]) -> list[Point]:
     heads: dict[HeadKey, Head] = {}
     for point in points:

@@ -10,13 +10,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_codec.errors import CodecError
-from backhaul_codec.messages import check, decode
+from backhaul_codec.messages import decode, prove
 from backhaul_codec.points import Header, Kind, Message, Point
 from backhaul_codec.subjects import NODE_TYPE_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from backhaul_codec.frame_layout import Layout
     from backhaul_codec.subjects import Uplink
 
 
@@ -32,9 +33,17 @@ def check_placed(place: Uplink, message: bytes) -> Header:
 
     Raises: CodecError (`subject` and `node` besides those of `check`).
     """
-    header = check(message, node=place.frame_node)
+    return prove_placed(place, message)[0]
+
+
+def prove_placed(place: Uplink, message: bytes) -> tuple[Header, Layout | None]:
+    """Prove a message as `check_placed` does; return its header, and of a frame the layout.
+
+    Raises: CodecError, as check_placed.
+    """
+    header, layout = prove(message, place.frame_node)
     _require_kind(place, header.kind)
-    return header
+    return header, layout
 
 
 def decode_placed(place: Uplink, message: bytes) -> tuple[Message, list[Placed]]:

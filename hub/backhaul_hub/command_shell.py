@@ -38,12 +38,10 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-    from backhaul_codec.subjects import Uplink
-
     from .clock import Clock
     from .config import HubConfig
     from .consumers import Change
-    from .continuity import LaneKey
+    from .examine import Examined
     from .jetstream import JetStreamApi
     from .registry import Registry
 
@@ -87,17 +85,18 @@ class CommandShell:
 
     # Taking part in the reading of UP
 
-    def on_message(self, key: LaneKey, seq: int, uplink: Uplink, body: bytes, is_new: bool) -> None:
+    def on_message(self, said: Examined, is_new: bool) -> None:
         """Take in what a vehicle says of a command."""
+        device, uplink = said.key.device, said.uplink
         if uplink.letter != "r" or uplink.key is None:
             return
         try:
-            heard = read_result(decode(body, key=uplink.key).points[0])
+            heard = read_result(decode(said.body, key=uplink.key).points[0])
         except (CodecError, ValueError) as error:
             self.garbage += 1
-            log.warning("result_unreadable", device=key.device, id=uplink.key, error=str(error))
+            log.warning("result_unreadable", device=device, id=uplink.key, error=str(error))
             return
-        named = Key(key.device, uplink.key)
+        named = Key(device, uplink.key)
         if (command := self.book.heard(named, heard)) is not None:
             self._heard.append(command)
         elif named not in self.book.open and heard.state.over and is_new:

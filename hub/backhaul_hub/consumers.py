@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from backhaul_codec.subjects import Uplink
-
-    from .continuity import LaneKey
+    from .examine import Examined
 
 
 class Change(NamedTuple):
@@ -32,14 +30,11 @@ class Consumer(Protocol):
     copy, made anew; or where hub.db itself was.
     """
 
-    def on_message(self, key: LaneKey, seq: int, uplink: Uplink, body: bytes, is_new: bool) -> None:
+    def on_message(self, said: Examined, is_new: bool) -> None:
         """Take in one good message: no I/O, and no exception, whatever a device has written.
 
         Args:
-            key: the lane and its epoch.
-            seq: its place in the lane.
-            uplink: its subject, parsed.
-            body: the whole envelope, checked; decode it with `backhaul_codec.decode`.
+            said: the message, with what is read of it already: nobody reads a frame a second time.
             is_new: whether continuity did not hold this seq.
         """
 

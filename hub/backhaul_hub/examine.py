@@ -7,25 +7,43 @@ from typing import TYPE_CHECKING
 
 from backhaul_codec import CodecError
 from backhaul_codec.envelope import unseal
-from backhaul_codec.placed import check_placed
+from backhaul_codec.messages import frame_layout
+from backhaul_codec.placed import prove_placed
 from backhaul_codec.subjects import SubjectError, parse_uplink
 from backhaul_codec.words import WordError, read_word
 
 from .continuity import LaneKey
 
 if TYPE_CHECKING:
+    from backhaul_codec.frame_layout import Layout
     from backhaul_codec.subjects import Uplink
     from backhaul_codec.words import Word
+
+LAYOUT_BYTES_MAX = 8 * 1024
+"""Of a body whose layout is kept for those who read it next: a batch of them has to fit the memory,
+and a layout takes up to some twenty times as much."""
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What one message of UP says."""
+    """What one message of UP says: its place in a lane, its subject, and its body, all of it proven."""
 
     key: LaneKey
     seq: int
     uplink: Uplink
+    body: bytes
+    """The whole envelope; `backhaul_codec.decode` reads it."""
     word: Word | None = None
+    layout: Layout | None = None
+    """What was read of a frame already, where it is worth keeping: ask `frame_layout`."""
+
+    def frame_layout(self) -> Layout:
+        """Return the layout of a frame, read anew only where it is large.
+
+        Raises:
+            CodecError: the message is no frame.
+        """
+        return self.layout or frame_layout(self.body, None)
 
 
 class UnreadableError(Exception):
@@ -53,16 +71,18 @@ def examine(subject: str, body: bytes) -> Examined:
     except SubjectError as error:
         raise UnreadableError("subject", str(error)) from error
     try:
-        header = check_placed(uplink, body)
+        header, layout = prove_placed(uplink, body)
     except CodecError as error:
         raise UnreadableError(error.code, error.reason, _place(uplink, body)) from error
     if header.epoch == 0 or header.seq == 0:
         raise UnreadableError("no_position", "the message has no epoch and seq of a lane")
     key = LaneKey(uplink.device, uplink.lane, header.epoch)
     try:
-        return Examined(key, header.seq, uplink, read_word(uplink, header.epoch, body))
+        word = read_word(uplink, header.epoch, body)
     except WordError as error:
         raise UnreadableError(error.kind, str(error), (key, header.seq)) from error
+    kept = layout if header.raw_len <= LAYOUT_BYTES_MAX else None
+    return Examined(key, header.seq, uplink, body, word, kept)
 
 
 def _place(uplink: Uplink, body: bytes) -> tuple[LaneKey, int] | None:

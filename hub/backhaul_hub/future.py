@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
+from backhaul_codec.frame_points import build_times
 from backhaul_codec.subjects import edge_subject, point_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from backhaul_codec.frame_layout import Layout
     from backhaul_codec.placed import Placed
 
 SECOND_NS = 1_000_000_000
@@ -75,7 +77,7 @@ class FutureReadings:
         self._rule = rule
         self._devices: dict[str, _Ahead] = {}
 
-    def note(self, device: str, times: Sequence[int], newest_ns: int, now_ns: int) -> None:
+    def note(self, device: str, frame: Layout, newest_ns: int, now_ns: int) -> None:
         """Look at the times of a new frame, of which `newest_ns` is the greatest."""
         ahead_ns = self._rule.ahead_ns(newest_ns, now_ns)
         known = self._devices.get(device)
@@ -85,7 +87,7 @@ class FutureReadings:
                 log.info("readings_no_longer_from_the_future", device=device, points=known.points)
             return
         known = self._devices.setdefault(device, _Ahead())
-        known.points += sum(1 for time in times if self._rule.ahead_ns(time, now_ns))
+        known.points += sum(1 for time in build_times(frame) if self._rule.ahead_ns(time, now_ns))
         known.newest_ns = max(known.newest_ns, newest_ns)
         known.last_ns = now_ns
         if not known.told:

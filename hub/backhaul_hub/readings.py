@@ -9,7 +9,6 @@ A stamp from the future (future.py) is left out, and counted: it would stand unt
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,24 +16,22 @@ import msgspec
 import structlog
 
 from backhaul_codec import CodecError, Opaque, Point, decode
-from backhaul_codec.frame_points import build_times
 from backhaul_codec.json_values import value_from_json
-from backhaul_codec.messages import frame_layout
-from backhaul_codec.newest import newest_in
+from backhaul_codec.newest import newest_in, newest_time
 from backhaul_codec.points import JSON
 from backhaul_codec.rules import plain_value, require_name, require_time
 
 from .future import FutureReadings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from backhaul_codec import Value
-    from backhaul_codec.subjects import Uplink
+    from backhaul_codec.frame_layout import Layout
 
     from .clock import Clock
     from .consumers import Change
-    from .continuity import LaneKey
+    from .examine import Examined
     from .future import FutureRule
 
 log = structlog.get_logger(__name__)
@@ -74,13 +71,6 @@ class NewReading(NamedTuple):
     """How good the vehicle's clock was, where that was said with it."""
 
 
-class _Said(NamedTuple):
-    """What one message has to say."""
-
-    points: Iterable[Point]
-    quality: str | None = None
-
-
 class Readings:
     """Takes part in the reading of UP (consumers.py).
 
@@ -98,8 +88,8 @@ class Readings:
         self._listening = listening
         self._keep = keep
         self._devices: dict[str, dict[Series, Reading]] = {}
-        self._frames: list[tuple[str, bytes, bool]] = []
-        """Frames of this turn: device, message, and whether it is new."""
+        self._frames: list[tuple[Examined, bool]] = []
+        """Frames of this turn, and whether each is new."""
         self.fresh: list[NewReading] = []
         """What is to be told to whoever listens; taken by who has told it."""
 
@@ -119,51 +109,49 @@ class Readings:
         if series not in known or known[series].time < reading.time:
             known[series] = reading
 
-    def on_message(self, key: LaneKey, seq: int, uplink: Uplink, body: bytes, is_new: bool) -> None:
+    def on_message(self, said: Examined, is_new: bool) -> None:
         """Take in one message of a vehicle. Repeats change nothing."""
-        del key, seq
+        uplink = said.uplink
         if uplink.letter == "f":
-            self._frames.append((uplink.device, body, is_new))
+            self._frames.append((said, is_new))
         elif uplink.letter == "e" and uplink.type == "heads" and self._keep:
-            self._read(uplink.device, body, lambda body: _Said(_heads(body)))
+            try:
+                self._take(uplink.device, _heads(said.body))
+            except (CodecError, msgspec.DecodeError) as error:
+                log.warning("readings_not_understood", device=uplink.device, error=str(error))
 
     def take_changes(self) -> Sequence[Change]:
         """Look into the frames of this turn; there is nothing to store of them.
 
         The last come first: in a backlog all those before them are older, and seen to be so at a
-        third of the cost. Only where listeners keep pace with vehicles each frame has its turn.
+        fraction of the cost. Only where listeners keep pace with vehicles each frame has its turn.
         """
         frames, self._frames = self._frames, []
         each = self._listening and len(frames) < BEHIND_FRAMES
-        for device, body, is_new in frames if each else reversed(frames):
-            self._read(device, body, partial(self._newest, device, is_new))
+        for said, is_new in frames if each else reversed(frames):
+            self._take_frame(said.uplink.device, said.frame_layout(), is_new)
         return ()
 
     def stored(self) -> None:
         """Do nothing: who tells the readings looks for them itself."""
 
-    def _read(self, device: str, body: bytes, said_in: Callable[[bytes], _Said]) -> None:
-        try:
-            self._take(device, *said_in(body))
-        except (CodecError, msgspec.DecodeError) as error:
-            log.warning("readings_not_understood", device=device, error=str(error))
-
-    def _newest(self, device: str, is_new: bool, body: bytes) -> _Said:
-        """Return the newest points of a frame; none where all that it has is known, or older."""
-        layout = frame_layout(body, None)
-        times = build_times(layout)
-        known, newest_ns = self.of(device), max(times)
+    def _take_frame(self, device: str, layout: Layout, is_new: bool) -> None:
+        newest_ns = newest_time(layout)
         if is_new:
-            self.ahead.note(device, times, newest_ns, self._clock.now_ns())
-        if not self._keep:
-            return _Said(())
+            self.ahead.note(device, layout, newest_ns, self._clock.now_ns())
+        if self._keep and self._is_news(device, layout, newest_ns):
+            self._take(device, newest_in(layout), QUALITIES[layout.clock])
+
+    def _is_news(self, device: str, layout: Layout, newest_ns: int) -> bool:
+        """Return whether a frame may have a newer value of any of its series."""
+        known = self.of(device)
         for type_, key in zip(layout.types, layout.keys or repeat(""), strict=False):
             before = known.get(Series(layout.node, type_, key))
             if before is None or before.time < newest_ns:
-                return _Said(newest_in(layout), QUALITIES[layout.clock])
-        return _Said(())
+                return True
+        return False
 
-    def _take(self, device: str, points: Iterable[Point], quality: str | None) -> None:
+    def _take(self, device: str, points: Iterable[Point], quality: str | None = None) -> None:
         known = self._devices.setdefault(device, {})
         now_ns = self._clock.now_ns()
         for point in points:

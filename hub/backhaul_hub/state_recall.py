@@ -70,6 +70,6 @@ async def look_back(client: Client, stream: str, end: int, readings: Readings) -
                 said = examine(message.subject, message.body)
             except UnreadableError:
                 continue
-            readings.on_message(said.key, said.seq, said.uplink, message.body, False)
+            readings.on_message(said, False)
         seq = messages[-1].seq + 1
     readings.take_changes()

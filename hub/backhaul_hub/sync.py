@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .clock import Clock
     from .continuity import LaneKey
     from .downlink import Lacking
+    from .examine import Examined
     from .future import FutureRule
 
 log = structlog.get_logger(__name__)
@@ -130,13 +131,14 @@ class HubSync:
         """Return what a device has said."""
         return self._peers.setdefault(device, Peer())
 
-    def on_message(self, key: LaneKey, seq: int, uplink: Uplink, body: bytes, is_new: bool) -> None:
+    def on_message(self, said: Examined, is_new: bool) -> None:
         """Take in one message of a vehicle. Repeats change nothing."""
         del is_new
+        uplink = said.uplink
         if uplink.letter == "p":
-            self._take_points(key, seq, uplink, body)
+            self._take_points(said.key, said.seq, uplink, said.body)
         elif uplink.letter == "e" and uplink.type in _EVENTS:
-            self._take_event(key, seq, uplink.type, body)
+            self._take_event(said.key, said.seq, uplink.type, said.body)
 
     def take_changes(self) -> Sequence[Change]:
         """Return what is to be stored with this turn."""

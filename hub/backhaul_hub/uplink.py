@@ -158,7 +158,7 @@ class UplinkReader:
         if said.word is not None:
             self._words.take(said.key, said.seq, said.word, message.stored_ns)
         for consumer in self._consumers:
-            consumer.on_message(said.key, said.seq, said.uplink, message.body, is_new)
+            consumer.on_message(said, is_new)
 
     def _note_unreadable(self, message: Stored, error: UnreadableError) -> None:
         self._log.add(message.seq, message.stored_ns, None)

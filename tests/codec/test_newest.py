@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from backhaul_codec import CodecError, Kind, Point, check, decode, encode_frame, encode_point
 from backhaul_codec.envelope import seal, unseal
 from backhaul_codec.merge import Heads
-from backhaul_codec.newest import newest_of
+from backhaul_codec.messages import frame_layout
+from backhaul_codec.newest import newest_of, newest_time
 from tests.support import strategies
 
 NOON = 1_700_000_000_000_000_000
@@ -25,6 +26,8 @@ def merged(points: list[Point]) -> list[tuple[object, ...]]:
 def assert_newest(points: list[Point]) -> None:
     found = newest_of(encode_frame(points, epoch=1, seq=2), node=points[0].node)
     assert sorted(map(strategies.exact, found), key=repr) == merged(points)
+    layout = frame_layout(encode_frame(points, epoch=1, seq=2), None)
+    assert newest_time(layout) == max(point.time for point in points)
 
 
 @given(strategies.frames())
@@ -72,9 +75,9 @@ def test_no_points_are_built_for_an_ordinary_frame(monkeypatch: pytest.MonkeyPat
 
 def test_a_time_that_wraps_is_not_the_newest() -> None:
     """Each step leads on, and modulo 2**64 the last time is long ago."""
-    message = encode_frame(
-        [Point("n", "t", time, time) for time in (2**62, 2**63 - 2, -(2**62))], epoch=0, seq=0
-    )
+    points = [Point("n", "t", time, time) for time in (2**62, 2**63 - 2, -(2**62))]
+    message = encode_frame(points, epoch=0, seq=0)
+    assert newest_time(frame_layout(message, None)) == 2**63 - 2
     assert [point.value for point in newest_of(message)] == [2**63 - 2]
 
 

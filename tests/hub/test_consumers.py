@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from backhaul_codec.subjects import Uplink
+    from backhaul_hub.examine import Examined
     from tests.support.nats_server import NatsServer
 
 pytestmark = pytest.mark.nats
@@ -34,9 +34,10 @@ class Recorder:
         self.stored_count = 0
         self._waiting: list[tuple[str, str, str, int]] = []
 
-    def on_message(self, key: LaneKey, seq: int, uplink: Uplink, body: bytes, is_new: bool) -> None:
-        self.told.append((key, seq, uplink.leaf_subject, is_new))
-        self._waiting.append((f"{uplink.device}-{len(self.told)}", str(len(self.told)), "", seq))
+    def on_message(self, said: Examined, is_new: bool) -> None:
+        self.told.append((said.key, said.seq, said.uplink.leaf_subject, is_new))
+        number = len(self.told)
+        self._waiting.append((f"{said.uplink.device}-{number}", str(number), "", said.seq))
 
     def take_changes(self) -> Sequence[Change]:
         rows, self._waiting = self._waiting, []

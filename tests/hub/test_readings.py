@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from backhaul_codec import Opaque, Point, Value, encode_frame, encode_point
-from backhaul_codec.subjects import parse_uplink
-from backhaul_hub.continuity import LaneKey
+from backhaul_hub.examine import LAYOUT_BYTES_MAX, examine
 from backhaul_hub.future import FutureRule
 from backhaul_hub.heads import HeadChange
 from backhaul_hub.readings import BEHIND_FRAMES, SERIES_MAX, Reading, Readings, Series
@@ -35,8 +34,7 @@ def some_readings(
 def take(
     readings: Readings, subject: str, body: bytes, *, now: bool = True, is_new: bool = True
 ) -> None:
-    uplink = parse_uplink(f"up.{DEVICE}.{subject}")
-    readings.on_message(LaneKey(DEVICE, uplink.lane, 1), 1, uplink, body, is_new)
+    readings.on_message(examine(f"up.{DEVICE}.{subject}", body), is_new)
     if now:
         readings.take_changes()
 
@@ -176,6 +174,24 @@ def test_a_device_that_invents_names_fills_only_its_share() -> None:
     assert len(readings.of(DEVICE)) == SERIES_MAX
     frame(readings, Point("a", "0", 2, 2.0))
     assert readings.of(DEVICE)[Series("a", "0", "")].value == 2.0
+
+
+def test_no_frame_is_proven_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = some_readings()
+    body = encode_frame([Point("battery", "soc", 7, 81.5)], epoch=1, seq=1)
+    said = examine(f"up.{DEVICE}.f.battery", body)
+    monkeypatch.setattr("backhaul_hub.examine.frame_layout", None)
+    readings.on_message(said, True)
+    readings.take_changes()
+    assert readings.of(DEVICE)[SOC].value == 81.5
+
+
+def test_a_large_frame_counts_like_any_other() -> None:
+    readings = some_readings()
+    frame(
+        readings, Point("battery", "note", 6, "x" * LAYOUT_BYTES_MAX), Point("battery", "soc", 7, 2)
+    )
+    assert readings.of(DEVICE)[SOC].value == 2
 
 
 def test_of_a_backlog_listeners_are_told_the_newest_alone() -> None:

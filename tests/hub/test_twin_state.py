@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from backhaul_codec import Opaque, Point, encode_frame
 from backhaul_codec.merge import HeadKey
 from backhaul_codec.points import JSON
-from backhaul_codec.subjects import parse_uplink
-from backhaul_hub.continuity import LaneKey
+from backhaul_hub.examine import examine
 from backhaul_hub.future import FutureRule
 from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.readings import BEHIND_FRAMES, Readings
@@ -178,8 +177,7 @@ class Twin:
                 for name in names or ("soc",)
             ]
             body = encode_frame(points, epoch=1, seq=self.seq, clock=clock)
-            uplink = parse_uplink(f"up.{device}.f.battery")
-            self.readings.on_message(LaneKey(device, "bulk", 1), self.seq, uplink, body, True)
+            self.readings.on_message(examine(f"up.{device}.f.battery", body), True)
         self.readings.take_changes()
         self.tell()
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_codec import Opaque, Point, encode_frame, encode_point
+from backhaul_codec import CodecError, Opaque, Point, encode_frame, encode_point
 from backhaul_codec.words import ClockWord, EpochWord, MarkWord, Receipt, Word
 from backhaul_hub.continuity import LaneKey
-from backhaul_hub.examine import UnreadableError, examine
+from backhaul_hub.examine import LAYOUT_BYTES_MAX, UnreadableError, examine
 
 FRAME = encode_frame([Point("battery", "soc", 1, 81.5)], epoch=7, seq=3)
 
@@ -25,6 +25,23 @@ def receipt(value: object) -> bytes:
 def test_a_frame_has_its_place_in_bulk() -> None:
     examined = examine("up.VID-001.f.battery", FRAME)
     assert (examined.key, examined.seq) == (LaneKey("VID-001", "bulk", 7), 3)
+
+
+def test_a_frame_is_read_once_unless_it_is_large() -> None:
+    examined = examine("up.VID-001.f.battery", FRAME)
+    assert examined.frame_layout() is examined.layout
+    large = encode_frame(
+        [Point("battery", "soc", 1, "x" * LAYOUT_BYTES_MAX)], epoch=7, seq=3, compression="none"
+    )
+    examined = examine("up.VID-001.f.battery", large)
+    assert examined.layout is None, "a batch of them would fill the memory"
+    assert examined.frame_layout().n == 1
+
+
+def test_a_point_has_no_layout() -> None:
+    body = encode_point(Point("battery", "alarm", 1, "hot"), epoch=7, seq=1)
+    with pytest.raises(CodecError, match="no frame"):
+        examine("up.VID-001.p.battery.alarm.%", body).frame_layout()
 
 
 def test_a_point_has_its_place_in_live() -> None:

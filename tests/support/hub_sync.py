@@ -26,6 +26,7 @@ from backhaul_hub import conflicts, downlink, heads, said, shadow_state
 from backhaul_hub.conflicts import conflict_of
 from backhaul_hub.continuity import LaneKey
 from backhaul_hub.downlink import Lacking, messages_of, removal
+from backhaul_hub.examine import Examined
 from backhaul_hub.future import FutureRule
 from backhaul_hub.heads import head_row, hub_origin, is_hub_origin
 from backhaul_hub.sync import HubSync, peer_of
@@ -109,7 +110,8 @@ class Hub:
         """Read one batch of UP: (leaf subject, seq, body), all of one epoch."""
         for subject, seq, body in messages:
             uplink = parse_uplink(f"up.{device}.{subject}")
-            self.core.on_message(LaneKey(device, uplink.lane, 1), seq, uplink, body, True)
+            key = LaneKey(device, uplink.lane, 1)
+            self.core.on_message(Examined(key, seq, uplink, body), True)
         self.db.write(self.core.take_changes())
         self.core.stored()
 
