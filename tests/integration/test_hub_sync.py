@@ -15,6 +15,7 @@ from nats.errors import Error as NatsError
 from backhaul_agent.client import connect
 from backhaul_agent.config_client import ConfigClient
 from backhaul_codec import decode
+from backhaul_codec.subjects import parse_uplink
 from demo.rig import RigError, program, run_to_end
 
 if TYPE_CHECKING:
@@ -354,7 +355,6 @@ async def test_nobody_but_the_hub_hears_and_up_stores_nothing_of_it(world: World
         await client.flush()
     own = await control.subscribe("up.fleet.>")
     await control.flush()
-    before = (await control.jetstream().stream_info("UP_00")).state.messages
     await hub(world, "set", "VID-001", "battery.limit=90")
     assert (await next_told(own))[0] == "up.fleet.VID-001%2Fbattery.limit.%"
     # Nor can they write there: what they publish reaches nobody in account HUB.
@@ -372,7 +372,9 @@ async def test_nobody_but_the_hub_hears_and_up_stores_nothing_of_it(world: World
         for subject in heard
         if subject != "up.fleet.VID-001.forged.%" and subject != "hub.set"
     ] == []
-    assert (await control.jetstream().stream_info("UP_00")).state.messages == before
+    stored = await control.jetstream().stream_info("UP_00", subjects_filter=">")
+    for subject in stored.state.subjects or {}:
+        parse_uplink(subject)  # a vehicle's own word; it goes on marking its lanes meanwhile
 
 
 async def test_what_cannot_be_is_refused_in_words(world: World) -> None:
