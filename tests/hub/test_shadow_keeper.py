@@ -18,6 +18,7 @@ from backhaul_codec.subjects import parse_uplink
 from backhaul_hub.continuity import LaneKey
 from backhaul_hub.downlink import Publisher
 from backhaul_hub.errors import RegistryError
+from backhaul_hub.examine import Examined
 from backhaul_hub.future import FutureRule
 from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.registry import Device, Registry
@@ -100,7 +101,8 @@ class Rig:
         """Read what the vehicle has to say."""
         for subject, seq, body in self.vehicle.up:
             uplink = parse_uplink(f"up.{DEVICE}.{subject}")
-            self.core.on_message(LaneKey(DEVICE, uplink.lane, 1), seq, uplink, body, True)
+            key = LaneKey(DEVICE, uplink.lane, 1)
+            self.core.on_message(Examined(key, seq, uplink, body), True)
         self.vehicle.up.clear()
         await self.registry.write(self.core.take_changes())
         self.core.stored()
