@@ -191,6 +191,20 @@ class CommandConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idempotent: bool = False
 
 
+class HealthConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[health]: when something counts as wrong (docs/health.md).
+
+    ``patience`` multiplies the times until conditions are shown; 0: at once. ``refused_shown_s``:
+    how long after the last refusal of a publish it is said that there were some.
+    """
+
+    interval_s: Annotated[float, Meta(ge=0.1, le=300)] = 5.0
+    patience: Annotated[float, Meta(ge=0, le=1000)] = 1.0
+    ledger_full_part: Annotated[float, Meta(gt=0, le=1)] = 0.8
+    link_down_after_s: Annotated[float, Meta(ge=0, le=1e7)] = 60.0
+    refused_shown_s: Annotated[float, Meta(gt=0, le=1e6)] = 600.0
+
+
 class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[log]: the lowest level that is written."""
 
@@ -211,6 +225,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     artifacts: ArtifactsConfig = ArtifactsConfig()
     commands: CommandsConfig = CommandsConfig()
     command: tuple[CommandConfig, ...] = ()
+    health: HealthConfig = HealthConfig()
     log: LogConfig = LogConfig()
 
     def message_bytes_typical(self, lane: str) -> int:

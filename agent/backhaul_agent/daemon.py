@@ -18,7 +18,6 @@ from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
@@ -32,6 +31,7 @@ from backhaul_agent.epoch_words import EpochWords
 from backhaul_agent.epochs import Epochs, Verdict
 from backhaul_agent.flow import Flow
 from backhaul_agent.head_keeper import on_points
+from backhaul_agent.health_watch import HealthWatch
 from backhaul_agent.history_service import HistoryService
 from backhaul_agent.holes import Asks
 from backhaul_agent.hub_clock import HubClock
@@ -49,7 +49,8 @@ from backhaul_agent.listener import Listener
 from backhaul_agent.marks import Marks
 from backhaul_agent.reserve import Reserve
 from backhaul_agent.restamp import Restamps
-from backhaul_agent.status import STATUS_SUBJECT, status
+from backhaul_agent.service import serve
+from backhaul_agent.status import status
 from backhaul_agent.timekeeper import Timekeeper
 from backhaul_agent.uplink_state import UplinkState
 from backhaul_agent.visits import Visits
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from nats.aio.client import Client
-    from nats.aio.msg import Msg
 
     from backhaul_agent.clock import Clock
     from backhaul_agent.config import Config
@@ -209,6 +209,7 @@ class Parts:
         self._timekeeper = Timekeeper(
             config, clock, ledger, self._writer, self._uplink, self._epoch_words
         )
+        self._health = HealthWatch(config, clock, self.status)
         self._listening = True
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -220,6 +221,7 @@ class Parts:
             timekeeping = group.create_task(self._timekeeper.run())
             linking = group.create_task(self._link.run(self._session))
             commanding = group.create_task(self._commands.run())
+            looking = group.create_task(self._health.run())
             watching = group.create_task(self._notifier.watchdog(lambda: not writing.done()))
             self._notifier.send("READY=1")
             log.info(
@@ -233,6 +235,7 @@ class Parts:
             await self._shut_down(writing)
             linking.cancel()
             timekeeping.cancel()
+            looking.cancel()
             watching.cancel()
 
     async def _session(self, client: Client) -> None:
@@ -255,7 +258,7 @@ class Parts:
             group.create_task(self._visits.run(jetstream))
             group.create_task(self._artifact_service.run(client))
             group.create_task(self._artifacts.run(client))
-            await client.subscribe(STATUS_SUBJECT, cb=self._on_status)
+            await serve(client, self._config.device.id, self.status)
             if self._listening:
                 await self._listener.listen(client)
 
@@ -286,10 +289,6 @@ class Parts:
             lane.on_commit()
         self._visits.on_commit()
 
-    async def _on_status(self, message: Msg) -> None:
-        if message.reply:
-            await message.respond(msgspec.json.encode(self.status()))
-
     def status(self) -> dict[str, Any]:
         """Return the answer to ``agent.status``."""
         return status(
@@ -307,4 +306,5 @@ class Parts:
             leaf_store=self._leaf_store,
             timekeeper=self._timekeeper,
             commands=self._commands,
+            conditions=self._health.shown,
         )

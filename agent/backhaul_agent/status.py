@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from backhaul_agent.timekeeper import Timekeeper
     from backhaul_agent.visits import Visits
     from backhaul_agent.writer import Writer
+    from backhaul_codec.conditions import Condition
 
 STATUS_SUBJECT = "agent.status"
 
@@ -38,6 +39,7 @@ def status(
     leaf_store: LeafStore,
     timekeeper: Timekeeper,
     commands: CommandService,
+    conditions: list[Condition],
 ) -> dict[str, Any]:
     """Return the agent's state as JSON-ready values; sizes in bytes, times in seconds."""
     counters = writer.counters
@@ -52,7 +54,9 @@ def status(
         "epoch": ledger.epoch,
         "uptime_s": round(uptime_s, 3),
         "memory_bytes_max": memory_bytes_max(),
+        "conditions": [condition.as_json() for condition in conditions],
         "connects": link.connects,
+        "connected": link.client is not None,
         "last_error": next(filter(None, errors), ""),
         "clock": timekeeper.status(),
         "lanes": {lane.name: lane_status(lane, ledger) for lane in lanes},

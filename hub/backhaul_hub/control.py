@@ -8,13 +8,13 @@ hub.db are closed; what a reader had not stored yet is read again at the next st
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import structlog
 from nats.errors import Error as NatsError
 
+from . import service
 from .blob_service import BlobService
 from .clock_service import ClockService
 from .command_service import serve_commands
@@ -23,7 +23,7 @@ from .connection import connect, watch_connections
 from .continuity import Continuity
 from .down_consumers import drop_node_consumers, ensure_down_consumers
 from .errors import HubError, JetStreamError
-from .health_watch import STATUS_SERVICE, HealthWatch
+from .health_watch import HealthWatch
 from .jetstream import JetStreamApi
 from .known import Known
 from .leaf_config import leaf_name
@@ -170,7 +170,7 @@ class ControlPlane:
                 lags=self._sources.lags,
                 clocks=self._words.clocks,
             )
-            await _serve_status(client, health)
+            await service.serve(client, health.status)
             async with asyncio.TaskGroup() as group:
                 tasks = [
                     group.create_task(work)
@@ -283,13 +283,6 @@ class ControlPlane:
 
         await client.subscribe(DEVICES_SERVICE, cb=devices)
         await client.subscribe(RELOAD_SERVICE, cb=reload)
-
-
-async def _serve_status(client: Client, health: HealthWatch) -> None:
-    async def status(message: Msg) -> None:
-        await message.respond(json.dumps(health.status()).encode())
-
-    await client.subscribe(STATUS_SERVICE, cb=status)
 
 
 async def _make_writable(api: JetStreamApi, device: Device) -> None:

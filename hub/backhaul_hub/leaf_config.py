@@ -96,6 +96,7 @@ LOCAL_SUBJECTS = (
     "$KV.>",
     "$O.>",
     "_INBOX.>",
+    "$SRV.>",
 )
 
 

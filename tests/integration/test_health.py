@@ -9,6 +9,7 @@ import signal
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
+import nats
 import pytest
 from nats.js.api import ConsumerConfig
 
@@ -22,6 +23,8 @@ from .test_uplink import keep
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from nats.aio.client import Client
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(120)]
 
@@ -136,3 +139,59 @@ async def test_garbage_is_told_for_a_while_and_a_script_can_check(world: World) 
     output, _ = await process.communicate()
     assert process.returncode == 3
     assert "VID-001: warning link-down" in output.decode()
+
+
+async def services(client: Client, subject: str) -> list[dict[str, Any]]:
+    """Ask as `nats micro` does, with nothing but nats-py, and take every answer for a moment."""
+    inbox = client.new_inbox()
+    subscription = await client.subscribe(inbox)
+    await client.publish(subject, b"", reply=inbox)
+    found: list[dict[str, Any]] = []
+    try:
+        while True:
+            message = await subscription.next_msg(timeout=5 if not found else 0.5)
+            found.append(json.loads(message.data))
+    except nats.errors.TimeoutError:
+        await subscription.unsubscribe()
+        return found
+
+
+async def test_both_are_nats_services_each_on_its_own_side_of_the_link(world: World) -> None:
+    rig, _ = await world.vehicle()
+    await until_shown(world, "link-down", shown=False)
+    hub, local = await world.connect(world.hub.url()), await world.connect(rig.url)
+    assert [each["name"] for each in await services(hub, "$SRV.PING")] == ["backhaul-hub"]
+    (ping,) = await services(local, "$SRV.PING")
+    assert (ping["name"], ping["metadata"]) == ("backhaul-agent", {"device": "VID-001"})
+    (info,) = await services(local, "$SRV.INFO.backhaul-agent")
+    assert [each["subject"] for each in info["endpoints"]] == ["agent.status"]
+    await local.publish("agent.status", b"")  # nobody waits: no trouble
+    await local.request("agent.status", b"")
+    (stats,) = await services(local, f"$SRV.STATS.backhaul-agent.{ping['id']}")
+    assert stats["endpoints"][0]["num_requests"] >= 2
+    assert stats["endpoints"][0]["num_errors"] == 0
+    (stats,) = await services(hub, "$SRV.STATS.backhaul-hub")
+    assert stats["endpoints"][0]["num_requests"] >= 1
+
+
+async def test_a_vehicle_says_itself_that_its_link_is_down(world: World) -> None:
+    rig, relay = await world.vehicle()
+    await rig.agent.stop()
+    rig.agent_toml.write_text(
+        rig.agent_toml.read_text() + "\n[health]\ninterval_s = 0.1\npatience = 0\n"
+    )
+    await rig.start_agent()
+    command = [program("backhaul-agent"), "status", "--url", rig.url]
+    await relay.cut()
+    text = ""
+    for _ in range(100):
+        text = await run_to_end(command)
+        if "link-down" in text:
+            break
+    assert "warning link-down, the leaf server has no link to the hub" in text
+    process = await asyncio.create_subprocess_exec(
+        *command, "--check", "--json", stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 3
+    assert "link-down" in [each["code"] for each in json.loads(output)["conditions"]]

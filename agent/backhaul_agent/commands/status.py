@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from backhaul_agent.client import connect
 from backhaul_agent.commands.options import login_of, server_options
+from backhaul_codec.conditions import Severity, page_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
+EXIT_CONDITIONS = 3
+
+
 @click.command(name="status")
 @server_options
 @click.option("--json", "as_json", is_flag=True, help="Print the whole answer as JSON.")
-def command(url: str, path: Path | None, as_json: bool) -> None:
+@click.option("--check", is_flag=True, help="Exit 3 where a warning or an error is shown.")
+def command(url: str, path: Path | None, as_json: bool, check: bool) -> None:
     """Ask the agent on this vehicle how it is; exit 1 where none answers."""
     answer = asyncio.run(_ask(login_of(url, path)))
     if as_json:
         click.echo(json.dumps(answer, indent=2))
     else:
         click.echo("\n".join(_lines(answer)))
+    if check and any(each["severity"] != Severity.INFO for each in answer["conditions"]):
+        sys.exit(EXIT_CONDITIONS)
 
 
 async def _ask(login: dict[str, Any]) -> dict[str, Any]:
@@ -63,7 +71,7 @@ def _lines(status: dict[str, Any]) -> list[str]:
     lines.append(f"refused   {refused or 'nothing'}")
     if status["last_error"]:
         lines.append(f"error     {status['last_error']}")
-    return lines
+    return lines + page_lines(status["conditions"], status["clock"]["time_ns"])
 
 
 def link_lines(link: dict[str, Any]) -> list[str]:

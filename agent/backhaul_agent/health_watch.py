@@ -1,0 +1,49 @@
+"""The shell around `health.AgentHealth`: looks now and then, and logs what begins and ends."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from backhaul_agent.health import AgentHealth
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from backhaul_agent.config import Config
+    from backhaul_agent.hub_clock import HubClock
+    from backhaul_codec.conditions import Condition
+
+log = structlog.get_logger("health")
+
+
+class HealthWatch:
+    """Lives as long as the daemon. ``shown``: the conditions by the last look."""
+
+    def __init__(
+        self, config: Config, clock: HubClock, status: Callable[[], dict[str, Any]]
+    ) -> None:
+        self.shown: list[Condition] = []
+        self._health = AgentHealth(config.health, hub_confirms=bool(config.device.down_stream))
+        self._interval_s = config.health.interval_s
+        self._clock = clock
+        self._status = status
+
+    async def run(self) -> None:
+        """Look every ``interval_s`` seconds (the caller cancels)."""
+        while True:
+            self.look()
+            await asyncio.sleep(self._interval_s)
+
+    def look(self) -> None:
+        """Look once."""
+        before = {(each.code, each.about) for each in self.shown}
+        self._health.look(self._status(), self._clock.monotonic_s(), self._clock.time_ns())
+        self.shown = self._health.conditions.shown()
+        now = {(each.code, each.about) for each in self.shown}
+        for code, about in sorted(now - before):
+            log.warning("condition", code=code, about=about)
+        for code, about in sorted(before - now):
+            log.info("condition is over", code=code, about=about)

@@ -1,0 +1,119 @@
+"""What the agent makes of its own status: each condition found, and gone when its reason is."""
+
+from __future__ import annotations
+
+import copy
+import re
+from pathlib import Path
+from typing import Any
+
+from backhaul_agent.config import HealthConfig
+from backhaul_agent.health import KINDS, AgentHealth
+
+DOCS = Path(__file__).parents[2] / "docs" / "health.md"
+HEALTHY: dict[str, Any] = {
+    "connected": True,
+    "ledger": {"bytes": 10, "bytes_max": 1000, "disk_full": False},
+    "leaf": {"failed_streams": {}},
+    "link": {"up": True, "mode": "always", "phase": "idle"},
+    "clock": {"quality": "synced"},
+    "counters": {"refused": {"busy": 3}},
+    "lanes": {"bulk": {"state": "running", "ready_seq": 9, "last_seq": 9, "watermark": 9}},
+}
+
+
+def but(**changes: dict[str, Any]) -> dict[str, Any]:
+    """Return a healthy status with some keys of some sections changed."""
+    status = copy.deepcopy(HEALTHY)
+    for section, keys in changes.items():
+        status[section] |= keys
+    return status
+
+
+class Looks:
+    """Looks at one agent, a second apart."""
+
+    def __init__(self, config: HealthConfig | None = None, *, hub_confirms: bool = True) -> None:
+        self.health = AgentHealth(config or HealthConfig(patience=0), hub_confirms=hub_confirms)
+        self.now_s = 0.0
+
+    def codes(self, status: dict[str, Any], after_s: float = 1.0) -> list[str]:
+        self.now_s += after_s
+        self.health.look(status, self.now_s, int(self.now_s * 1e9))
+        return [each.code for each in self.health.conditions.shown()]
+
+
+WAITING = {"bulk": {"state": "running", "ready_seq": 9, "last_seq": 9, "watermark": 4}}
+
+
+def test_nothing_is_wrong_with_a_healthy_agent() -> None:
+    looks = Looks()
+    assert [looks.codes(HEALTHY) for _ in range(3)] == [[], [], []]
+
+
+def test_each_condition_is_found_and_ends() -> None:
+    looks = Looks()
+    looks.codes(HEALTHY)
+    for code, status in {
+        "disk-full": but(ledger={"disk_full": True}),
+        "ledger-filling": but(ledger={"bytes": 801}),
+        "leaf-store": but(leaf={"failed_streams": {"OUT_bulk": "no space left"}}),
+        "link-down": but(link={"up": False}),
+        "clock-unset": but(clock={"quality": "unset"}),
+        "ledger-behind": but(lanes={"bulk": HEALTHY["lanes"]["bulk"] | {"state": "ledger_behind"}}),
+        "leaf-away": HEALTHY | {"connected": False},
+    }.items():
+        assert looks.codes(status) == [code]
+        assert looks.codes(HEALTHY) == []
+    assert looks.codes(but(ledger={"bytes": 800})) == []
+
+
+def test_refusals_are_told_for_a_while_by_their_code() -> None:
+    looks = Looks()
+    assert looks.codes(HEALTHY) == []
+    looks.codes(but(counters={"refused": {"busy": 3}}))
+    more = but(counters={"refused": {"busy": 5}})
+    assert looks.codes(more) == ["publishers-refused"]
+    (shown,) = looks.health.conditions.shown()
+    assert (shown.about, shown.detail) == ("busy", "2 more")
+    assert looks.codes(more, 599) == ["publishers-refused"]
+    assert looks.codes(more) == []
+
+
+def test_a_lane_stalls_when_the_hub_confirms_nothing_of_what_waits() -> None:
+    looks = Looks()
+    assert looks.codes(but(lanes=WAITING)) == []
+    assert looks.codes(but(lanes=WAITING)) == ["lane-stalled"]
+    assert looks.codes(but(lanes={"bulk": WAITING["bulk"] | {"watermark": 5}})) == []
+    held = {"bulk": WAITING["bulk"] | {"ready_seq": 4}}
+    assert [looks.codes(but(lanes=held)) for _ in range(2)] == [[], []]  # waits for the time
+    alone = Looks(hub_confirms=False)
+    assert [alone.codes(but(lanes=WAITING)) for _ in range(2)] == [[], []]
+
+
+def test_a_link_that_is_down_hides_what_follows_from_it_before_it_is_shown() -> None:
+    looks = Looks(HealthConfig())
+    waits = but(lanes=WAITING, clock={"quality": "unset"})
+    looks.codes(waits)
+    looks.codes(waits)
+    assert looks.codes(waits, 60) == ["lane-stalled", "clock-unset"]
+    down = but(link={"up": False}, lanes=WAITING, clock={"quality": "unset"})
+    assert looks.codes(down) == []
+    assert looks.codes(down, 59) == []
+    assert looks.codes(down) == ["link-down"]
+    away = down | {"connected": False}
+    looks.codes(away)
+    assert looks.codes(away, 10) == ["leaf-away"]
+
+
+def test_a_metered_link_is_down_by_its_plan_and_only_missed_when_it_is_dialled() -> None:
+    looks = Looks()
+    assert looks.codes(but(link={"up": False, "mode": "scheduled", "phase": "idle"})) == []
+    dialling = but(link={"up": False, "mode": "scheduled", "phase": "dialing"})
+    assert looks.codes(dialling) == ["link-down"]
+
+
+def test_every_code_is_in_the_manual_with_its_severity() -> None:
+    page = DOCS.read_text().partition("## On the vehicle")[2]
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \| (\w+) \|", page, re.MULTILINE)
+    assert {(kind.code, str(kind.severity)) for kind in KINDS} == set(rows)
