@@ -8,6 +8,7 @@ import click
 
 from .commands.add_device import add_device
 from .commands.artifact import artifact
+from .commands.backup import backup
 from .commands.command import command
 from .commands.command_list import command_list
 from .commands.completeness import completeness
@@ -17,6 +18,7 @@ from .commands.events import events
 from .commands.get import get
 from .commands.init import init
 from .commands.node import node
+from .commands.restore import restore
 from .commands.set import set_
 from .commands.shadow import shadow
 from .commands.status import status
@@ -58,6 +60,8 @@ for _command in (
     tree,
     node,
     artifact,
+    backup,
+    restore,
     command,
     command_list,
 ):

@@ -97,7 +97,7 @@ async def create_device(
                 )
                 if leaf.system_password:
                     write_private(target / LINK_FILE, "disabled: true\n")
-                _write_fleet(directory, [*(await registry.devices()).values(), device])
+                write_fleet(directory, [*(await registry.devices()).values(), device])
                 await registry.add_device(device)
     except OSError as error:
         raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
@@ -143,7 +143,7 @@ async def change_nodes(directory: Path, device_id: str, nodes: Iterable[str]) ->
                         hint="let the vehicle send what it has, then take the next ones",
                     )
                 leaf_changed = _rewrite(target, named)
-                _write_fleet(directory, (known | {device_id: device}).values())
+                write_fleet(directory, (known | {device_id: device}).values())
                 await registry.set_nodes(device)
     except OSError as error:
         raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
@@ -169,7 +169,8 @@ def _rewrite(target: Path, nodes: tuple[str, ...]) -> bool:
     return after != before
 
 
-def _write_fleet(directory: Path, devices: Collection[Device]) -> None:
+def write_fleet(directory: Path, devices: Collection[Device]) -> None:
+    """Write what hub.conf includes, for exactly these devices."""
     for name, text in fleet_files(devices).items():
         write_private(directory / name, text)
 

@@ -5,6 +5,7 @@ HubError                    the base: message, hint (what to do about it)
 ├── RegistryError           hub.db, or a device that is (or is not) in it
 ├── JetStreamError          the server refused a JetStream request: subject, code
 ├── ArtifactError           an artifact is not there, damaged, or cannot be stored
+├── BackupError             a backup cannot be taken, is damaged, or cannot be put back
 ├── WriteRefusedError       a write that cannot be done as asked
 ├── StreamConflictError     a stream exists and differs where it must not: stream, differences
 └── LimitsLoweredError      a stream's limits are to be lowered, which drops data: stream, limits
@@ -45,6 +46,10 @@ class JetStreamError(HubError):
 
 class ArtifactError(HubError):
     """An artifact is not there, is damaged, or cannot be stored."""
+
+
+class BackupError(HubError):
+    """A backup, restore or migration cannot go on; what was there before is untouched, or said."""
 
 
 class WriteRefusedError(HubError):

@@ -52,6 +52,7 @@ class Artifact:
     nuid: str
     stored: str
     """When, RFC 3339 as the writer's client put it."""
+    description: str = ""
 
     @property
     def version(self) -> str:
@@ -226,7 +227,13 @@ def _artifact(info: ObjectInfo) -> Artifact:
     except binascii.Error:
         digest = b""
     return Artifact(
-        info.name, digest, info.size or 0, info.chunks or 0, info.nuid or "", info.mtime or ""
+        info.name,
+        digest,
+        info.size or 0,
+        info.chunks or 0,
+        info.nuid or "",
+        info.mtime or "",
+        info.description or "",
     )
 
 

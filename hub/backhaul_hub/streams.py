@@ -46,6 +46,11 @@ def up_name(shard: int) -> str:
     return f"UP_{shard:02d}"
 
 
+def is_shard(name: str) -> bool:
+    """Tell whether a stream is a shard of UP, declared or not."""
+    return _SHARD.fullmatch(name) is not None
+
+
 def shard_of(device: str, shards: int) -> int:
     """Return the shard of a device: stable over restarts and languages (CRC-32)."""
     return zlib.crc32(device.encode()) % shards
@@ -204,7 +209,7 @@ async def quiet_undeclared_shards(api: JetStreamApi, shards: int) -> list[str]:
     declared = {up_name(shard) for shard in range(shards)}
     quieted = []
     for name in sorted(await stream_names(api)):
-        if not _SHARD.fullmatch(name) or name in declared:
+        if not is_shard(name) or name in declared:
             continue
         config = (await api.request(f"STREAM.INFO.{name}"))["config"]
         if config.get("sources"):

@@ -155,7 +155,7 @@ async def _add(
 ) -> tuple[AddedDevice, str | None]:
     config = load(directory)
     added = await create_device(directory, config, SystemClock(), device, settings)
-    return added, await _tell(config)
+    return added, await tell_hub(config)
 
 
 async def _change(
@@ -163,10 +163,10 @@ async def _change(
 ) -> tuple[ChangedNodes, str | None]:
     config = load(directory)
     changed = await change_nodes(directory, device, nodes)
-    return changed, await _tell(config, changed.device)
+    return changed, await tell_hub(config, changed.device)
 
 
-async def _tell(config: HubConfig, changed: Device | None = None) -> str | None:
+async def tell_hub(config: HubConfig, changed: Device | None = None) -> str | None:
     """Let the hub take note; return why it could not."""
     try:
         system = await connect(config.nats.url, config.nats.system)

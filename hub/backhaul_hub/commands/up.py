@@ -16,6 +16,7 @@ from backhaul_hub.control import ControlPlane
 from backhaul_hub.errors import HubError, LimitsLoweredError, StreamConflictError
 from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.streams import declared_streams, planned
+from backhaul_hub.unfinished import require_finished
 
 from ._ask import hub_client
 from ._options import directory_option
@@ -72,6 +73,7 @@ async def _check(directory: Path, lower_limits: bool) -> list[str]:
 
 
 async def _run(directory: Path, lower_limits: bool) -> None:
+    require_finished(directory)
     plane = ControlPlane(directory, load(directory), SystemClock(), lower_limits=lower_limits)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,0 +1,377 @@
+"""Taking a backup of a running hub: `backhaul-hub backup`.
+
+The order is what makes it whole (ADR 14). hub.db comes first: its read position is then never beyond
+the end of UP in the backup, and the hub reads on from there. UP comes last: what sources it, TWIN_EVENTS,
+then never claims to have taken what the UP of the backup lacks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import sqlite3
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from nats.errors import Error as NatsError
+from nats.js.errors import APIError, NoKeysError
+
+from .errors import ArtifactError, BackupError
+from .jetstream import JetStreamApi
+from .manifest import (
+    MANIFEST,
+    PARTIAL,
+    REGISTRY,
+    ArtifactEntry,
+    EmptyEntry,
+    FileEntry,
+    Manifest,
+    StreamEntry,
+    check_file,
+    check_files,
+    load_manifest,
+    new_file,
+    store_manifest,
+)
+from .objects import Objects, file_digest
+from .private_files import alone_in
+from .snapshots import Snapshot
+from .stream_digest import Block, digest_blocks, ranges
+from .streams import DOWN, is_shard, stream_names
+from .twin_streams import BLOBS, COMMANDS, STATE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from nats.aio.client import Client
+
+    from .clock import Clock
+    from .config import HubConfig
+    from .jetstream import Json
+    from .objects import Artifact
+
+NOT_KEPT = {
+    DOWN: "written anew from hub.db",
+    STATE: "filled again from hub.db and UP, and of no use after an hour",
+    COMMANDS: "no command is carried out from a backup; what became of each is in hub.db",
+    BLOBS: "kept as files",
+}
+"""Streams that no snapshot is taken of, and why."""
+
+_BUCKET = "KV_"
+_TRIES = 3
+# A large stream is looked through before the server answers.
+API_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What of the hub's streams is taken."""
+
+    streams: tuple[str, ...] = ()
+    """These alone; empty: all of them but `NOT_KEPT`."""
+    without_up: bool = False
+    """Leave the messages of UP out: after a restore the vehicles are asked for them again."""
+
+
+def chosen(names: Iterable[str], choice: Choice) -> list[str]:
+    """Return the streams to take, in their order: UP last. Pure.
+
+    Raises:
+        BackupError: one that was asked for is not there, or is never taken.
+    """
+    names = set(names)
+    for name in choice.streams:
+        if name in NOT_KEPT:
+            raise BackupError(f"no snapshot is taken of {name}: {NOT_KEPT[name]}")
+        if name not in names:
+            raise BackupError(f"there is no stream {name}", hint=f"there are {sorted(names)}")
+    wanted = set(choice.streams) or {
+        name for name in names - NOT_KEPT.keys() if not (choice.without_up and is_shard(name))
+    }
+    return sorted(wanted, key=lambda name: (is_shard(name), name))
+
+
+class Backup:
+    """One backup into one directory.
+
+    Args:
+        client: a connection in account HUB.
+        source: the hub directory.
+        target: where the backup goes; what an earlier run has finished there is kept.
+        progress: told of an item, how much of it is done, and of how much.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        config: HubConfig,
+        clock: Clock,
+        source: Path,
+        target: Path,
+        choice: Choice,
+        progress: Callable[[str, int, int], None] = lambda item, done, of: None,
+    ) -> None:
+        self._client = client
+        self._config = config
+        self._clock = clock
+        self._api = JetStreamApi(client, timeout_s=API_TIMEOUT_S)
+        self._source = source
+        self._target = target
+        self._choice = choice
+        self._progress = progress
+        self._manifest = Manifest("", "", "")
+
+    async def run(self) -> Manifest:
+        """Take all of it, check it, and write the manifest.
+
+        Raises:
+            HubError: the server does not answer, the disk is full, or a file is damaged. What is
+                finished is kept for the next run.
+        """
+        self._open()
+        there = await stream_names(self._api)
+        names = chosen(there, self._choice)
+        await self._take_registry()
+        self._take_configuration()
+        for name in names:
+            if not is_shard(name):
+                await self._take_stream(name)
+                if name.startswith(_BUCKET):
+                    await self._export_bucket(name)
+        if not self._choice.streams:
+            await self._take_artifacts()
+        for name in sorted(filter(is_shard, there)):
+            await (self._take_stream if name in names else self._note_up)(name)
+        await asyncio.to_thread(check_files, self._target, self._manifest)
+        self._manifest.ended = self._now()
+        store_manifest(self._target, self._manifest, MANIFEST)
+        (self._target / PARTIAL).unlink(missing_ok=True)
+        return self._manifest
+
+    def _now(self) -> str:
+        return datetime.fromtimestamp(self._clock.now_ns() // 10**9, UTC).isoformat()
+
+    def _open(self) -> None:
+        """Begin, or go on with what an earlier run has left."""
+        try:
+            self._target.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise BackupError(f"{self._target}: {error.strerror}") from error
+        if (self._target / MANIFEST).exists():
+            raise BackupError(
+                f"{self._target} holds a finished backup", hint="choose another directory"
+            )
+        before = load_manifest(self._target, PARTIAL)
+        if before is None:
+            if any(self._target.iterdir()):
+                raise BackupError(
+                    f"{self._target} holds other files", hint="choose another directory"
+                )
+            server = str(self._client.connected_server_version)
+            before = Manifest(server, self._config.twin.env, self._now())
+            store_manifest(self._target, before)
+        self._manifest = before
+        for name, entry in list(before.files.items()):
+            if check_file(self._target, name, entry):
+                self._forget(name)
+
+    def _forget(self, file: str) -> None:
+        """Take a damaged file for one that was never written."""
+        known = self._manifest
+        del known.files[file]
+        known.streams = [each for each in known.streams if each.file != file]
+        known.artifacts = [each for each in known.artifacts if each.file != file]
+
+    def _finished(self, file: str, entry: FileEntry) -> None:
+        self._manifest.files[file] = entry
+        store_manifest(self._target, self._manifest)
+
+    async def _take_registry(self) -> None:
+        if REGISTRY in self._manifest.files:
+            return
+        if self._manifest.streams:
+            # Streams that are older than hub.db would lack what it says that they hold.
+            self._manifest.streams, self._manifest.artifacts = [], []
+        with alone_in(self._source):
+            entry = await asyncio.to_thread(
+                copy_database, self._source / REGISTRY, self._target / REGISTRY
+            )
+        self._finished(REGISTRY, entry)
+
+    def _take_configuration(self) -> None:
+        """Copy hub.toml, hub.conf, what it includes, and the vehicles' files: they hold secrets."""
+        with alone_in(self._source):
+            for path in configuration_files(self._source):
+                name = f"config/{path.relative_to(self._source)}"
+                with new_file(self._target / name) as file:
+                    file.write(path.read_bytes())
+                self._manifest.files[name] = file.entry()
+        store_manifest(self._target, self._manifest)
+
+    async def _take_stream(self, name: str) -> None:
+        if self._manifest.stream(name) is not None:
+            return
+        entry, written = await self._snapshot(name)
+        for _ in range(_TRIES - 1):
+            if entry.blocks or not entry.state["messages"]:
+                break
+            entry, written = await self._snapshot(name)
+        self._manifest.streams.append(entry)
+        self._finished(entry.file, written)
+
+    async def _snapshot(self, name: str) -> tuple[StreamEntry, FileEntry]:
+        before = await self._api.request(f"STREAM.INFO.{name}")
+        snapshot = await Snapshot.begin(self._client, self._api, name)
+        file_name = f"streams/{name}.tar.s2"
+        async with aclosing(snapshot.chunks()) as chunks:
+            with new_file(self._target / file_name) as file:
+                async for chunk in chunks:
+                    file.write(chunk)
+                    self._progress(name, file.bytes, snapshot.state["bytes"])
+        blocks = await self._digests(name, snapshot, before)
+        entry = StreamEntry(
+            name, file_name, before["created"], snapshot.config, snapshot.state, blocks
+        )
+        return entry, file.entry()
+
+    async def _digests(self, name: str, snapshot: Snapshot, before: Json) -> list[Block]:
+        """Return the digests of what the snapshot holds; none where the stream changed meanwhile."""
+        if not snapshot.config.get("allow_direct"):
+            return []
+        state, done = snapshot.state, 0
+
+        def note(count: int) -> None:
+            nonlocal done
+            done += count
+            self._progress(f"{name}: digests", done, state["messages"])
+
+        stretches = ranges(max(1, state["first_seq"]), state["last_seq"])
+        blocks = await digest_blocks(self._client, name, stretches, note)
+        after = await self._api.request(f"STREAM.INFO.{name}")
+        return still_there(blocks, before, after)
+
+    async def _note_up(self, name: str) -> None:
+        if not any(each.name == name for each in self._manifest.emptied):
+            info = await self._api.request(f"STREAM.INFO.{name}")
+            self._manifest.emptied.append(EmptyEntry(name, info["state"]["last_seq"]))
+            store_manifest(self._target, self._manifest)
+
+    async def _export_bucket(self, stream: str) -> None:
+        """Write the newest value of each key as JSON: for people, the snapshot is for `restore`."""
+        bucket = stream.removeprefix(_BUCKET)
+        found: dict[str, Any] = {}
+        try:
+            store = await self._client.jetstream(timeout=API_TIMEOUT_S).key_value(bucket)
+            for key in sorted(await store.keys()):
+                entry = await store.get(key)
+                found[key] = {"revision": entry.revision} | _value(entry.value or b"")
+        except NoKeysError:
+            pass
+        except (NatsError, APIError) as error:
+            raise BackupError(f"bucket {bucket} cannot be read: {error!r}") from error
+        name = f"kv/{bucket}.json"
+        with new_file(self._target / name) as file:
+            file.write(json.dumps(found, indent=1, ensure_ascii=False).encode())
+        self._finished(name, file.entry())
+
+    async def _take_artifacts(self) -> None:
+        objects = Objects(self._client)
+        taken = {(each.name, each.sha256) for each in self._manifest.artifacts}
+        for artifact in await objects.list():
+            if (artifact.name, artifact.digest.hex()) in taken:
+                continue
+            try:
+                await self._take_artifact(objects, artifact)
+            except ArtifactError:
+                now = await objects.info(artifact.name)
+                if now is None:
+                    continue  # somebody has removed it meanwhile
+                if now.nuid == artifact.nuid:
+                    raise
+                await self._take_artifact(objects, now)
+
+    async def _take_artifact(self, objects: Objects, artifact: Artifact) -> None:
+        name = f"artifacts/{artifact.digest.hex()}"
+        entry = self._manifest.files.get(name)
+        if entry is None:
+            async with aclosing(objects.content(artifact)) as content:  # type: ignore[type-var]
+                with new_file(self._target / name) as file:
+                    async for data in content:
+                        file.write(data)
+                        self._progress(artifact.name, file.bytes, artifact.size)
+            entry = file.entry()
+        said = ArtifactEntry(
+            artifact.name, name, artifact.size, artifact.digest.hex(), artifact.description
+        )
+        self._manifest.artifacts.append(said)
+        self._finished(name, entry)
+
+
+def still_there(blocks: list[Block], before: Json, after: Json) -> list[Block]:
+    """Return the blocks that were whole from before the snapshot until they were read. Pure.
+
+    From the front of a stream limits take messages all the time. Where they are taken from the
+    middle, only a stream that stood still says what its snapshot holds.
+    """
+    config, was, now = after["config"], before["state"], after["state"]
+    if was.get("num_deleted", 0) != now.get("num_deleted", 0):
+        return []
+    newest_only = config.get("max_msgs_per_subject", -1) > 0 or config.get("allow_rollup_hdrs")
+    if (newest_only or config["retention"] != "limits") and was != now:
+        return []
+    return [block for block in blocks if block.low >= now["first_seq"]]
+
+
+def copy_database(source: Path, target: Path) -> FileEntry:
+    """Copy an SQLite database that may be written to meanwhile: one moment of it, checked.
+
+    Raises:
+        BackupError: there is none, it is damaged, or the disk is full.
+    """
+    if not source.exists():
+        raise BackupError(f"{source} does not exist", hint="has this hub ever run?")
+    partial = target.with_name(target.name + ".new")
+    try:
+        partial.unlink(missing_ok=True)
+        os.close(os.open(partial, os.O_CREAT | os.O_EXCL, 0o600))
+        origin, copy = sqlite3.connect(source), sqlite3.connect(partial)
+        try:
+            origin.backup(copy)
+            # One file: nothing of it is in a log beside it.
+            copy.execute("PRAGMA journal_mode = DELETE")
+            result = copy.execute("PRAGMA integrity_check").fetchone()[0]
+        finally:
+            origin.close()
+            copy.close()
+        if result != "ok":
+            raise BackupError(f"{source} is damaged: {result}")
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        partial.replace(target)
+        return FileEntry(target.stat().st_size, file_digest(target).hex())
+    except sqlite3.Error as error:
+        raise BackupError(f"{source}: {error}") from error
+    except OSError as error:
+        raise BackupError(f"{target}: {error.strerror}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def configuration_files(directory: Path) -> Iterator[Path]:
+    """Yield what a hub directory holds beside hub.db and streams."""
+    yield from sorted(directory.glob("*.toml"))
+    yield from sorted(directory.glob("*.conf"))
+    yield from sorted(path for path in directory.glob("devices/*/*") if path.is_file())
+
+
+def _value(body: bytes) -> dict[str, Any]:
+    try:
+        return {"value": json.loads(body)}
+    except ValueError:
+        return {"base64": base64.b64encode(body).decode()}

@@ -1,0 +1,28 @@
+"""Showing how far something is, on stderr, where that is a terminal."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str, int, int], None]]:
+    """Yield what is told of an item, how much of it is done, and of how much; a bar for each."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
+
+    columns = ("{task.description}", BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        tasks = {}
+
+        def told(item: str, done: int, of: int) -> None:
+            if item not in tasks:
+                tasks[item] = bar.add_task(item, total=of)
+            bar.update(tasks[item], completed=done, total=max(done, of))
+
+        yield told

@@ -1,0 +1,67 @@
+"""`backhaul-hub restore`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from backhaul_hub.clock import SystemClock
+from backhaul_hub.config import load
+from backhaul_hub.errors import BackupError
+from backhaul_hub.restore import Restore, put_missing_files, whole_backup
+from backhaul_hub.unfinished import mark_unfinished
+
+from ._ask import hub_client
+from ._options import directory_option
+from ._progress import progress
+from .add_device import tell_hub
+
+
+@click.command()
+@click.argument("source", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Delete the hub's streams that the backup holds, and move its hub.db aside.",
+)
+@directory_option
+def restore(source: Path, replace: bool, directory: Path) -> None:
+    """Put a hub back from the backup in DIR, and check it.
+
+    The hub's nats-server must run, its control plane must not. Configuration that is missing is put
+    back, what is there stays. Vehicles then send again what they still hold of what came later.
+    """
+    manifest = whole_backup(source)
+    if not (directory / "hub.toml").exists():
+        for path in put_missing_files(source, manifest, directory):
+            click.echo(f"put back {path}")
+        mark_unfinished(directory, source, cleared=False)
+        raise BackupError(
+            f"the configuration of this hub is back in {directory}, nothing else yet",
+            hint="see that store_dir in hub.conf is right, start nats-server -c hub.conf, and run"
+            " this again",
+        )
+
+    async def put() -> str | None:
+        config = load(directory)
+        async with hub_client(directory) as client:
+            with progress() as told:
+                work = Restore(client, config, SystemClock(), source, manifest, directory, told)
+                await work.run(replace=replace)
+            return await tell_hub(config)
+
+    not_told = asyncio.run(put())
+    put_missing_files(source, manifest, directory)
+    for each in manifest.streams:
+        count, last = each.state["messages"], each.state["last_seq"]
+        click.echo(f"{each.name}: {count:,} messages up to sequence {last:,}")
+    for emptied in manifest.emptied:
+        click.echo(f"{emptied.name}: empty, it was left out of the backup")
+    click.echo(
+        f"{len(manifest.artifacts)} artifacts; hub.db as of {manifest.began}. All of it was checked."
+    )
+    if not_told:
+        click.echo(f"Reload or restart nats-server, it was not told: {not_told}", err=True)
+    click.echo(f"Now start: backhaul-hub up --dir {directory}")

@@ -1,0 +1,313 @@
+"""Putting a hub back from a backup: `backhaul-hub restore`.
+
+UP and what is sourced from it come back with their sequences, so hub.db, which is older than they are,
+reads on in them. DOWN does not come back: vehicles remember how far they have read it, so it begins
+anew beyond every sequence it ever had, and what it said is said again from hub.db (ADR 14).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sqlite3
+from typing import TYPE_CHECKING
+
+from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
+
+from .backup import API_TIMEOUT_S, NOT_KEPT
+from .enrol import write_fleet
+from .errors import BackupError, HubError
+from .jetstream import JetStreamApi
+from .manifest import REGISTRY, Manifest, check_files, load_manifest
+from .objects import Objects
+from .private_files import alone_in
+from .registry import Registry
+from .snapshots import put_back
+from .stream_digest import compare, digest_blocks, state_differs
+from .streams import DOWN, declared_streams, is_shard, reconcile
+from .twin_streams import BLOBS
+from .unfinished import clear_unfinished, mark_unfinished, unfinished
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from nats.aio.client import Client
+
+    from .clock import Clock
+    from .config import HubConfig
+    from .jetstream import Json
+    from .manifest import ArtifactEntry, StreamEntry
+
+_READ_BYTES = 128 * 1024
+_CONFIG = "config/"
+_ASIDE = f"{REGISTRY}.before-restore"
+
+
+def whole_backup(source: Path) -> Manifest:
+    """Return the manifest of a backup that is finished, each of its files checked.
+
+    Raises:
+        BackupError: it has no manifest, or a file is missing or damaged: its name is said.
+    """
+    manifest = load_manifest(source)
+    if manifest is None:
+        raise BackupError(
+            f"{source} is no finished backup: it has no manifest.json",
+            hint="backhaul-hub backup finishes one that was cut short",
+        )
+    check_files(source, manifest)
+    return manifest
+
+
+def put_missing_files(source: Path, manifest: Manifest, directory: Path) -> list[Path]:
+    """Put back the configuration that a hub directory lacks; what is there stays as it is.
+
+    Raises:
+        BackupError: the directory cannot be written.
+    """
+    put = []
+    for name in manifest.files:
+        target = directory / name.removeprefix(_CONFIG)
+        if not name.startswith(_CONFIG) or target.exists():
+            continue
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _place(source / name, target)
+        except OSError as error:
+            raise BackupError(f"{target}: {error.strerror}") from error
+        put.append(target)
+    return put
+
+
+class Restore:
+    """One restore of one backup into one hub, whose server runs and whose control plane does not.
+
+    Args:
+        client: a connection in account HUB.
+        source: the backup, `manifest` its content (`whole_backup`).
+        directory: the hub directory.
+        progress: told of an item, how much of it is done, and of how much.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        config: HubConfig,
+        clock: Clock,
+        source: Path,
+        manifest: Manifest,
+        directory: Path,
+        progress: Callable[[str, int, int], None] = lambda item, done, of: None,
+    ) -> None:
+        self._client = client
+        self._config = config
+        self._clock = clock
+        self._api = JetStreamApi(client, timeout_s=API_TIMEOUT_S)
+        self._source = source
+        self._manifest = manifest
+        self._directory = directory
+        self._progress = progress
+        self._created: dict[str, str] = {}
+
+    async def run(self, *, replace: bool = False) -> None:
+        """Put everything back and check it; run again after it was cut short, it goes on.
+
+        Raises:
+            HubError: the control plane runs, the hub holds data and may not be replaced, the server
+                refused, or what came back is not what was taken.
+        """
+        await require_stopped(self._client)
+        if REGISTRY not in self._manifest.files:
+            raise BackupError(f"{self._source} has no {REGISTRY}")
+        if self._manifest.env != self._config.twin.env:
+            raise BackupError(
+                f"the backup is of env {self._manifest.env!r}, this hub of {self._config.twin.env!r}"
+            )
+        begun = unfinished(self._directory)
+        goes_on = begun == (str(self._source.absolute()), True)
+        if not goes_on:
+            if not replace:
+                await self._require_empty()
+            # From here on the hub is half; only a finished restore makes it whole.
+            mark_unfinished(self._directory, self._source, cleared=False)
+            await self._clear()
+            mark_unfinished(self._directory, self._source, cleared=True)
+        # UP before what is sourced from it.
+        for each in sorted(self._manifest.streams, key=lambda each: not is_shard(each.name)):
+            await self._put_stream(each, goes_on=goes_on)
+        for emptied in self._manifest.emptied:
+            # What sourced the UP that was left out goes on where it was.
+            await self._make(emptied.name, emptied.last_seq + 1)
+        await self._put_artifacts()
+        await self._begin_down()
+        with alone_in(self._directory):
+            await asyncio.to_thread(self._put_registry)
+            async with await Registry.open(self._directory / REGISTRY) as registry:
+                write_fleet(self._directory, (await registry.devices()).values())
+        clear_unfinished(self._directory)
+
+    def _names(self) -> list[str]:
+        kept = [each.name for each in self._manifest.streams]
+        return [*kept, *(each.name for each in self._manifest.emptied), *NOT_KEPT]
+
+    async def _require_empty(self) -> None:
+        holds = []
+        for name in self._names():
+            info = await self._api.stream_info(name)
+            if info is not None and info["state"]["messages"]:
+                holds.append(f"stream {name} holds {info['state']['messages']:,} messages")
+        path = self._directory / REGISTRY
+        if path.exists():
+            async with await Registry.open(path) as registry:
+                if devices := await registry.devices():
+                    holds.append(f"{REGISTRY} knows {len(devices)} devices")
+        if holds:
+            raise BackupError(
+                "\n  ".join(["this hub is not empty:", *holds]),
+                hint="--replace deletes these streams and moves hub.db aside",
+            )
+
+    async def _clear(self) -> None:
+        for name in self._names():
+            if await self._api.stream_info(name) is not None:
+                await self._api.request(f"STREAM.DELETE.{name}")
+        path = self._directory / REGISTRY
+        if path.exists():
+            # Through SQLite: what stands in its log comes along.
+            await asyncio.to_thread(_fold_log, path)
+            path.replace(self._directory / _ASIDE)
+
+    async def _put_stream(self, entry: StreamEntry, *, goes_on: bool) -> None:
+        info = await self._api.stream_info(entry.name) if goes_on else None
+        if info is not None and await self._differs(entry, info):
+            await self._api.request(f"STREAM.DELETE.{entry.name}")
+            info = None
+        if info is None:
+            snapshot = {"config": self._configuration(entry), "state": entry.state}
+            await put_back(self._client, self._api, snapshot, self._chunks(entry))
+            info = await self._api.request(f"STREAM.INFO.{entry.name}")
+            if differs := await self._differs(entry, info):
+                raise BackupError(f"{entry.name} is not as it was: {differs}")
+        if entry.blocks:
+            self._created[entry.created] = info["created"]
+
+    def _configuration(self, entry: StreamEntry) -> Json:
+        config = entry.config | {"num_replicas": self._config.streams.replicas}
+        if is_shard(entry.name):
+            # Sources come with the devices that connect; these might never.
+            config["sources"] = []
+        return config
+
+    async def _chunks(self, entry: StreamEntry) -> AsyncIterator[bytes]:
+        size, done = self._manifest.files[entry.file].bytes, 0
+        with (self._source / entry.file).open("rb") as file:
+            while chunk := file.read(_READ_BYTES):
+                yield chunk
+                done += len(chunk)
+                self._progress(entry.name, done, size)
+
+    async def _differs(self, entry: StreamEntry, info: Json) -> str:
+        grows = bool(info["config"].get("sources"))
+        if differs := state_differs(entry.state, info, grows=grows):
+            return differs
+        # What age has taken since is gone; the rest must be what it was.
+        first = info["state"]["first_seq"]
+        wanted = [block for block in entry.blocks if block.low >= first]
+        found = await digest_blocks(
+            self._client, entry.name, [(block.low, block.high) for block in wanted]
+        )
+        return compare(wanted, found)
+
+    async def _begin_down(self) -> None:
+        # Microseconds since 1970: beyond every sequence that DOWN has had, also after an earlier
+        # restore, as long as it takes in less than a million messages a second.
+        await self._make(DOWN, self._clock.now_ns() // 1000)
+
+    async def _make(self, name: str, first_seq: int) -> None:
+        declared = next(
+            (each for each in declared_streams(self._config) if each["name"] == name), None
+        )
+        if declared is not None:
+            await reconcile(self._api, declared | {"first_seq": first_seq})
+
+    async def _put_artifacts(self) -> None:
+        if not self._manifest.artifacts:
+            return
+        await self._make(BLOBS, 1)
+        objects = Objects(self._client)
+        for each in self._manifest.artifacts:
+            known = await objects.info(each.name)
+            if known is None or known.digest.hex() != each.sha256:
+                await self._put_artifact(objects, each)
+
+    async def _put_artifact(self, objects: Objects, entry: ArtifactEntry) -> None:
+        with (self._source / entry.file).open("rb", buffering=0) as file:
+            put = await objects.put(entry.name, file, description=entry.description)
+        if put.digest.hex() != entry.sha256:
+            raise BackupError(f"artifact {entry.name} is not as it was")
+        self._progress(entry.name, entry.bytes, entry.bytes)
+
+    def _put_registry(self) -> None:
+        target = self._directory / REGISTRY
+        for suffix in ("-wal", "-shm"):
+            target.with_name(REGISTRY + suffix).unlink(missing_ok=True)
+        new = target.with_name(f"{REGISTRY}.new")
+        try:
+            _place(self._source / REGISTRY, new)
+            connection = sqlite3.connect(new)
+            try:
+                # The server calls what it put back a new stream. All of it was checked against the
+                # backup: the hub reads on where it was, instead of all of it again.
+                for before, now in self._created.items():
+                    connection.execute(
+                        "UPDATE position SET created = ? WHERE created = ?", (now, before)
+                    )
+                connection.commit()
+            finally:
+                connection.close()
+            new.replace(target)
+        except (OSError, sqlite3.Error) as error:
+            raise BackupError(f"{target}: {error}") from error
+
+
+async def require_stopped(client: Client) -> None:
+    """See that no control plane runs at this server.
+
+    Raises:
+        BackupError: one does.
+    """
+    try:
+        await client.request("hub.devices", b"", timeout=5)
+    except NoRespondersError:
+        return
+    except NatsError as error:
+        raise HubError(f"cannot tell whether a control plane runs: {error!r}") from error
+    raise BackupError(
+        "the control plane runs", hint="stop it first: systemctl stop backhaul-hub.service"
+    )
+
+
+def _fold_log(path: Path) -> None:
+    try:
+        connection = sqlite3.connect(path)
+        try:
+            connection.execute("PRAGMA journal_mode = DELETE")
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise BackupError(f"{path}: {error}", hint="move it away by hand") from error
+
+
+def _place(source: Path, target: Path) -> None:
+    """Copy a file for its owner alone, synced, whole or not at all."""
+    partial = target.with_name(target.name + ".part")
+    partial.unlink(missing_ok=True)
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as copy, source.open("rb") as original:
+        shutil.copyfileobj(original, copy)
+        copy.flush()
+        os.fsync(descriptor)
+    partial.replace(target)
