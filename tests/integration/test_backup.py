@@ -87,6 +87,10 @@ async def test_a_destroyed_hub_is_put_back_and_the_fleet_goes_on(
         await keep(agent, 250 * 5 + 1, 250 * 5)
         await backup
     # After the backup DOWN goes further than the backup knows, and so does UP.
+    client = await world.connect(world.hub.url())
+    for _ in range(2000):
+        await client.publish("in.VID-999.p.gps.rate", b"for another")
+    await client.flush()
     await config_goes_both_ways(world, rig, 2)
     await kept(world, rig, first=11)
     before = await down_state(world)
