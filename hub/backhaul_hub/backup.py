@@ -10,16 +10,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
-import sqlite3
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError, NoKeysError
 
+from .backup_choice import Choice, chosen
+from .backup_files import CONFIG, configuration_files, copy_database
 from .errors import ArtifactError, BackupError
 from .jetstream import JetStreamApi
 from .manifest import (
@@ -37,15 +36,14 @@ from .manifest import (
     new_file,
     store_manifest,
 )
-from .objects import Objects, file_digest
+from .objects import Objects
 from .private_files import alone_in
 from .snapshots import Snapshot
-from .stream_digest import Block, digest_blocks, ranges
-from .streams import DOWN, is_shard, stream_names
-from .twin_streams import BLOBS, COMMANDS, STATE
+from .stream_digest import Block, digest_blocks, ranges, still_there
+from .streams import is_shard, stream_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from nats.aio.client import Client
@@ -55,46 +53,10 @@ if TYPE_CHECKING:
     from .jetstream import Json
     from .objects import Artifact
 
-NOT_KEPT = {
-    DOWN: "written anew from hub.db",
-    STATE: "filled again from hub.db and UP, and of no use after an hour",
-    COMMANDS: "no command is carried out from a backup; what became of each is in hub.db",
-    BLOBS: "kept as files",
-}
-"""Streams that no snapshot is taken of, and why."""
-
 _BUCKET = "KV_"
 _TRIES = 3
 # A large stream is looked through before the server answers.
 API_TIMEOUT_S = 120.0
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What of the hub's streams is taken."""
-
-    streams: tuple[str, ...] = ()
-    """These alone; empty: all of them but `NOT_KEPT`."""
-    without_up: bool = False
-    """Leave the messages of UP out: after a restore the vehicles are asked for them again."""
-
-
-def chosen(names: Iterable[str], choice: Choice) -> list[str]:
-    """Return the streams to take, in their order: UP last. Pure.
-
-    Raises:
-        BackupError: one that was asked for is not there, or is never taken.
-    """
-    names = set(names)
-    for name in choice.streams:
-        if name in NOT_KEPT:
-            raise BackupError(f"no snapshot is taken of {name}: {NOT_KEPT[name]}")
-        if name not in names:
-            raise BackupError(f"there is no stream {name}", hint=f"there are {sorted(names)}")
-    wanted = set(choice.streams) or {
-        name for name in names - NOT_KEPT.keys() if not (choice.without_up and is_shard(name))
-    }
-    return sorted(wanted, key=lambda name: (is_shard(name), name))
 
 
 class Backup:
@@ -208,7 +170,7 @@ class Backup:
         """Copy hub.toml, hub.conf, what it includes, and the vehicles' files: they hold secrets."""
         with alone_in(self._source):
             for path in configuration_files(self._source):
-                name = f"config/{path.relative_to(self._source)}"
+                name = f"{CONFIG}{path.relative_to(self._source)}"
                 with new_file(self._target / name) as file:
                     file.write(path.read_bytes())
                 self._manifest.files[name] = file.entry()
@@ -311,63 +273,6 @@ class Backup:
         )
         self._manifest.artifacts.append(said)
         self._finished(name, entry)
-
-
-def still_there(blocks: list[Block], before: Json, after: Json) -> list[Block]:
-    """Return the blocks that were whole from before the snapshot until they were read. Pure.
-
-    From the front of a stream limits take messages all the time. Where they are taken from the
-    middle, only a stream that stood still says what its snapshot holds.
-    """
-    config, was, now = after["config"], before["state"], after["state"]
-    if was.get("num_deleted", 0) != now.get("num_deleted", 0):
-        return []
-    newest_only = config.get("max_msgs_per_subject", -1) > 0 or config.get("allow_rollup_hdrs")
-    if (newest_only or config["retention"] != "limits") and was != now:
-        return []
-    return [block for block in blocks if block.low >= now["first_seq"]]
-
-
-def copy_database(source: Path, target: Path) -> FileEntry:
-    """Copy an SQLite database that may be written to meanwhile: one moment of it, checked.
-
-    Raises:
-        BackupError: there is none, it is damaged, or the disk is full.
-    """
-    if not source.exists():
-        raise BackupError(f"{source} does not exist", hint="has this hub ever run?")
-    partial = target.with_name(target.name + ".new")
-    try:
-        partial.unlink(missing_ok=True)
-        os.close(os.open(partial, os.O_CREAT | os.O_EXCL, 0o600))
-        origin, copy = sqlite3.connect(source), sqlite3.connect(partial)
-        try:
-            origin.backup(copy)
-            # One file: nothing of it is in a log beside it.
-            copy.execute("PRAGMA journal_mode = DELETE")
-            result = copy.execute("PRAGMA integrity_check").fetchone()[0]
-        finally:
-            origin.close()
-            copy.close()
-        if result != "ok":
-            raise BackupError(f"{source} is damaged: {result}")
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        partial.replace(target)
-        return FileEntry(target.stat().st_size, file_digest(target).hex())
-    except sqlite3.Error as error:
-        raise BackupError(f"{source}: {error}") from error
-    except OSError as error:
-        raise BackupError(f"{target}: {error.strerror}") from error
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def configuration_files(directory: Path) -> Iterator[Path]:
-    """Yield what a hub directory holds beside hub.db and streams."""
-    yield from sorted(directory.glob("*.toml"))
-    yield from sorted(directory.glob("*.conf"))
-    yield from sorted(path for path in directory.glob("devices/*/*") if path.is_file())
 
 
 def _value(body: bytes) -> dict[str, Any]:

@@ -8,15 +8,15 @@ anew beyond every sequence it ever had, and what it said is said again from hub.
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 import sqlite3
 from typing import TYPE_CHECKING
 
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
-from .backup import API_TIMEOUT_S, NOT_KEPT
+from .backup import API_TIMEOUT_S
+from .backup_choice import NOT_KEPT
+from .backup_files import fold_log, place_file
 from .enrol import write_fleet
 from .errors import BackupError, HubError
 from .jetstream import JetStreamApi
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from .manifest import ArtifactEntry, StreamEntry
 
 _READ_BYTES = 128 * 1024
-_CONFIG = "config/"
 _ASIDE = f"{REGISTRY}.before-restore"
 
 
@@ -60,26 +59,6 @@ def whole_backup(source: Path) -> Manifest:
         )
     check_files(source, manifest)
     return manifest
-
-
-def put_missing_files(source: Path, manifest: Manifest, directory: Path) -> list[Path]:
-    """Put back the configuration that a hub directory lacks; what is there stays as it is.
-
-    Raises:
-        BackupError: the directory cannot be written.
-    """
-    put = []
-    for name in manifest.files:
-        target = directory / name.removeprefix(_CONFIG)
-        if not name.startswith(_CONFIG) or target.exists():
-            continue
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _place(source / name, target)
-        except OSError as error:
-            raise BackupError(f"{target}: {error.strerror}") from error
-        put.append(target)
-    return put
 
 
 class Restore:
@@ -177,7 +156,7 @@ class Restore:
         path = self._directory / REGISTRY
         if path.exists():
             # Through SQLite: what stands in its log comes along.
-            await asyncio.to_thread(_fold_log, path)
+            await asyncio.to_thread(fold_log, path)
             path.replace(self._directory / _ASIDE)
 
     async def _put_stream(self, entry: StreamEntry, *, goes_on: bool) -> None:
@@ -256,7 +235,7 @@ class Restore:
             target.with_name(REGISTRY + suffix).unlink(missing_ok=True)
         new = target.with_name(f"{REGISTRY}.new")
         try:
-            _place(self._source / REGISTRY, new)
+            place_file(self._source / REGISTRY, new)
             connection = sqlite3.connect(new)
             try:
                 # The server calls what it put back a new stream. All of it was checked against the
@@ -288,26 +267,3 @@ async def require_stopped(client: Client) -> None:
     raise BackupError(
         "the control plane runs", hint="stop it first: systemctl stop backhaul-hub.service"
     )
-
-
-def _fold_log(path: Path) -> None:
-    try:
-        connection = sqlite3.connect(path)
-        try:
-            connection.execute("PRAGMA journal_mode = DELETE")
-        finally:
-            connection.close()
-    except sqlite3.Error as error:
-        raise BackupError(f"{path}: {error}", hint="move it away by hand") from error
-
-
-def _place(source: Path, target: Path) -> None:
-    """Copy a file for its owner alone, synced, whole or not at all."""
-    partial = target.with_name(target.name + ".part")
-    partial.unlink(missing_ok=True)
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as copy, source.open("rb") as original:
-        shutil.copyfileobj(original, copy)
-        copy.flush()
-        os.fsync(descriptor)
-    partial.replace(target)

@@ -111,3 +111,18 @@ def state_differs(expected: Json, info: Json, *, grows: bool) -> str:
     if found != count:
         return f"it holds {found} messages, not {count}"
     return ""
+
+
+def still_there(blocks: list[Block], before: Json, after: Json) -> list[Block]:
+    """Return the blocks that were whole from before the snapshot until they were read. Pure.
+
+    From the front of a stream limits take messages all the time. Where they are taken from the
+    middle, only a stream that stood still says what its snapshot holds.
+    """
+    config, was, now = after["config"], before["state"], after["state"]
+    if was.get("num_deleted", 0) != now.get("num_deleted", 0):
+        return []
+    newest_only = config.get("max_msgs_per_subject", -1) > 0 or config.get("allow_rollup_hdrs")
+    if (newest_only or config["retention"] != "limits") and was != now:
+        return []
+    return [block for block in blocks if block.low >= now["first_seq"]]

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 import nats
 import pytest
 
-from backhaul_hub.backup import NOT_KEPT, Backup, Choice, chosen, copy_database, still_there
+from backhaul_hub.backup import Backup
+from backhaul_hub.backup_choice import NOT_KEPT, Choice, chosen
+from backhaul_hub.backup_files import copy_database
 from backhaul_hub.errors import BackupError, HubError
 from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.manifest import (
@@ -34,7 +36,14 @@ from backhaul_hub.registry import Device, Position, Registry
 from backhaul_hub.restore import Restore, whole_backup
 from backhaul_hub.rotation import begin_next, drop_oldest
 from backhaul_hub.snapshots import Snapshot, copy
-from backhaul_hub.stream_digest import Block, compare, digest_blocks, ranges, state_differs
+from backhaul_hub.stream_digest import (
+    Block,
+    compare,
+    digest_blocks,
+    ranges,
+    state_differs,
+    still_there,
+)
 from backhaul_hub.streams import declared_streams, reconcile
 from tests.support.nats_server import NatsServer
 from tests.support.waiting import until

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from backhaul_hub.backup import Backup, Choice
+from backhaul_hub.backup import Backup
+from backhaul_hub.backup_choice import Choice
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.rotation import begin_next, drop_oldest

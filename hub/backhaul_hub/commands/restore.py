@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 
+from backhaul_hub.backup_files import put_missing_files
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.errors import BackupError
-from backhaul_hub.restore import Restore, put_missing_files, whole_backup
+from backhaul_hub.restore import Restore, whole_backup
 from backhaul_hub.unfinished import mark_unfinished
 
 from ._ask import hub_client

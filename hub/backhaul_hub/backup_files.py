@@ -1,0 +1,110 @@
+"""The files of a hub directory, into a backup and out of it: hub.db and configuration."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from typing import TYPE_CHECKING
+
+from .errors import BackupError
+from .manifest import FileEntry
+from .objects import file_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from .manifest import Manifest
+
+CONFIG = "config/"
+
+
+def copy_database(source: Path, target: Path) -> FileEntry:
+    """Copy an SQLite database that may be written to meanwhile: one moment of it, checked.
+
+    Raises:
+        BackupError: there is none, it is damaged, or the disk is full.
+    """
+    if not source.exists():
+        raise BackupError(f"{source} does not exist", hint="has this hub ever run?")
+    partial = target.with_name(target.name + ".new")
+    try:
+        partial.unlink(missing_ok=True)
+        os.close(os.open(partial, os.O_CREAT | os.O_EXCL, 0o600))
+        origin, copy = sqlite3.connect(source), sqlite3.connect(partial)
+        try:
+            origin.backup(copy)
+            # One file: nothing of it is in a log beside it.
+            copy.execute("PRAGMA journal_mode = DELETE")
+            result = copy.execute("PRAGMA integrity_check").fetchone()[0]
+        finally:
+            origin.close()
+            copy.close()
+        if result != "ok":
+            raise BackupError(f"{source} is damaged: {result}")
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        partial.replace(target)
+        return FileEntry(target.stat().st_size, file_digest(target).hex())
+    except sqlite3.Error as error:
+        raise BackupError(f"{source}: {error}") from error
+    except OSError as error:
+        raise BackupError(f"{target}: {error.strerror}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def configuration_files(directory: Path) -> Iterator[Path]:
+    """Yield what a hub directory holds beside hub.db and streams."""
+    yield from sorted(directory.glob("*.toml"))
+    yield from sorted(directory.glob("*.conf"))
+    yield from sorted(path for path in directory.glob("devices/*/*") if path.is_file())
+
+
+def put_missing_files(source: Path, manifest: Manifest, directory: Path) -> list[Path]:
+    """Put back the configuration that a hub directory lacks; what is there stays as it is.
+
+    Raises:
+        BackupError: the directory cannot be written.
+    """
+    put = []
+    for name in manifest.files:
+        target = directory / name.removeprefix(CONFIG)
+        if not name.startswith(CONFIG) or target.exists():
+            continue
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            place_file(source / name, target)
+        except OSError as error:
+            raise BackupError(f"{target}: {error.strerror}") from error
+        put.append(target)
+    return put
+
+
+def fold_log(path: Path) -> None:
+    """Make a database one file: what stands in its log comes into it.
+
+    Raises:
+        BackupError: it is damaged, or somebody has it open.
+    """
+    try:
+        connection = sqlite3.connect(path)
+        try:
+            connection.execute("PRAGMA journal_mode = DELETE")
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise BackupError(f"{path}: {error}", hint="move it away by hand") from error
+
+
+def place_file(source: Path, target: Path) -> None:
+    """Copy a file for its owner alone, synced, whole or not at all."""
+    partial = target.with_name(target.name + ".part")
+    partial.unlink(missing_ok=True)
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as copy, source.open("rb") as original:
+        shutil.copyfileobj(original, copy)
+        copy.flush()
+        os.fsync(descriptor)
+    partial.replace(target)
