@@ -1,6 +1,6 @@
 """Taking a backup of a running hub: `backhaul-hub backup`.
 
-The order is what makes it whole (ADR 14). hub.db comes first: its read position is then never beyond
+The order is what makes it whole (ADR 16). hub.db comes first: its read position is then never beyond
 the end of UP in the backup, and the hub reads on from there. UP comes last: what sources it, TWIN_EVENTS,
 then never claims to have taken what the UP of the backup lacks.
 """

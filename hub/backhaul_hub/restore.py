@@ -2,7 +2,7 @@
 
 UP and what is sourced from it come back with their sequences, so hub.db, which is older than they are,
 reads on in them. DOWN does not come back: vehicles remember how far they have read it, so it begins
-anew beyond every sequence it ever had, and what it said is said again from hub.db (ADR 14).
+anew beyond every sequence it ever had, and what it said is said again from hub.db (ADR 16).
 """
 
 from __future__ import annotations
