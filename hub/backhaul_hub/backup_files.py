@@ -12,7 +12,7 @@ from .manifest import FileEntry
 from .objects import file_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from .manifest import Manifest
@@ -80,6 +80,27 @@ def put_missing_files(source: Path, manifest: Manifest, directory: Path) -> list
             raise BackupError(f"{target}: {error.strerror}") from error
         put.append(target)
     return put
+
+
+def set_created(path: Path, created: Mapping[str, str]) -> None:
+    """Have hub.db know streams by when they were made now, by what it was before.
+
+    A server calls what it put back a new stream. Where all of it was compared, the hub reads on where
+    it was, instead of all of it again.
+
+    Raises:
+        BackupError: it cannot be written.
+    """
+    change = "UPDATE position SET created = ? WHERE created = ?"
+    try:
+        connection = sqlite3.connect(path)
+        try:
+            connection.executemany(change, [(now, before) for before, now in created.items()])
+            connection.commit()
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise BackupError(f"{path}: {error}") from error
 
 
 def fold_log(path: Path) -> None:

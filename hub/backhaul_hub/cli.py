@@ -17,6 +17,7 @@ from .commands.devices import devices
 from .commands.events import events
 from .commands.get import get
 from .commands.init import init
+from .commands.migrate import migrate
 from .commands.node import node
 from .commands.restore import restore
 from .commands.set import set_
@@ -62,6 +63,7 @@ for _command in (
     artifact,
     backup,
     restore,
+    migrate,
     command,
     command_list,
 ):

@@ -8,7 +8,6 @@ anew beyond every sequence it ever had, and what it said is said again from hub.
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from typing import TYPE_CHECKING
 
 from nats.errors import Error as NatsError
@@ -16,7 +15,7 @@ from nats.errors import NoRespondersError
 
 from .backup import API_TIMEOUT_S
 from .backup_choice import NOT_KEPT
-from .backup_files import fold_log, place_file
+from .backup_files import fold_log, place_file, set_created
 from .enrol import write_fleet
 from .errors import BackupError, HubError
 from .jetstream import JetStreamApi
@@ -25,7 +24,7 @@ from .objects import Objects
 from .private_files import alone_in
 from .registry import Registry
 from .snapshots import put_back
-from .stream_digest import compare, digest_blocks, state_differs
+from .stream_digest import differs
 from .streams import DOWN, declared_streams, is_shard, reconcile
 from .twin_streams import BLOBS
 from .unfinished import clear_unfinished, mark_unfinished, unfinished
@@ -119,9 +118,9 @@ class Restore:
             await self._put_stream(each, goes_on=goes_on)
         for emptied in self._manifest.emptied:
             # What sourced the UP that was left out goes on where it was.
-            await self._make(emptied.name, emptied.last_seq + 1)
+            await _make(self._api, self._config, emptied.name, emptied.last_seq + 1)
         await self._put_artifacts()
-        await self._begin_down()
+        await begin_down(self._api, self._config, self._clock)
         with alone_in(self._directory):
             await asyncio.to_thread(self._put_registry)
             async with await Registry.open(self._directory / REGISTRY) as registry:
@@ -189,33 +188,12 @@ class Restore:
                 self._progress(entry.name, done, size)
 
     async def _differs(self, entry: StreamEntry, info: Json) -> str:
-        grows = bool(info["config"].get("sources"))
-        if differs := state_differs(entry.state, info, grows=grows):
-            return differs
-        # What age has taken since is gone; the rest must be what it was.
-        first = info["state"]["first_seq"]
-        wanted = [block for block in entry.blocks if block.low >= first]
-        found = await digest_blocks(
-            self._client, entry.name, [(block.low, block.high) for block in wanted]
-        )
-        return compare(wanted, found)
-
-    async def _begin_down(self) -> None:
-        # Microseconds since 1970: beyond every sequence that DOWN has had, also after an earlier
-        # restore, as long as it takes in less than a million messages a second.
-        await self._make(DOWN, self._clock.now_ns() // 1000)
-
-    async def _make(self, name: str, first_seq: int) -> None:
-        declared = next(
-            (each for each in declared_streams(self._config) if each["name"] == name), None
-        )
-        if declared is not None:
-            await reconcile(self._api, declared | {"first_seq": first_seq})
+        return await differs(self._client, entry.state, entry.blocks, info)
 
     async def _put_artifacts(self) -> None:
         if not self._manifest.artifacts:
             return
-        await self._make(BLOBS, 1)
+        await _make(self._api, self._config, BLOBS, 1)
         objects = Objects(self._client)
         for each in self._manifest.artifacts:
             known = await objects.info(each.name)
@@ -236,20 +214,27 @@ class Restore:
         new = target.with_name(f"{REGISTRY}.new")
         try:
             place_file(self._source / REGISTRY, new)
-            connection = sqlite3.connect(new)
-            try:
-                # The server calls what it put back a new stream. All of it was checked against the
-                # backup: the hub reads on where it was, instead of all of it again.
-                for before, now in self._created.items():
-                    connection.execute(
-                        "UPDATE position SET created = ? WHERE created = ?", (now, before)
-                    )
-                connection.commit()
-            finally:
-                connection.close()
+            set_created(new, self._created)
             new.replace(target)
-        except (OSError, sqlite3.Error) as error:
+        except OSError as error:
             raise BackupError(f"{target}: {error}") from error
+
+
+async def begin_down(api: JetStreamApi, config: HubConfig, clock: Clock) -> None:
+    """Make DOWN, beginning beyond every sequence that it ever had, here or elsewhere (ADR 16).
+
+    Raises:
+        HubError: the server refused.
+    """
+    # Microseconds since 1970: also beyond an earlier restore's, as long as DOWN takes in less
+    # than a million messages a second.
+    await _make(api, config, DOWN, clock.now_ns() // 1000)
+
+
+async def _make(api: JetStreamApi, config: HubConfig, name: str, first_seq: int) -> None:
+    for declared in declared_streams(config):
+        if declared["name"] == name:
+            await reconcile(api, declared | {"first_seq": first_seq})
 
 
 async def require_stopped(client: Client) -> None:

@@ -90,6 +90,26 @@ def compare(expected: Sequence[Block], found: Sequence[Block]) -> str:
     return ""
 
 
+async def differs(client: Client, state: Json, blocks: Sequence[Block], info: Json) -> str:
+    """Return what of a stream is not as it was, in words; "" where nothing is.
+
+    Args:
+        client: connected to where it was put.
+        state: of its snapshot. What age has taken since is no difference.
+        blocks: what it held.
+        info: of the stream as it is.
+
+    Raises:
+        HubError: the stream or the server is not there.
+    """
+    grows = bool(info["config"].get("sources"))
+    if wrong := state_differs(state, info, grows=grows):
+        return wrong
+    wanted = [block for block in blocks if block.low >= info["state"]["first_seq"]]
+    stretches = [(block.low, block.high) for block in wanted]
+    return compare(wanted, await digest_blocks(client, info["config"]["name"], stretches))
+
+
 def state_differs(expected: Json, info: Json, *, grows: bool) -> str:
     """Return what of a stream's numbers is not as it was, in words; "" where nothing is.
 

@@ -1,0 +1,61 @@
+"""The note that a hub's streams go, or have gone, to another server: it must not run here meanwhile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from .errors import BackupError
+from .private_files import write_private
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_NAME = "migration.json"
+
+
+class Move(msgspec.Struct):
+    """A migration that was begun."""
+
+    to: str
+    """The other server, without its password."""
+    streams: list[str] = []
+    """What was made there by it, whole or not."""
+
+
+def note_move(directory: Path, move: Move) -> None:
+    """Write the note, whole or not at all."""
+    write_private(directory / _NAME, msgspec.json.encode(move).decode())
+
+
+def move_of(directory: Path) -> Move | None:
+    """Return the migration that was begun from here.
+
+    Raises:
+        BackupError: the note cannot be read.
+    """
+    try:
+        return msgspec.json.decode((directory / _NAME).read_bytes(), type=Move)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise BackupError(f"{directory / _NAME}: {error}") from error
+
+
+def forget_move(directory: Path) -> None:
+    """Take the note away: the hub runs here again."""
+    (directory / _NAME).unlink(missing_ok=True)
+
+
+def require_here(directory: Path) -> None:
+    """Refuse a hub that is moving or has moved: two would each believe to hold everything.
+
+    Raises:
+        BackupError: a migration was begun and not aborted.
+    """
+    if (move := move_of(directory)) is not None:
+        raise BackupError(
+            f"this hub moves, or has moved, to {move.to}",
+            hint=f"to take it back: backhaul-hub migrate --abort --to URL --dir {directory}",
+        )
