@@ -72,7 +72,8 @@ def migrate(to: str, abort: bool, directory: Path) -> None:
     click.echo(f"""\
 All of it is at {server}, and was compared. Now
   1. bring what is in {directory / HANDOVER} into the new hub's directory, over what is there
-  2. there: nats-server --signal reload, then backhaul-hub up
+  2. there: take the sizes over from the old hub.toml, since streams keep their limits; then
+     nats-server --signal reload, and backhaul-hub up
   3. have vehicles reach it: move the name in their leaf.conf to the new machine, or change `url` of the
      remote in each leaf.conf and restart its nats-server; leaf_url in hub.toml for those added later
   4. point Spark's jobs at the new hub directory
