@@ -205,6 +205,12 @@ class HealthConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     refused_shown_s: Annotated[float, Meta(gt=0, le=1e6)] = 600.0
 
 
+class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[metrics]: ``listen``: where Prometheus asks, as in 127.0.0.1:9464; empty: nowhere."""
+
+    listen: Annotated[str, Meta(pattern=r"^$|^[^\s:]+:\d{1,5}$")] = ""
+
+
 class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[log]: the lowest level that is written."""
 
@@ -226,6 +232,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     commands: CommandsConfig = CommandsConfig()
     command: tuple[CommandConfig, ...] = ()
     health: HealthConfig = HealthConfig()
+    metrics: MetricsConfig = MetricsConfig()
     log: LogConfig = LogConfig()
 
     def message_bytes_typical(self, lane: str) -> int:

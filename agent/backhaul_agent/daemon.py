@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from nats.errors import Error as NatsError
 
+from backhaul_agent import metrics_server
 from backhaul_agent.artifact_service import ArtifactService
 from backhaul_agent.artifact_store import ArtifactStore
 from backhaul_agent.artifacts import Artifacts
@@ -47,6 +48,7 @@ from backhaul_agent.link_config import link_window
 from backhaul_agent.link_news import LinkNews
 from backhaul_agent.listener import Listener
 from backhaul_agent.marks import Marks
+from backhaul_agent.metrics import METRICS, samples
 from backhaul_agent.reserve import Reserve
 from backhaul_agent.restamp import Restamps
 from backhaul_agent.service import serve
@@ -222,6 +224,11 @@ class Parts:
             linking = group.create_task(self._link.run(self._session))
             commanding = group.create_task(self._commands.run())
             looking = group.create_task(self._health.run())
+            measuring = group.create_task(
+                metrics_server.serve(
+                    self._config.metrics.listen, METRICS, lambda: samples(self.status())
+                )
+            )
             watching = group.create_task(self._notifier.watchdog(lambda: not writing.done()))
             self._notifier.send("READY=1")
             log.info(
@@ -236,6 +243,7 @@ class Parts:
             linking.cancel()
             timekeeping.cancel()
             looking.cancel()
+            measuring.cancel()
             watching.cancel()
 
     async def _session(self, client: Client) -> None:

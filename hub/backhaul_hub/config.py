@@ -187,6 +187,13 @@ class Health(_Section, frozen=True):
     """For so long after the last unreadable message it is said that there were some."""
 
 
+class Metrics(_Section, frozen=True):
+    """Where Prometheus asks (docs/metrics.md)."""
+
+    listen: Annotated[str, Meta(pattern=r"^$|^[^\s:]+:\d{1,5}$")] = ""
+    """As in 127.0.0.1:9464; empty: nowhere. Whoever reaches it may read it."""
+
+
 class HubConfig(_Section, frozen=True):
     """The whole of hub.toml."""
 
@@ -205,6 +212,7 @@ class HubConfig(_Section, frozen=True):
     twin: Twin = Twin()
     artifacts: Artifacts = Artifacts()
     health: Health = Health()
+    metrics: Metrics = Metrics()
 
 
 def load(directory: Path) -> HubConfig:

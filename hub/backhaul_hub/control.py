@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import structlog
 from nats.errors import Error as NatsError
 
-from . import service
+from . import metrics_server, service
 from .blob_service import BlobService
 from .clock_service import ClockService
 from .command_service import serve_commands
@@ -28,6 +28,7 @@ from .jetstream import JetStreamApi
 from .known import Known
 from .leaf_config import leaf_name
 from .leafs import LEAFS_INTERVAL_S, Leafs
+from .metrics import METRICS
 from .registry import Registry
 from .report import Report
 from .source_keeper import SourceKeeper
@@ -182,6 +183,7 @@ class ControlPlane:
                         self._teller.ask_for_gaps(),
                         blobs.run(),
                         health.run(),
+                        metrics_server.serve(self._config.metrics.listen, METRICS, health.samples),
                         watch_connections(client, system),
                         *syncing,
                         *commanding,

@@ -13,11 +13,13 @@ from backhaul_codec.conditions import Condition, counts
 from .errors import HubError
 from .health import DeviceFacts, Facts, HubHealth, LaneFacts
 from .leafs import Link
+from .metrics import samples
 from .streams import DOWN, declared_streams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from backhaul_codec.metrics import Sample
     from backhaul_codec.words import ClockWord
 
     from .clock import Clock
@@ -109,6 +111,10 @@ class HealthWatch:
             "conditions": [each.as_json() for each in self.shown[:_CONDITIONS_SHOWN]],
             "conditions_not_shown": len(self.shown[_CONDITIONS_SHOWN:]),
         }
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield the values of the hub's metrics."""
+        return samples(self.facts, self.shown, self.looked_ns)
 
     async def _see(self) -> Facts:
         streams: list[Json] = []

@@ -8,13 +8,16 @@ import re
 import signal
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
 
 import nats
 import pytest
 from nats.js.api import ConsumerConfig
 
+import backhaul_agent.metrics as agent_metrics
+import backhaul_hub.metrics as hub_metrics
 from backhaul_agent.client import connect
-from demo.rig import program, run_to_end
+from demo.rig import free_port, program, run_to_end
 
 from .conftest import DEADLINE_S, World, lane
 from .test_hub_losses import api
@@ -195,3 +198,49 @@ async def test_a_vehicle_says_itself_that_its_link_is_down(world: World) -> None
     output, _ = await process.communicate()
     assert process.returncode == 3
     assert "link-down" in [each["code"] for each in json.loads(output)["conditions"]]
+
+
+async def scrape(port: int) -> str:
+    """Ask as Prometheus does; an error until it is served."""
+    url = f"http://127.0.0.1:{port}/metrics"
+    for _ in range(200):
+        try:
+            text = await asyncio.to_thread(lambda: urlopen(url, timeout=5).read().decode())
+        except OSError:
+            await asyncio.sleep(0.05)
+            continue
+        if "_conditions{" in text:
+            return str(text)
+        await asyncio.sleep(0.05)
+    pytest.fail(f"no metrics on {port}")
+
+
+async def test_both_serve_every_metric_that_they_declare(world: World) -> None:
+    rig, relay = await world.vehicle()
+    async with connect(rig.url) as agent:
+        await keep(agent, 1, 250)
+        await world.until(lambda report: lane(report).get("watermark", 0) == 1)
+    hub_port, agent_port = free_port(), free_port()
+    await world.hub.control.stop()
+    toml = world.hub.directory / "hub.toml"
+    for path, port in ((toml, hub_port), (rig.agent_toml, agent_port)):
+        path.write_text(f'{path.read_text()}\n[metrics]\nlisten = "127.0.0.1:{port}"\n')
+    await rig.agent.stop()
+    rig.agent_toml.write_text(
+        rig.agent_toml.read_text() + "\n[health]\ninterval_s = 0.1\npatience = 0\n"
+    )
+    await world.hub.start_control()
+    await rig.start_agent()
+    await relay.cut()
+    hub, vehicle = await scrape(hub_port), await scrape(agent_port)
+    for text, metrics in ((hub, hub_metrics.METRICS), (vehicle, agent_metrics.METRICS)):
+        described = set(re.findall(r"^# TYPE (\w+) \w+", text, re.MULTILINE))
+        assert described == {metric.name for metric in metrics}
+    assert "backhaul_hub_devices 1.0" in hub
+    assert 'backhaul_hub_stream_messages{stream="TWIN_STATE"}' in hub
+    assert 'backhaul_agent_lane_watermark_seq{lane="bulk"} 1.0' in vehicle
+    # Served from a thread: both end in order all the same.
+    await rig.agent.stop()
+    await world.hub.control.stop()
+    for part in (rig.agent, world.hub.control):
+        assert b"Traceback" not in part.logged()

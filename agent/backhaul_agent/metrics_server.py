@@ -1,0 +1,71 @@
+"""Serving metrics over HTTP with prometheus-client, loaded only where `[metrics] listen` says so."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from prometheus_client.core import Metric as Family
+
+    from backhaul_codec.metrics import Metric, Sample
+
+ANSWER_S_MAX = 5.0
+log = structlog.get_logger("metrics")
+
+
+class _Collector:
+    """Asks the event loop for samples, from the thread of the HTTP server."""
+
+    def __init__(self, metrics: Iterable[Metric], samples: Callable[[], Iterable[Sample]]) -> None:
+        self._metrics = list(metrics)
+        self._samples = samples
+        self._loop = asyncio.get_running_loop()
+
+    def collect(self) -> Iterator[Family]:
+        """Yield one family a metric, those without a value too."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        taken = asyncio.run_coroutine_threadsafe(self._take(), self._loop).result(ANSWER_S_MAX)
+        for metric in self._metrics:
+            kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+            family = kind(metric.name, metric.help, labels=metric.labels)
+            for sample in taken:
+                if sample.metric is metric:
+                    family.add_metric(sample.labels, float(sample.value))
+            yield family
+
+    async def _take(self) -> list[Sample]:
+        return list(self._samples())
+
+
+async def serve(
+    listen: str, metrics: Iterable[Metric], samples: Callable[[], Iterable[Sample]]
+) -> None:
+    """Serve ``listen`` ("127.0.0.1:9464"; empty: nothing) until cancelled.
+
+    An address that cannot be had is logged, and everything else goes on.
+    """
+    if not listen:
+        return
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    registry = CollectorRegistry()
+    registry.register(_Collector(metrics, samples))
+    host, _, port = listen.rpartition(":")
+    try:
+        server, _thread = start_http_server(int(port), host, registry)
+    except (OSError, OverflowError) as error:
+        log.error("metrics are not served", listen=listen, error=str(error))  # noqa: TRY400
+        return
+    log.info("metrics are served", listen=listen)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        # Its thread ends within half a second; nobody has to wait for that.
+        await asyncio.shield(asyncio.to_thread(server.shutdown))
+        server.server_close()

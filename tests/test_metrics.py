@@ -1,0 +1,74 @@
+"""docs/metrics.md names every metric that is served, and the alerts ask for no other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import backhaul_agent.metrics
+import backhaul_hub.metrics
+from backhaul_codec.conditions import Condition, Severity
+from backhaul_codec.metrics import COUNTER, Metric
+from backhaul_hub.health import DeviceFacts, Facts, LaneFacts
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "metrics.md").read_text()
+ALL = (*backhaul_hub.metrics.METRICS, *backhaul_agent.metrics.METRICS)
+
+
+def documented(text: str) -> dict[str, tuple[str, tuple[str, ...]]]:
+    rows = re.findall(r"^\| `(backhaul_\w+)` \| (\w+) \| (.*?) \| .+ \|$", text, re.MULTILINE)
+    return {name: (kind, tuple(re.findall(r"\w+", labels))) for name, kind, labels in rows}
+
+
+@pytest.mark.parametrize(
+    ("heading", "metrics"),
+    [
+        ("## At the hub", backhaul_hub.metrics.METRICS),
+        ("## On the vehicle", backhaul_agent.metrics.METRICS),
+    ],
+)
+def test_every_metric_is_documented_and_nothing_else(
+    heading: str, metrics: tuple[Metric, ...]
+) -> None:
+    section = PAGE.partition(heading)[2].partition("\n## ")[0]
+    assert documented(section) == {each.name: (each.kind, each.labels) for each in metrics}
+
+
+def test_names_follow_the_convention() -> None:
+    assert len({metric.name for metric in ALL}) == len(ALL)
+    for metric in ALL:
+        assert metric.name.endswith("_total") is (metric.kind == COUNTER), metric.name
+        assert "device" not in metric.labels
+
+
+def test_alerts_ask_for_metrics_there_are() -> None:
+    text = (ROOT / "deploy" / "prometheus" / "alerts.yml").read_text()
+    asked = set(re.findall(r"backhaul_(?:hub|agent)_\w+", text))
+    assert len(asked) > 3
+    assert asked <= {metric.name for metric in ALL}
+
+
+def test_the_hub_counts_devices_lanes_and_conditions_and_names_no_device() -> None:
+    lanes = {"bulk": LaneFacts(owes=True, gap_ranges=2, arrivals=7, lag=3)}
+    devices = {"VID-001": DeviceFacts(True, False, lanes), "VID-002": DeviceFacts(False, True, {})}
+    down = Condition("link-down", Severity.WARNING, "", "", "VID-002", "", "", 0)
+    temporary = {"stream_name": "UP_00", "name": "x", "num_pending": 1, "num_ack_pending": 2}
+    durable = temporary | {"name": "d", "config": {"durable_name": "d"}}
+    facts = Facts([], [temporary, durable], {"UP_00": 9}, {"UP_00": 1}, devices)
+    found = {
+        (sample.metric.name.removeprefix("backhaul_hub_"), sample.labels): float(sample.value)
+        for sample in backhaul_hub.metrics.samples(facts, [down, down], 5_000_000_000)
+    }
+    assert found == {
+        ("looked_timestamp_seconds", ()): 5, ("devices", ()): 2, ("devices_connected", ()): 1,
+        ("devices_clock_unset", ()): 1, ("lane_arrivals", ()): 7, ("lane_gap_ranges", ()): 2,
+        ("lanes_owing", ()): 1, ("source_lag_messages", ()): 3, ("jetstream_up", ()): 1,
+        ("conditions", ("link-down", "warning")): 2, ("read_seq", ("UP_00",)): 9,
+        ("quarantined_messages_total", ("UP_00",)): 1,
+        ("consumer_pending_messages", ("UP_00", "d")): 1,
+        ("consumer_ack_pending_messages", ("UP_00", "d")): 2,
+    }  # fmt: skip
+    assert list(backhaul_hub.metrics.samples(facts, [], 0)) == []
