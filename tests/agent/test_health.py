@@ -85,6 +85,8 @@ def test_a_lane_stalls_when_the_hub_confirms_nothing_of_what_waits() -> None:
     assert looks.codes(but(lanes=WAITING)) == []
     assert looks.codes(but(lanes=WAITING)) == ["lane-stalled"]
     assert looks.codes(but(lanes={"bulk": WAITING["bulk"] | {"watermark": 5}})) == []
+    unknown = but(lanes=WAITING, link={"up": None})
+    assert [looks.codes(unknown) for _ in range(2)] == [[], []]
     held = {"bulk": WAITING["bulk"] | {"ready_seq": 4}}
     assert [looks.codes(but(lanes=held)) for _ in range(2)] == [[], []]  # waits for the time
     alone = Looks(hub_confirms=False)

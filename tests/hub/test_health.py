@@ -89,6 +89,8 @@ def test_replicas_that_are_behind_or_away() -> None:
     cluster["replicas"][1] |= {"current": False, "offline": True}
     (behind,) = looks.look(Facts([stream() | {"cluster": cluster}]))
     assert (behind.code, behind.detail) == ("replica-behind", "b is behind, c is away")
+    away = {"replicas": [{"name": "c", "current": True, "offline": True}]}
+    assert looks.codes(Facts([stream() | {"cluster": away}])) == ["replica-behind"]
     lagging = {"replicas": [{"name": "b", "current": True, "lag": 10_001}]}
     assert looks.codes(Facts([stream() | {"cluster": lagging}])) == ["replica-behind"]
 
