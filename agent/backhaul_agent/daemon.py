@@ -28,6 +28,7 @@ from backhaul_agent.artifacts import Artifacts
 from backhaul_agent.command_service import CommandService
 from backhaul_agent.config_service import ConfigService
 from backhaul_agent.downlink import Downlink
+from backhaul_agent.epoch_gate import EpochGate
 from backhaul_agent.epoch_words import EpochWords
 from backhaul_agent.epochs import Epochs, Verdict
 from backhaul_agent.flow import Flow
@@ -161,8 +162,7 @@ class Parts:
             reserve=reserve,
             marks=Marks(clock),
             lanes=lanes,
-            epochs=epochs,
-            draw_epoch=random_u32,
+            gate=EpochGate(ledger, clock, epochs, random_u32),
         )
         self._listener = Listener(Intake(config, clock), self._writer, config, clock)
         self._lanes = [Lane(name, ledger, self._writer, config, clock) for name in ledger.lanes]
@@ -181,7 +181,7 @@ class Parts:
         self._writer.on_commands = self._commands.wake
         self._uplink = UplinkState()
         self._uplink.on_up.append(self._writer.link_up)
-        self._uplink.on_look.append(self._writer.note_link)
+        self._uplink.on_look.append(self._on_link)
         self._epoch_words = EpochWords(ledger, self._writer, clock, self._lanes)
         out = [lane.stream for lane in self._lanes]
         self._leaf_store = LeafStore([*out, *self._downlink.streams])
@@ -296,6 +296,10 @@ class Parts:
         for lane in self._lanes:
             lane.on_commit()
         self._visits.on_commit()
+
+    def _on_link(self, up: bool | None) -> None:
+        self._writer.gate.epochs.note_link(up, self._clock.monotonic_s())
+        self._writer.wake()
 
     def status(self) -> dict[str, Any]:
         """Return the answer to ``agent.status``."""

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_agent.epochs import Verdict
 from backhaul_agent.errors import JetStreamError
 from backhaul_agent.events import event
 from backhaul_agent.ledger_rows import STAGED, Quarantine
@@ -65,8 +64,8 @@ class EpochWords:
     def wanted(self) -> list[int]:
         """Return the epochs of which something is to be learned, the current one first."""
         writer, ledger = self._writer, self._ledger
-        found = [ledger.epoch] if writer.epochs.verdict is Verdict.WAITING else []
-        found += [former.epoch for former in writer.suspects.formers]
+        found = [ledger.epoch] if writer.gate.waiting else []
+        found += [former.epoch for former in writer.gate.suspects.formers]
         former = ledger.every_lane()[: -len(ledger.lanes)]
         if former and former[-1].epoch not in self._highest:
             found.append(former[-1].epoch)
@@ -80,7 +79,8 @@ class EpochWords:
             self._highest[epoch] = highest
             self._news.set()
             if epoch == self._ledger.epoch:
-                self._writer.hear_hub(highest)
+                self._writer.gate.epochs.hub_knows(highest)
+                self._writer.wake()
                 continue
             for name, (_, held) in lanes.items():
                 if (lane := self._ledger.lane(name, epoch)) is not None:
@@ -92,7 +92,7 @@ class EpochWords:
             await self._news.wait()
             self._news.clear()
             try:
-                for former in self._writer.suspects.formers:
+                for former in self._writer.gate.suspects.formers:
                     if former.epoch in self._highest and former.epoch != self._ledger.epoch:
                         await self._judge(former, self._highest[former.epoch], jetstream)
                 for epoch, highest in list(self._highest.items()):
@@ -106,7 +106,7 @@ class EpochWords:
 
     async def _judge(self, former: Former, highest: dict[str, int], jetstream: JetStream) -> None:
         """Find out whether the points that were staged in an epoch have been sent."""
-        suspects, whole = self._writer.suspects, True
+        suspects, whole = self._writer.gate.suspects, True
         sent: list[Point] = []
         for lane in [lane for lane in self._ledger.lanes if lane != "live"]:
             last = former.last_seqs.get(lane, 0)
@@ -143,7 +143,7 @@ class EpochWords:
     async def _give_up(self, epoch: int) -> None:
         """Set rows aside that may have been sent or not, and tell the hub."""
         rows, notes = [], []
-        for row in self._writer.suspects.give_up(epoch):
+        for row in self._writer.gate.suspects.give_up(epoch):
             reason = f"staged in epoch {epoch}, whose ledger was lost: may have been sent"
             log.error("staged row quarantined", node=row.node, points=row.points, reason=reason)
             rows.append(Quarantine(STAGED, row.id, reason))

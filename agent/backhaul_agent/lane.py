@@ -77,7 +77,7 @@ class Lane:
         # Half of the stream may be above the watermark: "discard old" then never reaches it.
         outstanding = config.lane_bytes_max(name) // 2
         self._limits = Limits(outstanding_bytes=outstanding)
-        self._epochs = writer.epochs
+        self._epochs = writer.gate.epochs
         self.resends = Resends(config.lane_bytes_max(name) // 8)
         self.holes = Holes(name, ledger, writer, clock, self.resends, self._turn_of, self._look)
         self._rows: deque[Row] = deque()
@@ -132,7 +132,8 @@ class Lane:
             return False
         if epoch == self.appender.epoch:
             self.appender.claim(seq)
-        self._writer.end_epoch(f"the hub knows seq {seq} of {self.name}")
+        self._epochs.behind(f"the hub knows seq {seq} of {self.name}")
+        self._writer.wake()
         return True
 
     def on_passed(self, stream_seq: int) -> None:
@@ -252,7 +253,8 @@ class Lane:
         self.foreign_messages += out.foreign_messages
         if current.epoch == self._ledger.epoch:
             seq = (tail.seq or 0) if tail.epoch == current.epoch else 0
-            self._writer.look_at_out(self.name, seq, stranger=bool(tail.stranger))
+            self._epochs.out_knows(self.name, seq, stranger=bool(tail.stranger))
+            self._writer.wake()
         committed = choose(self._chain(), tail, out.created, self._finished)
         if committed.epoch != self.appender.epoch:
             self._enter(committed)

@@ -70,11 +70,11 @@ def status(
             "disk_full": bool(ledger.budget.disk),
             "reserve_held": writer.room.reserve.held,
             "staged_points": writer.buffered_points,
-            "epoch": str(writer.epochs.verdict),
+            "epoch": str(writer.gate.epochs.verdict),
             "former_epochs_owed": len(
                 {lane.epoch for lane in ledger.closed.values() if not lane.whole}
             ),
-            "suspect_points": writer.suspects.points,
+            "suspect_points": writer.gate.suspects.points,
             "forgotten_messages": ledger.forgotten,
             "evicted_messages": writer.room.evicted,
             "quarantined_rows": ledger.quarantined,

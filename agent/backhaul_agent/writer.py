@@ -10,16 +10,15 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 from functools import partial
-from random import SystemRandom
 from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
 from backhaul_agent.ages import Ages
 from backhaul_agent.budget import TELEMETRY, class_of
-from backhaul_agent.epochs import Epochs, Verdict
+from backhaul_agent.epoch_gate import EpochGate
 from backhaul_agent.errors import Code, LedgerStorageError, RefusedError
-from backhaul_agent.events import epoch_event, event, receipt
+from backhaul_agent.events import event, receipt
 from backhaul_agent.framer import Framer, Points, Write, value_class, worth
 from backhaul_agent.head_keeper import HeadKeeper
 from backhaul_agent.hub_clock import HubClock
@@ -29,15 +28,12 @@ from backhaul_agent.ledger_rows import (
     Changes,
     Inward,
     LaneStep,
-    Opening,
     Outgoing,
     Quarantine,
 )
-from backhaul_agent.ledger_schema import draw_epoch
 from backhaul_agent.marks import mark_body
 from backhaul_agent.reserve import Reserve
 from backhaul_agent.room import Room
-from backhaul_agent.suspects import NO_SUSPECTS, SUSPECTS, Suspects
 from backhaul_codec.placed import Placed
 
 if TYPE_CHECKING:
@@ -113,15 +109,11 @@ class Writer:
         reserve: Reserve | None = None,
         marks: Marks | None = None,
         lanes: Lanes | None = None,
-        epochs: Epochs | None = None,
-        draw_epoch: Callable[[], int] | None = None,
+        gate: EpochGate | None = None,
     ) -> None:
         self.counters = Counters()
-        # Without a judge the epoch goes on: tools that write a ledger are not a vehicle.
-        self.epochs = epochs or Epochs(fresh=True, lanes=(), last_seq=ledger.last_seq)
-        self.suspects = Suspects()
-        self._draw_epoch = draw_epoch or partial(SystemRandom().getrandbits, 32)
         self._clock = clock = HubClock.of(clock)
+        self.gate = gate or EpochGate(ledger, clock)
         self._lanes = lanes or Lanes()
         self.keeper = HeadKeeper(config.device.id, clock.time_ns, clock.reach, self._lanes)
         self.on_heads: list[Callable[[list[Changed]], None]] = []  # told of heads that changed
@@ -147,7 +139,7 @@ class Writer:
     @property
     def buffered_points(self) -> int:
         """Return how many acknowledged points are staged but not framed."""
-        return self._framer.buffered_points + self.suspects.points
+        return self._framer.buffered_points + self.gate.suspects.points
 
     async def restore(self) -> None:
         """Take heads and staged rows back into memory; set aside staged rows that are damaged.
@@ -157,21 +149,14 @@ class Writer:
         """
         self.keeper.restore(await self._ledger.heads(), self._ledger.meta)
         await self.room.start()
-        last_seqs = {name: lane.last_seq for name, lane in self._ledger.lanes.items()}
-        rows = await self._ledger.staged()
-        for row in self.suspects.restore(rows, self._ledger.epoch, last_seqs, self._ledger.meta):
+        for row in await self.gate.restore():
             self._lose(row)
-        self.epochs.former = len(
-            {lane.epoch for lane in self._ledger.closed.values() if not lane.whole}
-        )
         self._take_back()
 
     def _take_back(self) -> None:
         """Let staged rows that are no suspects (any more) be framed."""
-        if self.epochs.verdict is Verdict.GOES_ON:
-            self.suspects.clear(self._ledger.epoch)
         now_s = self._clock.monotonic_s()
-        for row, points in self.suspects.take_cleared():
+        for row, points in self.gate.cleared():
             self._framer.restore(row.node, row.id, points, now_s, row.boot, row.clock)
 
     def submit(self, arrival: Arrival) -> None:
@@ -216,26 +201,6 @@ class Writer:
         if seq != self._owed.watermarks.get(place, lane.watermark):
             self._owed.watermarks[place] = seq
             self._wake.set()
-
-    def end_epoch(self, why: str) -> None:
-        """Have a new epoch opened: somebody knows what this ledger never wrote."""
-        self.epochs.behind(why)
-        self._wake.set()
-
-    def look_at_out(self, lane: str, seq: int, *, stranger: bool) -> None:
-        """Take in what stands at the end of a lane's OUT (see `Epochs.out_knows`)."""
-        self.epochs.out_knows(lane, seq, stranger=stranger)
-        self._wake.set()
-
-    def hear_hub(self, highest: dict[str, int]) -> None:
-        """Take in what the hub knows of the current epoch (see `Epochs.hub_knows`)."""
-        self.epochs.hub_knows(highest)
-        self._wake.set()
-
-    def note_link(self, up: bool | None) -> None:
-        """Take in whether the link is up."""
-        self.epochs.note_link(up, self._clock.monotonic_s())
-        self._wake.set()
 
     def wake(self) -> None:
         """Look again at what is to be done."""
@@ -318,7 +283,7 @@ class Writer:
         while True:
             await self._wait()
             stopping = self._stopping
-            if stopping and self.epochs.verdict is Verdict.WAITING and not self._pending:
+            if stopping and self.gate.waiting and not self._pending:
                 return  # nothing that a new epoch would be worth
             if stopping and self._marks is not None:
                 self._marks.stop()
@@ -332,8 +297,8 @@ class Writer:
         """Sleep until there is something to commit."""
         while not self._due():
             self._wake.clear()
-            times = [self._stage_by_s, self.epochs.due_s()]
-            if self.epochs.verdict is not Verdict.WAITING:
+            times = [self._stage_by_s, self.gate.epochs.due_s()]
+            if not self.gate.waiting:
                 times += [
                     self._framer.deadline_s(),
                     self.room.upkeep_due_s(),
@@ -355,16 +320,14 @@ class Writer:
         now_s = self._clock.monotonic_s()
         staging = self._stage_by_s is not None and self._stage_by_s <= now_s
         urgent = bool(self._waiting or (self._pending and (staging or self._stopping)))
-        if not self.epochs.may_commit(now_s, urgent=urgent):
+        if not self.gate.epochs.may_commit(now_s, urgent=urgent):
             return self._stopping and not self._pending
         if urgent or self._stopping or now_s >= self.room.upkeep_due_s():
             return True
         deadline_s = self._framer.deadline_s()
         framing = deadline_s is not None and deadline_s <= now_s
-        over = self.epochs.verdict is Verdict.OVER
-        owed = framing or over or bool(self._owed) or bool(self._mark_due())
-        judged = self.suspects.news or (not over and self.suspects.of(self._ledger.epoch))
-        return (owed or judged) and now_s >= self._retry_at_s
+        owed = framing or self.gate.due or bool(self._owed) or bool(self._mark_due())
+        return owed and now_s >= self._retry_at_s
 
     async def _commit(self, *, flush: bool) -> None:
         arrivals, self._pending = self._pending, []
@@ -373,7 +336,7 @@ class Writer:
         now_s = self._clock.monotonic_s()
         self._take_back()
         why = self._mark_due()
-        sent = self.suspects.take_sent()
+        sent = self.gate.suspects.take_sent()
         contents = [*sent.rest, *(arrival.content for arrival in arrivals)]
         mark = self._clock.mark
         plan = self._framer.plan(contents, now_s, flush=flush or bool(why), mark=mark)
@@ -383,9 +346,6 @@ class Writer:
         changes.steps = owed.steps
         changes.used = owed.used
         changes.unstage += sent.ids
-        judged = self.suspects.meta()
-        if self._ledger.meta.get(SUSPECTS, NO_SUSPECTS) != judged[SUSPECTS]:
-            changes.meta |= judged
         changes.quarantine = owed.quarantine
         for inbound in owed.inbound:
             changes.messages += inbound.messages
@@ -394,7 +354,7 @@ class Writer:
             changes.commands += inbound.commands
         changes.boots = list(self._clock.unwritten.values())
         changes.time_ns = self._clock.time_ns()
-        self._open_epoch(changes)
+        self.gate.open(changes)
         heads = self._merge(arrivals, owed, changes)
         if why:
             changes.mark = partial(_mark, why, changes.time_ns, mark)
@@ -404,11 +364,11 @@ class Writer:
         try:
             staged_ids = await self._keep(changes)
         except LedgerStorageError as error:
-            self.suspects.put_back(sent)
+            self.gate.suspects.put_back(sent)
             self._failed(arrivals, owed, error)
             return
         self._framer.applied(plan, staged_ids)
-        self._opened(changes)
+        self.gate.opened(changes)
         self._clock.written(changes.boots)
         if why and self._marks is not None:
             self._marks.marked()
@@ -422,27 +382,10 @@ class Writer:
 
     async def _commit_own(self, changes: Changes) -> None:
         """Commit what making room wants, by the same rule as everything else."""
-        self._open_epoch(changes)
+        self.gate.open(changes)
         await self._ledger.commit(changes)
-        self._opened(changes)
-
-    def _open_epoch(self, changes: Changes) -> None:
-        """Let a new epoch begin with ``changes`` if the one there was is over."""
-        if self.epochs.verdict is not Verdict.OVER:
-            return
-        new = draw_epoch(self._draw_epoch, self._ledger.epochs)
-        changes.used = {}  # of lanes that are closed now
-        time_ns = self._clock.time_ns()
-        word = partial(_epoch_word, new, self.epochs.why, time_ns, self._clock.mark)
-        changes.opening = Opening(new, word)
-        changes.meta |= self.suspects.meta()  # of which epoch they are must be known from now on
-
-    def _opened(self, changes: Changes) -> None:
-        if changes.opening is None:
-            return
-        log.warning("a new epoch begins", epoch=self._ledger.epoch, why=self.epochs.why)
-        self.epochs.opened()
-        self._on_commit()
+        if self.gate.opened(changes):
+            self._on_commit()
 
     def _merge(self, arrivals: list[Arrival], owed: _Owed, changes: Changes) -> HeadChanges:
         """Add to ``changes`` what they do to the heads; all its messages are in their lanes then."""
@@ -557,12 +500,6 @@ class Writer:
 
 def _mark(why: str, time_ns: int, boot: int, epoch: int, last_seqs: dict[str, int]) -> Outgoing:
     return event("mark", mark_body(epoch, last_seqs, why), time_ns)._replace(boot=boot)
-
-
-def _epoch_word(
-    new: int, why: str, time_ns: int, boot: int, old: int, last_seqs: dict[str, int]
-) -> Outgoing:
-    return epoch_event(old, new, last_seqs, why, time_ns)._replace(boot=boot)
 
 
 def _marked(write: Write, mark: int) -> Write:
