@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,7 +20,7 @@ from backhaul_agent.errors import AgentError, NoAgentError, RefusedError
 from backhaul_codec import Point
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from nats.aio.client import Client
 
@@ -77,7 +78,7 @@ class Publishers:
                 frames = []
                 for _ in range(self._random.randint(1, 3)):
                     readings = self._readings("imu", self._random.randint(130, 250))
-                    frame = agent.publish_frame("imu", _points(readings))
+                    frame = partial(agent.publish_frame, "imu", _points(readings))
                     frames.append(self._noted(readings, frame))
                 await asyncio.gather(*frames)
                 await self._pause()
@@ -88,7 +89,8 @@ class Publishers:
             while True:
                 node = self._random.choice(["battery", "cabin"])
                 readings = self._readings(node, self._random.randint(1, 120))
-                await self._noted(readings, agent.publish_frame(node, _points(readings)))
+                frame = partial(agent.publish_frame, node, _points(readings))
+                await self._noted(readings, frame)
                 await self._pause()
 
     async def _json(self, node: str, **more: str) -> None:
@@ -101,7 +103,7 @@ class Publishers:
                 asked = []
                 for reading in self._readings(node, self._random.randint(1, 4)):
                     body = {"value": reading.value, "time": reading.time_ns, **more}
-                    request = _ask(client, f"app.{node}.value", json.dumps(body).encode())
+                    request = partial(_ask, client, f"app.{node}.value", json.dumps(body).encode())
                     asked.append(self._noted([reading], request))
                 await asyncio.gather(*asked)
                 await self._pause()
@@ -115,11 +117,13 @@ class Publishers:
         taken = [next(self._numbers) for _ in range(many)]
         return [Reading(self._device, node, each * 1_000_000, each / 8) for each in taken]
 
-    async def _noted(self, readings: list[Reading], publishing: Coroutine[None, None, int]) -> None:
+    async def _noted(
+        self, readings: list[Reading], publish: Callable[[], Coroutine[None, None, int]]
+    ) -> None:
         """Publish, and note what was answered; what no answer came for is unknown."""
         self._word.unknown.update(readings)
         try:
-            kept = await publishing
+            kept = await publish()
         except (RefusedError, NoAgentError, NoRespondersError):
             self._word.refused.update(readings)
         except (AgentError, NatsError, OSError):
