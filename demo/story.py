@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _LOOK_INTERVAL_S = 0.2
 _LOOKS_A_REPORT = 15
 _DRAIN_TIMEOUT_S = 90.0
+_ANSWER_S_MAX = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,8 @@ class Story:
             for count in itertools.count(1):
                 point = Point("watchdog", "beat", time.time_ns(), float(count))
                 body = {"value": count, "time": point.time, "lane": "live"}
-                answer = await client.request("app.watchdog.beat", json.dumps(body).encode())
+                beat = json.dumps(body).encode()
+                answer = await client.request("app.watchdog.beat", beat, timeout=_ANSWER_S_MAX)
                 if json.loads(answer.data) == {"kept": 1}:
                     self._account.kept(device, [point])
                 await asyncio.sleep(1)

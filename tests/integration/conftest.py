@@ -13,6 +13,7 @@ import pytest
 
 from demo.relay import Relay
 from demo.rig import DeviceRig, HubRig
+from tests.support.patient_client import PatientClient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 AnyRelay = TypeVar("AnyRelay", bound=Relay)
 
 
@@ -66,7 +67,8 @@ class World:
 
     async def connect(self, url: str) -> Client:
         """Connect a plain NATS client that is closed with the test."""
-        client = await nats.connect(url)
+        client = PatientClient()
+        await client.connect(url)
         self._stack.push_async_callback(client.close)
         return client
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .conftest import World
 
 DOCS = Path(__file__).parents[2] / "docs"
-DEADLINE_S = 40.0
+DEADLINE_S = 120.0
 
 
 class Examples:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from .conftest import World
 
-pytestmark = [pytest.mark.nats, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.nats]
 
 
 def content(path: Path, size: int, seed: int = 1) -> Path:
@@ -54,7 +54,7 @@ async def vehicle(rig: DeviceRig, *arguments: str) -> str:
 
 
 async def until(
-    look: Callable[[], Awaitable[Any]], fits: Callable[[Any], bool], deadline_s: float = 40
+    look: Callable[[], Awaitable[Any]], fits: Callable[[Any], bool], deadline_s: float = 120
 ) -> Any:
     loop = asyncio.get_running_loop()
     end_s = loop.time() + deadline_s
@@ -276,7 +276,7 @@ async def test_a_vehicle_reads_no_uploads_writes_none_of_another_and_hears_its_o
 
     async def answer(question: blobs.Question, reply: str = "") -> Any:
         await ask(question, reply=reply)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (found := [each for _, each in heard if each.ask == question.ask]):
                 news.clear()
                 await news.wait()

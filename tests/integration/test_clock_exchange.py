@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .conftest import World
 
-pytestmark = [pytest.mark.nats, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.nats]
 
 
 TRIAL = -100

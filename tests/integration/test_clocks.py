@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from backhaul_agent.client import Agent
     from demo.relay import Relay
 
-pytestmark = [pytest.mark.nats, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.nats]
 
 YEAR_S = 365 * 86_400
 SCRIPT = Path(__file__).parents[1] / "support" / "skewed_agent.py"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 DEVICE = "VID-001"
 COMMANDS = Path(__file__).parents[2] / "docs" / "commands.md"
-pytestmark = [pytest.mark.nats, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.nats]
 
 
 async def vehicle(world: World, settings: str) -> DeviceRig:
@@ -182,7 +182,6 @@ async def test_the_documentation_sends_a_command_from_any_client(world: World) -
     assert "which door?" in listed
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("seed", [1])
 async def test_each_is_started_once_whatever_is_killed(tmp_path: Path, seed: int) -> None:
     log = tmp_path / "started"

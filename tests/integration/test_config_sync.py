@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from demo.rig import DeviceRig
 
-pytestmark = [pytest.mark.nats, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.nats]
 Heads = dict[tuple[str, str, str, str], tuple[Any, int, str, int]]
 
 
@@ -89,7 +89,7 @@ class until:
 
     def __init__(self, state: Callable[[], str]) -> None:
         self._state = state
-        self._timeout = asyncio.timeout(40)
+        self._timeout = asyncio.timeout(120)
 
     async def __aenter__(self) -> None:
         await self._timeout.__aenter__()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from demo.rig import DeviceRig
 
-pytestmark = [pytest.mark.nats, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.nats]
 HOUR_S = 3600
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-pytestmark = [pytest.mark.nats, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.nats]
 
 HEALTH = """
 [health]

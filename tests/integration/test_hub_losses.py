@@ -24,7 +24,7 @@ from .test_uplink import keep
 if TYPE_CHECKING:
     from demo.rig import DeviceRig
 
-pytestmark = [pytest.mark.nats, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.nats]
 
 FRAMES = 20
 
@@ -51,7 +51,7 @@ async def api(world: World, verb: str, body: object = None) -> None:
 
 async def whole_again(world: World) -> None:
     """Wait until nothing is missing by the hub's account, and UP agrees."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while True:
             report = await world.until(
                 lambda report: lane(report)["watermark"] == FRAMES and lane(report)["lost"] == 0

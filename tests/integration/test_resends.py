@@ -13,7 +13,7 @@ from .conftest import World, lane
 from .test_hub_losses import api, in_up
 from .test_uplink import keep
 
-pytestmark = [pytest.mark.nats, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.nats]
 FRAMES = 20
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from .conftest import World
 
-pytestmark = [pytest.mark.nats, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.nats]
 PREFIX = "fleet.prod.veh.VID-001"
 EXAMPLES = Examples("shadow.md")
 

@@ -23,7 +23,7 @@ from demo.rig import free_port
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-READY_S_MAX = 10.0
+READY_S_MAX = 30.0
 DOMAIN = "VID-001"
 
 
