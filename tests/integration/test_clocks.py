@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shutil
 import signal
 import sqlite3
 import sys
@@ -107,8 +108,9 @@ async def vehicle(world: World, seconds: float, config: str = "") -> Vehicle:
     rig, relay = await world.vehicle()
     await rig.agent.stop()
     await relay.cut()
-    for file in (rig.agent_toml.parent / "backhaul-agent").iterdir():
-        file.unlink()
+    state = rig.agent_toml.parent / "backhaul-agent"
+    shutil.rmtree(state)
+    state.mkdir()
     made = Vehicle(world, rig, relay)
     made.set_wall_clock(seconds)
     made.configure("\n[frame]\nage_s_max = 0.05\npoints_max = 8\n" + config)
