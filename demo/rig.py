@@ -231,6 +231,10 @@ class HubRig:
         login = self.logins()[user]
         return f"nats://{login['user']}:{login['password']}@127.0.0.1:{self.client_port}"
 
+    def urls(self, user: str = "control") -> list[str]:
+        """Return the client URLs of all servers with a user's login."""
+        return [self.url(user)]
+
 
 @dataclass(slots=True)
 class DeviceRig:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from .blocks import Block, BlockContent, StreamState, block_of, limits_explain
-from .errors import JetStreamError
+from .errors import HubError, JetStreamError
 from .examine import UnreadableError, examine
-from .stored import stamp_ns
+from .stored import holes, stamp_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from .continuity import LaneKey
     from .jetstream import JetStreamApi, Json
     from .registry import Position
-    from .stored import StoredReader
+    from .stored import Stored, StoredReader
 
 _BATCH_MESSAGES = 512
+# A leader that is cut off from the others of its cluster believes in itself for so long at the most.
+_SURE_NS = 15 * 1_000_000_000
 
 Reason = Literal["recreated", "rolled_back", "purged", "deleted"]
 
@@ -76,6 +78,7 @@ class Audit:
         self._reader = reader
         self._blocks = blocks
         self._deleted = 0
+        self._suspected_ns: int | None = None
 
     def differs(self, info: Json, position: Position) -> bool:
         """Say whether a stream's info alone calls for an audit."""
@@ -90,10 +93,25 @@ class Audit:
     async def look(self, position: Position) -> tuple[StreamState, Finding]:
         """Compare the stream with what was read of it.
 
+        Of a cluster's stream a loss is believed once it has been there for 15 s.
+
         Raises:
-            HubError: the server does not answer, or the stream or hub.db is not there.
+            HubError: the server does not answer, or the stream or hub.db is not there; or it is too
+                early to say.
         """
-        state = stream_state(await self._api.request(f"STREAM.INFO.{self._stream}"))
+        info = await self._api.request(f"STREAM.INFO.{self._stream}")
+        deleted = self._deleted
+        state, finding = await self._compare(stream_state(info), position)
+        if not finding.reasons:
+            self._suspected_ns = None
+        elif info["config"].get("num_replicas", 1) > 1:
+            since_ns = self._suspected_ns = self._suspected_ns or state.now_ns
+            if state.now_ns - since_ns < _SURE_NS:
+                self._deleted = deleted
+                raise HubError(f"{self._stream} seems {', '.join(finding.reasons)}; looks again")
+        return state, finding
+
+    async def _compare(self, state: StreamState, position: Position) -> tuple[StreamState, Finding]:
         if position.created and position.created != state.created:
             return state, await self._recreated(state, position)
         finding = Finding(replace(position, created=state.created))
@@ -199,6 +217,8 @@ class Audit:
         while seq <= block.high:
             wanted = min(_BATCH_MESSAGES, block.high - seq + 1)
             messages = await self._reader.read(seq, wanted)
+            end = messages[-1].seq if messages else block.high
+            await require_gone(self._api, self._stream, messages, seq, end)
             for message in messages:
                 if message.seq <= block.high:
                     place = place_of(message.subject, message.body)
@@ -210,8 +230,21 @@ class Audit:
 
     async def _is_there(self, seq: int, stored_ns: int) -> bool:
         """Say whether the stream has the very message that was read at this sequence."""
-        found = await self._reader.read(seq, 1)
-        return bool(found) and (found[0].seq, found[0].stored_ns) == (seq, stored_ns)
+        return await self._api.first_message(self._stream, seq) == (seq, stored_ns)
+
+
+async def require_gone(
+    api: JetStreamApi, stream: str, messages: list[Stored], lo: int, hi: int
+) -> None:
+    """Make sure that what is not in an answer about `lo` to `hi` is not in the stream either.
+
+    Raises:
+        HubError: the stream's leader has some of it; ask again.
+    """
+    for low, high in holes((message.seq for message in messages), lo, hi):
+        found = await api.first_message(stream, low)
+        if found is not None and found[0] <= high:
+            raise HubError(f"{stream}: a server that lags behind was asked for {found[0]}")
 
 
 def place_of(subject: str, body: bytes) -> tuple[LaneKey, int] | None:

@@ -19,6 +19,7 @@ from .commands.get import get
 from .commands.init import init
 from .commands.migrate import migrate
 from .commands.node import node
+from .commands.reload import reload
 from .commands.restore import restore
 from .commands.set import set_
 from .commands.shadow import shadow
@@ -41,7 +42,7 @@ def cli() -> None:
     Points are read and written with `get`, `set` and `watch`, what is desired of a device with
     `shadow`, the tree with `tree` and `node`. Files for vehicles, and from them, are kept with
     `artifact`. Vehicles are told to do something with `command`; `commands` says what became of
-    it.
+    it. `reload` has every server of a cluster learn of new devices.
     """
 
 
@@ -50,6 +51,7 @@ for _command in (
     up,
     add_device,
     devices,
+    reload,
     status,
     completeness,
     events,

@@ -42,7 +42,7 @@ class Nats(_Section, frozen=True):
     """The hub's own nats-server."""
 
     url: str
-    """Client port, as in nats://127.0.0.1:4222."""
+    """Client port, as in nats://127.0.0.1:4222; of a cluster all of them, separated by commas."""
     control: Login
     """Account HUB, everything: the control plane."""
     spark: Login
@@ -55,7 +55,8 @@ class Fleet(_Section, frozen=True):
     """What devices are told, and how they are spread."""
 
     leaf_url: str
-    """Where leafs connect, as seen from a vehicle: nats-leaf://hub.example.org:7422."""
+    """Where leafs connect, as seen from a vehicle: nats-leaf://hub.example.org:7422. Of a cluster
+    all of them, separated by commas."""
     shards: Annotated[int, Meta(ge=1, le=64)] = 1
     """UP streams. About 500 devices each."""
 

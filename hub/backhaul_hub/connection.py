@@ -10,6 +10,7 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from .errors import HubError
+from .servers import urls
 
 if TYPE_CHECKING:
     from .config import Login
@@ -18,10 +19,14 @@ log = structlog.get_logger(__name__)
 
 _RETRY_S = 1.0
 _CONNECT_TIMEOUT_S = 5.0
+# A server whose machine is gone is noticed in 20 to 30 s.
+_PING_S = 10
 
 
 async def connect(url: str, login: Login) -> Client:
-    """Connect to the hub's server; once connected, reconnect for ever.
+    """Connect to the hub's server, of a cluster to any; once connected, reconnect for ever.
+
+    ``url``: as in hub.toml.
 
     Raises:
         HubError: the server is not there, or does not know this user.
@@ -34,15 +39,18 @@ async def connect(url: str, login: Login) -> Client:
             log.warning("nats_error", user=login.user, error=repr(error))
 
     client = Client()
+    servers = urls(url)
     try:
         # The client itself would try for ever, the first time too.
-        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+        async with asyncio.timeout(_CONNECT_TIMEOUT_S * max(1, len(servers))):
             await client.connect(
-                url,
+                servers,
                 user=login.user,
                 password=login.password,
                 name=f"backhaul-hub {login.user}",
                 max_reconnect_attempts=-1,
+                ping_interval=_PING_S,
+                max_outstanding_pings=2,
                 reconnect_time_wait=0.5,  # type: ignore[arg-type]  # seconds; a float is fine
                 error_cb=on_error,
             )

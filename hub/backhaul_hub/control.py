@@ -31,6 +31,8 @@ from .leafs import LEAFS_INTERVAL_S, Leafs
 from .metrics import METRICS
 from .registry import Registry
 from .report import Report
+from .servers import urls
+from .sole import Sole
 from .source_keeper import SourceKeeper
 from .streams import (
     DOWN,
@@ -66,6 +68,8 @@ DEVICES_SERVICE = "hub.devices"
 RELOAD_SERVICE = "hub.reload"
 _SOURCES_INTERVAL_S = 1.0
 _RETRY_S = 1.0
+_CLUSTER_REQUEST_S = 4.0
+_CLUSTER_PATIENCE_S = 30.0
 
 
 class ControlPlane:
@@ -109,7 +113,15 @@ class ControlPlane:
             stack.push_async_callback(client.close)
             system = await connect(self._config.nats.url, self._config.nats.system)
             stack.push_async_callback(system.close)
-            api = JetStreamApi(client)
+            servers = len(urls(self._config.nats.url))
+            # A cluster that has no leader does not answer, and has one again within seconds.
+            api = (
+                JetStreamApi(client, timeout_s=_CLUSTER_REQUEST_S, patience_s=_CLUSTER_PATIENCE_S)
+                if servers > 1
+                else JetStreamApi(client)
+            )
+            sole = Sole(client, self._clock.now_ns(), client.new_inbox())
+            await sole.start()
             for declared in declared_streams(self._config):
                 await self._reconcile(api, declared)
             for name in await quiet_undeclared_shards(api, self._config.fleet.shards):
@@ -124,6 +136,7 @@ class ControlPlane:
                 self._device_of,
                 self._sources.connected,
                 self._sources.disconnected,
+                servers=servers,
             )
             await leafs.start()
             await self._serve(client, api, registry, leafs)
@@ -176,6 +189,7 @@ class ControlPlane:
                 tasks = [
                     group.create_task(work)
                     for work in (
+                        sole.watch(),
                         leafs.watch(LEAFS_INTERVAL_S),
                         self._sources.keep(api, lambda: self._reload(api, registry)),
                         self._watch_sources(api, leafs),

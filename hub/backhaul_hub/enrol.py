@@ -16,6 +16,7 @@ from .leaf_config import LINK_FILE, LeafServer, render_leaf, with_node_subjects
 from .private_files import alone_in, password_hash, write_private
 from .registry import Device, Registry, check_device_id
 from .server_config import FLEET_EXPORTS, HUB_IMPORTS, fleet_files
+from .servers import server_directories, urls
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -76,7 +77,7 @@ async def create_device(
     leaf = LeafServer(
         device=device_id,
         token=device.token,
-        remote_url=_with_login(config.fleet.leaf_url, device_id, password),
+        remote_urls=[_with_login(url, device_id, password) for url in urls(config.fleet.leaf_url)],
         client_port=settings.client_port,
         store_dir=str(settings.state_dir / "backhaul-leaf"),
         system_password="" if settings.link_mode == "always" else secrets.token_urlsafe(24),
@@ -170,18 +171,19 @@ def _rewrite(target: Path, nodes: tuple[str, ...]) -> bool:
 
 
 def write_fleet(directory: Path, devices: Collection[Device]) -> None:
-    """Write what hub.conf includes, for exactly these devices."""
-    for name, text in fleet_files(devices).items():
-        write_private(directory / name, text)
+    """Write what hub.conf includes, for exactly these devices; of a cluster for every server."""
+    for target in server_directories(directory):
+        for name, text in fleet_files(devices).items():
+            write_private(target / name, text)
 
 
 def _require_includes(directory: Path) -> None:
     """Refuse nodes in a hub whose hub.conf was written before there were any."""
-    text = (directory / "hub.conf").read_text()
+    conf = server_directories(directory)[0] / "hub.conf"
+    text = conf.read_text()
     if any(f'include "{name}"' not in text for name in (FLEET_EXPORTS, HUB_IMPORTS)):
         raise ConfigError(
-            f"{directory / 'hub.conf'} says itself what goes between HUB and FLEET, so nodes"
-            " cannot be added to it",
+            f"{conf} says itself what goes between HUB and FLEET, so nodes cannot be added to it",
             hint=f'write include "{HUB_IMPORTS}" for the imports of account HUB and include'
             f' "{FLEET_EXPORTS}" for the exports of FLEET (docs/per-node-streams.md)',
         )

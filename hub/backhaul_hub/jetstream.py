@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from nats.errors import NoRespondersError
 
 from .errors import HubError, JetStreamError
+from .stored import stamp_ns
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -21,10 +22,14 @@ STREAM_NOT_FOUND = 10059
 CONSUMER_NOT_FOUND = 10014
 WRONG_LAST_SEQUENCE = 10071
 INSUFFICIENT_STORAGE = 10047
+MESSAGE_NOT_FOUND = 10037
+CLUSTER_NOT_AVAILABLE = 10008
 SUBJECTS_OVERLAP = 10065
 REPLICAS_NOT_SUPPORTED = 10074
 
 Json = dict[str, Any]
+
+_AGAIN_S = 0.25
 
 
 class JetStreamApi:
@@ -33,11 +38,14 @@ class JetStreamApi:
     Args:
         client: a connection in the account whose JetStream is meant.
         timeout_s: how long one request may take, by the event loop's clock.
+        patience_s: for how long a request that is not answered is made again, as while a cluster
+            chooses a leader. What is published is not: it may have been stored.
     """
 
-    def __init__(self, client: Client, *, timeout_s: float = 10.0) -> None:
+    def __init__(self, client: Client, *, timeout_s: float = 10.0, patience_s: float = 0.0) -> None:
         self._client = client
         self._timeout_s = timeout_s
+        self._patience_s = patience_s
 
     async def request(self, verb: str, body: Json | None = None) -> Json:
         """Send `$JS.API.<verb>` and return the answer.
@@ -47,7 +55,15 @@ class JetStreamApi:
             HubError: nobody answered in time.
         """
         payload = json.dumps(body).encode() if body is not None else b""
-        return await self._ask(f"$JS.API.{verb}", payload, None)
+        loop = asyncio.get_running_loop()
+        give_up_s = loop.time() + self._patience_s
+        while True:
+            try:
+                return await self._ask(f"$JS.API.{verb}", payload, None)
+            except HubError as error:
+                if not _may_pass(error) or loop.time() >= give_up_s:
+                    raise
+            await asyncio.sleep(_AGAIN_S)
 
     async def publish(
         self, subject: str, payload: bytes, headers: dict[str, str] | None = None
@@ -82,6 +98,23 @@ class JetStreamApi:
             raise JetStreamError(subject, error.get("err_code", 0), error.get("description", ""))
         return answer
 
+    async def first_message(self, stream: str, seq: int) -> tuple[int, int] | None:
+        """Return the first message from `seq` on by the word of the stream's leader: seq, stored_ns.
+
+        A direct get is answered by any server of a cluster, which may not have what the leader has.
+
+        Raises:
+            HubError: the stream is not there, or nobody answered.
+        """
+        request = {"seq": seq, "next_by_subj": ">"}
+        try:
+            found = (await self.request(f"STREAM.MSG.GET.{stream}", request))["message"]
+        except JetStreamError as error:
+            if error.code == MESSAGE_NOT_FOUND:
+                return None
+            raise
+        return found["seq"], stamp_ns(found["time"])
+
     async def stream_info(self, stream: str) -> Json | None:
         """Return a stream's info, None where there is no such stream."""
         try:
@@ -99,3 +132,8 @@ class JetStreamApi:
             if error.code == CONSUMER_NOT_FOUND:
                 return None
             raise
+
+
+def _may_pass(error: HubError) -> bool:
+    """Say whether a request failed for want of a leader, or of a server, and not by its contents."""
+    return not isinstance(error, JetStreamError) or error.code == CLUSTER_NOT_AVAILABLE

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .server_text import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # What the agent of a metered device uses to switch its link, and where that is said.
 LEAF_SYSTEM_USER = "link"
@@ -18,7 +22,8 @@ class LeafServer:
 
     device: str
     token: str
-    remote_url: str
+    remote_urls: Sequence[str]
+    """Of the hub's servers: where one is away the leaf dials another."""
     client_port: int
     store_dir: str
     system_password: str = ""
@@ -67,7 +72,7 @@ no_auth_user: local
 leafnodes {{
   reconnect: "500ms"
   remotes: [{{
-    url: {quoted(settings.remote_url)}
+    urls: [{", ".join(map(quoted, settings.remote_urls))}]
     account: VEH{switch}
     ignore_discovered_servers: true
     # The defaults fail from 1.2 s of round trip.

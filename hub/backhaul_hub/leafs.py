@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from nats.errors import Error as NatsError
 
+from .errors import HubError
+from .fellow_servers import ask_all
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from nats.aio.client import Client
     from nats.aio.msg import Msg
@@ -24,7 +27,6 @@ LEAFS_INTERVAL_S = 5.0
 """How often the server is asked who is connected."""
 
 _EVENTS = "$SYS.ACCOUNT.FLEET.*"
-_LEAFZ = "$SYS.REQ.SERVER.PING.LEAFZ"
 
 
 @dataclass(slots=True)
@@ -54,6 +56,7 @@ class Leafs:
         client: a connection in the system account.
         device_of: tells whose leaf has a name; the name itself is what a leaf says of itself.
         on_connect, on_disconnect: called with the device id.
+        servers: how many the hub has; a leaf may be at any of them.
     """
 
     def __init__(
@@ -63,14 +66,19 @@ class Leafs:
         device_of: Callable[[str], str | None],
         on_connect: Callable[[str], None],
         on_disconnect: Callable[[str], None],
+        *,
+        servers: int = 1,
     ) -> None:
         self._client = client
         self._clock = clock
         self._device_of = device_of
         self._on_connect = on_connect
         self._on_disconnect = on_disconnect
+        self._servers = servers
         self.links: dict[str, Link] = {}
-        self._connection_ids: dict[str, int] = {}
+        # Of each device that is connected: at which server, and the connection's number there.
+        self._connections: dict[str, tuple[str, int]] = {}
+        self._silent: set[str] = set()
 
     async def start(self) -> None:
         """Subscribe to the events and take stock. Do this before anything depends on `links`."""
@@ -83,54 +91,77 @@ class Leafs:
             await asyncio.sleep(interval_s)
             try:
                 await self.refresh()
-            except (NatsError, ValueError) as error:
+            except (HubError, NatsError, ValueError) as error:
                 log.warning("leafs_unknown", error=str(error))
 
     async def refresh(self) -> None:
-        """Ask the server who is connected, and report what the events did not."""
-        answer = await self._client.request(_LEAFZ, b"{}", timeout=5)
-        listed: dict[str, dict[str, Any]] = {
-            device: leaf
-            for leaf in json.loads(answer.data).get("data", {}).get("leafs") or []
-            if leaf.get("account") == "FLEET"
-            and (device := self._device_of(leaf["name"])) is not None
-        }
-        for device, leaf in listed.items():
-            if self._connection_ids.get(device) != leaf["id"]:
-                self._connected(device, leaf["id"])
-            link = self.links[device]
-            if (rtt := leaf.get("rtt", "")) != link.rtt:
-                link.rtt, link.answered_ns = rtt, self._clock.now_ns()
-            link.in_bytes = leaf.get("in_bytes", 0)
-            link.out_bytes = leaf.get("out_bytes", 0)
-        for device in set(self._connection_ids) - set(listed):
-            self._disconnected(device, "not in the server's list any more")
+        """Ask the servers who is connected, and report what the events did not.
+
+        Raises:
+            HubError: none answered.
+            NatsError: there is no connection.
+        """
+        answers = await ask_all(self._client, "LEAFZ", self._servers)
+        listed: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+        for answer in answers:
+            for leaf in answer.get("data", {}).get("leafs") or []:
+                device = self._device_of(leaf["name"]) if leaf.get("account") == "FLEET" else None
+                if device is not None:
+                    listed.setdefault(device, []).append((answer["server"]["id"], leaf))
+        for device, leafs in listed.items():
+            known = self._connections.get(device)
+            # Where it moved, the server that it left may not have noticed.
+            server, leaf = next(
+                (each for each in leafs if (each[0], each[1]["id"]) == known), leafs[0]
+            )
+            if known != (server, leaf["id"]):
+                self._connected(device, (server, leaf["id"]))
+            self._note(self.links[device], leaf)
+        self._note_unlisted(listed.keys(), {answer["server"]["id"] for answer in answers})
+
+    def _note(self, link: Link, leaf: dict[str, Any]) -> None:
+        if (rtt := leaf.get("rtt", "")) != link.rtt:
+            link.rtt, link.answered_ns = rtt, self._clock.now_ns()
+        link.in_bytes = leaf.get("in_bytes", 0)
+        link.out_bytes = leaf.get("out_bytes", 0)
+
+    def _note_unlisted(self, listed: Collection[str], answered: set[str]) -> None:
+        """Take those for gone that are in no list; where their server is silent, the second time."""
+        silent = set()
+        for device, (server, _) in list(self._connections.items()):
+            if device in listed:
+                continue
+            if server in answered or server in self._silent:
+                self._disconnected(device, "not in the server's list any more")
+            else:
+                silent.add(server)
+        self._silent = silent
 
     async def _on_event(self, message: Msg) -> None:
         kind = message.subject.rpartition(".")[2]
         try:
             event = json.loads(message.data)
             client = event["client"]
-            device, connection_id = client["user"], client["id"]
+            device, connection = client["user"], (event["server"]["id"], client["id"])
         except (ValueError, KeyError, TypeError):
             return
         if client.get("kind") != "Leafnode":
             return
         if kind == "CONNECT":
-            self._connected(device, connection_id)
-        elif kind == "DISCONNECT" and self._connection_ids.get(device) == connection_id:
+            self._connected(device, connection)
+        elif kind == "DISCONNECT" and self._connections.get(device) == connection:
             # An old connection may be found dead after the new one is up; only the newest counts.
             self._disconnected(device, event.get("reason", ""))
 
-    def _connected(self, device: str, connection_id: int) -> None:
-        self._connection_ids[device] = connection_id
+    def _connected(self, device: str, connection: tuple[str, int]) -> None:
+        self._connections[device] = connection
         link = self.links.setdefault(device, Link())
         link.up, link.since_ns = True, self._clock.now_ns()
         log.info("leaf_connected", device=device)
         self._on_connect(device)
 
     def _disconnected(self, device: str, reason: str) -> None:
-        self._connection_ids.pop(device, None)
+        self._connections.pop(device, None)
         link = self.links.setdefault(device, Link())
         link.up, link.since_ns, link.last_reason = False, self._clock.now_ns(), reason
         log.info("leaf_disconnected", device=device, reason=reason)

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
     from .registry import Device
 
-# What a reader of streams asks that has one answer.
-_READ_ONE = ("STREAM.INFO.*", "STREAM.LIST")
+# What a reader of streams asks that has one answer. One message, as a stream's leader has it: of a
+# cluster any server answers a direct get, and may be behind.
+_READ_ONE = ("STREAM.INFO.*", "STREAM.LIST", "STREAM.MSG.GET.*")
 # As what account JOBS knows the API: $JS.API is each account's own, and JOBS has none.
 JOBS_API = "jobsapi"
 CLOCK_QUESTIONS = "clk.*"
@@ -56,6 +57,9 @@ class HubServer:
     system_hash: str
     store_bytes_max: int
     sync_interval: str = "always"
+    name: str = "hub"
+    cluster: str = ""
+    """What makes it one of several (servers.py)."""
 
 
 def render_hub(settings: HubServer) -> str:
@@ -63,7 +67,7 @@ def render_hub(settings: HubServer) -> str:
     return f"""\
 # nats-server configuration of a backhaul hub, written by `backhaul-hub init`.
 
-server_name: hub
+server_name: {settings.name}
 listen: {quoted(f"{settings.client_host}:{settings.client_port}")}
 
 # More than the leafs': a message that a leaf takes and the hub does not would cut the link, for ever.
@@ -83,7 +87,7 @@ jetstream {{
 # A half-open link is noticed in 20 s; with the defaults in 336 s.
 ping_interval: "10s"
 ping_max: 2
-
+{settings.cluster}
 leafnodes {{
   listen: {quoted(f"{settings.host}:{settings.leaf_port}")}
   # Devices dial what they were told to dial, and hear nothing of one another: interest of an

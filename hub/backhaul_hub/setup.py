@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from .config import Down, Quarantine
@@ -12,9 +12,10 @@ from .errors import ConfigError
 from .private_files import password_hash, write_private
 from .room import store_bytes_max, twin_bytes_max
 from .server_config import JOBS_API, HubServer, fleet_files, render_hub
+from .servers import ServerPlace, render_cluster, server_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -31,6 +32,16 @@ class HubLayout:
     watermark_interval_s: float
     up_gib: int = 4
     env: str = "prod"
+    servers: tuple[ServerPlace, ...] = ()
+    """Of a cluster: `client_host` and the ports above are not used then, and `host` is where leaf
+    ports listen; empty: at each server's own address."""
+
+    @property
+    def url(self) -> str:
+        """Where control plane and jobs reach the servers."""
+        places = [(each.host, each.client_port) for each in self.servers]
+        places = places or [(self.client_host, self.client_port)]
+        return ",".join(f"nats://{host}:{port}" for host, port in places)
 
 
 def free_bytes(directory: Path) -> int:
@@ -67,13 +78,39 @@ def create_hub(
             system_hash=password_hash(passwords["system"]),
             store_bytes_max=store,
         )
-        write_private(directory / "hub.conf", render_hub(server))
-        for name, text in fleet_files([]).items():
-            write_private(directory / name, text)
+        for target, each in _servers(directory, layout, server):
+            target.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_private(target / "hub.conf", render_hub(each))
+            for name, text in fleet_files([]).items():
+                write_private(target / name, text)
         # Last: a directory with a hub.toml is a whole hub.
         write_private(directory / "hub.toml", _hub_toml(layout, passwords, store))
     except OSError as error:
         raise ConfigError(f"{directory}: {error.strerror}") from error
+
+
+def _servers(
+    directory: Path, layout: HubLayout, single: HubServer
+) -> Iterator[tuple[Path, HubServer]]:
+    """Return each server with the directory of its files."""
+    if not layout.servers:
+        yield directory, single
+    password = secrets.token_urlsafe(24)
+    for place in layout.servers:
+        target = server_directory(directory, place.name)
+        yield (
+            target,
+            replace(
+                single,
+                name=place.name,
+                client_host=place.host,
+                host=layout.host or place.host,
+                client_port=place.client_port,
+                leaf_port=place.leaf_port,
+                store_dir=str((target / "jetstream").absolute()),
+                cluster=render_cluster(place, layout.servers, password),
+            ),
+        )
 
 
 def _hub_toml(layout: HubLayout, passwords: dict[str, str], store: int) -> str:
@@ -83,13 +120,15 @@ def _hub_toml(layout: HubLayout, passwords: dict[str, str], store: int) -> str:
 # Control plane of a backhaul hub, written by `backhaul-hub init`. Unknown keys are refused.
 
 [nats]
-url = "nats://{layout.client_host}:{layout.client_port}"
+# Of a cluster all servers, separated by commas.
+url = "{layout.url}"
 control = {{ user = "control", password = "{passwords["control"]}" }}
 spark = {{ user = "spark", password = "{passwords["spark"]}", api = "{JOBS_API}" }}
 system = {{ user = "system", password = "{passwords["system"]}" }}
 
 [fleet]
-# Where vehicles reach this hub's leaf port; goes into the leaf.conf of devices added from now on.
+# Where vehicles reach this hub's leaf ports, of a cluster all, separated by commas; goes into the
+# leaf.conf of devices added from now on.
 leaf_url = "{layout.leaf_url}"
 # UP streams. About 500 devices each.
 shards = {layout.shards}
@@ -102,7 +141,7 @@ age_days_max = 30
 
 [streams]
 # More than one needs a cluster of as many servers.
-replicas = 1
+replicas = {len(layout.servers) or 1}
 
 [twin]
 # Stands in the twin's subjects, as in fleet.{layout.env}.veh.VID-001.state.battery.soc

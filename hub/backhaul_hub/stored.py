@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from .errors import HubError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from nats.aio.client import Client
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
@@ -38,6 +40,9 @@ class Stored:
 
 class StoredReader:
     """Reads one stream over one connection. One read at a time.
+
+    Any server of a cluster may answer, and lack the newest of what the stream's leader has: what is
+    not in an answer is not known to be gone (`JetStreamApi.first_message` knows).
 
     Args:
         timeout_s: the longest silence within a batch.
@@ -101,6 +106,16 @@ def _stored(message: Msg, headers: dict[str, str]) -> Stored:
         body=message.data,
         stored_ns=stamp_ns(headers["Nats-Time-Stamp"]),
     )
+
+
+def holes(seqs: Iterable[int], lo: int, hi: int) -> Iterator[tuple[int, int]]:
+    """Return what is missing of `lo` to `hi` in ascending seqs, as ranges."""
+    for seq in seqs:
+        if seq > lo:
+            yield lo, seq - 1
+        lo = seq + 1
+    if lo <= hi:
+        yield lo, hi
 
 
 def stamp_ns(text: str) -> int:

@@ -15,7 +15,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_codec.ranges import RangeSet
 
-from .audit import Audit
+from .audit import Audit, require_gone
 from .block_store import BlockStore, forget_lanes
 from .blocks import BlockLog, block_of
 from .errors import HubError, RegistryError
@@ -110,13 +110,18 @@ class UplinkReader:
 
     async def _read(self) -> list[Stored]:
         """Return the next messages; none at the end, and none where an audit has become due."""
-        if not self._last_is_there:
-            return await self._reader.read(self.position.seq + 1, _BATCH_MESSAGES)
         known = self.position
-        messages = await self._reader.read(known.seq, _BATCH_MESSAGES + 1)
+        lo = known.seq if self._last_is_there else known.seq + 1
+        messages = await self._reader.read(lo, _BATCH_MESSAGES + 1)
+        if messages:
+            await require_gone(self._api, self.stream, messages, lo, messages[-1].seq)
+        if not self._last_is_there:
+            return messages
         if messages and (messages[0].seq, messages[0].stored_ns) == (known.seq, known.stored_ns):
             return messages[1:]
-        self._audit_due = True
+        if await self._api.first_message(self.stream, known.seq) != (known.seq, known.stored_ns):
+            self._audit_due = True
+        # Else who answered is behind the stream's leader: the next answer may come from another.
         return []
 
     async def _take(self, messages: list[Stored]) -> None:

@@ -12,6 +12,8 @@ import nats
 import pytest
 
 from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.stored import Stored, StoredReader
+from tests.support.waiting import until
 
 from .up_stream import LANE, STREAM, Up
 
@@ -191,3 +193,56 @@ async def test_the_watermark_never_stands_above_what_is_there(up: Up) -> None:
         await up.poll()
         await up.settles((10, 20), (30, 31))
         assert LANE in up.continuity.lanes
+
+
+class Behind(StoredReader):
+    """A server of a cluster that has not got everything: up to `last`, without `lacks`."""
+
+    last = 20
+    lacks = 0
+    asked = 0
+
+    async def read(self, seq: int, messages_max: int) -> list[Stored]:
+        Behind.asked += 1
+        found = await super().read(seq, messages_max)
+        return [each for each in found if each.seq <= self.last and each.seq != self.lacks]
+
+
+async def test_what_a_server_that_lags_behind_does_not_have_is_not_taken_for_lost(
+    up: Up, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def asked_again() -> None:
+        seen = Behind.asked
+        await until(lambda: Behind.asked > seen + 2, "asked three times more")
+
+    monkeypatch.setattr("backhaul_hub.uplink.StoredReader", Behind)
+    async with up.reading() as reader:
+        await up.settles((1, 20))
+        for last, lacks in ((10, 0), (30, 25)):
+            monkeypatch.setattr(Behind, "last", last)
+            monkeypatch.setattr(Behind, "lacks", lacks)
+            if lacks:
+                await up.frames(*range(21, 31))
+            await asked_again()
+            assert reader.position.seq == 20
+            assert up.state().lost == 0
+        monkeypatch.setattr(Behind, "lacks", 0)
+        await up.settles((1, 30))
+        assert (up.state().messages, up.state().repeats) == (30, 0)
+
+
+async def test_what_a_lagging_server_leaves_out_of_a_thinned_stream_is_not_taken_for_lost(
+    up: Up, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backhaul_hub.uplink.StoredReader", Behind)
+    async with up.reading():
+        await up.settles((1, 20))
+        monkeypatch.setattr(Behind, "last", 10)
+        await up.api.request(f"STREAM.PURGE.{STREAM}", {"seq": 5})
+        await up.poll()
+        seen = Behind.asked
+        await until(lambda: Behind.asked > seen + 1, "asked again")
+        monkeypatch.setattr(Behind, "last", 20)
+        await up.settles((5, 20))
+        assert up.state().lost == 4
+        assert up.state().repeats == 0

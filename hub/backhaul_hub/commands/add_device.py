@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from nats.errors import Error as NatsError
@@ -18,13 +17,13 @@ from backhaul_hub.connection import connect
 from backhaul_hub.control import RELOAD_SERVICE
 from backhaul_hub.enrol import change_nodes, create_device, is_enrolled
 from backhaul_hub.errors import HubError, RegistryError
+from backhaul_hub.fellow_servers import cut_leaf, reload_servers
 from backhaul_hub.leaf_config import leaf_name
+from backhaul_hub.servers import server_directories, urls
 
 from ._options import directory_option
 
 if TYPE_CHECKING:
-    from nats.aio.client import Client
-
     from backhaul_hub.config import HubConfig
     from backhaul_hub.enrol import AddedDevice, ChangedNodes
     from backhaul_hub.registry import Device
@@ -96,6 +95,7 @@ def add_device(
                 hint="say --per-node and --node, or --per-device, and nothing else",
             )
         _print_changed(*asyncio.run(_change(directory, device, nodes)))
+        _print_cluster(directory)
         return
     settings = DeviceSettings(
         client_port=port,
@@ -105,6 +105,7 @@ def add_device(
         nodes=nodes,
     )
     _print_added(*asyncio.run(_add(directory, device, settings)))
+    _print_cluster(directory)
 
 
 def _is_given(context: click.Context, name: str) -> bool:
@@ -142,6 +143,16 @@ Nodes of {device.id} with streams of their own: {named}. Bring to it:
     _print_problem(device.id, reload_problem)
 
 
+def _print_cluster(directory: Path) -> None:
+    """Say what is left to do where servers have their files on machines of their own."""
+    targets = server_directories(directory)
+    if len(targets) > 1:
+        click.echo(f"""\
+Each server of the cluster reads its own copy of who the devices are. Bring these to their machines:
+{"".join(f"  {target}/*.conf" + chr(10) for target in targets)}\
+then: backhaul-hub reload --dir {directory}""")
+
+
 def _print_problem(device: str, reload_problem: str | None) -> None:
     if reload_problem:
         click.echo(
@@ -170,23 +181,19 @@ async def tell_hub(config: HubConfig, changed: Device | None = None) -> str | No
     """Let the hub take note; return why it could not."""
     try:
         system = await connect(config.nats.url, config.nats.system)
+        servers = len(urls(config.nats.url))
         try:
-            await _reload_server(system)
-            await _reload_control(config)
+            try:
+                await reload_servers(system, servers)
+            finally:
+                await _reload_control(config)
             if changed is not None:
-                await _cut(system, changed)
+                await cut_leaf(system, leaf_name(changed.id, changed.token), servers)
         finally:
             await system.close()
     except HubError as error:
         return error.message
     return None
-
-
-async def _reload_server(system: Client) -> None:
-    """Let the server read its configuration again; no link is cut by that."""
-    answer = await _ask_server(system, "RELOAD", {})
-    if error := answer.get("error"):
-        raise HubError(f"the server refused its configuration: {error.get('description')}")
 
 
 async def _reload_control(config: HubConfig) -> None:
@@ -201,23 +208,3 @@ async def _reload_control(config: HubConfig) -> None:
         raise HubError(f"the control plane did not take note: {error!r}") from error
     finally:
         await control.close()
-
-
-async def _cut(system: Client, device: Device) -> None:
-    """Cut a device's link, which it dials again at once: a link keeps the rights that it came with."""
-    answer = await _ask_server(system, "LEAFZ", {"account": "FLEET"})
-    for leaf in answer.get("data", {}).get("leafs") or []:
-        if leaf["name"] == leaf_name(device.id, device.token):
-            await _ask_server(system, "KICK", {"cid": leaf["id"]})
-
-
-async def _ask_server(system: Client, verb: str, body: dict[str, Any]) -> dict[str, Any]:
-    server = system._server_info["server_id"]
-    try:
-        answer = await system.request(
-            f"$SYS.REQ.SERVER.{server}.{verb}", json.dumps(body).encode(), timeout=10
-        )
-    except NatsError as error:
-        raise HubError(f"no answer from the server to {verb}: {error!r}") from error
-    found: dict[str, Any] = json.loads(answer.data)
-    return found

@@ -8,13 +8,15 @@ from pathlib import Path
 import click
 
 from backhaul_hub.config import ENV_PATTERN
+from backhaul_hub.servers import read_places, server_directories
 from backhaul_hub.setup import HubLayout, create_hub
 
 
 @click.command()
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @click.option(
-    "--host", default="127.0.0.1", show_default=True, help="Address of the leaf port, for vehicles."
+    "--host",
+    help="Address of the leaf port, for vehicles.  [default: 127.0.0.1, of a cluster each server's]",
 )
 @click.option(
     "--client-host",
@@ -26,9 +28,18 @@ from backhaul_hub.setup import HubLayout, create_hub
 @click.option("--leaf-port", default=7422, show_default=True, help="Port for vehicles' leafs.")
 @click.option(
     "--leaf-url",
-    help="Where vehicles reach the leaf port: nats-leaf://hub.example.org:7422."
-    "  [default: nats-leaf://HOST:LEAF-PORT]",
+    help="Where vehicles reach the leaf port: nats-leaf://hub.example.org:7422; of a cluster all,"
+    " separated by commas.  [default: nats-leaf://HOST:LEAF-PORT]",
 )
+@click.option(
+    "--server",
+    "servers",
+    multiple=True,
+    metavar="NAME=HOST[:PORT...]",
+    help="One server of a cluster; 3 or 5 times. Ports for clients, leafs, the other servers may"
+    " follow the address, if they are not those of --port, --leaf-port, --cluster-port.",
+)
+@click.option("--cluster-port", default=6222, show_default=True, help="Port for the other servers.")
 @click.option(
     "--shards",
     type=click.IntRange(1, 64),
@@ -59,18 +70,27 @@ from backhaul_hub.setup import HubLayout, create_hub
 )
 def init(
     directory: Path,
-    host: str,
+    host: str | None,
     client_host: str,
     port: int,
     leaf_port: int,
     leaf_url: str | None,
+    servers: tuple[str, ...],
+    cluster_port: int,
     shards: int,
     up_gib: int,
     env: str,
     watermark_interval: float,
 ) -> None:
     """Write a new hub's server and control plane configuration into DIRECTORY."""
-    if leaf_url is None and host in ("0.0.0.0", "::"):  # noqa: S104 - asked about, not bound
+    places = read_places(servers, port, leaf_port, cluster_port) if servers else ()
+    if not places:
+        host = host or "127.0.0.1"
+        dialled = [(host, leaf_port)]
+    else:
+        dialled = [(place.host, place.leaf_port) for place in places]
+    wildcard = any(each in ("0.0.0.0", "::", "[::]") for each, _ in dialled)  # noqa: S104 - asked
+    if leaf_url is None and wildcard:
         raise click.UsageError("vehicles cannot dial a wildcard address: say --leaf-url")
     if not re.fullmatch(ENV_PATTERN, env):
         raise click.UsageError(f"--env is a word of A-Z, a-z, 0-9, _ and -: not {env!r}")
@@ -78,18 +98,22 @@ def init(
         directory,
         HubLayout(
             client_host=client_host,
-            host=host,
+            host=host or "",
             client_port=port,
             leaf_port=leaf_port,
-            leaf_url=leaf_url or f"nats-leaf://{host}:{leaf_port}",
+            leaf_url=leaf_url or ",".join(f"nats-leaf://{each}:{at}" for each, at in dialled),
             shards=shards,
             watermark_interval_s=watermark_interval,
             up_gib=up_gib,
             env=env,
+            servers=places,
         ),
     )
+    confs = [f"{each}/hub.conf" for each in server_directories(directory)]
+    each_server = "".join(f"  nats-server -c {conf}\n" for conf in confs)
+    if places:
+        each_server += "      on each machine, with its directory in the same place there\n"
     click.echo(f"""\
 A hub stands ready in {directory}. Next:
-  nats-server -c {directory}/hub.conf          its server
-  backhaul-hub up --dir {directory}            its control plane
+{each_server}  backhaul-hub up --dir {directory}            its control plane
   backhaul-hub add-device VID-001 --dir {directory}""")

@@ -1,0 +1,117 @@
+"""A hub of three servers on this machine, each to be ended and started by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import nats
+from nats.errors import Error as NatsError
+
+from .rig import HubRig, Part, RigError, free_port, program, run_to_end
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAMES = ("a", "b", "c")
+_READY_S = 30.0
+
+
+class ClusterRig(HubRig):
+    """A hub in a directory: three nats-servers and one control plane."""
+
+    def __init__(self, directory: Path, *, watermark_interval_s: float = 1.0) -> None:
+        super().__init__(directory, watermark_interval_s=watermark_interval_s)
+        self.client_ports = {name: free_port() for name in NAMES}
+        self.leaf_ports = {name: free_port() for name in NAMES}
+        self.servers = {
+            name: Part(
+                f"hub server {name}",
+                [program("nats-server"), "-c", str(directory / "servers" / name / "hub.conf")],
+                directory.parent / f"hub-server-{name}.log",
+            )
+            for name in NAMES
+        }
+
+    async def init(self) -> None:
+        """Write the hub directory with the real command."""
+        places = (
+            f"{name}=127.0.0.1:{self.client_ports[name]}:{self.leaf_ports[name]}:{free_port()}"
+            for name in NAMES
+        )
+        await run_to_end(
+            [
+                program("backhaul-hub"),
+                "init",
+                str(self.directory),
+                *(word for place in places for word in ("--server", place)),
+                "--watermark-interval",
+                str(self._watermark_interval_s),
+                "--up-gib",
+                "1",
+            ]
+        )
+
+    async def start(self) -> None:
+        """Start all servers and the control plane, and wait until they answer."""
+        await asyncio.gather(*(self.start_server(name) for name in NAMES))
+        await self.start_control()
+
+    async def start_server(self, name: str) -> None:
+        """Start one server (again) and wait until it takes connections."""
+        await self.servers[name].start()
+        await self.servers[name].wait_listening(self.client_ports[name])
+
+    async def stop(self) -> None:
+        """Stop all of it, the control plane first."""
+        await self.control.stop()
+        await asyncio.gather(*(server.stop() for server in self.servers.values()))
+
+    def urls(self, user: str = "control") -> list[str]:
+        """Return the client URLs of all servers with a user's login."""
+        login = self.logins()[user]
+        return [
+            f"nats://{login['user']}:{login['password']}@127.0.0.1:{port}"
+            for port in self.client_ports.values()
+        ]
+
+    async def info(self, stream: str, *, wait_s: float = _READY_S) -> dict[str, Any]:
+        """Return a stream's info, from its leader, once there is one.
+
+        Raises:
+            RigError: there was none in `wait_s` seconds.
+        """
+        loop = asyncio.get_running_loop()
+        client = await nats.connect(self.urls(), max_reconnect_attempts=-1)
+        try:
+            end_s = loop.time() + wait_s
+            while loop.time() < end_s:
+                try:
+                    answer = await client.request(f"$JS.API.STREAM.INFO.{stream}", b"", timeout=1)
+                except NatsError:
+                    await asyncio.sleep(0.1)
+                    continue
+                found: dict[str, Any] = json.loads(answer.data)
+                if found.get("cluster", {}).get("leader"):
+                    return found
+                await asyncio.sleep(0.1)
+        finally:
+            await client.close()
+        raise RigError(f"{stream} has no leader in {wait_s:g} s")
+
+    async def leader(self, stream: str) -> str:
+        """Return the name of the server that leads a stream. Raises: RigError: none does."""
+        name: str = (await self.info(stream))["cluster"]["leader"]
+        return name
+
+    async def whole(self, stream: str) -> None:
+        """Wait until every server has all of a stream. Raises: RigError: not in 30 s."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + _READY_S
+        while loop.time() < end_s:
+            replicas = (await self.info(stream))["cluster"].get("replicas") or []
+            if len(replicas) == len(NAMES) - 1 and all(each["current"] for each in replicas):
+                return
+            await asyncio.sleep(0.1)
+        raise RigError(f"not every server has all of {stream} in {_READY_S:g} s")

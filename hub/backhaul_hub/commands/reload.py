@@ -1,0 +1,31 @@
+"""`backhaul-hub reload`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+
+from backhaul_hub.config import load
+from backhaul_hub.errors import HubError
+
+from ._options import directory_option
+from .add_device import tell_hub
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command()
+@directory_option
+def reload(directory: Path) -> None:
+    """Have every server read its configuration again, and the control plane hub.db.
+
+    For a cluster, once its servers have the files that add-device wrote. No link is cut by it.
+    """
+    if problem := asyncio.run(tell_hub(load(directory))):
+        raise HubError(
+            f"not all of the hub was told: {problem}", hint="see that its servers run, then again"
+        )
+    click.echo("every server has read its configuration")

@@ -1,0 +1,93 @@
+"""Asking every server of the hub over its system account, and having all read their configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+from nats.errors import Error as NatsError
+
+from .errors import HubError
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+
+_WAIT_S = 3.0
+_REQUEST_S = 10.0
+
+
+async def ask_all(system: Client, verb: str, servers: int) -> list[dict[str, Any]]:
+    """Ask all servers one question; return the answers that come within three seconds.
+
+    Args:
+        system: a connection in the system account, to any of them.
+        verb: the question, as in $SYS.REQ.SERVER.PING.<verb>.
+        servers: how many there are; after so many answers nobody waits for more.
+
+    Raises:
+        HubError: none answered.
+        NatsError: the connection is closed.
+    """
+    inbox = system.new_inbox()
+    subscription = await system.subscribe(inbox)
+    answers: list[dict[str, Any]] = []
+    try:
+        await system.publish(f"$SYS.REQ.SERVER.PING.{verb}", b"{}", reply=inbox)
+        async with asyncio.timeout(_WAIT_S):
+            while len(answers) < servers:
+                message = await subscription.next_msg(timeout=None)
+                answers.append(json.loads(message.data))
+    except TimeoutError:
+        pass
+    finally:
+        if not system.is_closed:
+            await subscription.unsubscribe()
+    if not answers:
+        raise HubError(f"no server answers to {verb} in {_WAIT_S:g} s")
+    return answers
+
+
+async def ask_server(
+    system: Client, server: str, verb: str, body: dict[str, Any]
+) -> dict[str, Any]:
+    """Ask one server, by its id. Raises: HubError: it did not answer, or refused."""
+    try:
+        message = await system.request(
+            f"$SYS.REQ.SERVER.{server}.{verb}", json.dumps(body).encode(), timeout=_REQUEST_S
+        )
+    except NatsError as error:
+        raise HubError(f"no answer from the server to {verb}: {error!r}") from error
+    answer: dict[str, Any] = json.loads(message.data)
+    if refused := answer.get("error"):
+        raise HubError(f"the server refused {verb}: {refused.get('description')}")
+    return answer
+
+
+async def reload_servers(system: Client, servers: int) -> list[str]:
+    """Let every server read its configuration again; no link is cut by that. Return their names.
+
+    Raises:
+        HubError: one refused, or does not answer; those that do have read it all the same.
+    """
+    names, refused = [], []
+    for server in await ask_all(system, "IDZ", servers):
+        try:
+            await ask_server(system, server["id"], "RELOAD", {})
+        except HubError as error:
+            refused.append(f"{server['name']}: {error.message}")
+        else:
+            names.append(server["name"])
+    if refused:
+        raise HubError("; ".join(refused))
+    if len(names) < servers:
+        raise HubError(f"{len(names)} of {servers} servers answer: {', '.join(sorted(names))}")
+    return sorted(names)
+
+
+async def cut_leaf(system: Client, name: str, servers: int) -> None:
+    """Cut the link of one leaf, by its name, at whatever server it is; it dials again at once."""
+    for answer in await ask_all(system, "LEAFZ", servers):
+        for leaf in answer.get("data", {}).get("leafs") or []:
+            if leaf["name"] == name and leaf.get("account") == "FLEET":
+                await ask_server(system, answer["server"]["id"], "KICK", {"cid": leaf["id"]})

@@ -1,0 +1,117 @@
+"""A hub of several servers: their files, and one control plane for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import nats
+import pytest
+from click.testing import CliRunner
+
+from backhaul_hub.agent_toml import DeviceSettings
+from backhaul_hub.cli import cli
+from backhaul_hub.config import load
+from backhaul_hub.enrol import create_device
+from backhaul_hub.errors import ConfigError, HubError
+from backhaul_hub.server_config import DEVICES
+from backhaul_hub.servers import ServerPlace, read_places, server_directories, urls
+from backhaul_hub.sole import Sole
+
+from .test_setup import FixedClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.nats_server import NatsServer
+
+THREE = ("a=10.0.0.1", "b=10.0.0.2:4333", "c=hub.example.org:4333:7433:6333")
+
+
+def init(directory: Path, *words: str) -> str:
+    """Run `backhaul-hub init` for three servers; return what it said, or what went wrong."""
+    servers = [word for text in THREE for word in ("--server", text)]
+    done = CliRunner().invoke(cli, ["init", str(directory), *servers, *words])
+    return done.output if done.exit_code == 0 else f"{done.exception!r} {done.output}"
+
+
+def test_ports_are_the_usual_ones_where_none_are_said() -> None:
+    a, b, c = read_places(THREE, 4222, 7422, 6222)
+    assert a == ServerPlace("a", "10.0.0.1", 4222, 7422, 6222)
+    assert (b.client_port, b.leaf_port, b.cluster_port) == (4333, 7422, 6222)
+    assert (c.client_port, c.leaf_port, c.cluster_port) == (4333, 7433, 6333)
+
+
+@pytest.mark.parametrize(
+    ("texts", "complaint"),
+    [
+        (("a=h1", "b=h2"), "2 servers"),
+        (("a=h1", "a=h2", "c=h3"), "same name"),
+        (("a=h", "b=h", "c=h"), "same host and port"),
+        (("a=h1", "b", "c=h3"), "'b' is no server"),
+        (("a=h1:4222:4222", "b=h2", "c=h3"), "three different ports"),
+        (("a=h1:99999", "b=h2", "c=h3"), "from 1 to 65535"),
+    ],
+)
+def test_a_cluster_that_could_not_work_is_refused(texts: tuple[str, ...], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        read_places(texts, 4222, 7422, 6222)
+
+
+async def test_every_server_and_every_vehicle_knows_all_of_them(tmp_path: Path) -> None:
+    hub = tmp_path / "hub"
+    assert "a/hub.conf" in await asyncio.to_thread(init, hub)
+    config = load(hub)
+    assert config.streams.replicas == 3
+    assert urls(config.nats.url)[2] == "nats://hub.example.org:4333"
+    settings = DeviceSettings(client_port=4300, state_dir=tmp_path, link_kbit_s=20.0)
+    made = await create_device(hub, config, FixedClock(), "VID-001", settings)
+
+    targets = server_directories(hub)
+    assert [target.name for target in targets] == ["a", "b", "c"]
+    assert len({(target / DEVICES).read_text() for target in targets}) == 1
+    assert "VID-001" in (targets[0] / DEVICES).read_text()
+    b = (targets[1] / "hub.conf").read_text()
+    assert "server_name: b\n" in b
+    assert "sync_interval: always" in b
+    assert "@10.0.0.1:6222" in b
+    assert "@hub.example.org:6333" in b
+    assert "@10.0.0.2" not in b
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in targets[1].iterdir())
+
+    leaf = made.leaf_conf.read_text()
+    for host in ("10.0.0.1:7422", "10.0.0.2:7422", "hub.example.org:7433"):
+        assert leaf.count(f"@{host}") == 1
+
+
+def test_vehicles_may_have_other_addresses_of_the_servers(tmp_path: Path) -> None:
+    init(tmp_path / "hub", "--leaf-url", "nats-leaf://x:1,nats-leaf://y:2", "--host", "0.0.0.0")
+    assert load(tmp_path / "hub").fleet.leaf_url == "nats-leaf://x:1,nats-leaf://y:2"
+    text = (tmp_path / "hub" / "servers" / "a" / "hub.conf").read_text()
+    assert 'listen: "0.0.0.0:7422"' in text
+    assert 'listen: "10.0.0.1:4222"' in text
+
+
+@pytest.mark.nats
+async def test_a_second_control_plane_is_refused(nats_server: NatsServer) -> None:
+    first = await nats.connect(nats_server.url)
+    second = await nats.connect(nats_server.url)
+    async with first, second:
+        await Sole(first, 1, "one").start()
+        with pytest.raises(HubError, match="another control plane"):
+            await Sole(second, 2, "two").start()
+
+
+@pytest.mark.nats
+async def test_of_two_that_come_to_see_each_other_the_younger_ends(nats_server: NatsServer) -> None:
+    clients = [await nats.connect(nats_server.url) for _ in range(2)]
+    async with clients[0], clients[1]:
+        elder, younger = Sole(clients[0], 1, "elder"), Sole(clients[1], 2, "younger")
+        # As behind a cut between servers: neither hears the other when it starts.
+        await asyncio.gather(elder.start(), younger.start())
+        watching = [asyncio.create_task(each.watch()) for each in (elder, younger)]
+        done, left = await asyncio.wait(watching, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+        assert done == {watching[1]}
+        assert isinstance(watching[1].exception(), HubError)
+        for task in left:
+            task.cancel()
