@@ -9,6 +9,7 @@ Direct get in batches: ADR-31 of nats-architecture-and-design.
 from __future__ import annotations
 
 import json
+import random
 import socket
 import ssl
 import uuid
@@ -100,7 +101,10 @@ class Connection:
 
     def _open(self, dial: Dial) -> socket.socket:
         causes: list[str] = []
-        for host, port in self._endpoint.servers:
+        servers = list(self._endpoint.servers)
+        # Not always the first: of a cluster, one that answers may be the one that lags behind.
+        random.shuffle(servers)
+        for host, port in servers:
             try:
                 opened = dial((host, port), timeout=self._timeout_s)
             except OSError as error:

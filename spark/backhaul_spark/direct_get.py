@@ -18,12 +18,14 @@ from backhaul_spark.errors import (
     HubError,
     HubProtocolError,
     LoginRefused,
+    ServerBehind,
     StreamClosed,
     StreamMissing,
 )
+from backhaul_spark.messages import holes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from backhaul_spark.endpoint import Endpoint
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 BATCH_MESSAGES = 4096
 BATCH_BYTES = 4 << 20
 ATTEMPTS = 6
+_NO_MESSAGE = 10037
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class StreamInfo:
     messages: int
     bytes: int
     direct: bool = True
+    replicas: int = 1
 
 
 @dataclass(slots=True)
@@ -77,6 +81,9 @@ class Reader:
         offset, total = 0, 1
         while offset < total:
             page = self._api("STREAM.LIST", {"offset": offset})
+            if missing := page.get("missing"):
+                # Of a cluster: theirs are streams that no server leads at this moment.
+                raise ServerBehind(self.connection.server, ", ".join(missing), "has no leader")
             streams = page.get("streams") or []
             total = int(page.get("total", 0))
             offset += max(1, len(streams))
@@ -92,15 +99,44 @@ class Reader:
     def read(self, stream: str, lo: int, hi: int) -> Iterator[Stored]:
         """Yield the messages `lo` to `hi` (included) that the stream still has, in order.
 
-        Deleted messages are simply not there: the caller compares sequences.
+        Deleted messages are simply not there: the caller compares sequences. What an answer leaves
+        out is believed where the stream's leader has not got it either.
+
+        Raises:
+            ServerBehind: it has; whatever was yielded is right.
         """
         while lo <= hi:
             part, done = self._batch(stream, lo, hi)
             if part.seqs:
+                self._require_gone(stream, holes(part.seqs, lo))
                 lo = part.seqs[-1] + 1
                 yield part
             if done:
+                self._require_gone(stream, [(lo, hi)] if lo <= hi else [])
                 return
+
+    def _require_gone(self, stream: str, missing: Iterable[tuple[int, int]]) -> None:
+        """Make sure that the stream's leader has nothing of these ranges.
+
+        A direct get is answered by any server of a cluster, and one may lag behind.
+
+        Raises:
+            ServerBehind: the leader has some.
+        """
+        missing = list(missing)
+        if not missing or self.streams([stream])[stream].replicas == 1:
+            return
+        for lo, hi in missing:
+            header, body = self.connection.request(
+                f"{self.connection.api}.STREAM.MSG.GET.{stream}",
+                json.dumps({"seq": lo, "next_by_subj": ">"}).encode(),
+            )
+            answer = {} if header.startswith(b"NATS/1.0 503") else json.loads(body)
+            found = answer.get("message", {}).get("seq")
+            if found is None and answer.get("error", {}).get("err_code") != _NO_MESSAGE:
+                raise ServerBehind(self.connection.server, stream, f"has no leader to ask for {lo}")
+            if found is not None and found <= hi:
+                raise ServerBehind(self.connection.server, stream, f"is not there yet at {found}")
 
     def _batch(self, stream: str, lo: int, hi: int) -> tuple[Stored, bool]:
         wanted = {"seq": lo, "batch": min(BATCH_MESSAGES, hi - lo + 1), "max_bytes": BATCH_BYTES}
@@ -157,6 +193,7 @@ def _stream_info(answer: dict[str, Any]) -> StreamInfo:
         messages=state["messages"],
         bytes=state["bytes"],
         direct=bool(answer["config"].get("allow_direct")),
+        replicas=answer["config"].get("num_replicas", 1),
     )
 
 
@@ -221,13 +258,24 @@ def read_range(
             clock.sleep(0.2 * 2 ** (failures - 1))
 
 
-def list_streams(endpoint: Endpoint, patterns: list[str]) -> dict[str, StreamInfo]:
-    """Return the streams that fit `patterns`; a connection gone stale is replaced once."""
-    try:
-        with borrowed(endpoint) as reader:
-            return reader.streams(patterns)
-    except LoginRefused:
-        raise
-    except HubError:
-        with borrowed(endpoint) as reader:
-            return reader.streams(patterns)
+def list_streams(
+    endpoint: Endpoint, patterns: list[str], *, clock: Clock = SYSTEM_CLOCK
+) -> dict[str, StreamInfo]:
+    """Return the streams that fit `patterns`; a connection gone stale is replaced once.
+
+    Where there are several servers it is tried for as long as in `read_range`: after the loss of
+    one, a cluster needs some seconds to choose others to lead its streams.
+    """
+    attempts = 2 if len(endpoint.servers) == 1 else ATTEMPTS
+    for failures in range(attempts):
+        try:
+            with borrowed(endpoint) as reader:
+                return reader.streams(patterns)
+        except LoginRefused:
+            raise
+        except HubError:
+            if failures == attempts - 1:
+                raise
+            if attempts > 2:
+                clock.sleep(0.2 * 2**failures)
+    raise AssertionError("unreachable")

@@ -6,6 +6,7 @@
     │   ├── Unreachable      no connection, or it broke and did not come back
     │   ├── LoginRefused     wrong user, password or certificate
     │   ├── NoAnswer         connected, but a request got no answer in time
+    │   ├── ServerBehind     one of a cluster lacks what its stream's leader has
     │   └── HubProtocolError an answer that this client cannot read
     ├── StreamError          one stream
     │   ├── StreamMissing    it is not there (or not any more)
@@ -70,6 +71,16 @@ class NoAnswer(HubError):
     def __init__(self, server: str, what: str, waited_s: float) -> None:
         self.server, self.what, self.waited_s = server, what, waited_s
         super().__init__(f"{server} gave no answer to {what} within {waited_s:g} s")
+
+
+class ServerBehind(HubError):
+    """A server of a cluster does not have yet what the stream's leader has; another one may."""
+
+    hint = "see that all servers of the cluster run and reach one another"
+
+    def __init__(self, server: str, stream: str, detail: str) -> None:
+        self.server, self.stream = server, stream
+        super().__init__(f"{server}: {stream} {detail}")
 
 
 class HubProtocolError(HubError):

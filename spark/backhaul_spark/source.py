@@ -32,6 +32,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from backhaul_spark import offsets
+from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.direct_get import StreamInfo, list_streams, read_range
 from backhaul_spark.endpoint import Endpoint, endpoint_from
 from backhaul_spark.errors import MessagesGone, OptionError
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql.types import StructType
+
+_REWIND_LOOKS, _REWIND_LOOK_S = 15, 1.0
 
 FORMATS = {"messages": MESSAGES, "points": POINT_ROWS}
 
@@ -174,6 +177,8 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             info = streams.get(name)
             if info is None or info.created != mark.created:
                 continue
+            if info.last_seq < mark.seq and info.replicas > 1:
+                info = self._believed(info, mark.seq)
             if info.last_seq < mark.seq or (
                 mark.stamp
                 and mark.seq >= info.first_seq
@@ -181,6 +186,18 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             ):
                 found.add(name)
         return frozenset(found)
+
+    def _believed(self, info: StreamInfo, seq: int) -> StreamInfo:
+        """Ask again whether a cluster's stream is behind what was read of it.
+
+        A leader that is cut off from the others believes in itself for some ten seconds.
+        """
+        for _ in range(_REWIND_LOOKS):
+            SYSTEM_CLOCK.sleep(_REWIND_LOOK_S)
+            info = self._settings.streams().get(info.name, info)
+            if info.last_seq >= seq:
+                break
+        return info
 
     def _stamped(self, name: str, mark: offsets.Mark) -> offsets.Mark:
         if mark.stamp or not mark.seq:
