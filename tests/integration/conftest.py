@@ -28,9 +28,9 @@ AnyRelay = TypeVar("AnyRelay", bound=Relay)
 class World:
     """One hub and its vehicles, each behind a relay of its own."""
 
-    def __init__(self, directory: Path, stack: AsyncExitStack) -> None:
+    def __init__(self, directory: Path, stack: AsyncExitStack, kind: type[HubRig] = HubRig) -> None:
         self.directory = directory
-        self.hub = HubRig(directory / "hub", watermark_interval_s=0.2)
+        self.hub = kind(directory / "hub", watermark_interval_s=0.2)
         self._stack = stack
 
     async def start(self) -> Self:
@@ -65,7 +65,7 @@ class World:
         await rig.start()
         return rig, relay
 
-    async def connect(self, url: str) -> Client:
+    async def connect(self, url: str | list[str]) -> Client:
         """Connect a plain NATS client that is closed with the test."""
         client = PatientClient()
         await client.connect(url)
@@ -74,7 +74,7 @@ class World:
 
     async def report(self) -> dict[str, Any]:
         """Ask the control plane for what `backhaul-hub devices --json` shows."""
-        client = await nats.connect(self.hub.url())
+        client = await nats.connect(self.hub.urls())
         try:
             answer = await client.request("hub.devices", b"", timeout=5)
         finally:
