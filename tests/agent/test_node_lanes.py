@@ -22,6 +22,7 @@ from tests.agent.test_daemon import Bench, bench
 from tests.agent.test_history_service import points_of as history_of
 from tests.support.agent_process import AgentProcess
 from tests.support.agent_streams import CLOCK, MARK, read_stream
+from tests.support.hub_word import hub_that_knows
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -57,7 +58,9 @@ async def test_kills_lose_and_double_nothing_in_any_lane(
         await kill_while_it_grows(agent, load, 100)
         load.stopping = True
         await running
-        await agent.drained()
+        # What was staged under an epoch that nobody vouched for waits until a hub has spoken.
+        async with hub_that_knows(nats_server.url):
+            await agent.drained()
         lanes = ("live", "bulk", "n_live", "n_small", "n_large")
         await check(nats_server, load, tuple(f"OUT_{lane}" for lane in lanes))
         await all_in_their_own_lanes(nats_server, "live", "small", "large")
@@ -210,8 +213,11 @@ async def test_a_node_no_longer_named_shares_again_and_loses_nothing(
         found = await read_stream(it.client, "OUT_n_gps")
         assert [each.message.seq for each in found] == [1, 1]
     async with gps_of_its_own(tmp_path, nats_server) as (it, agent):
+        async with hub_that_knows(nats_server.url):
+            await it.until(lambda status: bool(status["ledger"]["epoch"] == "goes_on"))
         await agent.publish("gps", "lat", 3.0, time=3)
         await it.drained()
         found = await read_stream(it.client, "OUT_n_gps")
-        assert {each.message.seq for each in found} == {1, 2}
+        # The epoch is the one that began when nobody vouched for the first.
+        assert {(each.message.epoch, each.message.seq) for each in found} == {(42, 1), (43, 1)}
         assert await history_of(agent, "gps.lat") == [(1, 1.0), (2, 2.0), (3, 3.0)]
