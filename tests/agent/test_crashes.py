@@ -66,7 +66,7 @@ class Load:
     async def grows(self, count: int) -> None:
         """Wait until so many more points are acknowledged."""
         goal = len(self.acknowledged) + count
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(self.acknowledged) < goal:
                 self._grew.clear()
                 await self._grew.wait()

@@ -78,12 +78,12 @@ class Bench:
 
     async def ask(self, subject: str, payload: bytes | str) -> dict[str, Any]:
         data = payload.encode() if isinstance(payload, str) else payload
-        message = await self.client.request(subject, data, timeout=5)
+        message = await self.client.request(subject, data, timeout=30)
         answer: dict[str, Any] = json.loads(message.data)
         return answer
 
     async def until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     status = await self.ask("agent.status", b"")

@@ -68,7 +68,7 @@ class Up:
 
     async def empties(self) -> None:
         """Wait until the stream's limits have taken everything."""
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             while (await self.info())["state"]["messages"]:  # noqa: ASYNC110 - nobody says so
                 await asyncio.sleep(0.01)
 

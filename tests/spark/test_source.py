@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.support.spark_server import HubServer
 
-pytestmark = [pytest.mark.spark, pytest.mark.nats, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.spark, pytest.mark.nats]
 
 
 @pytest.fixture
