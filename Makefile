@@ -17,7 +17,7 @@ demo: setup  ## Cut a vehicle's link, heal it, and account for every reading (un
 	@tools/with-java $(BIN)/python -m demo $(DEMO_ARGS)
 
 test: setup  ## Run all tests: fast ones, real servers, Spark
-	@tools/with-java $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadgroup $(TEST_ARGS)
+	@tools/with-java $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadscope $(TEST_ARGS)
 
 lint: setup  ## Style and formatting
 	$(BIN)/ruff check .
