@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import nats
 import pytest
 from click.testing import CliRunner
+from nats.errors import NoRespondersError
 
 from backhaul_hub.agent_toml import DeviceSettings
 from backhaul_hub.cli import cli
@@ -103,11 +104,18 @@ async def test_a_second_control_plane_is_refused(nats_server: NatsServer) -> Non
 
 
 @pytest.mark.nats
-async def test_of_two_that_come_to_see_each_other_the_younger_ends(nats_server: NatsServer) -> None:
+async def test_of_two_that_come_to_see_each_other_the_younger_ends(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unheard(*_: object, **__: object) -> None:
+        raise NoRespondersError
+
     clients = [await nats.connect(nats_server.url) for _ in range(2)]
     async with clients[0], clients[1]:
         elder, younger = Sole(clients[0], 1, "elder"), Sole(clients[1], 2, "younger")
         # As behind a cut between servers: neither hears the other when it starts.
+        for client in clients:
+            monkeypatch.setattr(client, "request", unheard)
         await asyncio.gather(elder.start(), younger.start())
         watching = [asyncio.create_task(each.watch()) for each in (elder, younger)]
         done, left = await asyncio.wait(watching, timeout=30, return_when=asyncio.FIRST_COMPLETED)
@@ -115,3 +123,4 @@ async def test_of_two_that_come_to_see_each_other_the_younger_ends(nats_server: 
         assert isinstance(watching[1].exception(), HubError)
         for task in left:
             task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
