@@ -7,6 +7,7 @@ side has the majority without which nothing is stored. When the cut heals, the y
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,11 @@ class Sole:
         else:
             raise _another()
         await self._client.subscribe(SUBJECT, cb=self._heard)
+        with contextlib.suppress(NatsError):
+            # Whoever comes next is to be heard. Twice: nats-py lets a ping overtake what it has not
+            # written yet.
+            await self._client.flush()
+            await self._client.flush()
 
     async def watch(self) -> None:
         """Announce ourselves now and then; end with an error once an older one is heard.
