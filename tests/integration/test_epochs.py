@@ -151,8 +151,9 @@ async def test_a_ledger_from_an_old_copy_loses_and_doubles_nothing(world: World)
         await keep(agent, 2002, 500)
     await relay.heal()
     await arrive(world, 2501)
-    status = await status_of(rig)
-    assert status["ledger"]["suspect_points"] == 0
+    async with asyncio.timeout(60):  # the point that was staged is here already: its first copy
+        while (status := await status_of(rig))["ledger"]["suspect_points"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
     assert status["ledger"]["quarantined_rows"] == 0
     assert await epoch_words(world)
     await wait_for_log(rig.agent, '"event": "staged points had been sent"')
@@ -222,7 +223,7 @@ async def test_a_leaf_store_put_back_while_the_agent_lives(world: World) -> None
     async with connect(rig.url) as agent:
         await keep(agent, 2001, 1000)
     await arrive(world, 3000)
-    report = await world.until(lambda report: lane(report)["watermark"] == 12)
+    report = await world.until(lambda report: lane(report).get("watermark") == 12)
     assert lane(report)["gaps"] == []
 
 

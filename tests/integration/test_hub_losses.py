@@ -54,7 +54,9 @@ async def whole_again(world: World) -> None:
     async with asyncio.timeout(120):
         while True:
             report = await world.until(
-                lambda report: lane(report)["watermark"] == FRAMES and lane(report)["lost"] == 0
+                lambda report: (
+                    lane(report).get("watermark") == FRAMES and lane(report).get("lost") == 0
+                )
             )
             if set(await in_up(world)) == set(range(1, FRAMES + 1)):
                 assert lane(report)["gaps"] == []
