@@ -155,6 +155,7 @@ async def test_a_ledger_from_an_old_copy_loses_and_doubles_nothing(world: World)
         while (status := await status_of(rig))["ledger"]["suspect_points"]:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
     assert status["ledger"]["quarantined_rows"] == 0
+    await wait_for_log(world.hub.control, '"event": "ledger_replaced"')
     assert await epoch_words(world)
     await wait_for_log(rig.agent, '"event": "staged points had been sent"')
     assert await at_the_hub(world) == list(range(1, 2502))
