@@ -183,6 +183,7 @@ async def test_a_hub_that_knows_more_is_believed_at_the_start(world: World) -> N
     async with connect(rig.url) as agent:
         await keep(agent, 2001, 500)
     await arrive(world, 2500)
+    await wait_for_log(world.hub.control, '"event": "ledger_replaced"')
     assert any("the hub knows more" in word["why"] for word in await epoch_words(world))
 
 
