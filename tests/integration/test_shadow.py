@@ -201,7 +201,7 @@ async def test_the_command_line(world: World) -> None:
             heard.add(await line(watching))
         assert any("desired  gps.rate  7" in each for each in heard)
     finally:
-        watching.send_signal(signal.SIGINT)
+        watching.terminate()
         await watching.wait()
     await world.hub.control.stop(signal.SIGKILL)
     answer = json.loads(await hub(world, "shadow", "set", "VID-001", "gps.rate=8", "--json"))
