@@ -244,13 +244,27 @@ class Registry:
         Raises:
             RegistryError: the database refused; nothing was written.
         """
-        async with self._writing:
-            await self._write(changes)
 
-    async def _write(self, changes: Sequence[Change]) -> None:
+        async def decided() -> Sequence[Change]:
+            return changes
+
+        await self.write_decided(decided)
+
+    async def write_decided(self, decide: Callable[[], Awaitable[Sequence[Change]]]) -> None:
+        """Write the rows that ``decide`` returns; nobody writes between what it reads and that.
+
+        No other program either: command lines write in the same hub.db.
+
+        Raises:
+            RegistryError: the database refused; nothing was written.
+        """
+        async with self._writing:
+            await self._write(decide)
+
+    async def _write(self, decide: Callable[[], Awaitable[Sequence[Change]]]) -> None:
         try:
             await self._connection.execute("BEGIN IMMEDIATE")
-            for change in changes:
+            for change in await decide():
                 await self._connection.executemany(change.statement, change.rows)
             await self._connection.execute("COMMIT")
         except BaseException as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import command_rows, conflicts, downlink, heads, said, shadow_state
+from . import command_rows, conflicts, downlink, enrolment_rows, heads, said, shadow_state
 from .errors import RegistryError
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 _DEVICE_NODE = """
 CREATE TABLE device_node (
@@ -23,7 +23,7 @@ CREATE TABLE device_node (
 ) STRICT, WITHOUT ROWID;
 """
 # From an older schema to the next one.
-_STEPS = {2: _DEVICE_NODE, 3: command_rows.SCHEMA, 4: shadow_state.SCHEMA}
+_STEPS = {2: _DEVICE_NODE, 3: command_rows.SCHEMA, 4: shadow_state.SCHEMA, 5: enrolment_rows.SCHEMA}
 
 SCHEMA = f"""
 CREATE TABLE device (
@@ -104,7 +104,7 @@ CREATE TABLE vehicle_clock (
     boot TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 {_DEVICE_NODE}{heads.SCHEMA}{conflicts.SCHEMA}{downlink.SCHEMA}{said.SCHEMA}{command_rows.SCHEMA}
-{shadow_state.SCHEMA}
+{shadow_state.SCHEMA}{enrolment_rows.SCHEMA}
 """
 
 

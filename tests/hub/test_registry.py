@@ -120,7 +120,12 @@ async def test_nodes_with_streams_of_their_own_come_back(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("version", "lacking"),
-    [(2, ["device_node", "command", "shadow"]), (3, ["command", "shadow"]), (4, ["shadow"])],
+    [
+        (2, ["device_node", "command", "shadow", "enrolment"]),
+        (3, ["command", "shadow", "enrolment"]),
+        (4, ["shadow", "enrolment"]),
+        (5, ["enrolment"]),
+    ],
 )
 async def test_an_older_hub_db_is_brought_up_to_date(
     tmp_path: Path, version: int, lacking: list[str]
