@@ -2,6 +2,7 @@
 
 HubError                    the base: message, hint (what to do about it)
 ├── ConfigError             hub.toml or the hub directory
+├── KeyRefusedError         a seed is none, or damaged; it is never said
 ├── RegistryError           hub.db, or a device that is (or is not) in it
 ├── JetStreamError          the server refused a JetStream request: subject, code
 ├── ArtifactError           an artifact is not there, damaged, or cannot be stored
@@ -28,6 +29,10 @@ class HubError(Exception):
 
 class ConfigError(HubError):
     """A file of the hub directory is missing, unreadable, or holds a wrong value."""
+
+
+class KeyRefusedError(HubError):
+    """A text is no seed of a key, or of another kind of key, or damaged."""
 
 
 class RegistryError(HubError):

@@ -1,0 +1,210 @@
+"""The hub's accounts: what goes between them, and what a vehicle may do in its own. Pure.
+
+    SYS      the servers themselves: events, account updates
+    HUB      JetStream and services. No vehicle is ever in it
+    FLEET    vehicles' leafs, and no JetStream: reply subjects are never permission-checked, so a device
+             in an account with JetStream could reach its API through one
+    JOBS     Spark: reads streams through the account boundary, and so with no reply subject of its own
+             choosing: creates nothing, deletes nothing, writes nothing
+    ENROL    leafs of devices that are not enrolled yet
+    PEOPLE   operators' and dashboards' users
+
+Every account is built anew from the keys, the devices' lanes and the revocations in hub.db.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+from backhaul_codec.subjects import SHARED_LANES
+
+from .lanes import (
+    deliver_subject,
+    down_deliver_subject,
+    down_durable,
+    out_stream,
+)
+from .nats_jwt import Account, Export, Import, Rights, Scope, account_jwt
+from .streams import DOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from backhaul_codec.subjects import Lane
+
+    from .keys import HubKeys
+
+AccountName: TypeAlias = Literal["SYS", "HUB", "FLEET", "JOBS", "ENROL", "PEOPLE"]
+ACCOUNTS: tuple[AccountName, ...] = get_args(AccountName)
+
+# As what account JOBS knows the API: $JS.API is each account's own, and JOBS has none.
+JOBS_API = "jobsapi"
+# As what leafs know it ($JS.hub would be mapped by itself).
+LEAF_API = "hubapi"
+# What a reader of streams asks that has one answer. One message, as a stream's leader has it: of a
+# cluster any server answers a direct get, and may be behind.
+_READ_ONE = ("STREAM.INFO.*", "STREAM.LIST", "STREAM.MSG.GET.*")
+_READ_MANY = "DIRECT.GET.*"
+_CLOCK_QUESTIONS, _CLOCK_ANSWERS = "clk.*", "clkr.*.*"
+_BLOB_QUESTIONS, _BLOB_ANSWERS = "blob.*", "blobr.*.*"
+_TO_LEAFS = ("dn.>", _CLOCK_ANSWERS, _BLOB_ANSWERS)
+# The subject says who asks, which the permissions of FLEET make true.
+_FROM_LEAFS = ("dlv.*.*", _CLOCK_QUESTIONS, _BLOB_QUESTIONS)
+_ENROL = "enrol.*"
+_ASK = "ask.>"
+_TREE = "up.>"
+
+# What the server puts in a template's place for each vehicle.
+_DEVICE, _TOKEN, _LANE = "{{name()}}", "{{tag(tok)}}", "{{tag(lane)}}"
+# Five for each lane, and a device has 2 and up to 64 of nodes, and 64 that are on their way out.
+SUBS_MAX = 700
+# Leafs take messages up to 2 MiB; what they send on has headers of the servers' own besides.
+PAYLOAD_BYTES_MAX = (2 << 20) + (64 << 10)
+
+
+def account_jwts(
+    keys: HubKeys,
+    lanes: Iterable[Lane],
+    revoked: Mapping[AccountName, Mapping[str, int]],
+    *,
+    now_s: int,
+) -> dict[AccountName, str]:
+    """Return the JWTs of all accounts, those first from which others import.
+
+    Args:
+        keys: the hub's.
+        lanes: those of nodes, of any device.
+        revoked: for each account users' keys, and up to when what was signed for them is void.
+        now_s: since the Unix epoch.
+    """
+    every = [*SHARED_LANES, *sorted(set(lanes))]
+    public: dict[AccountName, str] = {name: keys.account(name).public for name in ACCOUNTS}
+    vehicles = Scope(keys.vehicles.public, "vehicles", vehicle_rights())
+    accounts: dict[AccountName, Account] = {
+        "SYS": Account("SYS"),
+        "FLEET": Account("FLEET", _fleet_exports(every), _fleet_imports(public), [vehicles]),
+        "HUB": Account("HUB", _hub_exports(), _hub_imports(public, every), jetstream=True),
+        "JOBS": Account("JOBS", imports=_jobs_imports(public)),
+        "ENROL": Account("ENROL", imports=[Import("service", _ENROL, public["HUB"])]),
+        "PEOPLE": Account(
+            "PEOPLE",
+            imports=[
+                Import("service", _ASK, public["HUB"]),
+                Import("stream", _TREE, public["HUB"]),
+            ],
+        ),
+    }
+    return {
+        name: account_jwt(
+            account, public[name], keys.operator_signing, revoked.get(name, {}), now_s=now_s
+        )
+        for name, account in accounts.items()
+    }
+
+
+def vehicle_tags(token: str, lanes: Iterable[Lane]) -> list[tuple[str, str]]:
+    """Return the tags of a vehicle's JWT: its token, and the lanes of its nodes."""
+    return [("tok", token), *(("lane", lane) for lane in lanes)]
+
+
+def vehicle_rights() -> Rights:
+    """Return what every vehicle may do, as a template."""
+    outward = (*SHARED_LANES, _LANE)
+    streams = [out_stream(lane) for lane in outward]
+    inward = ("", _LANE)
+    durables = [f"{DOWN}.{down_durable(_DEVICE, _TOKEN, lane)}" for lane in inward]
+    return Rights(
+        publish=(
+            *(deliver_subject(_DEVICE, _TOKEN, lane) for lane in outward),
+            # Answers to what the hub asked, through the account boundary.
+            "_R_.*.*",
+            *(f"{LEAF_API}.CONSUMER.RESET.{durable}" for durable in durables),
+            # With ">" where "*" would do: where an account is updated a connected leaf is told anew
+            # of what FLEET imports, and 2.15.1 then takes "*.*" and "<durable>.*" for two subjects
+            # that have nothing in common: no acknowledgement of flow control would come any more.
+            *(f"$JS.FC.{durable}.>" for durable in durables),
+            *(f"$JS.FC.*.*.{durable}.>" for durable in durables),
+            f"clk.{_DEVICE}",
+            f"blob.{_DEVICE}",
+        ),
+        subscribe=(
+            *(f"$JS.{_DEVICE}.API.CONSUMER.RESET.{stream}.{_TOKEN}" for stream in streams),
+            *(f"$JS.FC.{stream}.{_TOKEN}.*" for stream in streams),
+            *(f"$JS.FC.*.*.{stream}.{_TOKEN}.*" for stream in streams),
+            *(down_deliver_subject(_DEVICE, _TOKEN, lane) for lane in inward),
+            clock_answer_subject(_DEVICE, _TOKEN),
+            blob_answer_subject(_DEVICE, _TOKEN),
+            *(f"$JSC.R.*.*.{durable}.*" for durable in durables),
+            f"_INBOX_{_DEVICE}.>",
+        ),
+        subs_max=SUBS_MAX,
+        payload_bytes_max=PAYLOAD_BYTES_MAX,
+        connection_types=("LEAFNODE",),
+    )
+
+
+def clock_answer_subject(device: str, token: str) -> str:
+    """Return where the hub tells a device the time, and no other device can listen."""
+    return f"clkr.{device}.{token}"
+
+
+def blob_answer_subject(device: str, token: str) -> str:
+    """Return where the hub answers a device about artifacts, and no other device can listen."""
+    return f"blobr.{device}.{token}"
+
+
+def _hub_exports() -> list[Export]:
+    services = [f"$JS.API.CONSUMER.RESET.{DOWN}.*", *_flow_control(DOWN), _ENROL]
+    return [
+        *(Export("service", subject) for subject in services),
+        *(Export("stream", subject) for subject in (*_TO_LEAFS, _TREE)),
+        *(Export("service", f"$JS.API.{verb}") for verb in _READ_ONE),
+        Export("service", f"$JS.API.{_READ_MANY}", many_answers=True),
+        Export("service", _ASK, many_answers=True),
+    ]
+
+
+def _jobs_imports(public: Mapping[AccountName, str]) -> list[Import]:
+    return [
+        Import("service", f"$JS.API.{verb}", public["HUB"], f"{JOBS_API}.{verb}")
+        for verb in (*_READ_ONE, _READ_MANY)
+    ]
+
+
+def _fleet_exports(lanes: Iterable[Lane]) -> list[Export]:
+    """Return what leafs offer the hub, for all lanes that any of them has.
+
+    Lane by lane, since a wildcard would stand for a whole stream's name: `$JS.FC.*.*.*` from here to
+    HUB beside the flow control of DOWN from HUB to here is a cycle, which the server refuses.
+    """
+    return [
+        *(Export("service", subject) for subject in _fleet_services(lanes)),
+        *(Export("stream", subject) for subject in _FROM_LEAFS),
+    ]
+
+
+def _fleet_imports(public: Mapping[AccountName, str]) -> list[Import]:
+    reset = f"CONSUMER.RESET.{DOWN}.*"
+    return [
+        Import("service", f"$JS.API.{reset}", public["HUB"], f"{LEAF_API}.{reset}"),
+        *(Import("service", subject, public["HUB"]) for subject in _flow_control(DOWN)),
+        *(Import("stream", subject, public["HUB"]) for subject in _TO_LEAFS),
+    ]
+
+
+def _hub_imports(public: Mapping[AccountName, str], lanes: Iterable[Lane]) -> list[Import]:
+    return [
+        *(Import("service", subject, public["FLEET"]) for subject in _fleet_services(lanes)),
+        *(Import("stream", subject, public["FLEET"]) for subject in _FROM_LEAFS),
+    ]
+
+
+def _fleet_services(lanes: Iterable[Lane]) -> list[str]:
+    streams = [out_stream(lane) for lane in lanes]
+    resets = [f"$JS.*.API.CONSUMER.RESET.{stream}.*" for stream in streams]
+    return resets + [subject for stream in streams for subject in _flow_control(stream)]
+
+
+def _flow_control(stream: str) -> list[str]:
+    # The second form carries domain and account in front, as servers from 2.16 on send it.
+    return [f"$JS.FC.{stream}.*.*", f"$JS.FC.*.*.{stream}.*.*"]

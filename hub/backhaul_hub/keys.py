@@ -1,0 +1,128 @@
+"""The hub's keys: `keys/` in the hub directory, each seed a file for its owner alone.
+
+Whoever has `operator-signing.nk` makes accounts, whoever has `vehicles.nk` makes vehicles. The
+operator's own seed, `operator.nk`, replaces the signing key and is needed by nothing that runs: it
+belongs offline.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from .accounts import ACCOUNTS
+from .errors import ConfigError, KeyRefusedError
+from .nats_jwt import operator_jwt
+from .nkey import Key, new_key, read_key
+from .private_files import write_private
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from .accounts import AccountName
+    from .nkey import Kind
+
+_OPERATOR_JWT = "operator.jwt"
+_OPERATOR, _OPERATOR_SIGNING, _VEHICLES = "operator", "operator-signing", "vehicles"
+
+
+@dataclass(frozen=True, slots=True)
+class HubKeys:
+    """What the hub signs with, and the operator's word on it."""
+
+    operator_jwt: str
+    """Public: which keys the server takes accounts from."""
+    operator_signing: Key
+    """Signs accounts."""
+    accounts: Mapping[AccountName, Key]
+    """Sign users of the hub's own."""
+    vehicles: Key
+    """Signs vehicles, whose rights are the template of account FLEET."""
+
+    def account(self, name: AccountName) -> Key:
+        """Return an account's key."""
+        return self.accounts[name]
+
+    @classmethod
+    def new(cls, *, now_s: int) -> tuple[Self, Key]:
+        """Make all keys; return them, and the operator's own, which is to go offline."""
+        operator, signing = new_key("operator"), new_key("operator")
+        accounts: dict[AccountName, Key] = {name: new_key("account") for name in ACCOUNTS}
+        said = operator_jwt(
+            "backhaul", operator, signing.public, accounts["SYS"].public, now_s=now_s
+        )
+        return cls(said, signing, accounts, new_key("account")), operator
+
+
+def key_directory(directory: Path) -> Path:
+    """Return where a hub directory keeps its keys."""
+    return directory / "keys"
+
+
+def operator_seed_file(directory: Path) -> Path:
+    """Return where a hub directory has the operator's own seed, unless it is elsewhere."""
+    return key_directory(directory) / f"{_OPERATOR}.nk"
+
+
+def write_keys(directory: Path, keys: HubKeys) -> None:
+    """Write all keys but the operator's own. Raises: OSError."""
+    target = key_directory(directory)
+    target.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_private(target / _OPERATOR_JWT, keys.operator_jwt + "\n")
+    for name, key in _files(keys).items():
+        write_private(target / f"{name}.nk", key.seed + "\n")
+
+
+def read_keys(directory: Path) -> HubKeys:
+    """Read the keys of a hub directory.
+
+    Raises:
+        ConfigError: one is missing or damaged.
+    """
+    source = key_directory(directory)
+    if not source.is_dir():
+        raise ConfigError(
+            f"{directory} has no keys: it was made by an older backhaul, or is no hub directory",
+            hint="make a new hub with: backhaul-hub init",
+        )
+    return HubKeys(
+        _text(source / _OPERATOR_JWT).strip(),
+        _key(source, _OPERATOR_SIGNING, "operator"),
+        {name: _key(source, _file_of(name), "account") for name in ACCOUNTS},
+        _key(source, _VEHICLES, "account"),
+    )
+
+
+def _files(keys: HubKeys) -> dict[str, Key]:
+    return {
+        _OPERATOR_SIGNING: keys.operator_signing,
+        _VEHICLES: keys.vehicles,
+        **{_file_of(name): key for name, key in keys.accounts.items()},
+    }
+
+
+def _file_of(account: AccountName) -> str:
+    return f"account-{account.lower()}"
+
+
+def _key(source: Path, name: str, kind: Kind) -> Key:
+    path = source / f"{name}.nk"
+    try:
+        key = read_key(_text(path))
+    except KeyRefusedError as error:
+        raise ConfigError(f"{path}: {error.message}") from error
+    if key.kind != kind:
+        raise ConfigError(f"{path} holds the seed of {_a(key.kind)}, not of {_a(kind)}")
+    return key
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}", hint="put it back from a backup") from error
+
+
+def _a(kind: Kind) -> str:
+    return f"{'a' if kind == 'user' else 'an'} {kind}"
