@@ -30,6 +30,7 @@ from backhaul_agent.batch import FRAME_POINTS, Batch
 from backhaul_agent.cancellation import cancels, close_quietly, heed_cancel
 from backhaul_agent.clock import CLOCK_HEADER, SYSTEM, Clock, SystemClock, stamp_ms
 from backhaul_agent.errors import Code, NoAgentError, NotKnownError, RefusedError
+from backhaul_agent.login import login_options
 from backhaul_codec import CodecError, Opaque, Point, encode_frame
 from backhaul_codec.subjects import encode_token
 
@@ -53,12 +54,16 @@ async def connect(
     user: str = "",
     password: str = "",
     credentials: str = "",
+    nkey: str = "",
     wait_s: float = WAIT_S,
     clock: Clock | None = None,
 ) -> AsyncIterator[Agent]:
     """Connect to the vehicle's leaf server; ``wait_s`` is the deadline of every answer.
 
+    ``nkey``: the path of a file with this program's key; ``credentials``: of one with a JWT too.
+
     Raises:
+        LoginError: no such file, or it holds no key.
         NoAgentError: no server there.
     """
     nats = NatsClient()
@@ -67,9 +72,7 @@ async def connect(
     async def on_error(error: Exception) -> None:
         errors[:] = [error]
 
-    login: dict[str, Any] = {"user": user, "password": password} if user else {}
-    if credentials:
-        login = {"user_credentials": credentials}
+    login = login_options(user=user, password=password, credentials=credentials, nkey=nkey)
     try:
         async with asyncio.timeout(wait_s):
             await nats.connect(

@@ -45,12 +45,16 @@ class DeviceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NatsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[nats]: the leaf server's client port and how to log in there."""
+    """[nats]: the leaf server's client port and how to log in there.
+
+    ``nkey``: file with the agent's seed. Else ``credentials``: file with a JWT too; else a password.
+    """
 
     url: Url = "nats://127.0.0.1:4222"
     user: str = ""
     password: str = ""
     credentials: str = ""
+    nkey: str = ""
 
 
 class LedgerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,7 +102,8 @@ class LinkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     "on-demand": only then. ``urgent``: the least class that is. The link is left once nothing has
     come for ``linger_s``, and given up for a while where it is not there after ``connect_s_max``.
     ``file``: what leaf.conf includes to know whether there is a link; the leaf server is told of a
-    change through its account SYS (``system_user``), or by SIGHUP (``pid_file``).
+    change through its account SYS (``system_nkey``, a file, or ``system_user``), or by SIGHUP
+    (``pid_file``).
     """
 
     rate_kbit_s: Annotated[float, Meta(gt=0, le=10_000_000)] = 1000.0
@@ -111,12 +116,13 @@ class LinkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     file: Annotated[str, Meta(min_length=1)] = "link.conf"
     system_user: str = ""
     system_password: str = ""
+    system_nkey: str = ""
     pid_file: str = ""
 
     @property
     def switched(self) -> bool:
         """Whether the agent can have the link switched on and off."""
-        return bool(self.system_user or self.pid_file)
+        return bool(self.system_nkey or self.system_user or self.pid_file)
 
 
 class StreamsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -264,7 +270,7 @@ def load(path: Path) -> Config:
 def parse(text: str, path: Path) -> Config:
     """Check the text of a configuration file; ``path`` is for messages and relative paths.
 
-    A relative ledger, artifacts, link or credentials path counts from the file's own directory.
+    A relative ledger, artifacts, link, key or credentials path counts from the file's own directory.
 
     Raises:
         ConfigError: with the file, the key, and what is allowed there.
@@ -292,13 +298,20 @@ def parse(text: str, path: Path) -> Config:
         link=msgspec.structs.replace(
             config.link,
             file=str(path.parent / config.link.file),
-            pid_file=config.link.pid_file and str(path.parent / config.link.pid_file),
+            pid_file=_beside(path, config.link.pid_file),
+            system_nkey=_beside(path, config.link.system_nkey),
         ),
         nats=msgspec.structs.replace(
             config.nats,
-            credentials=config.nats.credentials and str(path.parent / config.nats.credentials),
+            credentials=_beside(path, config.nats.credentials),
+            nkey=_beside(path, config.nats.nkey),
         ),
     )
+
+
+def _beside(path: Path, name: str) -> str:
+    """Return a relative name as it counts from the directory of ``path``; empty stays empty."""
+    return name and str(path.parent / name)
 
 
 def _check_together(config: Config, path: Path) -> None:
@@ -312,12 +325,13 @@ def _check_together(config: Config, path: Path) -> None:
         raise ConfigError(path, missing, "user and password go together")
     if config.link.mode != "always" and not config.link.switched:
         problem = f"mode {config.link.mode!r} needs it (or link.pid_file): add-device --link-mode"
-        raise ConfigError(path, "link.system_user", problem)
+        raise ConfigError(path, "link.system_nkey", problem)
     names = [command.name for command in config.command]
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise ConfigError(path, "command", f"name {twice!r} stands there twice")
-    if nats.user and nats.credentials:
-        raise ConfigError(path, "nats.credentials", "give either user and password or credentials")
+    if sum(map(bool, (nats.user, nats.credentials, nats.nkey))) > 1:
+        key = "nats.nkey" if nats.nkey else "nats.credentials"
+        raise ConfigError(path, key, "give either nkey, or credentials, or user and password")
 
 
 def _check_nodes(streams: StreamsConfig, path: Path) -> None:

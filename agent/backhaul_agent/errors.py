@@ -11,6 +11,7 @@ AgentError
 │   └── LedgerStorageError     one write or read failed; heals when the disk does
 ├── RefusedError           one publish was refused; nothing of it was kept
 ├── NotKnownError          a publish got no answer: it may or may not be kept
+├── LoginError             a file to log in with is missing or damaged
 ├── NoAgentError           nobody listens for publishes on this server
 ├── ArtifactError          an artifact could not be fetched or sent; tried again
 ├── LinkSwitchError        the link to the hub could not be switched
@@ -162,6 +163,17 @@ class LinkSwitchError(AgentError):
     def __init__(self, problem: str, *, hint: str) -> None:
         super().__init__(f"{problem} ({hint})")
         self.hint = hint
+
+
+class LoginError(AgentError):
+    """The file at ``path``, which the login to the leaf server needs, is missing or damaged."""
+
+    hint = "it must be readable by this user, and be the file that enrolment wrote"
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem} ({self.hint})")
+        self.path = path
+        self.problem = problem
 
 
 class NoAgentError(AgentError):

@@ -17,7 +17,8 @@ from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
 from backhaul_agent.cancellation import cancels, close_quietly, heed_cancel
-from backhaul_agent.errors import AgentError
+from backhaul_agent.errors import AgentError, LoginError
+from backhaul_agent.login import login_options
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -69,6 +70,11 @@ class Link:
 
     async def _connect(self, closed: asyncio.Event) -> Client | None:
         """Return a connected client, or None with the reason in ``last_error``."""
+        try:
+            login = self._login()
+        except LoginError as error:
+            self._trouble(str(error))
+            return None
         client = Client()
 
         async def on_closed() -> None:
@@ -76,7 +82,7 @@ class Link:
 
         try:
             async with asyncio.timeout(CONNECT_S_MAX):
-                await client.connect(**self._login(), closed_cb=on_closed, error_cb=self._on_error)
+                await client.connect(**login, closed_cb=on_closed, error_cb=self._on_error)
         except (NatsError, OSError, TimeoutError) as error:
             self._trouble(self.last_error or str(error) or "no answer")
             await close_quietly(client)
@@ -86,12 +92,8 @@ class Link:
         return client
 
     def _login(self) -> dict[str, Any]:
+        """Return the arguments of `connect`. Raises: LoginError: the key or JWT is not usable."""
         nats, device = self._config.nats, self._config.device
-        login: dict[str, Any] = {}
-        if nats.user:
-            login = {"user": nats.user, "password": nats.password}
-        elif nats.credentials:
-            login = {"user_credentials": nats.credentials}
         return {
             "servers": [nats.url],
             "name": f"backhaul-agent {device.id}",
@@ -102,7 +104,12 @@ class Link:
             "ping_interval": PING_S,
             "max_outstanding_pings": 2,
             "flush_timeout": CONNECT_S_MAX,
-            **login,
+            **login_options(
+                user=nats.user,
+                password=nats.password,
+                credentials=nats.credentials,
+                nkey=nats.nkey,
+            ),
         }
 
     async def _until_closed(

@@ -20,8 +20,9 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from backhaul_agent.cancellation import cancels, heed_cancel
-from backhaul_agent.errors import LinkSwitchError
+from backhaul_agent.errors import LinkSwitchError, LoginError
 from backhaul_agent.files import write_whole
+from backhaul_agent.login import login_options
 
 if TYPE_CHECKING:
     from backhaul_agent.config import Config
@@ -78,13 +79,12 @@ class LinkSwitch:
             ) from error
 
     async def _reload(self) -> None:
-        link, client = self._link, Client()
+        login, client = self._login(), Client()
         try:
             async with asyncio.timeout(ANSWER_S_MAX):
                 await client.connect(
                     servers=[self._url],
-                    user=link.system_user,
-                    password=link.system_password,
+                    **login,
                     name="backhaul-agent link",
                     allow_reconnect=False,
                     max_reconnect_attempts=1,
@@ -95,8 +95,8 @@ class LinkSwitch:
         except (NatsError, OSError, TimeoutError, msgspec.DecodeError, KeyError) as error:
             raise LinkSwitchError(
                 f"the leaf server cannot be told to read its configuration: {error!r}",
-                hint="link.system_user and link.system_password of agent.toml must be those of"
-                " account SYS in leaf.conf",
+                hint="link.system_nkey of agent.toml (or link.system_user and link.system_password)"
+                " must be of account SYS in leaf.conf",
             ) from error
         finally:
             with contextlib.suppress(NatsError, OSError):
@@ -106,6 +106,16 @@ class LinkSwitch:
                 f"the leaf server refused its configuration: {refused.get('description')}",
                 hint="nats-server -t -c leaf.conf says more",
             )
+
+    def _login(self) -> dict[str, Any]:
+        link = self._link
+        try:
+            return login_options(
+                user=link.system_user, password=link.system_password, nkey=link.system_nkey
+            )
+        except LoginError as error:
+            problem = f"link.system_nkey {error.path}: {error.problem}"
+            raise LinkSwitchError(problem, hint=error.hint) from error
 
 
 async def _ask(client: Client, subject: str) -> dict[str, Any]:

@@ -24,9 +24,15 @@ def test_only_the_device_is_needed() -> None:
 
 
 def test_relative_paths_count_from_the_file() -> None:
-    config = parse(DEVICE + '[ledger]\npath = "l.db"\n[nats]\ncredentials = "a.creds"\n', PATH)
+    text = (
+        '[ledger]\npath = "l.db"\n[nats]\ncredentials = "a.creds"\n[link]\nsystem_nkey = "s.nk"\n'
+    )
+    config = parse(DEVICE + text, PATH)
     assert config.ledger.path == "/etc/backhaul/l.db"
     assert config.nats.credentials == "/etc/backhaul/a.creds"
+    assert config.link.system_nkey == "/etc/backhaul/s.nk"
+    assert parse(DEVICE + '[nats]\nnkey = "a.nk"\n', PATH).nats.nkey == "/etc/backhaul/a.nk"
+    assert parse(DEVICE, PATH).nats.nkey == ""
 
 
 @pytest.mark.parametrize(
@@ -70,6 +76,7 @@ def test_named_nodes_get_lanes_and_each_has_its_size() -> None:
         (DEVICE + "[nats]\nurl = 'http://x'\n", "nats.url", "nats|tls"),
         (DEVICE + "[nats]\nuser = 'x'\n", "nats.password", "together"),
         (DEVICE + "[nats]\nuser='x'\npassword='y'\ncredentials='z'\n", "nats.credentials", "either"),
+        (DEVICE + "[nats]\nuser='x'\npassword='y'\nnkey='z'\n", "nats.nkey", "either"),
         (DEVICE + "[link]\nrate_kbit_s = 0\n", "link.rate_kbit_s", "> 0"),
         (DEVICE + "[log]\nlevel = 'loud'\n", "log.level", "debug|info"),
         (DEVICE + "[streams]\nout_bulk_bytes_max = 262144\n[frame]\nbytes_max = 65536\n",

@@ -12,7 +12,7 @@ import click
 
 from backhaul_agent.artifact_client import ArtifactClient
 from backhaul_agent.client import connect
-from backhaul_agent.commands.options import login_of, server_options
+from backhaul_agent.commands.options import server_options
 from backhaul_agent.errors import Code, RefusedError
 
 if TYPE_CHECKING:
@@ -32,12 +32,12 @@ def command() -> None:
 @click.argument("name")
 @click.argument("dest", type=click.Path(path_type=Path))
 @server_options
-def get(name: str, dest: Path, url: str, path: Path | None) -> None:
+def get(name: str, dest: Path, login: dict[str, Any]) -> None:
     """Fetch artifact NAME into DEST (a file or directory), which appears when all is checked."""
     target = dest / name if dest.is_dir() else dest
 
     async def fetch() -> dict[str, Any]:
-        async with connect(**login_of(url, path)) as agent:
+        async with connect(**login) as agent:
             return await ArtifactClient(agent).fetch(name, target, _Line())
 
     job = _run(fetch, target)
@@ -49,7 +49,7 @@ def get(name: str, dest: Path, url: str, path: Path | None) -> None:
 @click.option("--name", default="", help="Its name at the hub.  [default: the file's]")
 @click.option("--no-wait", is_flag=True, help="Return once the agent has a copy of its own.")
 @server_options
-def put(file: Path, name: str, no_wait: bool, url: str, path: Path | None) -> None:
+def put(file: Path, name: str, no_wait: bool, login: dict[str, Any]) -> None:
     """Send FILE to the hub, as it is now.
 
     Once the agent has its copy, the file is sent whatever happens here; one of the same name that
@@ -57,7 +57,7 @@ def put(file: Path, name: str, no_wait: bool, url: str, path: Path | None) -> No
     """
 
     async def send() -> str:
-        async with connect(**login_of(url, path)) as agent:
+        async with connect(**login) as agent:
             files = ArtifactClient(agent)
             number = await files.hand_over(file, name, _Line())
             if not no_wait:
@@ -71,11 +71,11 @@ def put(file: Path, name: str, no_wait: bool, url: str, path: Path | None) -> No
 @command.command()
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @server_options
-def ls(as_json: bool, url: str, path: Path | None) -> None:
+def ls(as_json: bool, login: dict[str, Any]) -> None:
     """Show slots, what is being fetched, and what waits to be sent."""
 
     async def look() -> dict[str, Any]:
-        async with connect(**login_of(url, path)) as agent:
+        async with connect(**login) as agent:
             return await ArtifactClient(agent).status()
 
     status = asyncio.run(look())
@@ -89,11 +89,11 @@ def ls(as_json: bool, url: str, path: Path | None) -> None:
 @command.command()
 @click.argument("number", metavar="ID")
 @server_options
-def cancel(number: str, url: str, path: Path | None) -> None:
+def cancel(number: str, login: dict[str, Any]) -> None:
     """Give up sending a file; `ls` shows its ID."""
 
     async def stop() -> None:
-        async with connect(**login_of(url, path)) as agent:
+        async with connect(**login) as agent:
             await ArtifactClient(agent).cancel(number)
 
     asyncio.run(stop())

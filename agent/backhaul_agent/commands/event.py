@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from backhaul_agent.client import connect
-from backhaul_agent.commands.options import login_of, server_options
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from backhaul_agent.commands.options import server_options
 
 
 @click.command(name="event")
@@ -21,9 +18,7 @@ if TYPE_CHECKING:
 @click.option("--reason", default="", metavar="TEXT", help="Why.")
 @click.option("--data", metavar="JSON", help="Anything else.")
 @server_options
-def command(
-    kind: str, previous: str, reason: str, data: str | None, url: str, path: Path | None
-) -> None:
+def command(kind: str, previous: str, reason: str, data: str | None, login: dict[str, Any]) -> None:
     """Report an event of this KIND: armed, failsafe ...
 
     It is durable when this returns, and the hub has it now or when the link is back.
@@ -32,7 +27,7 @@ def command(
         content = None if data is None else json.loads(data)
     except ValueError as error:
         raise click.UsageError(f"--data is no JSON: {error}") from None
-    asyncio.run(_report(login_of(url, path), kind, previous, reason, content))
+    asyncio.run(_report(login, kind, previous, reason, content))
 
 
 async def _report(login: dict[str, Any], kind: str, previous: str, reason: str, data: Any) -> None:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from backhaul_agent.client import connect
-from backhaul_agent.commands.options import login_of, names_of, server_options
+from backhaul_agent.commands.options import names_of, server_options
 from backhaul_agent.config_client import ConfigClient
 from backhaul_codec import point_text
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command(name="get")
@@ -23,12 +20,12 @@ if TYPE_CHECKING:
 @click.option("--deleted", is_flag=True, help="Show deleted points too.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @server_options
-def command(series: str, deleted: bool, as_json: bool, url: str, path: Path | None) -> None:
+def command(series: str, deleted: bool, as_json: bool, login: dict[str, Any]) -> None:
     """Show heads as this vehicle holds them; exit 1 where there are none.
 
     Telemetry has no heads. A dot in a name is written %2E.
     """
-    points = asyncio.run(_get(login_of(url, path), names_of(series), deleted=deleted))
+    points = asyncio.run(_get(login, names_of(series), deleted=deleted))
     if as_json:
         click.echo(json.dumps({"points": points}, indent=2, ensure_ascii=False))
     elif points:

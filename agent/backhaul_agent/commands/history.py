@@ -14,7 +14,7 @@ import click
 
 from backhaul_agent.client import connect
 from backhaul_agent.clock import Clock, SystemClock
-from backhaul_agent.commands.options import login_of, server_options
+from backhaul_agent.commands.options import server_options
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.history_client import history
 from backhaul_agent.intake import time_ns_of
@@ -24,7 +24,6 @@ from backhaul_codec.point_text import utc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 _AGO = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -44,8 +43,7 @@ def command(
     end: str,
     limit: int | None,
     form: str | None,
-    url: str,
-    path: Path | None,
+    login: dict[str, Any],
 ) -> None:
     """Print the points of a series that this vehicle still has; exit 1 where there are none.
 
@@ -58,7 +56,7 @@ def command(
     except CodecError as error:
         raise RefusedError(Code.BAD_SUBJECT, error.reason) from error
     span = read_time(start, clock), read_time(end, clock)
-    count = asyncio.run(_print(login_of(url, path), names, span, limit, _printer(form)))
+    count = asyncio.run(_print(login, names, span, limit, _printer(form)))
     if not count:
         click.echo("no such points", err=True)
         sys.exit(1)

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from backhaul_agent.client import connect
-from backhaul_agent.commands.options import login_of, server_options
+from backhaul_agent.commands.options import server_options
 from backhaul_agent.leaf_store import needs_restart
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command(name="leaf-check")
 @server_options
-def command(url: str, path: Path | None) -> None:
+def command(login: dict[str, Any]) -> None:
     """Say whether restarting the leaf server now would heal it: exit 0 if so, else 1.
 
     A nats-server whose disk was full writes the streams concerned only after a restart. Meant for
     ExecCondition= of backhaul-leaf-check.service; run it as a user that may see the server's store.
     """
-    yes, reason = needs_restart(asyncio.run(_ask(login_of(url, path)))["leaf"]["failed_streams"])
+    yes, reason = needs_restart(asyncio.run(_ask(login))["leaf"]["failed_streams"])
     click.echo(reason)
     sys.exit(0 if yes else 1)
 

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backhaul_agent.client import connect
-from backhaul_agent.commands.options import login_of, server_options
+from backhaul_agent.commands.options import server_options
 from backhaul_agent.commands.set import points_of
 from backhaul_agent.config_client import ConfigClient
 from backhaul_codec import point_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
 @click.group(name="node")
@@ -83,8 +82,8 @@ def undelete(node: str, under: str, **options: Any) -> None:
     _do("undelete", {"node": node, "parent": under}, **options)
 
 
-def _do(what: str, fields: dict[str, Any], *, as_json: bool, url: str, path: Path | None) -> None:
-    points = asyncio.run(_ask(login_of(url, path), what, fields))
+def _do(what: str, fields: dict[str, Any], *, as_json: bool, login: dict[str, Any]) -> None:
+    points = asyncio.run(_ask(login, what, fields))
     if as_json:
         click.echo(json.dumps({"points": points}, indent=2, ensure_ascii=False))
     else:

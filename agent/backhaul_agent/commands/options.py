@@ -2,46 +2,59 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from backhaul_agent.config import load
+from backhaul_agent.config import NatsConfig, load
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_codec.subjects import SubjectError, decode_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-F = TypeVar("F", bound="Callable[..., Any]")
 DEFAULT_URL = "nats://127.0.0.1:4222"
 
 
-def server_options(function: F) -> F:
-    """Add ``--url`` and ``--config``; see `login_of`."""
-    function = click.option(
-        "--config",
-        "path",
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="Take server and login from the agent's configuration file.",
-    )(function)
-    return click.option(
-        "--url", default="", help=f"The leaf server.  [default: {DEFAULT_URL}, or as in --config]"
-    )(function)
+def server_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add ``--url``, ``--config`` and ``--nkey``; ``login`` has the arguments for `client.connect`."""
+
+    @functools.wraps(function)
+    def with_login(*args: Any, url: str, config: Path | None, nkey: str, **fields: Any) -> None:
+        function(*args, login=login_of(url, config, nkey), **fields)
+
+    for option in (
+        click.option(
+            "--nkey",
+            envvar="BACKHAUL_NKEY",
+            default="",
+            help="File with the key to log in with; or in BACKHAUL_NKEY.",
+        ),
+        click.option(
+            "--config",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="Take server and login from the agent's configuration file.",
+        ),
+        click.option(
+            "--url",
+            default="",
+            help=f"The leaf server.  [default: {DEFAULT_URL}, or as in --config]",
+        ),
+    ):
+        with_login = option(with_login)
+    return with_login
 
 
-def login_of(url: str, path: Path | None) -> dict[str, Any]:
-    """Return the arguments for `client.connect`; ``--url`` wins over the file's."""
-    if path is None:
-        return {"url": url or DEFAULT_URL}
-    nats = load(path).nats
-    return {
-        "url": url or nats.url,
-        "user": nats.user,
-        "password": nats.password,
-        "credentials": nats.credentials,
-    }
+def login_of(url: str, config: Path | None, nkey: str) -> dict[str, Any]:
+    """Return the arguments for `client.connect`; ``--url`` and ``--nkey`` win over the file's."""
+    nats = load(config).nats if config else NatsConfig(url=DEFAULT_URL)
+    login: dict[str, Any] = {"url": url or nats.url}
+    if nkey:
+        return login | {"nkey": nkey}
+    fields = ("user", "password", "credentials", "nkey")
+    return login | {field: getattr(nats, field) for field in fields}
 
 
 def names_of(series: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import click
 
 from backhaul_agent.client import connect
 from backhaul_agent.clock import Clock, SystemClock
-from backhaul_agent.commands.options import login_of, server_options
+from backhaul_agent.commands.options import server_options
 from backhaul_agent.replay import mapping as mappings
 from backhaul_agent.replay.feed import Feed, Outcome
 from backhaul_agent.replay.points import RowMapper, Tally
@@ -65,7 +65,7 @@ def _speed(_: click.Context, __: click.Parameter, text: str) -> float:
 )
 @server_options
 def command(
-    recording: Path, map_path: Path, speed: float, device_time: str, url: str, path: Path | None
+    recording: Path, map_path: Path, speed: float, device_time: str, login: dict[str, Any]
 ) -> None:
     """Feed a .parquet or .csv file through the agent; exit 1 unless every point was kept.
 
@@ -74,7 +74,7 @@ def command(
     mapping = mappings.load(map_path)
     with open_recording(recording, mapping.columns()) as opened:
         replay = Replay(opened, mapping, speed, shift=device_time == "now", clock=SystemClock())
-        outcome = asyncio.run(replay.run(login_of(url, path)))
+        outcome = asyncio.run(replay.run(login))
     _report(replay.mapper.tally, outcome)
     if not outcome.complete:
         sys.exit(1)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from backhaul_agent.client import connect
-from backhaul_agent.commands.options import login_of, server_options
+from backhaul_agent.commands.options import server_options
 from backhaul_agent.config_client import ConfigClient
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_codec import CodecError, point_text
 from backhaul_codec.json_values import parse_assignment, parse_path, value_to_json
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command(name="set")
@@ -36,8 +33,7 @@ def command(
     deletions: tuple[str, ...],
     parent: str,
     as_json: bool,
-    url: str,
-    path: Path | None,
+    login: dict[str, Any],
 ) -> None:
     """Write points of one node; all of them together, or none.
 
@@ -47,7 +43,7 @@ def command(
     or array is JSON; say otherwise with a DTYPE: battery.cells:int64=96, mode.name:text=1.
     """
     node, points = points_of(assignments, deletions)
-    written = asyncio.run(_set(login_of(url, path), node, points, parent))
+    written = asyncio.run(_set(login, node, points, parent))
     if as_json:
         click.echo(json.dumps({"points": written}, indent=2, ensure_ascii=False))
     else:

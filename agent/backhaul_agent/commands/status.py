@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from backhaul_agent.client import connect
-from backhaul_agent.commands.options import login_of, server_options
+from backhaul_agent.commands.options import server_options
 from backhaul_codec.conditions import Severity, page_lines
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 EXIT_CONDITIONS = 3
 
@@ -24,9 +20,9 @@ EXIT_CONDITIONS = 3
 @server_options
 @click.option("--json", "as_json", is_flag=True, help="Print the whole answer as JSON.")
 @click.option("--check", is_flag=True, help="Exit 3 where a warning or an error is shown.")
-def command(url: str, path: Path | None, as_json: bool, check: bool) -> None:
+def command(login: dict[str, Any], as_json: bool, check: bool) -> None:
     """Ask the agent on this vehicle how it is; exit 1 where none answers."""
-    answer = asyncio.run(_ask(login_of(url, path)))
+    answer = asyncio.run(_ask(login))
     if as_json:
         click.echo(json.dumps(answer, indent=2))
     else:

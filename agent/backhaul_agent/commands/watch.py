@@ -5,30 +5,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from backhaul_agent.client import connect
-from backhaul_agent.commands.options import login_of, names_of, server_options
+from backhaul_agent.commands.options import names_of, server_options
 from backhaul_agent.config_client import ConfigClient
 from backhaul_codec import point_text
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command(name="watch")
 @click.argument("series", metavar="[NODE[.TYPE[.KEY]]]", default="")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
 @server_options
-def command(series: str, as_json: bool, url: str, path: Path | None) -> None:
+def command(series: str, as_json: bool, login: dict[str, Any]) -> None:
     """Show heads, then every change of them as it comes, until interrupted.
 
     Who made a change stands at the end of its line: this vehicle, or somebody at the hub.
     """
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_watch(login_of(url, path), names_of(series), as_json=as_json))
+        asyncio.run(_watch(login, names_of(series), as_json=as_json))
 
 
 async def _watch(login: dict[str, Any], names: tuple[str, ...], *, as_json: bool) -> None:
