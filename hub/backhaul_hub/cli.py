@@ -24,6 +24,7 @@ from .commands.restore import restore
 from .commands.set import set_
 from .commands.shadow import shadow
 from .commands.status import status
+from .commands.tls import tls
 from .commands.tree import tree
 from .commands.up import up
 from .commands.watch import watch
@@ -42,7 +43,7 @@ def cli() -> None:
     Points are read and written with `get`, `set` and `watch`, what is desired of a device with
     `shadow`, the tree with `tree` and `node`. Files for vehicles, and from them, are kept with
     `artifact`. Vehicles are told to do something with `command`; `commands` says what became of
-    it. `reload` has every server of a cluster learn of new devices.
+    it. `reload` has every server of a cluster learn of new devices; `tls` renews their certificates.
     """
 
 
@@ -52,6 +53,7 @@ for _command in (
     add_device,
     devices,
     reload,
+    tls,
     status,
     completeness,
     events,

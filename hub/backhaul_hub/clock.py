@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -26,3 +27,8 @@ class SystemClock:
     def monotonic_s(self) -> float:
         """Return seconds that never run backwards."""
         return time.monotonic()  # noqa: TID251 - the one place that reads it
+
+
+def utc(clock: Clock) -> datetime:
+    """Return wall time as calendars have it."""
+    return datetime.fromtimestamp(clock.now_ns() / 1e9, UTC)

@@ -6,6 +6,7 @@ HubError                    the base: message, hint (what to do about it)
 ├── RegistryError           hub.db, or a device that is (or is not) in it
 ├── JetStreamError          the server refused a JetStream request: subject, code
 ├── ArtifactError           an artifact is not there, damaged, or cannot be stored
+├── CertificateError        a certificate, its key or its authority cannot be used
 ├── BackupError             a backup cannot be taken, is damaged, or cannot be put back
 ├── WriteRefusedError       a write that cannot be done as asked
 ├── StreamConflictError     a stream exists and differs where it must not: stream, differences
@@ -51,6 +52,10 @@ class JetStreamError(HubError):
 
 class ArtifactError(HubError):
     """An artifact is not there, is damaged, or cannot be stored."""
+
+
+class CertificateError(HubError):
+    """A certificate, its key or its authority is missing, or not what it should be."""
 
 
 class BackupError(HubError):

@@ -59,7 +59,7 @@ class NatsServer:
         while not self._greets():
             if not self.running or time.monotonic() > deadline:  # noqa: TID251
                 self.stop()
-                pytest.fail(f"nats-server did not start:\n{self._log.read_text()[-2000:]}")
+                pytest.fail(f"nats-server did not start:\n{self.logged()[-2000:]}")
             time.sleep(0.02)
 
     def stop(self) -> None:
@@ -69,6 +69,10 @@ class NatsServer:
     def kill(self) -> None:
         """End the server as a crash would."""
         self._end(signal.SIGKILL)
+
+    def logged(self) -> str:
+        """Return what the server has said so far."""
+        return self._log.read_text()
 
     def wipe(self) -> None:
         """Remove the JetStream store of a stopped server."""
