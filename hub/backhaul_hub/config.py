@@ -184,6 +184,7 @@ class Health(_Section, frozen=True):
     stream_full_part: Annotated[float, Meta(gt=0, le=1)] = 0.8
     link_down_after_s: Annotated[float, Meta(ge=0)] = 300.0
     """More than vehicles with metered links are away by their plan."""
+    certificate_days_min: Annotated[float, Meta(ge=0, le=3650)] = 30.0
     quarantine_shown_s: Positive = 3600.0
     """For so long after the last unreadable message it is said that there were some."""
 

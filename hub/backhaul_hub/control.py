@@ -16,6 +16,7 @@ from nats.errors import Error as NatsError
 
 from . import metrics_server, service
 from .blob_service import BlobService
+from .certificate_watch import CertificateWatch
 from .clock_service import ClockService
 from .command_service import serve_commands
 from .command_shell import CommandShell
@@ -173,6 +174,7 @@ class ControlPlane:
                 lags=self._sources.lags,
                 settled=lambda: all(reader.caught_up for reader in self._readers),
             )
+            certificates = CertificateWatch(self._directory, system, servers)
             health = HealthWatch(
                 self._config,
                 self._clock,
@@ -183,6 +185,7 @@ class ControlPlane:
                 links=leafs.links,
                 lags=self._sources.lags,
                 clocks=self._words.clocks,
+                certificates=certificates.until,
             )
             await service.serve(client, health.status)
             async with asyncio.TaskGroup() as group:
@@ -196,6 +199,7 @@ class ControlPlane:
                         self._teller.tell_watermarks(self._config.watermark.interval_s),
                         self._teller.ask_for_gaps(),
                         blobs.run(),
+                        certificates.run(),
                         health.run(),
                         metrics_server.serve(self._config.metrics.listen, METRICS, health.samples),
                         watch_connections(client, system),

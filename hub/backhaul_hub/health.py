@@ -11,9 +11,13 @@ from . import health_kinds as kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from datetime import datetime
 
     from .config import Health
     from .jetstream import Json
+
+
+_DAY_S = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,8 @@ class Facts:
     """The last sequence that was read of each UP stream."""
     quarantined: Mapping[str, int] = field(default_factory=dict)
     devices: Mapping[str, DeviceFacts] = field(default_factory=dict)
+    certificates: Mapping[str, datetime] = field(default_factory=dict)
+    """Until when each lasts, by what it belongs to."""
 
 
 class HubHealth:
@@ -67,9 +73,9 @@ class HubHealth:
 
     def look(self, facts: Facts, now_s: float, now_ns: int) -> None:
         """Take in one look; `now_s` is monotonic, `now_ns` since the Unix epoch."""
-        self.conditions.note(list(self._findings(facts, now_s)), now_s, now_ns)
+        self.conditions.note(list(self._findings(facts, now_s, now_ns)), now_s, now_ns)
 
-    def _findings(self, facts: Facts, now_s: float) -> Iterator[Finding]:
+    def _findings(self, facts: Facts, now_s: float, now_ns: int) -> Iterator[Finding]:
         if facts.streams is None:
             yield Finding(kinds.JETSTREAM_SILENT)
         for info in facts.streams or []:
@@ -80,6 +86,11 @@ class HubHealth:
             yield Finding(kinds.QUARANTINE_GREW, Place("", stream), f"{more} more")
         for device, seen in facts.devices.items():
             yield from self._of_device(device, seen)
+        for name, until in facts.certificates.items():
+            days = until.timestamp() / _DAY_S - now_ns / 1e9 / _DAY_S
+            if days < self._config.certificate_days_min:
+                detail = f"on {until:%Y-%m-%d}, {days:.0f} days from now"
+                yield Finding(kinds.CERTIFICATE_EXPIRES, Place("", name), detail)
         self._arrivals = {
             Place(device, lane): known.arrivals
             for device, seen in facts.devices.items()

@@ -16,6 +16,7 @@ SOURCE_STALLED = "source-stalled"
 LANE_STALLED = "lane-stalled"
 CLOCK_UNSET = "clock-unset"
 LINK_DOWN = "link-down"
+CERTIFICATE_EXPIRES = "certificate-expires"
 
 _ERROR, _WARNING = Severity.ERROR, Severity.WARNING
 
@@ -96,6 +97,12 @@ KINDS = (
         "look at its link, then at backhaul-agent status on the vehicle",
         after_s=60,
         depends_on=(JETSTREAM_SILENT, LINK_DOWN, READER_BEHIND),
+    ),
+    Kind(
+        CERTIFICATE_EXPIRES,
+        _WARNING,
+        "a certificate of the hub is about to expire, and vehicles will be refused",
+        "backhaul-hub tls renew, or tls use for your own; of an authority: tls renew --new-ca",
     ),
     Kind(
         CLOCK_UNSET,

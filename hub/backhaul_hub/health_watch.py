@@ -18,6 +18,7 @@ from .streams import DOWN, declared_streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from backhaul_codec.metrics import Sample
     from backhaul_codec.words import ClockWord
@@ -48,6 +49,7 @@ class HealthWatch:
         links: of the devices that have ever connected.
         lags: of the sources, by (device, lane), where they are known.
         clocks: what devices said last of their clocks.
+        certificates: until when those of the servers last.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class HealthWatch:
         links: Mapping[str, Link],
         lags: Mapping[tuple[str, str], int],
         clocks: Mapping[str, ClockWord],
+        certificates: Mapping[str, datetime],
     ) -> None:
         self.facts = Facts(None)
         """What was seen last."""
@@ -79,6 +82,7 @@ class HealthWatch:
         self._links = links
         self._lags = lags
         self._clocks = clocks
+        self._certificates = certificates
 
     async def run(self) -> None:
         """Look every `interval_s` seconds (event loop's clock), for ever."""
@@ -138,6 +142,7 @@ class HealthWatch:
             read={reader.stream: reader.position.seq for reader in self._readers},
             quarantined={reader.stream: reader.position.quarantined for reader in self._readers},
             devices=await self._see_devices(),
+            certificates=dict(self._certificates),
         )
 
     async def _consumers_of(self, stream: str) -> list[Json]:

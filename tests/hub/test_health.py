@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +110,18 @@ def test_the_control_plane_behind_up_hides_what_it_cannot_know_yet() -> None:
     gap = device(bulk=lane(gaps=1))
     assert looks.codes(Facts([up], read={"UP_00": 11}, devices=gap)) == ["gap-open"]
     assert looks.codes(Facts([up], read={"UP_00": 10}, devices=gap)) == ["reader-behind"]
+
+
+def test_a_certificate_is_told_of_in_its_last_month() -> None:
+    looks = Looks()
+    until = datetime.fromtimestamp(30 * 86_400 + 10, UTC)
+    facts = Facts([], certificates={"hub, leaf port": until, "CN=other": until + timedelta(days=1)})
+    assert looks.codes(facts, 9) == []
+    (found,) = looks.look(facts, 2)
+    assert (found.code, found.about) == ("certificate-expires", "hub, leaf port")
+    assert found.detail == "on 1970-01-31, 30 days from now"
+    renewed = {"hub, leaf port": until + timedelta(days=800)}
+    assert looks.codes(Facts([], certificates=renewed)) == []
 
 
 def test_garbage_is_told_for_an_hour() -> None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import nats
 import pytest
 
+from backhaul_hub.authority import AUTHORITY_LIFE, SERVER_LIFE, read_certificates
+from backhaul_hub.certificate_watch import CertificateWatch
 from backhaul_hub.fellow_servers import ask_all, reload_servers
 from backhaul_hub.tls_files import Renewal, make_certificates, renew, server_certificates
 from backhaul_hub.tls_text import tls_block
@@ -229,4 +231,28 @@ async def test_strangers_are_refused_and_the_leafs_log_says_why(
     for leaf, reason in refused.items():
         await until(lambda leaf=leaf, reason=reason: reason in leaf.logged(), reason)  # type: ignore[misc]
     await connected(system, "right")
+    await system.close()
+
+
+async def test_what_lasts_until_when_is_what_the_server_shows_not_what_stands_in_a_file(
+    hub: HubServer,
+) -> None:
+    system = await hub.client("system")
+    watch = CertificateWatch(hub.directory, system, 1)
+    await watch.look()
+    authority = read_certificates(hub.ca.read_text())[0].subject.rfc4514_string()
+    ports = {"hub, client port", "hub, leaf port"}
+    assert watch.until == dict.fromkeys(ports, NOW + SERVER_LIFE) | {
+        authority: NOW + AUTHORITY_LIFE
+    }
+    later = NOW + timedelta(days=100)
+    renew(hub.directory, Renewal(), later)
+    await watch.look()
+    assert watch.until["hub, leaf port"] == NOW + SERVER_LIFE
+    await reload_servers(system, 1)
+    await watch.look()
+    assert {watch.until[port] for port in ports} == {later + SERVER_LIFE}
+    hub.server.stop()
+    await watch.look()
+    assert {watch.until[port] for port in ports} == {later + SERVER_LIFE}
     await system.close()
