@@ -1,8 +1,8 @@
 """Artifacts for devices: pieces of objects, and uploads, over core NATS.
 
-Who asks is in the subject, and the server lets a device publish only its own. The answer goes to the
-subject that the hub knows for this device, never to the question's reply subject, which no permission
-is checked on. A device reads operators' artifacts by name, never uploads; it writes its own uploads.
+Who asks is in the subject: the server lets a device publish only its own, and what may show another
+is refused (forged.py). The answer goes to the subject that the hub knows for this device, never to the
+question's reply subject, which no permission is checked on. A device reads operators' artifacts by name, never uploads; it writes its own uploads.
 
 Questions of one device are answered one after another; what it can make the hub do is bounded by what
 may wait, by `Allowance` for what is looked up, and by the limits of `uploads.py` (ADR 10).
@@ -23,6 +23,7 @@ from backhaul_codec import blobs
 
 from .clock_service import Allowance
 from .errors import HubError
+from .forged import is_forged
 from .objects import Chunks, Objects
 from .server_config import BLOB_QUESTIONS, blob_answer_subject
 from .uploads import UploadError, Uploads
@@ -107,6 +108,9 @@ class BlobService:
 
     async def _on_question(self, message: Msg) -> None:
         device = message.subject.partition(".")[2]
+        if is_forged(message.reply):
+            self.refused += 1
+            return
         try:
             question = blobs.decode_question(message.data)
         except msgspec.DecodeError:

@@ -2,7 +2,8 @@
 
 A question may name epochs of the vehicle's ledger; then what the hub knows of them goes along (known.py).
 
-Who asks is in the subject, and the server lets a device publish only its own. The answer goes to
+Who asks is in the subject: the server lets a device publish only its own, and what may show another
+is refused (forged.py). The answer goes to
 the subject that the hub knows for this device, never to the question's reply subject: no permission
 is checked on those, so a device could have the hub publish anywhere in its own account.
 """
@@ -17,6 +18,7 @@ import structlog
 from msgspec import Meta
 from nats.errors import Error as NatsError
 
+from .forged import is_forged
 from .server_config import CLOCK_QUESTIONS, clock_answer_subject
 
 if TYPE_CHECKING:
@@ -115,7 +117,11 @@ class ClockService:
         except msgspec.DecodeError:
             self.refused += 1
             return
-        if token is None or not self._allowance.take(device, self._clock.monotonic_s()):
+        if (
+            token is None
+            or is_forged(message.reply)
+            or not self._allowance.take(device, self._clock.monotonic_s())
+        ):
             self.refused += 1
             return
         if question.epochs and self._known is not None and len(self._waiting) < WAITING_MAX:

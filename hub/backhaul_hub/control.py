@@ -32,6 +32,7 @@ from .leafs import LEAFS_INTERVAL_S, Leafs
 from .metrics import METRICS
 from .registry import Registry
 from .report import Report
+from .reset_service import ResetService
 from .servers import urls
 from .sole import Sole
 from .source_keeper import SourceKeeper
@@ -141,6 +142,7 @@ class ControlPlane:
             )
             await leafs.start()
             await self._serve(client, api, registry, leafs)
+            await ResetService(client).start()
             known = Known(api, self._continuity, self._clock, self._reader_of)
             await ClockService(client, self._clock, self._token_of, known).start()
             blobs = BlobService(

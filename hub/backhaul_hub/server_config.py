@@ -19,6 +19,7 @@ from .lanes import (
     node_lanes,
     out_stream,
 )
+from .reset_service import RESETS
 from .server_text import lines, quoted
 from .streams import DOWN
 
@@ -134,8 +135,8 @@ accounts {{
     include "{DEVICES}"
     include "{FLEET_EXPORTS}"
     imports: [
-      {{ service: {{ account: HUB, subject: "$JS.API.CONSUMER.RESET.{DOWN}.*" }},
-        to: "hubapi.CONSUMER.RESET.{DOWN}.*" }}
+      # The control plane's, and never the API's: a leaf's reply can have that told any subject.
+      {{ service: {{ account: HUB, subject: "{RESETS}" }} }}
 {lines(f'{{ service: {{ account: HUB, subject: "{subject}" }} }}' for subject in _flow_control(DOWN))}
       {{ stream: {{ account: HUB, subject: "dn.>" }} }}
       {{ stream: {{ account: HUB, subject: "{CLOCK_ANSWERS}" }} }}
@@ -252,7 +253,7 @@ def _device_user(device: Device) -> str:
 
 
 def _hub_services() -> list[str]:
-    return [f"$JS.API.CONSUMER.RESET.{DOWN}.*", *_flow_control(DOWN)]
+    return [RESETS, *_flow_control(DOWN)]
 
 
 def _fleet_services(lanes: Iterable[Lane]) -> list[str]:

@@ -56,6 +56,12 @@ async def test_an_answer_goes_where_the_hub_knows_and_never_to_the_reply_subject
     assert wire.sent == [("clkr.VID-001.tok1", {"t1": -5, "t2": 10**18 + 7, "t3": 10**18 + 14})]
 
 
+async def test_a_question_whose_subject_may_be_forged_is_not_answered() -> None:
+    wire, _, service = await serving()
+    await wire.question("VID-001", b'{"t1": 1}', reply="$JS.ACK.a.b.1.1.1.1.0")
+    assert (wire.sent, service.refused) == ([], 1)
+
+
 @pytest.mark.parametrize(
     "body",
     [b"", b"x", b"[]", b"{}", b'{"t1": "1"}', b'{"t1": 1.5}', b'{"t1": 99999999999999999999}'],

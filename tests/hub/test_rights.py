@@ -21,6 +21,7 @@ from backhaul_hub.down_consumers import ensure_down_consumers
 from backhaul_hub.enrol import change_nodes, create_device
 from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.registry import Device, Registry
+from backhaul_hub.reset_service import ResetService
 from backhaul_hub.setup import HubLayout, create_hub
 from backhaul_hub.streams import DOWN
 from demo.rig import HubRig
@@ -112,6 +113,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
         await api.request(f"STREAM.CREATE.{DOWN}", {"name": DOWN, "subjects": ["in.>"]})
         for device in devices.values():
             await ensure_down_consumers(api, device)
+        await ResetService(control).start()
         mine, theirs = [await log_in(stack, hub, devices[id_]) for id_ in (MINE, THEIRS)]
         yield Fleet(hub, mine, theirs, control)
 
