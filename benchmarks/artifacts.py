@@ -30,7 +30,7 @@ from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, at_most, report
 from .stream_content import Tail
-from .vehicle_rig import DEVICE, connection, vehicle
+from .vehicle_rig import DEVICE, vehicle
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -60,7 +60,7 @@ def run(*, quick: bool) -> dict[str, object]:
 
 async def _fetches(directory: Path, cut_mb: int, large_mb: int) -> list[Figure]:
     directory.mkdir()
-    async with vehicle(directory) as rig, connection(rig.hub.url()) as hub:
+    async with vehicle(directory) as rig, rig.hub.connection() as hub:
         await rig.sourced(hub)
         # Something is fetched before, so that what any first file costs is not counted.
         await _fetched(rig, hub, "warm-up", await _put(directory, hub, "warm-up", 2), cuts=0)
@@ -154,7 +154,7 @@ async def _events(directory: Path, count: int) -> list[Figure]:
     link = partial(ShapedRelay, rate_bytes_s=RATE_BYTES_S, round_trip_s=ROUND_TRIP_S)
     async with (
         vehicle(directory, relay_to=link) as rig,
-        connection(rig.hub.url()) as hub,
+        rig.hub.connection() as hub,
         connect(rig.device.url) as agent,
     ):
         await rig.sourced(hub, 60.0)

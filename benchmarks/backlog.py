@@ -66,15 +66,13 @@ async def publish_bodies(client: Client, node: str, bodies: Iterable[bytes]) -> 
     return kept
 
 
-async def require_all_frames(hub_url: str, last_seq: int) -> int:
+async def require_all_frames(hub: Client, last_seq: int) -> int:
     """Check that UP holds every bulk message up to `last_seq`; return how many are repeats.
 
     Raises:
         LostDataError: some are missing.
     """
-    seqs = [
-        peek(body).seq for subject, body in await read_stream(hub_url, "UP_00") if ".f." in subject
-    ]
+    seqs = [peek(body).seq for subject, body in await read_stream(hub, "UP_00") if ".f." in subject]
     missing = len(set(range(1, last_seq + 1)) - set(seqs))
     if missing:
         raise LostDataError("UP_00, in messages", missing=missing, doubled=0)

@@ -17,8 +17,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import nats
-
 from backhaul_codec import peek
 from backhaul_hub.stored import StoredReader
 from demo.cluster_rig import ClusterRig
@@ -70,11 +68,8 @@ async def _measure(directory: Path, frames: int, deaths: int) -> list[Figure]:
 
 @asynccontextmanager
 async def _connected(hub: HubRig) -> AsyncIterator[Client]:
-    client = await nats.connect(hub.urls(), max_reconnect_attempts=-1, reconnect_time_wait=0.2)
-    try:
+    async with hub.connection(max_reconnect_attempts=-1, reconnect_time_wait=0.2) as client:
         yield client
-    finally:
-        await client.close()
 
 
 async def _hub_and_vehicle(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from demo.rig import Part
+    from demo.rig import HubRig, Part
 
 DEADLINE_S = 180.0
 SHORT_DEADLINE_S = 3.0
@@ -106,7 +106,7 @@ async def storm(rig: VehicleRig, log: Path, *, commands: int, length_s: float, s
     async with asyncio.TaskGroup() as group:
         killing = group.create_task(_kill(rig, made, Random(seed + 1)))
         times = sorted(random.uniform(0, length_s) for _ in range(commands))
-        client = await _operator(rig.hub.url())
+        client = await _operator(rig.hub)
         start_s = clock.time()
         for number, at_s in enumerate(times):
             await asyncio.sleep(start_s + at_s - clock.time())
@@ -120,12 +120,12 @@ async def storm(rig: VehicleRig, log: Path, *, commands: int, length_s: float, s
     return made
 
 
-async def _operator(url: str) -> Client:
+async def _operator(hub: HubRig) -> Client:
     async def killed_again(_: Exception) -> None:
         """Say nothing: it is what we are here for."""
 
-    return await nats.connect(
-        url, max_reconnect_attempts=-1, reconnect_time_wait=0.2, error_cb=killed_again
+    return await hub.connect(
+        max_reconnect_attempts=-1, reconnect_time_wait=0.2, error_cb=killed_again
     )
 
 

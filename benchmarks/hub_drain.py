@@ -72,7 +72,7 @@ async def _drain(directory: Path, frames: int, sync_interval: str) -> Drain:
     async with (
         vehicle(directory, linked=False, hub_sync_interval=sync_interval) as rig,
         connection(rig.device.url) as leaf,
-        connection(rig.hub.url()) as hub,
+        rig.hub.connection() as hub,
     ):
         await publish_frames(leaf, frames)
         status = await rig.appended(leaf)
@@ -88,5 +88,5 @@ async def _drain(directory: Path, frames: int, sync_interval: str) -> Drain:
             datetime.fromisoformat(info["state"][key]).timestamp() - start_ns / 1e9
             for key in ("first_ts", "last_ts")
         )
-        repeats = await require_all_frames(rig.hub.url(), last_seq)
+        repeats = await require_all_frames(hub, last_seq)
     return Drain(frames, first_s, last_s, proved_s, control_s, repeats)

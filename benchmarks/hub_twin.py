@@ -103,7 +103,7 @@ async def _measure(
 ) -> tuple[Cost, Cost]:
     async with vehicle(directory, hub_sync_interval="2m") as rig:
         await _set_up(rig, setting)
-        async with connection(rig.device.url) as leaf, connection(rig.hub.url()) as hub:
+        async with connection(rig.device.url) as leaf, rig.hub.connection() as hub:
             await rig.sourced(hub)
             told = await _listen(hub)
             steady = await _cost(rig, hub, leaf, told, _steadily(leaf, 0, seconds))

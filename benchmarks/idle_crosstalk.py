@@ -15,7 +15,7 @@ from backhaul_hub.enrol import create_device
 
 from . import scratch
 from .figures import Figure, at_most, report
-from .vehicle_rig import connection, vehicle
+from .vehicle_rig import vehicle
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,11 +44,11 @@ def run(*, quick: bool) -> dict[str, object]:
 
 async def _both(directory: Path, seconds: float) -> tuple[float, float]:
     async with vehicle(directory) as rig:
-        async with connection(rig.hub.url()) as hub:
+        async with rig.hub.connection() as hub:
             await rig.sourced(hub)
         alone = await _idle(rig, seconds)
         await _add(rig)
-        async with connection(rig.hub.url()) as hub:
+        async with rig.hub.connection() as hub:
             await rig.sourced(hub)
         return alone, await _idle(rig, seconds)
 

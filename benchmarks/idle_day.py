@@ -110,7 +110,7 @@ async def _back_from(rig: VehicleRig, leaf: Client, visit: int) -> float:
 async def _always(directory: Path, seconds: float, settings: str = "") -> Day:
     async with (
         vehicle(directory, agent_settings=settings) as rig,
-        connection(rig.hub.url()) as hub,
+        rig.hub.connection() as hub,
         connection(rig.device.url) as leaf,
     ):
         await rig.sourced(hub)

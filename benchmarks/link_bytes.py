@@ -103,7 +103,7 @@ async def _ours(directory: Path, seconds: float, agent_settings: str = "") -> Ca
     arrivals = Arrivals()
     async with (
         vehicle(directory, agent_settings=agent_settings) as rig,
-        connection(rig.hub.url()) as hub,
+        rig.hub.connection() as hub,
         connect(rig.device.url) as agent,
     ):
         tail = Tail(hub, "UP_00", arrivals.ours)

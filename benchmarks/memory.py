@@ -50,7 +50,7 @@ async def _measure(directory: Path, *, count: int, frames: int) -> list[Figure]:
     async with (
         vehicle(directory) as rig,
         connection(rig.device.url) as leaf,
-        connection(rig.hub.url()) as hub,
+        rig.hub.connection() as hub,
     ):
         pid = rig.device.agent.pid
         await rig.sourced(hub)
@@ -70,7 +70,7 @@ async def _measure(directory: Path, *, count: int, frames: int) -> list[Figure]:
         figures += _figures("agent, backlog drained", pid, aimed=True)
         figures.append(Figure("agent, peak: resident", _peak_bytes(pid) / 1e6, "MB", AIM))
         figures += _figures("leaf server, then", rig.device.leaf.pid)
-        await require_all_frames(rig.hub.url(), last_seq)
+        await require_all_frames(hub, last_seq)
     return figures + await _idle_interpreter(directory)
 
 

@@ -95,7 +95,7 @@ async def _ours(directory: Path) -> AsyncIterator[LinkUnderTest]:
     directory.mkdir()
     async with (
         vehicle(directory, relay_to=ShapedRelay) as rig,
-        connection(rig.hub.url()) as hub,
+        rig.hub.connection() as hub,
         connection(rig.device.url) as leaf,
         connect(rig.device.url) as agent,
     ):

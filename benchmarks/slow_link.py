@@ -210,7 +210,7 @@ _link = partial(ShapedRelay, rate_bytes_s=RATE_BYTES_S, round_trip_s=ROUND_TRIP_
 async def _ours(directory: Path, frames: list[bytes]) -> Outcome:
     async with (
         vehicle(directory, relay_to=_link, agent_settings=_AS_THEY_COME) as rig,
-        connection(rig.hub.url()) as hub,
+        rig.hub.connection() as hub,
         connection(rig.device.url) as leaf,
         connect(rig.device.url) as agent,
     ):

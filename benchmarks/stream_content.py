@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import nats
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
@@ -30,13 +29,12 @@ _FETCH_S = 10.0
 Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
-async def read_stream(url: str, stream: str) -> list[tuple[str, bytes]]:
+async def read_stream(client: Client, stream: str) -> list[tuple[str, bytes]]:
     """Return (subject, body) of every message in a stream, in order.
 
     Raises:
         BenchmarkError: the server does not hand them out.
     """
-    client = await nats.connect(url)
     try:
         info = await JetStreamApi(client).request(f"STREAM.INFO.{stream}")
         expected = int(info["state"]["messages"])
@@ -51,8 +49,6 @@ async def read_stream(url: str, stream: str) -> list[tuple[str, bytes]]:
                 found.append((message.subject, message.data))  # noqa: PERF401 - read as it comes
     except NatsTimeoutError:
         raise BenchmarkError(f"{stream} does not hand out its messages") from None
-    finally:
-        await client.close()
     return found
 
 

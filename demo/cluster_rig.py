@@ -6,7 +6,6 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
-import nats
 from nats.errors import Error as NatsError
 
 from .rig import HubRig, Part, RigError, free_port, program, run_to_end
@@ -68,13 +67,9 @@ class ClusterRig(HubRig):
         await self.control.stop()
         await asyncio.gather(*(server.stop() for server in self.servers.values()))
 
-    def urls(self, user: str = "control") -> list[str]:
-        """Return the client URLs of all servers with a user's login."""
-        login = self.logins()[user]
-        return [
-            f"nats://{login['user']}:{login['password']}@127.0.0.1:{port}"
-            for port in self.client_ports.values()
-        ]
+    def addresses(self) -> list[str]:
+        """Return the client addresses of all servers."""
+        return [f"nats://127.0.0.1:{port}" for port in self.client_ports.values()]
 
     async def info(self, stream: str, *, wait_s: float = _READY_S) -> dict[str, Any]:
         """Return a stream's info, from its leader, once there is one.
@@ -83,7 +78,7 @@ class ClusterRig(HubRig):
             RigError: there was none in `wait_s` seconds.
         """
         loop = asyncio.get_running_loop()
-        client = await nats.connect(self.urls(), max_reconnect_attempts=-1)
+        client = await self.connect(max_reconnect_attempts=-1)
         try:
             end_s = loop.time() + wait_s
             while loop.time() < end_s:

@@ -11,16 +11,19 @@ import signal
 import socket
 import sys
 import tomllib
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import nats
 from nats.errors import Error as NatsError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
+
+    from nats.aio.client import Client
 
 _STOP_TIMEOUT_S = 10.0
 
@@ -219,21 +222,36 @@ class HubRig:
         await self.control.stop()
         await self.server.stop()
 
-    def logins(self) -> dict[str, dict[str, str]]:
-        """Return the users of hub.toml: name to user and password."""
-        found: dict[str, dict[str, str]] = tomllib.loads((self.directory / "hub.toml").read_text())[
-            "nats"
-        ]
-        return found
+    def addresses(self) -> list[str]:
+        """Return the client addresses of all servers."""
+        return [f"nats://127.0.0.1:{self.client_port}"]
 
-    def url(self, user: str = "control") -> str:
-        """Return the client URL with a user's login."""
-        login = self.logins()[user]
-        return f"nats://{login['user']}:{login['password']}@127.0.0.1:{self.client_port}"
+    def options(self, user: str = "control") -> dict[str, Any]:
+        """Return the arguments for nats-py's `connect`: addresses, and the login of a user of hub.toml."""
+        login = tomllib.loads((self.directory / "hub.toml").read_text())["nats"][user]
+        if creds := login.get("creds"):
+            return {"servers": self.addresses(), "user_credentials": str(self.directory / creds)}
+        return {"servers": self.addresses(), "user": login["user"], "password": login["password"]}
 
-    def urls(self, user: str = "control") -> list[str]:
-        """Return the client URLs of all servers with a user's login."""
-        return [self.url(user)]
+    def environment(self, user: str = "control") -> dict[str, str]:
+        """Return what the examples in docs/ log in with."""
+        login, url = self.options(user), self.addresses()[0]
+        if creds := login.get("user_credentials"):
+            return {"HUB_URL": url, "HUB_CREDS": creds}
+        return {"HUB_URL": url.replace("//", f"//{login['user']}:{login['password']}@")}
+
+    async def connect(self, user: str = "control", **options: Any) -> Client:
+        """Connect to the hub as one of its users; the caller closes."""
+        return await nats.connect(**self.options(user), **options)
+
+    @asynccontextmanager
+    async def connection(self, user: str = "control", **options: Any) -> AsyncIterator[Client]:
+        """Connect to the hub as one of its users; close at the end."""
+        client = await self.connect(user, **options)
+        try:
+            yield client
+        finally:
+            await client.close()
 
 
 @dataclass(slots=True)

@@ -88,7 +88,7 @@ class Story:
             stop = asyncio.Event()
             async with asyncio.TaskGroup() as tasks:
                 background = [
-                    tasks.create_task(self._view.watch(hub.url())),
+                    tasks.create_task(self._view.watch(hub)),
                     tasks.create_task(self._report()),
                 ]
                 driving = [tasks.create_task(self._drive(vid, stop)) for vid in self._vehicles]

@@ -6,13 +6,13 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import nats
-
 from backhaul_codec import decode
 from backhaul_codec.subjects import parse_uplink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from .rig import HubRig
 
 
 class HubView:
@@ -24,9 +24,9 @@ class HubView:
         self._seen: set[tuple[str, str, int, int]] = set()
         self._changed = asyncio.Condition()
 
-    async def watch(self, url: str) -> None:
+    async def watch(self, hub: HubRig) -> None:
         """Read UP_00 from its beginning until cancelled."""
-        client = await nats.connect(url)
+        client = await hub.connect()
         try:
             # An ordered consumer starts anew by itself where it misses a message.
             subscription = await client.jetstream().subscribe(

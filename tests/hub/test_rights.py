@@ -107,7 +107,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
         await hub.server.wait_listening(hub.client_port)
         async with await Registry.open(hub.directory / "hub.db") as registry:
             devices = await registry.devices()
-        control = await nats.connect(hub.url())
+        control = await hub.connect()
         stack.push_async_callback(control.close)
         api = JetStreamApi(control)
         await api.request(f"STREAM.CREATE.{DOWN}", {"name": DOWN, "subjects": ["in.>"]})

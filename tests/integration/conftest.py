@@ -65,20 +65,24 @@ class World:
         await rig.start()
         return rig, relay
 
-    async def connect(self, url: str | list[str]) -> Client:
-        """Connect a plain NATS client that is closed with the test."""
+    async def connect(self, url: str) -> Client:
+        """Connect a plain NATS client to a vehicle; it is closed with the test."""
+        return await self._connect({"servers": url})
+
+    async def hub_client(self, user: str = "control") -> Client:
+        """Connect a plain NATS client to the hub; it is closed with the test."""
+        return await self._connect(self.hub.options(user))
+
+    async def _connect(self, options: dict[str, Any]) -> Client:
         client = PatientClient()
-        await client.connect(url)
+        await client.connect(**options)
         self._stack.push_async_callback(client.close)
         return client
 
     async def report(self) -> dict[str, Any]:
         """Ask the control plane for what `backhaul-hub devices --json` shows."""
-        client = await nats.connect(self.hub.urls())
-        try:
+        async with self.hub.connection() as client:
             answer = await client.request("hub.devices", b"", timeout=5)
-        finally:
-            await client.close()
         report: dict[str, Any] = json.loads(answer.data)
         return report
 

@@ -40,7 +40,7 @@ class Examples:
     @asynccontextmanager
     async def running(self, world: World, name: str) -> AsyncIterator[asyncio.subprocess.Process]:
         """Run one with nothing of this project on its path."""
-        environment = {"HUB_URL": world.hub.url(), "PATH": os.environ["PATH"]}
+        environment = world.hub.environment() | {"PATH": os.environ["PATH"]}
         arguments = [sys.executable, "-I", "-c", self.texts[name]]
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(

@@ -85,7 +85,7 @@ async def test_an_artifact_comes_and_an_upload_goes(world: World, tmp_path: Path
     await hub(world, "artifact", "get", "can-7.log", str(back), "--device", "VID-001")
     assert back.read_bytes() == log.read_bytes()
     # A stock client reads it too.
-    client = await world.connect(world.hub.url())
+    client = await world.hub_client()
     store = await client.jetstream().object_store("TWIN_BLOBS")
     found = await store.get("uploads/VID-001/can-7.log")
     assert found.data == log.read_bytes()
@@ -163,7 +163,7 @@ async def test_an_upload_goes_on_after_kills_on_both_sides(world: World, tmp_pat
     await world.hub.start_control()
     await relay.heal()
 
-    client = await world.connect(world.hub.url())
+    client = await world.hub_client()
     await until(
         lambda: Objects(client).info("uploads/VID-001/trace.log"),
         lambda found: found is not None and found.digest.hex() == digest_of(source),
@@ -177,7 +177,7 @@ async def test_an_upload_goes_on_after_kills_on_both_sides(world: World, tmp_pat
 
 
 async def state_of(world: World, slot: str) -> dict[str, Any]:
-    client = await world.connect(world.hub.url())
+    client = await world.hub_client()
     question = {"device": "VID-001", "paths": ["artifact"]}
     answer = await client.request("hub.get", json.dumps(question).encode(), timeout=10)
     for point in json.loads(answer.data)["points"]:
@@ -253,7 +253,7 @@ async def test_a_vehicle_reads_no_uploads_writes_none_of_another_and_hears_its_o
     for rig in (a, b):
         log = content(tmp_path / "own.log", 5000, seed=ord(rig.device[-1]))
         assert "stored" in await vehicle(rig, "put", str(log))
-    leaf, control = await world.connect(a.url), await world.connect(world.hub.url())
+    leaf, control = await world.connect(a.url), await world.hub_client()
     heard: list[tuple[str, Any]] = []
     asked: list[str] = []
     news = asyncio.Event()

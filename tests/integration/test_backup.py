@@ -44,7 +44,7 @@ async def destroy(world: World, *, configuration: bool = False) -> None:
 
 
 async def down_state(world: World) -> dict[str, Any]:
-    client = await world.connect(world.hub.url())
+    client = await world.hub_client()
     answer = await client.request("$JS.API.STREAM.INFO.DOWN_00", b"", timeout=5)
     state: dict[str, Any] = json.loads(answer.data)["state"]
     return state
@@ -89,7 +89,7 @@ async def test_a_destroyed_hub_is_put_back_and_the_fleet_goes_on(
         await keep(agent, 250 * 5 + 1, 250 * 5)
         await backup
     # After the backup DOWN goes further than the backup knows, and so does UP.
-    client = await world.connect(world.hub.url())
+    client = await world.hub_client()
     for _ in range(2000):
         await client.publish("in.VID-999.p.gps.rate", b"for another")
     await client.flush()
@@ -175,7 +175,7 @@ async def test_a_hub_moves_to_another_machine_and_the_fleet_follows(
     try:
         await new.server.wait_listening(new.client_port)
         await old.control.stop()
-        said = await hub(world, "migrate", "--to", new.url())
+        said = await hub(world, "migrate", "--to", new.environment()["HUB_URL"])
         assert f"UP_00: {len(await all_in_up(world)):,} messages" in said
         with pytest.raises(RigError, match="moves, or has moved"):
             await hub(world, "up")
@@ -210,5 +210,5 @@ def take_sizes_over(old: HubRig, new: HubRig) -> None:
 
 
 async def all_in_up(world: World) -> list[int]:
-    client = await world.connect(world.hub.url())
+    client = await world.hub_client()
     return [each.seq for each in await StoredReader(client, "UP_00").read(1, 10_000)]

@@ -15,7 +15,6 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import nats
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
@@ -124,7 +123,7 @@ async def vehicle(world: World, seconds: float, config: str = "") -> Vehicle:
 
 async def read_up(world: World, device: str) -> dict[str, list[Message]]:
     """Read from UP all messages of a device, each position counted once, by letter."""
-    client = await nats.connect(world.hub.url())
+    client = await world.hub.connect()
     try:
         jetstream = client.jetstream()
         last = (await jetstream.stream_info("UP_00")).state.last_seq

@@ -94,7 +94,7 @@ class Cluster:
 
     async def at_the_hub(self) -> dict[str, set[int]]:
         """Read UP from outside: the times, in seconds, of all points of each device."""
-        client = await self.world.connect(self.hub.urls())
+        client = await self.world.hub_client()
         end = (await self.hub.info(STREAM))["state"]["last_seq"]
         reader, seq = StoredReader(client, STREAM), 1
         found: dict[str, set[int]] = {device: set() for device in DEVICES}

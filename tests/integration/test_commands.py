@@ -110,7 +110,7 @@ async def test_what_cannot_be_done_says_why_and_leaves_nothing_behind(world: Wor
     rig = await vehicle(
         world, f'[commands]\nhandler_wait_s = 0.5\n[[command]]\nname = "fail"\nrun = {fail}\n'
     )
-    hub = await world.connect(world.hub.url())
+    hub = await world.hub_client()
     prefix = f"fleet.prod.veh.{DEVICE}"
     told = await hub.subscribe(f"{prefix}.res.f1")
     for device, name, body, error in (
@@ -147,7 +147,7 @@ async def test_an_outage_fires_nothing_late_and_loses_nothing_in_time(
     await restarted(world, rig, f'[[command]]\nname = "unlock"\nrun = {run}\n')
     await command(world, "unlock", "--id", "first")
     await link.cut()
-    hub = await world.connect(world.hub.url())
+    hub = await world.hub_client()
     subject = f"fleet.prod.veh.{DEVICE}.cmd.unlock"
     for body in (b'{"id": "late", "deadline_s": 1}', b'{"id": "in-time"}'):
         await hub.jetstream().publish(subject, body)
@@ -171,9 +171,9 @@ async def test_the_documentation_sends_a_command_from_any_client(world: World) -
         names: dict[str, Any] = {}
         (snippet,) = re.findall(r"```python\n(.*?)```", COMMANDS.read_text(), re.DOTALL)
         exec(compile(snippet, str(COMMANDS), "exec"), names)
-        done = await names["send"](world.hub.url(), DEVICE, "door.unlock", {"door": 2})
+        done = await names["send"](world.hub.options(), DEVICE, "door.unlock", {"door": 2})
         assert (done["state"], done["result"]) == ("done", {"unlocked": 2})
-        failed = await names["send"](world.hub.url(), DEVICE, "door.unlock", None)
+        failed = await names["send"](world.hub.options(), DEVICE, "door.unlock", None)
         assert (failed["state"], failed["error"]) == ("failed", "which door?")
     listed = await run_to_end(
         [program("backhaul-hub"), "commands", DEVICE, "--dir", str(world.hub.directory)]

@@ -103,7 +103,7 @@ class until:
 
 async def with_ends(world: World, test: Callable[[Ends, Any], Awaitable[None]]) -> None:
     rig, relay = await world.vehicle()
-    hub = await world.connect(world.hub.url())
+    hub = await world.hub_client()
     async with connect(rig.url) as agent:
         await test(Ends(world, rig, hub, ConfigClient(agent)), relay)
 

@@ -64,7 +64,7 @@ def iso(time_s: int) -> str:
 
 async def epoch_words(world: World) -> list[dict[str, Any]]:
     """Return what vehicles have said of epochs that began."""
-    client = await world.connect(world.hub.url())
+    client = await world.hub_client()
     jetstream = client.jetstream()
     last = (await jetstream.stream_info("UP_00")).state.last_seq
     words = []

@@ -102,7 +102,7 @@ async def test_a_gap_that_is_open_until_the_vehicle_sends_again(world: World) ->
 
 
 async def test_a_reader_that_lags_and_one_that_does_not_acknowledge(world: World) -> None:
-    jetstream = (await world.connect(world.hub.url())).jetstream()
+    jetstream = (await world.hub_client()).jetstream()
     for number in range(20):
         await jetstream.publish(f"quarantine.test.1.{number}", b"garbage")
     subscription = await jetstream.pull_subscribe(
@@ -120,7 +120,7 @@ async def test_a_reader_that_lags_and_one_that_does_not_acknowledge(world: World
 
 
 async def test_a_stream_that_is_nearly_full(world: World) -> None:
-    jetstream = (await world.connect(world.hub.url())).jetstream()
+    jetstream = (await world.hub_client()).jetstream()
     await jetstream.publish("quarantine.test.1.1", bytes(900_000))
     assert (await until_shown(world, "stream-full"))["about"] == "QUARANTINE"
     await jetstream.purge_stream("QUARANTINE")
@@ -162,7 +162,7 @@ async def services(client: Client, subject: str) -> list[dict[str, Any]]:
 async def test_both_are_nats_services_each_on_its_own_side_of_the_link(world: World) -> None:
     rig, _ = await world.vehicle()
     await until_shown(world, "link-down", shown=False)
-    hub, local = await world.connect(world.hub.url()), await world.connect(rig.url)
+    hub, local = await world.hub_client(), await world.connect(rig.url)
     assert [each["name"] for each in await services(hub, "$SRV.PING")] == ["backhaul-hub"]
     (ping,) = await services(local, "$SRV.PING")
     assert (ping["name"], ping["metadata"]) == ("backhaul-agent", {"device": "VID-001"})

@@ -38,13 +38,13 @@ async def kept(world: World, rig: DeviceRig, first: int = 1) -> None:
 
 async def in_up(world: World) -> list[int]:
     """Return the seqs of bulk that UP holds, repeats included, sorted."""
-    client = await world.connect(world.hub.url())
+    client = await world.hub_client()
     found = await StoredReader(client, "UP_00").read(1, 10_000)
     return sorted(peek(each.body).seq for each in found if ".f." in each.subject)
 
 
 async def api(world: World, verb: str, body: object = None) -> None:
-    client = await world.connect(world.hub.url())
+    client = await world.hub_client()
     answer = await client.request(f"$JS.API.{verb}", json.dumps(body or {}).encode(), timeout=10)
     assert "error" not in json.loads(answer.data), answer.data
 
@@ -102,7 +102,7 @@ async def test_a_deleted_down_is_made_anew_and_written_again(world: World) -> No
             await wait_for_log(world.hub.control, f"create {name}", logged)
         await keep(agent, 251, 250)
         await world.until(lambda report: lane(report).get("watermark", 0) == 2)
-    hub = (await world.connect(world.hub.url())).jetstream()
+    hub = (await world.hub_client()).jetstream()
     told = await hub.get_last_msg("DOWN_00", "in.VID-001.s.watermark.bulk")
     assert told.data is not None
     assert json.loads(told.data)["seq"] >= 1

@@ -65,7 +65,7 @@ async def next_told(subscription: Subscription) -> tuple[str, dict[str, Any]]:
 
 async def test_a_vehicles_point_is_read_watched_and_outlives_a_kill(world: World) -> None:
     rig, _ = await world.vehicle()
-    local, control = await world.connect(rig.url), await world.connect(world.hub.url())
+    local, control = await world.connect(rig.url), await world.hub_client()
     changes = await control.subscribe("hub.changed.VID-001")
     await control.flush()
     await publish(local, "battery.limit", 80.5)
@@ -100,7 +100,7 @@ async def test_writes_are_stamped_stored_and_written_into_down(world: World) -> 
     (point,) = first["points"]
     assert (point["value"], point["origin"]) == (90.0, "hub:anna")
     assert all(each["time"] > point["time"] for each in second["points"])
-    control = await world.connect(world.hub.url())
+    control = await world.hub_client()
     jetstream = control.jetstream()
 
     async def all_there() -> bool:
@@ -126,7 +126,7 @@ async def test_what_down_lacks_after_a_crash_is_published_from_hub_db(world: Wor
     await world.vehicle()
     await hub(world, "set", "VID-001", "battery.limit=90")
     await world.hub.control.stop(signal.SIGKILL)
-    control = await world.connect(world.hub.url())
+    control = await world.hub_client()
     jetstream = control.jetstream()
     await jetstream.purge_stream("DOWN_00", subject="in.VID-001.p.>")
     with sqlite3.connect(world.hub.directory / "hub.db") as database:
@@ -152,7 +152,7 @@ async def test_one_subscription_follows_a_subtree_while_devices_move_and_stream(
         await hub(world, "node", "create", group, "--under", under)
     await hub(world, "node", "move", "VID-001", "--to", "berlin")
     await hub(world, "node", "move", "VID-002", "--to", "asia")
-    control = await world.connect(world.hub.url())
+    control = await world.hub_client()
     europe = await control.subscribe("up.europe.>")
     asia = await control.subscribe("up.asia.>")
     await control.flush()
@@ -196,7 +196,7 @@ async def test_one_subscription_follows_a_subtree_while_devices_move_and_stream(
 
 async def test_telemetry_is_told_along_the_tree(world: World) -> None:
     rig, _ = await world.vehicle()
-    local, control = await world.connect(rig.url), await world.connect(world.hub.url())
+    local, control = await world.connect(rig.url), await world.hub_client()
     await hub(world, "node", "create", "depot")
     await hub(world, "node", "move", "VID-001", "--to", "depot")
     depot = await control.subscribe("up.depot.>")
@@ -291,7 +291,7 @@ async def test_kills_of_the_control_plane_at_any_moment_lose_nothing_that_was_an
     print("seed", seed)  # noqa: T201 - shown where the test fails
     chance = random.Random(seed)
     rig, _ = await world.vehicle()
-    control = await world.connect(world.hub.url())
+    control = await world.hub_client()
     answered: dict[str, float] = {}
     done = asyncio.Event()
 
@@ -342,8 +342,8 @@ async def test_kills_of_the_control_plane_at_any_moment_lose_nothing_that_was_an
 async def test_nobody_but_the_hub_hears_and_up_stores_nothing_of_it(world: World) -> None:
     rig, _ = await world.vehicle()
     local = await world.connect(rig.url)
-    jobs = await world.connect(world.hub.url("spark"))
-    control = await world.connect(world.hub.url())
+    jobs = await world.hub_client("spark")
+    control = await world.hub_client()
     heard: list[str] = []
 
     async def hear(message: Any) -> None:
@@ -391,7 +391,7 @@ async def test_what_cannot_be_is_refused_in_words(world: World) -> None:
         with pytest.raises(RigError) as refused:
             await hub(world, *arguments)
         assert why in str(refused.value)
-    control = await world.connect(world.hub.url())
+    control = await world.hub_client()
     for question in (b"", b"{", b"[]", b'{"device": "VID-001", "what": 1}'):
         answer = json.loads((await control.request("hub.set", question)).data)
         assert answer["error"]["message"]

@@ -73,7 +73,7 @@ async def test_what_is_urgent_connects_and_takes_along_what_waited(world: World)
     await status_when(world, rig, left(1))
     assert relay.accepted == 1
     await keep(rig, 1, 250)
-    hub = await world.connect(world.hub.url())
+    hub = await world.hub_client()
     await hub.jetstream().publish("in.VID-001.c.later", b"written while it was away")
     status = await status_when(world, rig, lambda it: it["lanes"]["bulk"]["appended"] == 1)
     assert left(1)(status)

@@ -97,7 +97,7 @@ async def restart(rig: DeviceRig) -> None:
 
 async def arrived(world: World) -> list[tuple[str, Reading]]:
     """Read UP from outside: lane and point of every message, each counted once."""
-    client = await world.connect(world.hub.url())
+    client = await world.hub_client()
     jetstream = client.jetstream()
     last = (await jetstream.stream_info("UP_00")).state.last_seq
     seen: dict[tuple[str, str, int, int], list[tuple[str, Reading]]] = {}
@@ -139,7 +139,7 @@ async def everything_is_there_once(world: World, *vehicles: Vehicle) -> list[tup
 async def test_named_nodes_have_lanes_of_their_own_through_a_cut(world: World) -> None:
     own = await vehicle(world, "VID-001", *OWN)
     shared = await vehicle(world, "VID-002")
-    hub = await world.connect(world.hub.url())
+    hub = await world.hub_client()
     async with connect(own.rig.url) as agent:
         ends = Ends(world, own.rig, hub, ConfigClient(agent))
         for each in (own, shared):
@@ -183,7 +183,7 @@ async def test_named_nodes_have_lanes_of_their_own_through_a_cut(world: World) -
 async def test_a_write_that_knew_the_hubs_is_no_conflict_in_a_nodes_lane(world: World) -> None:
     """What the vehicle had seen is said on the lane of the write: others may be behind or ahead."""
     own = await vehicle(world, "VID-001", *OWN)
-    hub = await world.connect(world.hub.url())
+    hub = await world.hub_client()
     async with connect(own.rig.url) as agent:
         ends = Ends(world, own.rig, hub, ConfigClient(agent))
         for number in range(5):
@@ -199,7 +199,7 @@ async def test_a_device_is_switched_to_streams_for_a_node_and_back_without_loss(
     world: World,
 ) -> None:
     one = await vehicle(world, "VID-001")
-    hub = await world.connect(world.hub.url())
+    hub = await world.hub_client()
     await one.publish(100)
     await one.relay.cut()
     await one.publish(300)  # a backlog in the shared lanes

@@ -24,7 +24,7 @@ MESSAGES = 200
 async def test_what_the_hub_sends_goes_on_after_another_device_was_added(world: World) -> None:
     vehicle, _ = await world.vehicle()
     await world.until(lambda report: report["devices"][0]["link"]["up"])
-    hub = JetStreamApi(await world.connect(world.hub.url()))
+    hub = JetStreamApi(await world.hub_client())
     heard: set[str] = set()
 
     async def hear(message: Msg) -> None:

@@ -39,7 +39,7 @@ async def hub(world: World, *arguments: str) -> str:
 
 @asynccontextmanager
 async def the_bucket(world: World) -> AsyncIterator[KeyValue]:
-    client = await world.connect(world.hub.url())
+    client = await world.hub_client()
     yield await client.jetstream().key_value("TWIN_SHADOW")
 
 
@@ -142,7 +142,7 @@ async def test_both_ends_edit_the_same_field_while_apart(world: World, vehicle_l
 async def test_a_bucket_that_somebody_deletes_is_filled_again(world: World) -> None:
     await world.vehicle()
     await hub(world, "shadow", "set", "VID-001", "gps.rate=5")
-    client = await world.connect(world.hub.url())
+    client = await world.hub_client()
     await client.jetstream().delete_stream("KV_TWIN_SHADOW")
 
     async def made_again() -> bool:

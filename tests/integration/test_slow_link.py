@@ -36,7 +36,8 @@ async def test_a_backlog_drains_over_20_kbit_s_and_what_is_new_overtakes_it(worl
     async with asyncio.timeout(60), connect(rig.url) as agent:
         await agent.publish("door", "open", "yes", lane="live")
     await world.until(lambda report: lane(report).get("watermark", 0) == FRAMES, deadline_s=120)
-    stored = [parse_uplink(subject) for subject, _ in await read_stream(world.hub.url(), "UP_00")]
+    found = await read_stream(await world.hub_client(), "UP_00")
+    stored = [parse_uplink(subject) for subject, _ in found]
     (new,) = [at for at, uplink in enumerate(stored) if uplink.node == "door"]
     frames = [at for at, uplink in enumerate(stored) if uplink.letter == "f"]
     assert new < frames[-1]

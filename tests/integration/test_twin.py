@@ -7,7 +7,6 @@ import json
 import signal
 from typing import Any
 
-import nats
 import pytest
 
 from backhaul_agent.client import connect
@@ -96,7 +95,7 @@ async def test_events_of_an_outage_appear_once_in_order_with_their_times(world: 
             while len((await events(world))["events"]) < 12:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
         # As if the hub had lost all of it: the vehicle sends it once more.
-        hub = await world.connect(world.hub.url())
+        hub = await world.hub_client()
         await hub.jetstream().purge_stream("UP_00")
         async with asyncio.timeout(DEADLINE_S):
             while not (await events(world))["repeats"]:  # noqa: ASYNC110
@@ -119,7 +118,7 @@ async def test_a_control_plane_killed_leaves_no_state_behind(world: World) -> No
         await agent.publish("battery", "soc", 81.2)
         await world.until(lambda report: lane(report).get("watermark", 0) >= 1)
         await world.hub.control.stop(signal.SIGKILL)
-        hub = await nats.connect(world.hub.url())
+        hub = await world.hub.connect()
         try:
             # As if it had been killed between reading and publishing.
             await hub.jetstream().purge_stream("TWIN_STATE")

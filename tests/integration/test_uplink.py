@@ -36,7 +36,7 @@ async def keep(agent: Agent, first: int, count: int) -> None:
 
 async def at_the_hub(world: World) -> list[int]:
     """Read UP from outside: the times, in seconds, of all points, each message counted once."""
-    client = await world.connect(world.hub.url())
+    client = await world.hub_client()
     jetstream = client.jetstream()
     last = (await jetstream.stream_info("UP_00")).state.last_seq
     seen: dict[tuple[str, str, int, int], list[int]] = {}
@@ -110,7 +110,7 @@ async def test_garbage_is_set_aside_with_the_reason_and_stops_nothing(world: Wor
         await keep(agent, 251, 250)
         report = await world.until(lambda report: lane(report).get("watermark", 0) == 2)
     assert report["streams"][0]["quarantined"] == 1
-    hub = await world.connect(world.hub.url())
+    hub = await world.hub_client()
     set_aside = await hub.jetstream().get_last_msg("QUARANTINE", "quarantine.UP_00.>")
     assert set_aside.data == b"this is no frame"
     assert set_aside.headers is not None
@@ -127,7 +127,7 @@ async def test_garbage_of_the_largest_size_stops_nothing(world: World) -> None:
         await keep(agent, 1, 250)
         report = await world.until(lambda report: lane(report).get("watermark", 0) == 1)
     assert report["streams"][0]["quarantined"] == 1
-    hub = await world.connect(world.hub.url())
+    hub = await world.hub_client()
     set_aside = await hub.jetstream().get_last_msg("QUARANTINE", "quarantine.UP_00.>")
     assert set_aside.headers is not None
     assert set_aside.headers["Backhaul-Size"] == str(local.max_payload)
@@ -158,7 +158,7 @@ async def test_the_jobs_user_reads_and_does_nothing_else(world: World) -> None:
     async with connect(rig.url) as agent:
         await keep(agent, 1, 250)
     await confirmed(world, rig, 1)
-    jobs = await world.connect(world.hub.url("spark"))
+    jobs = await world.hub_client("spark")
     info = json.loads((await jobs.request("jobsapi.STREAM.INFO.UP_00", b"")).data)
     assert info["state"]["messages"] >= 1
     ask = b'{"last_by_subj": "up.VID-001.f.battery"}'
@@ -171,7 +171,7 @@ async def test_the_jobs_user_reads_and_does_nothing_else(world: World) -> None:
     await jobs.flush()
     with pytest.raises(NoRespondersError):
         await jobs.request("jobsapi.STREAM.PURGE.UP_00", b"")
-    control = await world.connect(world.hub.url())
+    control = await world.hub_client()
     assert (await control.jetstream().stream_info("QUARANTINE")).config.name == "QUARANTINE"
     told = await control.jetstream().get_last_msg("DOWN_00", "in.VID-001.s.watermark.bulk")
     assert told.data is not None
@@ -332,7 +332,7 @@ async def test_a_live_point_travels_on_its_own_lane(world: World) -> None:
     last = status["lanes"]["live"]["last_seq"]
     report = await world.until(lambda report: lane(report, name="live").get("watermark", 0) >= last)
     assert lane(report, name="live")["gaps"] == []
-    hub = await world.connect(world.hub.url())
+    hub = await world.hub_client()
     ask = b'{"last_by_subj": "up.VID-001.p.cargo.door.%"}'
     assert b"open" in (await hub.request("$JS.API.DIRECT.GET.UP_00", ask)).data
 
