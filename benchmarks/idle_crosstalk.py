@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from backhaul_hub.agent_toml import DeviceSettings
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
-from backhaul_hub.enrol import create_device
+from backhaul_hub.enrol import DeviceSettings, create_device
 
 from . import scratch
 from .figures import Figure, at_most, report
@@ -58,8 +57,8 @@ async def _add(rig: VehicleRig) -> None:
     await rig.hub.stop()
     config = load(rig.hub.directory)
     for number in range(_OTHERS):
-        settings = DeviceSettings(client_port=4222, state_dir=rig.hub.directory)
-        await create_device(rig.hub.directory, config, SystemClock(), f"AWAY-{number:03}", settings)
+        device = f"AWAY-{number:03}"
+        await create_device(rig.hub.directory, config, SystemClock(), device, DeviceSettings())
     await rig.hub.start()
 
 

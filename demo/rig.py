@@ -263,6 +263,8 @@ class DeviceRig:
     leaf: Part
     agent: Part
     agent_toml: Path
+    hub: HubRig
+    link_port: int | None
 
     @classmethod
     async def add(
@@ -280,7 +282,6 @@ class DeviceRig:
         `nodes` have streams of their own.
         """
         (directory / "backhaul-agent").mkdir(parents=True, exist_ok=True)
-        port = free_port()
         await run_to_end(
             [
                 program("backhaul-hub"),
@@ -288,27 +289,15 @@ class DeviceRig:
                 device,
                 "--dir",
                 str(hub.directory),
-                "--port",
-                str(port),
-                "--state-dir",
-                str(directory),
                 *(["--link-mode", link_mode] if link_mode else []),
                 *(["--per-node"] if nodes else []),
                 *(word for node in nodes for word in ("--node", node)),
             ]
         )
-        made = hub.directory / "devices" / device
         leaf_conf, agent_toml = directory / "leaf.conf", directory / "agent.toml"
-        text = (made / "leaf.conf").read_text()
-        if link_port is not None:
-            text = re.sub(rf"127\.0\.0\.1:{hub.leaf_port}\b", f"127.0.0.1:{link_port}", text)
-        leaf_conf.write_text(text)
-        agent_toml.write_text((made / "agent.toml").read_text())
-        if (made / "link.conf").exists():
-            (directory / "link.conf").write_text((made / "link.conf").read_text())
-        return cls(
+        rig = cls(
             device=device,
-            client_port=port,
+            client_port=free_port(),
             leaf=Part(
                 f"{device} leaf",
                 [program("nats-server"), "-c", str(leaf_conf)],
@@ -320,7 +309,24 @@ class DeviceRig:
                 directory / "agent.log",
             ),
             agent_toml=agent_toml,
+            hub=hub,
+            link_port=link_port,
         )
+        await rig.enrol("--port", str(rig.client_port), "--state-dir", str(directory))
+        return rig
+
+    async def enrol(self, *words: str) -> None:
+        """Bring the hub's document to the vehicle, and have the real command make its files of it."""
+        made = self.hub.directory / "devices" / self.device / "identity.json"
+        text = made.read_text()
+        if self.link_port is not None:
+            there = rf"127\.0\.0\.1:{self.hub.leaf_port}\b"
+            text = re.sub(there, f"127.0.0.1:{self.link_port}", text)
+        directory = self.agent_toml.parent
+        document = directory / "identity.json"
+        document.write_text(text)
+        command = ["enrol", "--file", str(document), "--dir", str(directory)]
+        await run_to_end([program("backhaul-agent"), *command, *words])
 
     @property
     def url(self) -> str:

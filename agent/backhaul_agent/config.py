@@ -261,7 +261,7 @@ def load(path: Path) -> Config:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigError(path, "", "no such file; `backhaul-hub add-device` writes one") from None
+        raise ConfigError(path, "", "no such file; `backhaul-agent enrol` writes one") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(path, "", f"cannot be read: {error}") from error
     return parse(text, path)
@@ -324,7 +324,7 @@ def _check_together(config: Config, path: Path) -> None:
         missing = "nats.password" if nats.user else "nats.user"
         raise ConfigError(path, missing, "user and password go together")
     if config.link.mode != "always" and not config.link.switched:
-        problem = f"mode {config.link.mode!r} needs it (or link.pid_file): add-device --link-mode"
+        problem = f"mode {config.link.mode!r} needs it (or link.pid_file): docs/link.md"
         raise ConfigError(path, "link.system_nkey", problem)
     names = [command.name for command in config.command]
     if twice := next((name for name in names if names.count(name) > 1), ""):

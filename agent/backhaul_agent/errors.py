@@ -2,6 +2,7 @@
 
 AgentError
 ├── ConfigError            a configuration file or value is not usable
+├── VehicleFilesError      the files of this vehicle cannot be made of an identity document
 ├── MappingError           a replay mapping does not fit its recording
 ├── LedgerError            the ledger cannot be used
 │   ├── LedgerForeignError     the file is not this device's ledger
@@ -71,6 +72,14 @@ class ConfigError(AgentError):
         self.path = path
         self.key = key
         self.problem = problem
+
+
+class VehicleFilesError(AgentError):
+    """The files of this vehicle cannot be made or changed; what was there is as it was."""
+
+    def __init__(self, problem: str, *, hint: str) -> None:
+        super().__init__(f"{problem} ({hint})")
+        self.hint = hint
 
 
 class MappingError(AgentError):

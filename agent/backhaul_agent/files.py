@@ -9,10 +9,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file in one step that survives a power cut. Raises: OSError."""
+def write_whole(path: Path, data: bytes, *, mode: int | None = None) -> None:
+    """Write a file in one step that survives a power cut, from the start with exactly this mode.
+
+    Raises: OSError.
+    """
     partial = path.with_name(path.name + ".new")
-    with partial.open("wb") as file:
+    partial.unlink(missing_ok=True)
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode or 0o666)
+    with os.fdopen(descriptor, "wb") as file:
+        if mode is not None:
+            os.fchmod(descriptor, mode)  # whatever the umask makes of it
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

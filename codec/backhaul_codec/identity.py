@@ -69,6 +69,14 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         return f"Identity({self.device!r})"
 
 
+def leaf_name(device: str, token: str) -> str:
+    """Return the name of a device's leaf server, by which the hub tells leafs apart.
+
+    Nobody else's to know: a server cuts an older leaf when one of the same name connects.
+    """
+    return f"{device}-{token}"
+
+
 def encode_identity(identity: Identity) -> str:
     """Return the document as text. Raises: IdentityError, for one that could not be read."""
     text = msgspec.json.format(msgspec.json.encode(identity), indent=2).decode() + "\n"

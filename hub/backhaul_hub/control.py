@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import structlog
 from nats.errors import Error as NatsError
 
+from backhaul_codec.identity import leaf_name
+
 from . import metrics_server, service
 from .blob_service import BlobService
 from .certificate_watch import CertificateWatch
@@ -27,7 +29,6 @@ from .errors import HubError, JetStreamError
 from .health_watch import HealthWatch
 from .jetstream import JetStreamApi
 from .known import Known
-from .leaf_config import leaf_name
 from .leafs import LEAFS_INTERVAL_S, Leafs
 from .metrics import METRICS
 from .registry import Registry

@@ -7,24 +7,47 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
+import msgspec
+
+from backhaul_codec.identity import (
+    Identity,
+    IdentityError,
+    Link,
+    decode_identity,
+    encode_identity,
+)
 from backhaul_codec.subjects import node_lane
 
-from .agent_toml import render_agent_toml, with_nodes
 from .errors import ConfigError, RegistryError
 from .lanes import NODES_MAX, check_nodes
-from .leaf_config import LINK_FILE, LeafServer, render_leaf, with_node_subjects
 from .private_files import alone_in, password_hash, write_private
 from .registry import Device, Registry, check_device_id
 from .server_config import FLEET_EXPORTS, HUB_IMPORTS, fleet_files
 from .servers import server_directories, urls
+from .streams import DOWN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from pathlib import Path
 
-    from .agent_toml import DeviceSettings
+    from backhaul_codec.identity import LinkMode
+
     from .clock import Clock
     from .config import HubConfig
+
+
+IDENTITY_FILE = "identity.json"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSettings:
+    """What `backhaul-hub add-device` is told about a vehicle."""
+
+    link_kbit_s: float = 1000.0
+    """What its link carries at its worst."""
+    link_mode: LinkMode = "always"
+    nodes: tuple[str, ...] = ()
+    """Nodes with streams of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +55,7 @@ class AddedDevice:
     """What `backhaul-hub add-device` has written."""
 
     device: Device
-    leaf_conf: Path
-    agent_toml: Path
-    link_conf: Path | None = None
-    """Where the link is not always up."""
+    identity: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +63,7 @@ class ChangedNodes:
     """What giving a device's nodes streams of their own, or taking them, has changed."""
 
     device: Device
-    agent_toml: Path
-    leaf_conf: Path | None
-    """Where it had to be changed as well."""
+    identity: Path
     dropped: tuple[str, ...]
     """Nodes whose lanes are read no more: all of them is here."""
 
@@ -57,7 +75,7 @@ async def create_device(
     device_id: str,
     settings: DeviceSettings,
 ) -> AddedDevice:
-    """Enrol a device: into hub.db and devices.conf, and its leaf.conf and agent.toml.
+    """Enrol a device: into hub.db and devices.conf, and its identity document.
 
     The server learns of it by a reload, which is the caller's to ask for.
 
@@ -67,20 +85,24 @@ async def create_device(
             of its own, or a file could not be written; the device was not added.
     """
     check_device_id(device_id)
-    settings = replace(settings, nodes=check_nodes(settings.nodes))
-    if settings.nodes:
+    nodes = check_nodes(settings.nodes)
+    if nodes:
         _require_includes(directory)
     password = secrets.token_urlsafe(24)
     device = Device(
-        device_id, secrets.token_hex(12), password_hash(password), clock.now_ns(), settings.nodes
+        device_id, secrets.token_hex(12), password_hash(password), clock.now_ns(), nodes
     )
-    leaf = LeafServer(
-        device=device_id,
-        token=device.token,
-        remote_urls=[_with_login(url, device_id, password) for url in urls(config.fleet.leaf_url)],
-        client_port=settings.client_port,
-        store_dir=str(settings.state_dir / "backhaul-leaf"),
-        system_password="" if settings.link_mode == "always" else secrets.token_urlsafe(24),
+    document = _document(
+        Identity(
+            device=device_id,
+            token=device.token,
+            leaf_urls=tuple(
+                _with_login(url, device_id, password) for url in urls(config.fleet.leaf_url)
+            ),
+            down_stream=DOWN,
+            nodes=nodes,
+            link=Link(settings.link_mode, settings.link_kbit_s),
+        )
     )
     target = directory / "devices" / device_id
     try:
@@ -91,19 +113,12 @@ async def create_device(
                 # What the device needs first, its row last: an attempt that failed halfway can
                 # simply be made again.
                 target.mkdir(parents=True, exist_ok=True, mode=0o700)
-                write_private(target / "leaf.conf", render_leaf(leaf))
-                write_private(
-                    target / "agent.toml",
-                    render_agent_toml(device, settings, leaf.system_password),
-                )
-                if leaf.system_password:
-                    write_private(target / LINK_FILE, "disabled: true\n")
+                write_private(target / IDENTITY_FILE, document)
                 write_fleet(directory, [*(await registry.devices()).values(), device])
                 await registry.add_device(device)
     except OSError as error:
         raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
-    link_conf = target / LINK_FILE if leaf.system_password else None
-    return AddedDevice(device, target / "leaf.conf", target / "agent.toml", link_conf)
+    return AddedDevice(device, target / IDENTITY_FILE)
 
 
 async def is_enrolled(directory: Path, device_id: str) -> bool:
@@ -127,7 +142,7 @@ async def change_nodes(directory: Path, device_id: str, nodes: Iterable[str]) ->
     named = check_nodes(nodes)
     if named:
         _require_includes(directory)
-    target = directory / "devices" / device_id
+    path = directory / "devices" / device_id / IDENTITY_FILE
     try:
         with alone_in(directory):
             async with await Registry.open(directory / "hub.db") as registry:
@@ -143,14 +158,14 @@ async def change_nodes(directory: Path, device_id: str, nodes: Iterable[str]) ->
                         f"{len(leaving)} nodes would leave their lanes, {NODES_MAX} may at once",
                         hint="let the vehicle send what it has, then take the next ones",
                     )
-                leaf_changed = _rewrite(target, named)
+                identity = msgspec.structs.replace(_read_document(path), nodes=named)
+                write_private(path, _document(identity))
                 write_fleet(directory, (known | {device_id: device}).values())
                 await registry.set_nodes(device)
     except OSError as error:
         raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
-    leaf_conf = target / "leaf.conf" if leaf_changed else None
     gone = tuple(node for node in dropped if node not in named)
-    return ChangedNodes(device, target / "agent.toml", leaf_conf, gone)
+    return ChangedNodes(device, path, gone)
 
 
 async def _drained(registry: Registry, device: Device) -> list[str]:
@@ -159,15 +174,20 @@ async def _drained(registry: Registry, device: Device) -> list[str]:
     return [node for node in device.leaving if node_lane(node) not in owing]
 
 
-def _rewrite(target: Path, nodes: tuple[str, ...]) -> bool:
-    """Write a device's files for its nodes; return whether leaf.conf had to be another."""
-    agent, leaf = target / "agent.toml", target / "leaf.conf"
-    write_private(agent, with_nodes(agent.read_text(), nodes))
-    before = leaf.read_text()
-    after = with_node_subjects(before)
-    if after != before:
-        write_private(leaf, after)
-    return after != before
+def _document(identity: Identity) -> str:
+    try:
+        return encode_identity(identity)
+    except IdentityError as error:
+        raise ConfigError(f"no identity document can be made of it: {error}") from error
+
+
+def _read_document(path: Path) -> Identity:
+    try:
+        return decode_identity(path.read_bytes())
+    except IdentityError as error:
+        raise ConfigError(
+            f"{path}: {error}", hint="put it back as add-device wrote it: its login is nowhere else"
+        ) from error
 
 
 def write_fleet(directory: Path, devices: Collection[Device]) -> None:

@@ -108,7 +108,7 @@ def test_text_that_is_no_toml() -> None:
 
 
 def test_a_missing_file_says_how_to_get_one(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no such file; `backhaul-hub add-device` writes one"):
+    with pytest.raises(ConfigError, match="no such file; `backhaul-agent enrol` writes one"):
         load(tmp_path / "agent.toml")
 
 

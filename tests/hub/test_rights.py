@@ -10,15 +10,16 @@ import asyncio
 import json
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import nats
 import pytest
 
-from backhaul_hub.agent_toml import DeviceSettings
+from backhaul_codec.identity import decode_identity
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.down_consumers import ensure_down_consumers
-from backhaul_hub.enrol import change_nodes, create_device
+from backhaul_hub.enrol import DeviceSettings, change_nodes, create_device
 from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.registry import Device, Registry
 from backhaul_hub.reset_service import ResetService
@@ -77,8 +78,8 @@ async def log_in(stack: AsyncExitStack, hub: HubRig, device: Device) -> Login:
     async def note(error: Exception) -> None:
         refused.append(str(error))
 
-    leaf_conf = (hub.directory / "devices" / device.id / "leaf.conf").read_text()
-    password = leaf_conf.split(f"nats-leaf://{device.id}:")[1].split("@")[0]
+    document = (hub.directory / "devices" / device.id / "identity.json").read_bytes()
+    password = urlsplit(decode_identity(document).leaf_urls[0]).password
     client = await nats.connect(
         f"nats://{device.id}:{password}@127.0.0.1:{hub.client_port}",
         error_cb=note,
@@ -97,7 +98,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
             *(f"nats-leaf://127.0.0.1:{hub.leaf_port}", 1, 5.0),
         )
         create_hub(hub.directory, layout)
-        settings = DeviceSettings(client_port=4222, state_dir=tmp_path, nodes=NODES)
+        settings = DeviceSettings(nodes=NODES)
         for id_ in (MINE, THEIRS):
             await create_device(hub.directory, load(hub.directory), SystemClock(), id_, settings)
         conf = hub.directory / "devices.conf"

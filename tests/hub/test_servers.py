@@ -10,10 +10,9 @@ import pytest
 from click.testing import CliRunner
 from nats.errors import NoRespondersError
 
-from backhaul_hub.agent_toml import DeviceSettings
 from backhaul_hub.cli import cli
 from backhaul_hub.config import load
-from backhaul_hub.enrol import create_device
+from backhaul_hub.enrol import DeviceSettings, create_device
 from backhaul_hub.errors import ConfigError, HubError
 from backhaul_hub.server_config import DEVICES
 from backhaul_hub.servers import ServerPlace, read_places, server_directories, urls
@@ -65,8 +64,7 @@ async def test_every_server_and_every_vehicle_knows_all_of_them(tmp_path: Path) 
     config = load(hub)
     assert config.streams.replicas == 3
     assert urls(config.nats.url)[2] == "nats://hub.example.org:4333"
-    settings = DeviceSettings(client_port=4300, state_dir=tmp_path, link_kbit_s=20.0)
-    made = await create_device(hub, config, FixedClock(), "VID-001", settings)
+    made = await create_device(hub, config, FixedClock(), "VID-001", DeviceSettings())
 
     targets = server_directories(hub)
     assert [target.name for target in targets] == ["a", "b", "c"]
@@ -80,9 +78,9 @@ async def test_every_server_and_every_vehicle_knows_all_of_them(tmp_path: Path) 
     assert "@10.0.0.2" not in b
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in targets[1].iterdir())
 
-    leaf = made.leaf_conf.read_text()
+    document = made.identity.read_text()
     for host in ("10.0.0.1:7422", "10.0.0.2:7422", "hub.example.org:7433"):
-        assert leaf.count(f"@{host}") == 1
+        assert document.count(f"@{host}") == 1
 
 
 def test_vehicles_may_have_other_addresses_of_the_servers(tmp_path: Path) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+import msgspec
 import pytest
 
+from backhaul_codec.identity import Identity, Link, decode_identity
 from backhaul_codec.ranges import RangeSet
-from backhaul_hub.agent_toml import DeviceSettings
 from backhaul_hub.config import load
 from backhaul_hub.continuity import LaneKey, LaneState
-from backhaul_hub.enrol import change_nodes, create_device
+from backhaul_hub.enrol import DeviceSettings, change_nodes, create_device
 from backhaul_hub.errors import ConfigError, RegistryError
 from backhaul_hub.lanes import lanes_of
 from backhaul_hub.registry import Position, Registry
@@ -37,25 +38,27 @@ def layout(leaf_url: str = "nats-leaf://hub.example.org:7422") -> HubLayout:
     return HubLayout("127.0.0.1", "127.0.0.1", 4222, 7422, leaf_url, 1, 5.0)
 
 
-def settings(tmp_path: Path, *nodes: str) -> DeviceSettings:
-    return DeviceSettings(
-        client_port=4300, state_dir=tmp_path / "state", link_kbit_s=20.0, nodes=nodes
-    )
+def settings(*nodes: str) -> DeviceSettings:
+    return DeviceSettings(link_kbit_s=20.0, link_mode="scheduled", nodes=nodes)
 
 
-async def test_a_devices_files_are_its_own(tmp_path: Path) -> None:
+def identity_of(hub: Path, device: str = "VID-001") -> Identity:
+    return decode_identity((hub / "devices" / device / "identity.json").read_bytes())
+
+
+async def test_a_devices_document_is_its_own(tmp_path: Path) -> None:
     hub = tmp_path / "hub"
     create_hub(hub, layout())
     for device in ("VID-001", "VID-002"):
-        await create_device(hub, load(hub), FixedClock(), device, settings(tmp_path))
+        await create_device(hub, load(hub), FixedClock(), device, settings())
     made = hub / "devices" / "VID-001"
     assert {path.stat().st_mode & 0o777 for path in made.iterdir()} == {0o600}
-    agent = tomllib.loads((made / "agent.toml").read_text())
-    token = agent["device"]["token"]
+    identity = identity_of(hub)
+    token = identity.token
     assert len(token) == 24
-    assert agent["link"]["rate_kbit_s"] == 20.0
-    other = tomllib.loads((hub / "devices" / "VID-002" / "agent.toml").read_text())
-    assert other["device"]["token"] != token
+    assert (identity.device, identity.down_stream) == ("VID-001", "DOWN_00")
+    assert identity.link == Link("scheduled", 20.0)
+    assert identity_of(hub, "VID-002").token != token
 
     users = (hub / "devices.conf").read_text()
     mine = users[users.index("VID-001") : users.index("VID-002")]
@@ -71,11 +74,11 @@ async def test_a_devices_files_are_its_own(tmp_path: Path) -> None:
 
     assert (hub / "hub.db").stat().st_mode & 0o777 == 0o600
     assert hub.stat().st_mode & 0o777 == 0o700
-    leaf = (made / "leaf.conf").read_text()
-    password = leaf.split("nats-leaf://VID-001:")[1].split("@")[0]
+    url = urlsplit(identity.leaf_urls[0])
+    assert (url.scheme, url.hostname, url.port) == ("nats-leaf", "hub.example.org", 7422)
+    password = url.password or ""
     assert len(password) == 32
     assert password not in users, "the hub keeps a hash"
-    assert "@hub.example.org:7422" in leaf
 
 
 async def test_an_attempt_that_failed_halfway_can_be_made_again(tmp_path: Path) -> None:
@@ -83,11 +86,11 @@ async def test_an_attempt_that_failed_halfway_can_be_made_again(tmp_path: Path) 
     create_hub(hub, layout())
     (hub / "devices").write_text("in the way")
     with pytest.raises(ConfigError, match="devices"):
-        await create_device(hub, load(hub), FixedClock(), "VID-001", settings(tmp_path))
+        await create_device(hub, load(hub), FixedClock(), "VID-001", settings())
     (hub / "devices").unlink()
-    await create_device(hub, load(hub), FixedClock(), "VID-001", settings(tmp_path))
+    await create_device(hub, load(hub), FixedClock(), "VID-001", settings())
     with pytest.raises(RegistryError, match="exists already"):
-        await create_device(hub, load(hub), FixedClock(), "VID-001", settings(tmp_path))
+        await create_device(hub, load(hub), FixedClock(), "VID-001", settings())
     assert (hub / "devices.conf").read_text().count('user: "VID-001"') == 1
 
 
@@ -95,17 +98,17 @@ async def test_a_leaf_url_that_is_none_is_refused_and_adds_nothing(tmp_path: Pat
     hub = tmp_path / "hub"
     create_hub(hub, layout(leaf_url="http://hub.example.org"))
     with pytest.raises(ConfigError, match="is no leaf address"):
-        await create_device(hub, load(hub), FixedClock(), "VID-001", settings(tmp_path))
+        await create_device(hub, load(hub), FixedClock(), "VID-001", settings())
     assert "VID-001" not in (hub / "devices.conf").read_text()
     path = hub / "hub.toml"
     path.write_text(path.read_text().replace("http://hub", "nats-leaf://hub"))
-    await create_device(hub, load(hub), FixedClock(), "VID-001", settings(tmp_path))
+    await create_device(hub, load(hub), FixedClock(), "VID-001", settings())
 
 
 async def test_a_device_id_that_is_none_is_refused(tmp_path: Path) -> None:
     create_hub(tmp_path, layout())
     with pytest.raises(RegistryError, match="is no device id"):
-        await create_device(tmp_path, load(tmp_path), FixedClock(), "up.>", settings(tmp_path))
+        await create_device(tmp_path, load(tmp_path), FixedClock(), "up.>", settings())
 
 
 def users_of(hub: Path) -> dict[str, list[str]]:
@@ -125,10 +128,8 @@ async def test_a_nodes_lane_has_the_rights_of_a_shared_one_and_each_of_its_own(
 ) -> None:
     hub = tmp_path / "hub"
     create_hub(hub, layout())
-    added = await create_device(
-        hub, load(hub), FixedClock(), "VID-001", settings(tmp_path, "motor rear")
-    )
-    await create_device(hub, load(hub), FixedClock(), "VID-002", settings(tmp_path))
+    added = await create_device(hub, load(hub), FixedClock(), "VID-001", settings("motor rear"))
+    await create_device(hub, load(hub), FixedClock(), "VID-002", settings())
     token = added.device.token
     mine, others = users_of(hub)["VID-001"], users_of(hub)["VID-002"]
     assert len(others) == 19
@@ -149,42 +150,23 @@ async def test_a_nodes_lane_has_the_rights_of_a_shared_one_and_each_of_its_own(
         text = (hub / name).read_text()
         assert "OUT_n_motor%20rear" in text
         assert text.count("CONSUMER.RESET") == 3
-    agent = tomllib.loads(added.agent_toml.read_text())
-    assert agent["streams"] == {"per": "node", "nodes": ["motor rear"]}
-    assert '"n.>"' in added.leaf_conf.read_text()
+    assert identity_of(hub).nodes == ("motor rear",)
 
 
-async def test_a_device_whose_nodes_change_keeps_password_token_and_what_was_edited(
-    tmp_path: Path,
-) -> None:
+async def test_a_device_whose_nodes_change_keeps_password_and_token(tmp_path: Path) -> None:
     hub = tmp_path / "hub"
     create_hub(hub, layout())
-    added = await create_device(hub, load(hub), FixedClock(), "VID-001", settings(tmp_path))
-    text = added.agent_toml.read_text() + "\n[streams]\n# Small.\nout_live_bytes_max = 1000000\n"
-    added.agent_toml.write_text(text + "\n[frame]\npoints_max = 10\n")
-    older = added.leaf_conf.read_text().replace('"n.>", ', "")
-    added.leaf_conf.write_text(older)
-
+    added = await create_device(hub, load(hub), FixedClock(), "VID-001", settings())
+    before = identity_of(hub)
     changed = await change_nodes(hub, "VID-001", ["gps", "battery"])
     assert (changed.device.token, changed.device.password_hash) == (
         added.device.token,
         added.device.password_hash,
     )
-    agent = tomllib.loads(added.agent_toml.read_text())
-    assert agent["streams"] == {
-        "per": "node",
-        "nodes": ["battery", "gps"],
-        "out_live_bytes_max": 1000000,
-    }
-    assert agent["frame"] == {"points_max": 10}
-    assert "# Small." in added.agent_toml.read_text()
-    assert changed.leaf_conf == added.leaf_conf
-    assert added.leaf_conf.read_text().replace('"n.>", ', "") == older
-    assert (await change_nodes(hub, "VID-001", ["gps", "battery"])).leaf_conf is None
+    assert identity_of(hub) == msgspec.structs.replace(before, nodes=("battery", "gps"))
 
     await change_nodes(hub, "VID-001", [])
-    agent = tomllib.loads(added.agent_toml.read_text())
-    assert agent["streams"] == {"per": "device", "nodes": [], "out_live_bytes_max": 1000000}
+    assert identity_of(hub) == before
     assert len(users_of(hub)["VID-001"]) > 19, "what was is read on"
 
 
@@ -193,7 +175,7 @@ async def test_the_lane_of_a_node_that_leaves_is_kept_until_nothing_of_it_is_mis
 ) -> None:
     hub = tmp_path / "hub"
     create_hub(hub, layout())
-    await create_device(hub, load(hub), FixedClock(), "VID-001", settings(tmp_path, "gps", "door"))
+    await create_device(hub, load(hub), FixedClock(), "VID-001", settings("gps", "door"))
     changed = await change_nodes(hub, "VID-001", ["door"])
     assert (changed.device.nodes, changed.device.leaving) == (("door",), ("gps",))
     assert changed.dropped == ()
@@ -218,33 +200,27 @@ async def test_nodes_need_a_hub_conf_that_takes_them(tmp_path: Path) -> None:
     conf = (hub / "hub.conf").read_text()
     older = conf.replace('include "fleet-exports.conf"', "exports: []")
     (hub / "hub.conf").write_text(older)
-    await create_device(hub, load(hub), FixedClock(), "VID-001", settings(tmp_path))
+    await create_device(hub, load(hub), FixedClock(), "VID-001", settings())
     with pytest.raises(ConfigError, match=r'include "fleet-exports\.conf"'):
         await change_nodes(hub, "VID-001", ["gps"])
     with pytest.raises(ConfigError, match=r'include "fleet-exports\.conf"'):
-        await create_device(hub, load(hub), FixedClock(), "VID-002", settings(tmp_path, "gps"))
+        await create_device(hub, load(hub), FixedClock(), "VID-002", settings("gps"))
     assert not (hub / "devices" / "VID-002").exists()
     (hub / "hub.conf").write_text(conf)
     await change_nodes(hub, "VID-001", ["gps"])
 
 
-@pytest.mark.parametrize("streams", ["[streams] # mine", "[streams]\nnodes = [\n  'a',\n]"])
-async def test_an_agent_toml_that_cannot_be_changed_is_left_and_nothing_is_done(
-    tmp_path: Path, streams: str
-) -> None:
+async def test_nothing_is_changed_where_the_document_is_gone_or_damaged(tmp_path: Path) -> None:
     hub = tmp_path / "hub"
     create_hub(hub, layout())
-    added = await create_device(hub, load(hub), FixedClock(), "VID-001", settings(tmp_path))
-    edited = f"{added.agent_toml.read_text()}\n{streams}\n"
-    added.agent_toml.write_text(edited)
-    with pytest.raises(ConfigError, match="write them there by hand"):
+    added = await create_device(hub, load(hub), FixedClock(), "VID-001", settings())
+    added.identity.write_text("{")
+    with pytest.raises(ConfigError, match=r"identity\.json.*not JSON"):
         await change_nodes(hub, "VID-001", ["gps"])
-    assert added.agent_toml.read_text() == edited
+    added.identity.unlink()
+    with pytest.raises(ConfigError, match=r"identity\.json"):
+        await change_nodes(hub, "VID-001", ["gps"])
     assert len(users_of(hub)["VID-001"]) == 19
-    written = edited.replace(streams, '[streams] # mine\nper = "node"\nnodes = [\n  "gps",\n]')
-    added.agent_toml.write_text(written)
-    await change_nodes(hub, "VID-001", ["gps"])
-    assert added.agent_toml.read_text() == written
 
 
 async def test_no_nodes_for_a_device_that_is_not_there(tmp_path: Path) -> None:

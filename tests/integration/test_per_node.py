@@ -80,13 +80,12 @@ async def vehicle(world: World, device: str, *nodes: str) -> Vehicle:
 
 
 async def name(world: World, rig: DeviceRig, *nodes: str) -> str:
-    """Have exactly these nodes have streams of their own, and bring the file to the vehicle."""
+    """Have exactly these nodes have streams of their own, and have the vehicle know."""
     which = [word for node in nodes for word in ("--node", node)]
     mode = ["--per-node", *which] if nodes else ["--per-device"]
     command = ["add-device", rig.device, "--dir", str(world.hub.directory), *mode]
     said = await run_to_end([program("backhaul-hub"), *command])
-    made = world.hub.directory / "devices" / rig.device / "agent.toml"
-    rig.agent_toml.write_text(made.read_text())
+    await rig.enrol()
     return said
 
 

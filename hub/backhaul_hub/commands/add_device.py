@@ -3,47 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
-from backhaul_hub.agent_toml import DeviceSettings
+from backhaul_codec.identity import leaf_name
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.connection import connect
 from backhaul_hub.control import RELOAD_SERVICE
-from backhaul_hub.enrol import change_nodes, create_device, is_enrolled
+from backhaul_hub.enrol import DeviceSettings, change_nodes, create_device, is_enrolled
 from backhaul_hub.errors import HubError, RegistryError
 from backhaul_hub.fellow_servers import cut_leaf, reload_servers
-from backhaul_hub.leaf_config import leaf_name
 from backhaul_hub.servers import server_directories, urls
 
 from ._options import directory_option
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backhaul_codec.identity import LinkMode
     from backhaul_hub.config import HubConfig
     from backhaul_hub.enrol import AddedDevice, ChangedNodes
     from backhaul_hub.registry import Device
 
-_KEPT = ("port", "state_dir", "link_kbit_s", "link_mode")
+_KEPT = ("link_kbit_s", "link_mode")
 
 
 @click.command("add-device")
 @click.argument("device", metavar="VID")
 @directory_option
-@click.option(
-    "--port", default=4222, show_default=True, help="Port for local programs on the vehicle."
-)
-@click.option(
-    "--state-dir",
-    type=click.Path(path_type=Path),
-    default=Path("/var/lib"),
-    show_default=True,
-    help="Where on the vehicle backhaul-agent/ (ledger) and backhaul-leaf/ (streams) are kept.",
-)
 @click.option(
     "--link-kbit-s",
     default=1000.0,
@@ -55,7 +46,7 @@ _KEPT = ("port", "state_dir", "link_kbit_s", "link_mode")
     type=click.Choice(["always", "scheduled", "on-demand"]),
     default="always",
     show_default=True,
-    help="When the link is up; other than always, leaf.conf lets the agent switch it.",
+    help="When the link is up; other than always, the agent switches it.",
 )
 @click.option(
     "--per-node/--per-device",
@@ -74,14 +65,12 @@ def add_device(
     context: click.Context,
     device: str,
     directory: Path,
-    port: int,
-    state_dir: Path,
     link_kbit_s: float,
-    link_mode: str,
+    link_mode: LinkMode,
     per_node: bool | None,
     nodes: tuple[str, ...],
 ) -> None:
-    """Enrol device VID and write its leaf.conf and agent.toml.
+    """Enrol device VID and write its identity document.
 
     A running hub learns of it at once, without a restart. With --per-node or --per-device for a
     device that is there already: have exactly these nodes have streams of their own from now on.
@@ -98,8 +87,6 @@ def add_device(
         _print_cluster(directory)
         return
     settings = DeviceSettings(
-        client_port=port,
-        state_dir=state_dir,
         link_kbit_s=link_kbit_s,
         link_mode=link_mode,
         nodes=nodes,
@@ -115,13 +102,9 @@ def _is_given(context: click.Context, name: str) -> bool:
 def _print_added(added: AddedDevice, reload_problem: str | None) -> None:
     device = added.device.id
     click.echo(f"""\
-{device} may send to this hub. Bring these files to it (they hold its password and token):
-  {added.leaf_conf}     for: nats-server -c leaf.conf
-  {added.agent_toml}    for: backhaul-agent run --config agent.toml""")
-    if added.link_conf is not None:
-        click.echo(
-            f"  {added.link_conf}     beside leaf.conf; the agent's user must be able to write it"
-        )
+{device} may send to this hub. Bring this file to it, and run there what stands beside it. The file
+holds the device's login: delete the copies that you made.
+  {added.identity}    backhaul-agent enrol --file {added.identity.name}""")
     _print_problem(device, reload_problem)
 
 
@@ -130,9 +113,7 @@ def _print_changed(changed: ChangedNodes, reload_problem: str | None) -> None:
     named = ", ".join(device.nodes) or "none"
     click.echo(f"""\
 Nodes of {device.id} with streams of their own: {named}. Bring to it:
-  {changed.agent_toml}    then start backhaul-agent again""")
-    if changed.leaf_conf is not None:
-        click.echo(f"  {changed.leaf_conf}     then start its nats-server again, first")
+  {changed.identity}    then: backhaul-agent enrol --file {changed.identity.name}""")
     if device.leaving:
         click.echo(
             f"The lanes of {', '.join(device.leaving)} are read until nothing of them is missing;"

@@ -1,0 +1,135 @@
+"""The text of a vehicle's leaf.conf. Pure; what a setting is for stands beside it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from backhaul_codec.identity import leaf_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backhaul_codec.identity import Identity
+
+LINK_FILE = "link.conf"
+NO_LINK = "disabled: true\n"
+# Of the user with which the agent switches the link.
+SYSTEM_USER = "link"
+_STORE_DIR = re.compile(r'^  store_dir: (".*")$', re.MULTILINE)
+
+# Subjects that local programs and the agent use among themselves.
+LOCAL_SUBJECTS = (
+    "app.>",
+    "agent.>",
+    "n.>",
+    "p.>",
+    "e.>",
+    "r.>",
+    "f.>",
+    "c.>",
+    "cmd.>",
+    "s.>",
+    "$JS.API.>",
+    "$KV.>",
+    "$O.>",
+    "_INBOX.>",
+    "$SRV.>",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LeafServer:
+    """Settings of the leaf nats-server beside those of the identity document."""
+
+    client_port: int
+    store_dir: str
+    ca_file: Path | None = None
+    """Of the certificates that the hub is known by; None: those of the system."""
+    creds_file: Path | None = None
+    """Of the JWT and key to log in with at the hub; None: the addresses hold a login."""
+    system_password: str = ""
+    """Of the user with which the agent switches the link; empty: there is none."""
+    link_file: bool = False
+    """Whether the link may be switched off."""
+    pid_file: str = ""
+
+
+def render_leaf(identity: Identity, server: LeafServer) -> str:
+    """Render the leaf.conf of a vehicle."""
+    local = ", ".join(quoted(subject) for subject in LOCAL_SUBJECTS)
+    system = ""
+    if password := server.system_password:
+        system = f"users: [{{ user: {SYSTEM_USER}, password: {quoted(password)} }}]"
+    pid_file = f"\npid_file: {quoted(server.pid_file)}\n" if server.pid_file else ""
+    return f"""\
+# nats-server configuration of {identity.device}. `backhaul-agent enrol` writes all of it anew: what
+# is changed here by hand is then in leaf.conf.before.
+
+# Nobody else's to know: the hub's server cuts an older leaf when one of the same name connects.
+server_name: {quoted(leaf_name(identity.device, identity.token))}
+# Local programs only. They publish to app.<node>.<type> with any NATS client.
+listen: "127.0.0.1:{server.client_port}"
+{pid_file}
+# Frames of long text or bytes may exceed the default of 1 MB.
+max_payload: 2MB
+
+jetstream {{
+  store_dir: {quoted(server.store_dir)}
+  domain: {quoted(identity.device)}
+}}
+
+# Answers to JetStream requests over the link come on subjects that name the device.
+feature_flags {{ js_api_reply_v2: true }}
+
+# A half-open link is noticed in 20 s; with the defaults in 336 s.
+ping_interval: "10s"
+ping_max: 2
+
+accounts {{
+  SYS {{ {system} }}
+  VEH {{ jetstream: enabled, users: [{{ user: local, password: "" }}] }}
+}}
+system_account: SYS
+no_auth_user: local
+
+leafnodes {{
+  reconnect: "500ms"
+  remotes: [{{
+    urls: [{", ".join(map(quoted, identity.leaf_urls))}]
+    account: VEH{_login(server)}
+    ignore_discovered_servers: true
+    # The defaults fail from 1.2 s of round trip.
+    first_info_timeout: "15s"
+    # What is local stays local, whatever the hub may ask for or let through.
+    deny_imports: [{local}]
+    deny_exports: [{local}]
+  }}]
+}}
+"""
+
+
+def _login(server: LeafServer) -> str:
+    """Render how the remote is known at the hub, the hub to it, and whether there is a link."""
+    parts = []
+    if server.creds_file:
+        parts.append(f"credentials: {quoted(str(server.creds_file))}  # read at each connect")
+    if server.ca_file:
+        parts.append(f"tls {{ ca_file: {quoted(str(server.ca_file))}, timeout: 10 }}")
+    if server.link_file:
+        # Says whether the remote is disabled; the agent writes it and has it read again.
+        parts.append(f'include "{LINK_FILE}"')
+    return "".join(f"\n    {part}" for part in parts)
+
+
+def store_dir_of(text: str) -> str:
+    """Return where a leaf.conf of `render_leaf` keeps streams, empty where it does not say."""
+    found = _STORE_DIR.search(text)
+    return str(json.loads(found[1])) if found else ""
+
+
+def quoted(value: str) -> str:
+    """Quote for nats-server's configuration language, a superset of JSON in this."""
+    return json.dumps(value, ensure_ascii=False)
