@@ -14,9 +14,10 @@ import socket
 import ssl
 import uuid
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from backhaul_spark.clock import SYSTEM_CLOCK, Clock
+from backhaul_spark.endpoint import read_creds
 from backhaul_spark.errors import HubProtocolError, LoginRefused, NoAnswer, Unreachable
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Connection:
         self._position = 0
         self._inbox = f"_INBOX.{uuid.uuid4().hex}"
         self._requests = 0
+        self._expired = ""
         self.server = ""
         self.api = endpoint.api
         self._socket = self._open(dial)
@@ -122,9 +124,13 @@ class Connection:
         info = self._line(deadline, "the greeting")
         if not info.startswith(b"INFO "):
             raise HubProtocolError(self.server, "this is not a NATS server")
+        try:
+            greeting: dict[str, Any] = json.loads(info[5:])
+        except ValueError as error:
+            raise HubProtocolError(self.server, "a greeting that is no JSON") from error
         if self._endpoint.tls:
             self._start_tls()
-        elif json.loads(info[5:]).get("tls_required"):
+        elif greeting.get("tls_required"):
             raise LoginRefused(self.server, "the server wants TLS: use tls:// in servers")
         options: dict[str, object] = {
             "verbose": False,
@@ -136,12 +142,20 @@ class Connection:
             "headers": True,
             "no_responders": True,
         }
-        if self._endpoint.user:
-            options |= {"user": self._endpoint.user, "pass": self._endpoint.password}
-        connect = json.dumps(options).encode()
+        connect = json.dumps(options | self._login(greeting)).encode()
         self._write(b"CONNECT %s\r\nSUB %s.* 1\r\nPING\r\n" % (connect, self._inbox.encode()))
         while (line := self._line(deadline, "the login")) != b"PONG":
             self._control(line)
+
+    def _login(self, greeting: dict[str, Any]) -> dict[str, str]:
+        """Return what CONNECT says of the user; a `.creds` file is read anew each time."""
+        endpoint = self._endpoint
+        if not endpoint.creds:
+            return {"user": endpoint.user, "pass": endpoint.password} if endpoint.user else {}
+        credentials = read_creds(endpoint.creds)
+        # The server says no more than "authorization violation" of a JWT whose time is over.
+        self._expired = credentials.expired(self._clock.now_ns() / 1e9)
+        return {"jwt": credentials.jwt, "sig": credentials.sign(str(greeting.get("nonce", "")))}
 
     def _start_tls(self) -> None:
         try:
@@ -158,7 +172,9 @@ class Connection:
         elif line.startswith(b"-ERR"):
             text = line[4:].decode(errors="replace").strip(" '")
             if "authoriz" in text.lower() or "authentic" in text.lower():
-                raise LoginRefused(self.server, text)
+                creds = self._endpoint.creds
+                because = f" ({creds}: {self._expired})" if self._expired else ""
+                raise LoginRefused(self.server, text + because)
             raise HubProtocolError(self.server, text)
         elif not line.startswith((b"PONG", b"INFO ", b"+OK")):
             raise HubProtocolError(self.server, f"unexpected line {line[:80]!r}")

@@ -1,7 +1,8 @@
 """Where the hub is and how to log in: the connection options, checked once.
 
 A password given as an option would stand in Spark's plans and event logs. So the options may
-name a credentials file instead, and only its path travels to the executors.
+name a credentials file instead. Of a `.creds` file (a JWT and the seed of its key) only the path
+travels to the executors: each reads it when it logs in, so a renewed one needs no new job.
 """
 
 from __future__ import annotations
@@ -9,15 +10,24 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from backhaul_codec.credentials import (
+    TEXT_BYTES_MAX,
+    Credentials,
+    CredentialsError,
+    parse_credentials,
+)
 from backhaul_spark.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_PORT = 4222
+JETSTREAM_API = "$JS.API"
+JOBS_API = "jobsapi"
+"""What a hub calls it for the users of its account JOBS, which is where `.creds` files are from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +37,16 @@ class Endpoint:
     servers: tuple[tuple[str, int], ...]
     user: str = ""
     password: str = ""
+    creds: str = ""
+    """Path of a `.creds` file; then there is no user and password."""
     tls: bool = False
     tls_ca: str = ""
-    api: str = "$JS.API"
+    api: str = JETSTREAM_API
     """Prefix of JetStream's API as this login sees it."""
 
     def __repr__(self) -> str:
         """Leave the password out: this text ends up in logs and plans."""
-        return f"Endpoint({self}, user={self.user!r}, tls={self.tls})"
+        return f"Endpoint({self}, user={self.user!r}, creds={self.creds!r}, tls={self.tls})"
 
     def __str__(self) -> str:
         return ",".join(f"{host}:{port}" for host, port in self.servers)
@@ -67,21 +79,61 @@ def parse_servers(text: str) -> tuple[tuple[tuple[str, int], ...], bool, str, st
     return tuple(servers), tls, user, password
 
 
-def read_credentials(path: str) -> tuple[str, str, str]:
-    """Read user, password and API prefix from a TOML file: at its top, or as hub.toml has them.
+def read_creds(path: str) -> Credentials:
+    """Read a `.creds` file, as `backhaul-hub init` writes it to creds/spark.creds.
 
-    There they stand under [nats.spark]. Without `api` the prefix is JetStream's own.
+    Raises:
+        OptionError: it cannot be read, or is none.
     """
     try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        values = values.get("nats", {}).get("spark", values)
-        return str(values["user"]), str(values["password"]), str(values.get("api", "$JS.API"))
+        with Path(path).open(encoding="ascii") as file:
+            return parse_credentials(file.read(TEXT_BYTES_MAX + 1))
     except OSError as error:
         raise OptionError("credentials", path, f"a readable file ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise OptionError("credentials", path, "a .creds file, which is plain text") from error
+    except CredentialsError as error:
+        raise OptionError("credentials", path, f"a .creds file: {error}") from error
+
+
+def login_from(path: str) -> dict[str, str]:
+    """Return the fields of `Endpoint` that a credentials file gives.
+
+    It is a `.creds` file by that name, or TOML: at its top, or as hub.toml has it under [nats.spark],
+    stand `user` and `password`, or `creds`, the path of a `.creds` file beside it. `api` is the prefix
+    of JetStream's API.
+
+    Raises:
+        OptionError: one of the files cannot be read, or does not hold that.
+    """
+    if path.endswith(".creds"):
+        read_creds(path)
+        return {"creds": path, "api": JOBS_API}
+    values = _toml(path)
+    try:
+        if "creds" not in values:
+            api = str(values.get("api", JETSTREAM_API))
+            return {"user": str(values["user"]), "password": str(values["password"]), "api": api}
     except KeyError as error:
         raise OptionError("credentials", path, f"a key {error} in the file") from error
+    creds = str(Path(path).parent / str(values["creds"]))
+    read_creds(creds)
+    return {"creds": creds, "api": str(values.get("api", JOBS_API))}
+
+
+def _toml(path: str) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise OptionError("credentials", path, f"a readable file ({error.strerror})") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise OptionError("credentials", path, f"TOML with user and password: {error}") from error
+        raise OptionError(
+            "credentials", path, f"a .creds file, or TOML with a login: {error}"
+        ) from error
+    for key in ("nats", "spark"):
+        inner = values.get(key)
+        values = inner if isinstance(inner, dict) else values
+    return values
 
 
 def endpoint_from(options: Mapping[str, str]) -> Endpoint:
@@ -89,18 +141,20 @@ def endpoint_from(options: Mapping[str, str]) -> Endpoint:
 
     Args:
         options: keys in lower case, as Spark hands them to Python.
+
+    Raises:
+        OptionError: one of them, or the file that `credentials` names, is not as it should be.
     """
     text = options.get("servers") or options.get("url") or ""
     servers, tls, user, password = parse_servers(text)
-    user, password = options.get("user", user), options.get("password", password)
-    api = "$JS.API"
+    login = {"user": options.get("user", user), "password": options.get("password", password)}
     if options.get("credentials"):
-        user, password, api = read_credentials(options["credentials"])
+        login = login_from(options["credentials"])
+    if options.get("api"):
+        login["api"] = options["api"]
     return Endpoint(
         servers=servers,
-        user=user,
-        password=password,
         tls=tls or bool(options.get("tls_ca")),
         tls_ca=options.get("tls_ca", ""),
-        api=api,
+        **login,
     )

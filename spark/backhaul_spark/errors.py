@@ -4,7 +4,7 @@
     ├── OptionError          an option or a file of settings is wrong
     ├── HubError             the hub's nats-server
     │   ├── Unreachable      no connection, or it broke and did not come back
-    │   ├── LoginRefused     wrong user, password or certificate
+    │   ├── LoginRefused     wrong user, password, key or certificate
     │   ├── NoAnswer         connected, but a request got no answer in time
     │   ├── ServerBehind     one of a cluster lacks what its stream's leader has
     │   └── HubProtocolError an answer that this client cannot read
@@ -54,7 +54,7 @@ class Unreachable(HubError):
 
 
 class LoginRefused(HubError):
-    """The server closed the door: user, password or certificate."""
+    """The server closed the door: user, password, key or certificate, or their time is over."""
 
     hint = "check the credentials file, or the user and password options"
 

@@ -3,7 +3,7 @@
     spark.dataSource.register(JetStreamSource)
     spark.readStream.format("jetstream").option("servers", ...).option("streams", "UP_*").load()
 
-Options, besides those of endpoint.py (servers, user, password, credentials, tls_ca):
+Options, besides those of endpoint.py (servers, user, password, credentials, api, tls_ca):
     streams      names or patterns, separated by commas (default UP_*)
     format       messages (default): one row a message; points: one row a point
     starting     earliest (default) or latest, for a new query; then the checkpoint counts

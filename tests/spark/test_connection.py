@@ -100,6 +100,8 @@ def test_pings_alone_do_not_put_the_deadline_off(connect: Callable[..., Connecti
     ("answer", "error"),
     [
         (b"-ERR 'Authorization Violation'\r\n", LoginRefused),
+        (b"-ERR 'User Authentication Expired'\r\n", LoginRefused),
+        (b"-ERR 'User Authentication Revoked'\r\n", LoginRefused),
         (b"-ERR 'Permissions Violation for Publish to \"x\"'\r\n", HubProtocolError),
         (b"SOMETHING else\r\n", HubProtocolError),
         (b"x" * 70_000, HubProtocolError),
@@ -122,10 +124,10 @@ def test_no_server_at_all_names_every_address() -> None:
         raise ConnectionRefusedError(111, "Connection refused")
 
     endpoint = Endpoint((("a", 1), ("b", 2)))
-    with pytest.raises(
-        Unreachable, match="a:1 Connection refused; b:2 Connection refused"
-    ) as caught:
+    with pytest.raises(Unreachable) as caught:
         Connection(endpoint, dial=dial)
+    for address in ("a:1", "b:2"):  # in any order
+        assert f"{address} Connection refused" in str(caught.value)
     assert "nats-server running" in caught.value.hint
 
 

@@ -36,7 +36,7 @@ def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--servers", help="nats://host:port, several with commas; tls:// for TLS."
             ),
-            click.option("--credentials", help="TOML file with user and password."),
+            click.option("--credentials", help="A .creds file, or TOML with user and password."),
             click.option("--tls-ca", help="File with the certificate authority to trust."),
             click.option("--streams", default="UP_*", show_default=True, help="Names or patterns."),
         ]
