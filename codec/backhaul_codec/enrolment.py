@@ -105,6 +105,11 @@ def request_subject(token_id: str) -> str:
     return f"{SUBJECT}.{token_id}"
 
 
+def answer_prefix(token_id: str) -> str:
+    """Return where a token's vehicle hears answers, as the prefix of its inboxes."""
+    return f"_INBOX_{token_id}"
+
+
 def write_token(token: Token) -> str:
     """Return a token as one word of plain letters. Raises: EnrolmentError: it could not be read."""
     body = base64.urlsafe_b64encode(msgspec.json.encode(token)).rstrip(b"=").decode()

@@ -12,11 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_codec.credentials import Credentials, parse_seed
 from backhaul_codec.enrolment import (
     EnrolmentError,
     Refused,
-    Token,
     read_answer,
     read_request,
     read_token,
@@ -27,30 +25,12 @@ from backhaul_codec.enrolment import (
 )
 from backhaul_codec.identity import Identity
 from backhaul_codec.proof import holds, is_user_key, prove
-
-TOKEN_ID = "0123456789abcdef01234567"
-
-
-def user_key(fill: int) -> Credentials:
-    seed = nkeys.encode_seed(bytes([fill]) * 32, nkeys.PREFIX_BYTE_USER)
-    return parse_seed(seed.decode())
-
-
-def jwt_of(key: Credentials) -> str:
-    body = base64.urlsafe_b64encode(json.dumps({"sub": key.public_key}).encode()).decode()
-    return f"eyJ0.{body.rstrip('=')}.c2ln"
-
+from tests.support.enrolment_tokens import some_token, unsigned_jwt, user_key
 
 KEY, OTHER = user_key(1), user_key(2)
-TOKEN = Token(
-    id=TOKEN_ID,
-    device="VID-001",
-    leaf_urls=("nats-leaf://hub.example.org:7422",),
-    jwt=jwt_of(KEY),
-    seed=KEY.seed,
-    expires_s=1_800_000_000,
-)
-IDENTITY = Identity(device="VID-001", token="ab", leaf_urls=TOKEN.leaf_urls, jwt=jwt_of(KEY))
+TOKEN = some_token()
+TOKEN_ID = TOKEN.id
+IDENTITY = Identity(device="VID-001", token="ab", leaf_urls=TOKEN.leaf_urls, jwt=unsigned_jwt(KEY))
 
 
 def test_a_token_comes_back_as_it_was_written() -> None:
@@ -91,7 +71,7 @@ def test_garbage_is_no_token(text: str) -> None:
         {"leaf_urls": ['nats-leaf://hub"\n']},
         {"ca": "no certificate"},
         {"jwt": "x"},
-        {"jwt": jwt_of(OTHER)},
+        {"jwt": unsigned_jwt(OTHER)},
         {"seed": "SUA"},
         {"expires_s": -1},
         {"more": 1},

@@ -1,0 +1,179 @@
+"""Becoming one of a hub's vehicles with a one-time token: which key asks, and asking until answered.
+
+The key is made here, kept on disk before anybody hears of it, and asked with again after any
+interruption; the hub answers the same key alike as often as it asks. So every step may be repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+import nkeys
+from nats.errors import Error as NatsError
+
+from backhaul_agent.cancellation import cancels, heed_cancel
+from backhaul_agent.errors import EnrolmentFailedError
+from backhaul_codec.credentials import CredentialsError, parse_credentials, parse_seed
+from backhaul_codec.enrolment import (
+    EnrolmentError,
+    Refused,
+    read_answer,
+    request_subject,
+    write_request,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from nats.aio.client import Client
+
+    from backhaul_agent.clock import Clock
+    from backhaul_codec.credentials import Credentials
+    from backhaul_codec.enrolment import Token
+    from backhaul_codec.identity import Identity
+
+ANSWER_S_MAX = 10.0  # over a link with 600 ms of round trip and 20 kbit/s an answer takes two
+RETRY_S = 0.5
+# So many in a row are not a hub that is just starting.
+LOGINS_MAX = 6
+_LOGIN_REFUSED = "Authorization Violation"
+
+
+class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is kept on disk of the last token: its id, and the key until it is in device.creds."""
+
+    token: str
+    seed: str = ""
+
+    def __repr__(self) -> str:
+        return f"Attempt({self.token!r})"
+
+
+def write_attempt(attempt: Attempt) -> str:
+    """Return what is kept on disk."""
+    return msgspec.json.encode(attempt).decode() + "\n"
+
+
+def key_for(token: Token, attempt: str | None, creds: str | None) -> Credentials:
+    """Return the key that asks with a token: that of an earlier attempt, or a new one.
+
+    ``attempt``: what is kept of the last one, None: nothing. ``creds``: this vehicle's login as it
+    is, None: it has none.
+
+    Raises:
+        EnrolmentFailedError: the token was used here, and the key that used it is gone.
+    """
+    known = _read_attempt(attempt)
+    if known is None or known.token != token.id:
+        return new_key()
+    try:
+        return parse_seed(known.seed) if known.seed else parse_credentials(creds or "")
+    except CredentialsError as error:
+        raise EnrolmentFailedError(
+            f"this vehicle has used the token before, and its key is lost: {error}",
+            hint=f"at the hub: backhaul-hub revoke {token.device}, then enrol {token.device}",
+        ) from error
+
+
+def new_key() -> Credentials:
+    """Make a user's key."""
+    seed: bytes = nkeys.encode_seed(secrets.token_bytes(32), nkeys.PREFIX_BYTE_USER)
+    return parse_seed(seed.decode())
+
+
+async def ask(
+    token: Token,
+    key: Credentials,
+    request: Callable[[str, bytes], Awaitable[bytes]],
+    clock: Clock,
+    *,
+    wait_s: float,
+    complaint: Callable[[], str],
+    report: Callable[[str], None],
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> Identity:
+    """Ask until there is an answer, over a link that may come and go.
+
+    Args:
+        token: what the hub gave.
+        key: this vehicle's, which the hub is to know it by.
+        request: sends one question and returns its answer.
+        clock: for the deadline.
+        wait_s: for so long at most, in seconds.
+        complaint: says what is wrong with the link, if anything.
+        report: is told why there is no answer yet, once for each reason.
+        pause: waits for so many seconds.
+
+    Raises:
+        EnrolmentFailedError: the hub refuses, with its reason; or did not answer in time.
+    """
+    body = write_request(token.id, key)
+    deadline_s = clock.monotonic_s() + wait_s
+    trouble = ""
+    logins_refused = 0
+    while True:
+        try:
+            answer = read_answer(await request(request_subject(token.id), body), token.device)
+        except (NatsError, TimeoutError, EnrolmentError) as error:
+            now = complaint() or str(error) or "no answer"
+        else:
+            if not isinstance(answer, Refused):
+                return answer
+            if not answer.passes:
+                raise _refused(answer, token.device)
+            now = answer.message
+        if now != trouble:
+            report(f"not answered yet: {now}")
+        trouble = now
+        logins_refused = logins_refused + 1 if _LOGIN_REFUSED in now else 0
+        if logins_refused >= LOGINS_MAX:
+            raise _login_refused(token, clock.time_ns())
+        if clock.monotonic_s() >= deadline_s:
+            raise EnrolmentFailedError(
+                f"no answer from the hub in {wait_s:g} s: {trouble}",
+                hint="run it again when there is a link, and the hub's control plane runs;"
+                " the token is not lost",
+            )
+        await pause(RETRY_S)
+
+
+def requester(client: Client) -> Callable[[str, bytes], Awaitable[bytes]]:
+    """Return a function that sends a question over a connection and waits for the answer."""
+
+    async def request(subject: str, body: bytes) -> bytes:
+        before = cancels()
+        message = await client.request(subject, body, timeout=ANSWER_S_MAX)
+        heed_cancel(before)
+        return message.data
+
+    return request
+
+
+def _refused(answer: Refused, device: str) -> EnrolmentFailedError:
+    again = f"at the hub: backhaul-hub enrol {device} makes another token"
+    if answer.code in ("used", "enrolled", "old_key"):
+        again = f"if that is not meant: backhaul-hub revoke {device}, then enrol {device}"
+    return EnrolmentFailedError(f"the hub refuses: {answer.message}", hint=again, code=answer.code)
+
+
+def _login_refused(token: Token, now_ns: int) -> EnrolmentFailedError:
+    at = f"{datetime.fromtimestamp(token.expires_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    expired = now_ns >= token.expires_s * 1_000_000_000
+    why = f"it has expired at {at}" if expired else f"it is of another hub, or expired ({at})"
+    return EnrolmentFailedError(
+        f"the hub does not let this token in: {why}",
+        hint=f"at the hub: backhaul-hub enrol {token.device} makes another token",
+        code="expired" if expired else "foreign",
+    )
+
+
+def _read_attempt(text: str | None) -> Attempt | None:
+    try:
+        return msgspec.json.decode(text or "", type=Attempt)
+    except msgspec.DecodeError:
+        # Nothing, or damaged: a key that nobody can read any more has to be made anew.
+        return None
