@@ -2,6 +2,88 @@
 
 AgentError
 ├── ConfigError            a configuration file or value is not usable
+├── VehicleFilesError      the files of this vehicle cannot be made of an identity document
+├── EnrolmentFailedError   the hub did not enrol this vehicle: it refuses, or does not answer
+├── UnitsError             the systemd units cannot be started
+├── MappingError           a replay mapping does not fit its recording
+├── LedgerError            the ledger cannot be used
+│   ├── LedgerForeignError     the file is not this device's ledger
+│   ├── LedgerNewerError       a newer backhaul wrote it
+│   ├── LedgerOlderError       an older backhaul wrote it
+│   ├── LedgerCorruptError     SQLite cannot read it
+│   └── LedgerStorageError     one write or read failed; heals when the disk does
+├── RefusedError           one publish was refused; nothing of it was kept
+├── NotKnownError          a publish got no answer: it may or may not be kept
+├── LoginError             a file to log in with is missing or damaged
+├── NoAgentError           nobody listens for publishes on this server
+├── ArtifactError          an artifact could not be fetched or sent; tried again
+├── LinkSwitchError        the link to the hub could not be switched
+└── JetStreamError         the leaf server answered a request with an error
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from backhaul_agent.reserve import says_full
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Code(StrEnum):
+    """Why a publish was refused, as programs see it in ``{"error": {"code": ...}}``."""
+
+    BAD_SUBJECT = "bad_subject"
+    BAD_JSON = "bad_json"
+    BAD_FIELD = "bad_field"
+    BAD_VALUE = "bad_value"
+    BAD_TIME = "bad_time"
+    NO_TIME = "no_time"
+    BAD_FRAME = "bad_frame"
+    TOO_LARGE = "too_large"
+    BUSY = "busy"
+    LEDGER_FULL = "ledger_full"
+    STORAGE = "storage"
+    STOPPING = "stopping"
+    NO_SUCH_NODE = "no_such_node"
+    NO_SUCH_POINT = "no_such_point"
+    EXISTS = "exists"
+    AMBIGUOUS = "ambiguous"
+    CYCLE = "cycle"
+    SPENT = "tombstone_spent"
+
+
+class AgentError(Exception):
+    """Base of everything the agent raises on purpose."""
+
+    hint: str = ""
+
+
+class ConfigError(AgentError):
+    """A configuration file, or one value in it, is not usable.
+
+    Fields: ``path`` the file, ``key`` the place in it (``ledger.bytes_max``, or empty for the
+    whole file), ``problem`` what is wrong and what would be allowed.
+    """
+
+    def __init__(self, path: Path, key: str, problem: str) -> None:
+        place = f"{path}: {key}" if key else str(path)
+        super().__init__(f"{place}: {problem}")
+        self.path = path
+        self.key = key
+        self.problem = problem
+
+
+class VehicleFilesError(AgentError):
+    """The files of this vehicle cannot be made or changed; what was there is as it was."""
+
+    def __init__(self, problem: str, *, hint: str) -> None:
+        super().__init__(f"{problem} ({hint})")
+        self.hint = hint
+
+
 class EnrolmentFailedError(AgentError):
     """The hub did not enrol us; nothing is lost, and ``hint`` says how to go on.
 
@@ -12,3 +94,143 @@ class EnrolmentFailedError(AgentError):
         super().__init__(f"{problem} ({hint})")
         self.hint = hint
         self.code = code
+
+
+class UnitsError(AgentError):
+    """The systemd units of this vehicle could not be enabled and started; its files are written."""
+
+    def __init__(self, problem: str, *, hint: str) -> None:
+        super().__init__(f"{problem} ({hint})")
+        self.hint = hint
+
+
+class MappingError(AgentError):
+    """A replay mapping does not fit its recording (``column`` names the place, if one does)."""
+
+    def __init__(self, problem: str, *, column: str = "") -> None:
+        super().__init__(f"column {column!r}: {problem}" if column else problem)
+        self.problem = problem
+        self.column = column
+
+
+class LedgerError(AgentError):
+    """The ledger at ``path`` cannot be used; ``hint`` says what an operator does next."""
+
+    def __init__(self, path: Path, problem: str, *, hint: str = "") -> None:
+        super().__init__(f"ledger {path}: {problem}" + (f" ({hint})" if hint else ""))
+        self.path = path
+        self.problem = problem
+        self.hint = hint
+
+
+class LedgerForeignError(LedgerError):
+    """The file is no ledger, or the ledger of another device."""
+
+
+class LedgerNewerError(LedgerError):
+    """A newer backhaul wrote this ledger; this one would not understand it."""
+
+
+class LedgerOlderError(LedgerError):
+    """An older backhaul wrote this ledger, before its first release: its tables are others."""
+
+
+class LedgerCorruptError(LedgerError):
+    """SQLite cannot read the file, or what it holds contradicts itself."""
+
+
+class LedgerStorageError(LedgerError):
+    """One operation failed (disk full, fsync failed, file locked) and was rolled back.
+
+    Heals by itself: the ledger goes on as soon as the disk does. ``operation`` says which one.
+    """
+
+    def __init__(self, path: Path, operation: str, cause: Exception) -> None:
+        super().__init__(path, f"{operation} failed: {cause}")
+        self.operation = operation
+        self.cause = cause
+
+    @property
+    def disk_full(self) -> bool:
+        """Whether it failed because there is no space left."""
+        return says_full(self.cause)
+
+
+class RefusedError(AgentError):
+    """One publish was refused, and nothing of it was kept.
+
+    Fields: ``code`` for programs, ``message`` for people.
+    """
+
+    def __init__(self, code: Code | str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = str(code)
+        self.message = message
+
+
+class NotKnownError(AgentError):
+    """No answer within ``waited_s`` seconds: the points may or may not be kept.
+
+    Publishing them again may store them twice; not publishing them may lose them.
+    """
+
+    def __init__(self, subject: str, waited_s: float) -> None:
+        super().__init__(f"{subject}: no answer within {waited_s:g} s, it may or may not be kept")
+        self.subject = subject
+        self.waited_s = waited_s
+
+
+class ArtifactError(AgentError):
+    """An artifact could not be fetched or sent this time; ``code`` is of `backhaul_codec.blobs`."""
+
+    def __init__(self, problem: str, *, code: str) -> None:
+        super().__init__(problem)
+        self.code = code
+
+
+class LinkSwitchError(AgentError):
+    """The link to the hub could not be switched on or off; tried again every second."""
+
+    def __init__(self, problem: str, *, hint: str) -> None:
+        super().__init__(f"{problem} ({hint})")
+        self.hint = hint
+
+
+class LoginError(AgentError):
+    """The file at ``path``, which the login to the leaf server needs, is missing or damaged."""
+
+    hint = "it must be readable by this user, and be the file that enrolment wrote"
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem} ({self.hint})")
+        self.path = path
+        self.problem = problem
+
+
+class NoAgentError(AgentError):
+    """Nobody answers on ``subject``: the agent is not running, or not connected."""
+
+    hint = "is backhaul-agent running, and connected to this same server?"
+
+    def __init__(self, subject: str) -> None:
+        super().__init__(f"{subject}: nobody is listening ({self.hint})")
+        self.subject = subject
+
+
+class JetStreamError(AgentError):
+    """The server answered ``request`` with an error.
+
+    Fields: ``code`` as in HTTP, ``err_code`` the server's own number, ``description`` its words.
+    """
+
+    def __init__(self, request: str, code: int, err_code: int, description: str) -> None:
+        super().__init__(f"{request}: {description} (code {code}, err_code {err_code})")
+        self.request = request
+        self.code = code
+        self.err_code = err_code
+        self.description = description
+
+    @property
+    def no_such_stream(self) -> bool:
+        """Whether it is the stream that is missing, not something in it."""
+        return self.err_code == 10059

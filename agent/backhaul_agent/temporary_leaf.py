@@ -26,9 +26,8 @@ from nats.errors import Error as NatsError
 from backhaul_agent.cancellation import close_quietly
 from backhaul_agent.errors import EnrolmentFailedError
 from backhaul_agent.files import write_whole
+from backhaul_agent.leaf_config import quoted
 from backhaul_codec.enrolment import answer_prefix
-
-quoted = json.dumps
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -38,7 +38,9 @@ LEAF_CONF = "leaf.conf"
 LEAF_CONF_BEFORE = "leaf.conf.before"
 DEVICE_CREDS = "device.creds"
 CA = "ca.pem"
-_READ = (AGENT_TOML, LEAF_CONF, DEVICE_CREDS, CA, LINK_FILE)
+# Of an enrolment by token: which, and the key until it is in device.creds.
+ATTEMPT = "enrolment.json"
+_READ = (AGENT_TOML, LEAF_CONF, DEVICE_CREDS, CA, LINK_FILE, ATTEMPT)
 
 DEFAULT_PORT = 4222
 DEFAULT_STATE_DIR = Path("/var/lib")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from backhaul_agent.errors import VehicleFilesError
+from backhaul_agent.clock import SystemClock
+from backhaul_agent.enrol_by_token import alone_in, ask_hub, begin, done
+from backhaul_agent.errors import EnrolmentFailedError, VehicleFilesError
+from backhaul_agent.units import UNITS, start_units
 from backhaul_agent.vehicle_files import (
     AGENT_TOML,
     DEFAULT_PORT,
@@ -19,20 +23,27 @@ from backhaul_agent.vehicle_files import (
     Wishes,
     files_of,
 )
+from backhaul_codec.enrolment import TOKEN_CHARACTERS_MAX, EnrolmentError, read_token
 from backhaul_codec.identity import DOCUMENT_BYTES_MAX, Identity, IdentityError, decode_identity
 
 if TYPE_CHECKING:
     from backhaul_agent.vehicle_files import File
+    from backhaul_codec.enrolment import Token
     from backhaul_codec.identity import LinkMode
 
 
 @click.command(name="enrol")
+@click.argument("word", metavar="[TOKEN]", default="")
+@click.option(
+    "--token-file",
+    type=click.File(),
+    help="Read the token from a file, so that no list of processes shows it; - is standard input.",
+)
 @click.option(
     "--file",
     "document",
     type=click.Path(path_type=Path, dir_okay=False),
-    required=True,
-    help="The identity document: devices/VID/identity.json of the hub.",
+    help="Instead of a token the identity document: devices/VID/identity.json of the hub.",
 )
 @click.option(
     "--dir",
@@ -57,25 +68,71 @@ if TYPE_CHECKING:
     type=click.Choice(["always", "scheduled", "on-demand"]),
     help="When the link is up.  [default: as the document says, or as it is]",
 )
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(min=0),
+    default=300.0,
+    show_default=True,
+    help="For so many seconds the hub may not answer. The token is not lost then.",
+)
+@click.option("--start", is_flag=True, help="Enable and start the systemd units, too.")
 def command(
-    document: Path,
+    word: str,
+    token_file: TextIO | None,
+    document: Path | None,
     directory: Path,
     state_dir: Path | None,
     port: int | None,
     link_mode: LinkMode | None,
+    wait_s: float,
+    start: bool,
 ) -> None:
-    """Make this vehicle's files of an identity document.
+    """Make this vehicle one of a hub's, with a token of `backhaul-hub enrol`.
 
-    Run it again with a newer document: what the hub says is taken over, what you changed in
-    agent.toml stays, and keys stay. leaf.conf is written anew; the former one is kept beside it.
+    The vehicle makes its key itself; the hub gets to know its public part only. Whatever interrupts
+    this, run it again with the same token.
+
+    With --file: make this vehicle's files of a document that was brought here. With a newer one,
+    what the hub says is taken over, what you changed in agent.toml stays, and keys stay. leaf.conf
+    is written anew; the former one is kept beside it.
     """
+    if bool(word) + (token_file is not None) + (document is not None) != 1:
+        raise click.UsageError("one of TOKEN, --token-file and --file is needed")
     wishes = Wishes(
         client_port=port, state_dir=state_dir and state_dir.absolute(), link_mode=link_mode
     )
     target = Directory(directory)
-    files = files_of(
-        _read(document), wishes, target.path, target.read(), lambda: secrets.token_urlsafe(24)
-    )
+    if document is not None:
+        _write(_read(document), wishes, target)
+    else:
+        token = _token(word, token_file)
+        with alone_in(target):
+            key = begin(token, target, wishes)
+            asking = ask_hub(token, key, target.path, SystemClock(), wait_s=wait_s, report=_report)
+            _write(asyncio.run(asking), wishes, target)
+            done(token, target)
+    if start:
+        start_units()
+        click.echo(f"Enabled and started: {', '.join(UNITS)}")
+
+
+def _token(word: str, file: TextIO | None) -> Token:
+    try:
+        return read_token(file.read(TOKEN_CHARACTERS_MAX + 1) if file else word)
+    except (OSError, UnicodeDecodeError, EnrolmentError) as error:
+        raise EnrolmentFailedError(
+            f"no token: {error}", hint="at the hub: backhaul-hub enrol VID"
+        ) from error
+
+
+def _report(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _write(identity: Identity, wishes: Wishes, target: Directory) -> None:
+    found = target.read()
+    files = files_of(identity, wishes, target.path, found, lambda: secrets.token_urlsafe(24))
     target.write(files)
     for line in _said(files, target.path):
         click.echo(line)
