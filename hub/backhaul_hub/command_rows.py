@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import astuple, fields
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,9 @@ from .command_book import Command, Heard, Key, State
 from .consumers import Change
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
+    from .questions import Commands
     from .registry import Registry
 
 SCHEMA = """
@@ -83,14 +85,21 @@ async def find(registry: Registry, keys: Iterable[Key]) -> list[Command]:
 
 
 async def newest(
-    registry: Registry, device: str | None, id_: str | None, *, unfinished: bool, limit: int
+    registry: Registry, which: Commands, devices: Collection[str] | None = None
 ) -> list[Command]:
-    """Return the newest commands of a device or all, oldest first. Raises: RegistryError."""
+    """Return the newest commands asked for, oldest first; of `devices` only, where they are given.
+
+    Raises:
+        RegistryError: the database refused.
+    """
     where = (
         "WHERE ?1 IN ('', device) AND ?2 IN ('', id) AND (NOT ?3 OR ended_ns = 0) "
+        "AND (?5 IS NULL OR device IN (SELECT value FROM json_each(?5))) "
         "ORDER BY number DESC LIMIT ?4"
     )
-    rows = await _fetch(registry, where, (device or "", id_ or "", unfinished, limit))
+    only = None if devices is None else json.dumps(list(devices))
+    values = (which.device or "", which.id or "", which.unfinished, which.limit, only)
+    rows = await _fetch(registry, where, values)
     return rows[::-1]
 
 

@@ -62,11 +62,17 @@ class CommandShell:
 
     Args:
         devices: tells which devices there are.
+        on_news: hears of each command of which something is new.
     """
 
     def __init__(
-        self, config: HubConfig, clock: Clock, devices: Callable[[], Collection[str]]
+        self,
+        config: HubConfig,
+        clock: Clock,
+        devices: Callable[[], Collection[str]],
+        on_news: Callable[[Command], None],
     ) -> None:
+        self._on_news = on_news
         self.book = CommandBook(config.commands)
         self.garbage = 0
         self._rules = config.commands
@@ -238,6 +244,7 @@ class CommandShell:
                         await client.publish(
                             result_subject(self._env, command.device, command.id), body
                         )
+                        self._on_news(command)
                         if command.state.over:
                             await self._leave(command)
                 except (HubError, NatsError, OSError) as error:

@@ -11,12 +11,15 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_codec.identity import leaf_name
 
-from . import metrics_server, service
+from . import metrics_server, questions, service
+from .answers import answering
+from .ask_service import AskService
 from .blob_service import BlobService
 from .certificate_watch import CertificateWatch
 from .clock_service import ClockService
@@ -30,7 +33,9 @@ from .health_watch import HealthWatch
 from .jetstream import JetStreamApi
 from .known import Known
 from .leafs import LEAFS_INTERVAL_S, Leafs
+from .live import told_command
 from .metrics import METRICS
+from .people_services import Hub, PeopleServices
 from .registry import Registry
 from .report import Report
 from .reset_service import ResetService
@@ -60,6 +65,7 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
 
     from .clock import Clock
+    from .command_book import Command
     from .config import HubConfig
     from .consumers import Consumer
     from .jetstream import Json
@@ -96,7 +102,7 @@ class ControlPlane:
         self._words = WordBook(self._continuity)
         self._readers: list[UplinkReader] = []
         self._sync = SyncShell(config, clock, lambda: self._devices)
-        self._commands = CommandShell(config, clock, lambda: self._devices)
+        self._commands = CommandShell(config, clock, lambda: self._devices, self._tell_command)
         self._consumers: list[Consumer] = [*self._sync.consumers, self._commands]
         self._sources = SourceKeeper(config, clock, self._continuity, lambda: self._devices)
         self._stop = asyncio.Event()
@@ -142,7 +148,8 @@ class ControlPlane:
                 servers=servers,
             )
             await leafs.start()
-            await self._serve(client, api, registry, leafs)
+            report = self._report(leafs)
+            await self._serve(client, api, registry, report)
             await ResetService(client).start()
             known = Known(api, self._continuity, self._clock, self._reader_of)
             await ClockService(client, self._clock, self._token_of, known).start()
@@ -156,6 +163,7 @@ class ControlPlane:
             syncing = await self._sync.start(client, api, registry)
             commanding = await self._commands.start(client, api, registry)
             await serve_commands(client, registry)
+            asking = self._people(client, api, registry, report)
             self._readers = [
                 UplinkReader(
                     up_name(shard),
@@ -208,6 +216,7 @@ class ControlPlane:
                         watch_connections(client, system),
                         *syncing,
                         *commanding,
+                        asking.run(),
                         *(reader.run() for reader in self._readers),
                     )
                 ]
@@ -289,22 +298,39 @@ class ControlPlane:
                 reader.note_state(info)
             self._sources.look(infos, asked_s, leafs.links)
 
+    def _tell_command(self, command: Command) -> None:
+        self._sync.tell_live([told_command(command, self._sync.ancestors(command.device))])
+
+    def _report(self, leafs: Leafs) -> Report:
+        clocks = self._words.clocks
+        return Report(self._continuity, leafs.links, self._sources.lags, clocks, self._sync.report)
+
+    def _people(
+        self, client: Client, api: JetStreamApi, registry: Registry, report: Report
+    ) -> AskService:
+        hub = Hub(
+            *(client, api, registry, self._clock, self._config.twin.env),
+            core=self._sync.core,
+            sync=self._sync.service,
+            devices=lambda: self._devices,
+            report=lambda devices, after: report.page(devices, (), after),
+        )
+        return AskService(client, PeopleServices(hub))
+
     async def _serve(
-        self, client: Client, api: JetStreamApi, registry: Registry, leafs: Leafs
+        self, client: Client, api: JetStreamApi, registry: Registry, report: Report
     ) -> None:
         """Answer the command line's questions."""
-        report = Report(
-            self._continuity, leafs.links, self._sources.lags, self._words.clocks, self._sync.report
-        )
 
-        async def devices(message: Msg) -> None:
-            await message.respond(report.page(self._devices, self._readers, message.data.decode()))
+        async def devices(question: questions.Devices) -> msgspec.Raw:
+            return msgspec.Raw(report.page(self._devices, self._readers, question.after))
 
         async def reload(message: Msg) -> None:
             await self._reload(api, registry)
             await message.respond(b"{}")
 
-        await client.subscribe(DEVICES_SERVICE, cb=devices)
+        answer = answering(client, questions.Devices, devices)
+        await client.subscribe(DEVICES_SERVICE, cb=answer)
         await client.subscribe(RELOAD_SERVICE, cb=reload)
 
 

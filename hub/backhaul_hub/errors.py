@@ -9,6 +9,7 @@ HubError                    the base: message, hint (what to do about it)
 ├── CertificateError        a certificate, its key or its authority cannot be used
 ├── BackupError             a backup cannot be taken, is damaged, or cannot be put back
 ├── WriteRefusedError       a write that cannot be done as asked
+├── RightsError             a person asks for what is not theirs to see or do
 ├── StreamConflictError     a stream exists and differs where it must not: stream, differences
 └── LimitsLoweredError      a stream's limits are to be lowered, which drops data: stream, limits
 """
@@ -64,6 +65,10 @@ class BackupError(HubError):
 
 class WriteRefusedError(HubError):
     """A point, edge or node cannot be written as asked; nothing was."""
+
+
+class RightsError(HubError):
+    """A person asks for more than the rights given; or somebody who is no person does."""
 
 
 class StreamConflictError(HubError):

@@ -27,8 +27,11 @@ from .twin_state import rfc3339
 from .twin_streams import EVENTS, device_prefix
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from nats.aio.client import Client
 
+    from backhaul_codec import Message
     from backhaul_codec.certificates import Certificate, State
 
     from .jetstream import Json
@@ -74,13 +77,19 @@ def read_event(subject: str, body: bytes) -> VehicleEvent | None:
     """Read one message of TWIN_EVENTS; None where it is no event."""
     try:
         _, _, _, device, _, token = subject.split(".")
-        message = decode(body)
+        return event_of(device, decode_token(token), decode(body))
+    except (ValueError, CodecError, SubjectError):
+        return None
+
+
+def event_of(device: str, kind: str, message: Message) -> VehicleEvent | None:
+    """Return what a message of a device says as an event of a kind; None where it is none."""
+    try:
         [point] = message.points
         if not isinstance(point.value, Opaque) or point.value.dtype != JSON:
             return None
         said = json.loads(point.value.data)
-        kind = decode_token(token)
-    except (ValueError, CodecError, SubjectError, RecursionError):
+    except (ValueError, RecursionError):
         return None
     if not isinstance(said, dict) or not DEVICE_ID.match(device) or not message.seq:
         return None
@@ -128,24 +137,28 @@ async def find_events(
     env: str,
     log: EventLog,
     *,
-    device: str | None = None,
+    devices: Collection[str] | None = None,
     kind: str | None = None,
     since_ns: int,
 ) -> Found:
-    """Fill a log with what TWIN_EVENTS holds.
+    """Fill a log with what TWIN_EVENTS holds, of all devices or of these.
 
     Raises:
         HubError: the server did not answer.
     """
-    prefix = f"fleet.{env}.veh.*" if device is None else device_prefix(env, device)
-    which = f"{prefix}.evt.{'*' if kind is None else encode_token(kind)}"
+    if devices is not None and not devices:
+        return log.found()  # no filter at all would be every device
+    prefixes = [f"fleet.{env}.veh.*"]
+    if devices is not None:
+        prefixes = [device_prefix(env, device) for device in devices]
+    which = "*" if kind is None else encode_token(kind)
     # Nothing is stored before it happened.
     start_s = max(0, since_ns - _CLOCK_AHEAD_NS) // _SECOND_NS
     messages = pending(
         client,
         EVENTS,
         DeliverPolicy.BY_START_TIME,
-        filter_subject=which,
+        filter_subjects=[f"{prefix}.evt.{which}" for prefix in prefixes],
         opt_start_time=datetime.fromtimestamp(start_s, UTC),
     )
     info = await JetStreamApi(client).request(f"STREAM.INFO.{EVENTS}")

@@ -10,15 +10,18 @@ from nats.js.errors import NoKeysError, NotFoundError
 
 from .errors import HubError, JetStreamError, WriteRefusedError
 from .jetstream import WRONG_LAST_SEQUENCE, JetStreamApi
-from .shadow_document import DESIRED, META, read_desired, read_object, shadow_key
+from .shadow_document import DESIRED, META, edited, read_desired, read_object, shadow_key
 from .shadow_keeper import IF_LAST_HEADER, WHO_HEADER
 from .twin_streams import SHADOW, SHADOW_BUCKET
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from nats.aio.client import Client
     from nats.js.kv import KeyValue
+
+    from backhaul_codec import Value
+    from backhaul_codec.merge import HeadKey
 
 _ATTEMPTS = 5
 _TAKEN_S = 5.0
@@ -99,6 +102,25 @@ class ShadowBucket:
                 if error.code != WRONG_LAST_SEQUENCE:
                     raise
         raise HubError(f"others changed what is desired of {device}, {_ATTEMPTS} times in a row")
+
+    async def change(
+        self,
+        device: str,
+        changed: Mapping[HeadKey, Value | None],
+        forgotten: set[HeadKey],
+        *,
+        only: bool,
+        who: str,
+    ) -> tuple[int, bool]:
+        """Change fields of what is desired; return the revision, and whether it is taken in.
+
+        Raises:
+            WriteRefusedError, HubError: as `desire` and `taken`.
+        """
+        revision = await self.desire(
+            device, lambda document: edited(document, changed, forgotten), anew=only, who=who
+        )
+        return revision, await self.taken(device, revision)
 
     async def taken(self, device: str, revision: int) -> bool:
         """Wait a little for the control plane; return whether it has taken a revision in.

@@ -56,6 +56,7 @@ class ShadowKeeper:
     Args:
         client: a connection in account HUB.
         devices: tells which devices there are.
+        on_document: hears of each revision of a document: device, part, number, body.
     """
 
     def __init__(
@@ -67,7 +68,9 @@ class ShadowKeeper:
         core: HubSync,
         registry: Registry,
         devices: Callable[[], Collection[str]],
+        on_document: Callable[[str, str, int, bytes | None], None] = lambda *_: None,
     ) -> None:
+        self._on_document = on_document
         self.shadows = Shadows(clock, core, devices)
         self._twin = twin
         self._client = client
@@ -144,7 +147,8 @@ class ShadowKeeper:
         lost = device in self._lost
         documents = self.shadows.documents(device, all_of_them=lost)
         for document in documents:
-            await self._api.publish(self._subject(device, document.part), document.body)
+            stored = await self._api.publish(self._subject(device, document.part), document.body)
+            self._on_document(device, document.part, stored["seq"], document.body)
         if documents:
             async with Turn(self._registry):
                 await self._registry.write(self.shadows.published(documents))
@@ -226,10 +230,12 @@ class ShadowKeeper:
             if refusal is not None:
                 log.warning("desired_refused", **known, reason=str(error))
                 await self._registry.write([refusal])
+                self._on_document(desired.device, DESIRED, desired.revision, desired.body)
             return
         if taken is not None:
             await self._registry.write(taken.changes)
             self.shadows.apply(taken)
+            self._on_document(desired.device, DESIRED, desired.revision, desired.body)
             log.info("desired_taken", **known, points=taken.points)
 
 

@@ -251,14 +251,16 @@ class HubSync:
 
     def _merge(self, device: str, placed: Placed, *, stored: bool = False) -> Merged:
         """Merge a point in; where that changed a head, the tree follows, and listeners hear it."""
-        above = set(self.tree.ancestor_tokens(device, placed.point.node))
+        # An edge above devices is its upper end's: who is below does not hear what else is above.
+        whose = placed.parent if device == FLEET and placed.parent else placed.point.node
+        above = set(self.tree.ancestor_tokens(device, whose))
         merged = self.heads.take(device, placed, stored=stored)
         if not merged.changed:
             return merged
         change = HeadChange(device, HeadKey.of(*placed), merged.head, merged.before)
         if self.tree.apply(change):
             # Who hears of a node that moves: those whom it leaves as well as those it comes to.
-            above |= set(self.tree.ancestor_tokens(device, placed.point.node))
+            above |= set(self.tree.ancestor_tokens(device, whose))
         self.announcements.append(Announcement(change, tuple(sorted(above))))
         return merged
 

@@ -7,19 +7,16 @@ in DOWN soon after, whatever happens in between. What changes is told on `hub.ch
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-import msgspec
-import structlog
-from nats.errors import Error as NatsError
-
-from backhaul_codec import CodecError
 from backhaul_codec.json_values import parse_path, value_from_json
 from backhaul_codec.merge import Head, HeadKey
 from backhaul_codec.rules import require_name
-from backhaul_codec.subjects import SubjectError, decode_token
+from backhaul_codec.subjects import decode_token
 from backhaul_codec.tree_text import describe, render
 
+from . import questions
+from .answers import answering
 from .conflicts import ACCEPTED, REVERTED
 from .conflicts import insertion as conflict_insertion
 from .errors import HubError, WriteRefusedError
@@ -30,10 +27,9 @@ from .turn import Turn
 from .writes import Put
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from nats.aio.client import Client
-    from nats.aio.msg import Msg
 
     from .clock import Clock
     from .conflicts import Conflict, Side
@@ -41,56 +37,6 @@ if TYPE_CHECKING:
     from .readings import Readings
     from .registry import Registry
     from .sync import HubSync
-
-log = structlog.get_logger(__name__)
-
-
-class _Get(msgspec.Struct, forbid_unknown_fields=True):
-    device: str
-    paths: list[str] = []
-    deleted: bool = False
-    telemetry: bool = False
-
-
-class _Point(msgspec.Struct, forbid_unknown_fields=True):
-    type: str
-    key: str = ""
-    value: Any = None
-    dtype: str | None = None
-    delete: bool = False
-
-
-class _Set(msgspec.Struct, forbid_unknown_fields=True):
-    device: str
-    node: str
-    points: list[_Point]
-    parent: str = ""
-    who: str = ""
-
-
-class _Node(msgspec.Struct, forbid_unknown_fields=True):
-    do: Literal["create", "move", "mirror", "delete", "undelete"]
-    address: str
-    under: str | None = None
-    source: str | None = None
-    type: Any = None
-    points: list[_Point] = []
-    who: str = ""
-
-
-class _Conflicts(msgspec.Struct, forbid_unknown_fields=True):
-    device: str | None = None
-    settled: bool = False
-
-
-class _Settle(msgspec.Struct, forbid_unknown_fields=True):
-    id: int
-    who: str = ""
-    accept: bool = False
-
-
-class _Nothing(msgspec.Struct, forbid_unknown_fields=True):
-    pass
 
 
 class SyncService:
@@ -117,17 +63,18 @@ class SyncService:
 
     async def start(self, client: Client) -> None:
         """Subscribe to the requests."""
-        for subject, question, answer in (
-            ("hub.get", _Get, self._get),
-            ("hub.set", _Set, self._set),
-            ("hub.tree", _Nothing, self._tree),
-            ("hub.node", _Node, self._node),
-            ("hub.conflicts", _Conflicts, self._conflicts),
-            ("hub.revert", _Settle, self._settle),
+        for service, question, answer in (
+            ("get", questions.Get, self.get),
+            ("set", questions.Set, self.set),
+            ("tree", questions.Nothing, self.tree),
+            ("node", questions.Node, self.node),
+            ("conflicts", questions.Conflicts, self.conflicts),
+            ("revert", questions.Settle, self.settle),
         ):
-            await client.subscribe(subject, cb=answering(client, question, answer))
+            await client.subscribe(f"hub.{service}", cb=answering(client, question, answer))
 
-    async def _get(self, question: _Get) -> dict[str, Any]:
+    async def get(self, question: questions.Get) -> dict[str, Any]:
+        """Return heads of a device. Raises: HubError."""
         self._require(question.device)
         wanted = [_pattern(path) for path in question.paths]
         heads = sorted(self._all(question), key=lambda item: item[0])
@@ -141,13 +88,14 @@ class SyncService:
             ],
         }
 
-    def _all(self, question: _Get) -> Iterator[tuple[HeadKey, Head]]:
+    def _all(self, question: questions.Get) -> Iterator[tuple[HeadKey, Head]]:
         yield from self._sync.heads.of(question.device).heads
         if question.telemetry:
             for series, reading in self._readings.of(question.device).items():
                 yield HeadKey("", *series), Head(reading.time, "", reading.value)
 
-    async def _set(self, question: _Set) -> dict[str, Any]:
+    async def set(self, question: questions.Set) -> dict[str, Any]:
+        """Write points. Raises: HubError."""
         self._require(question.device)
         puts = [
             _put(HeadKey(question.parent, question.node, point.type, point.key), point)
@@ -155,17 +103,19 @@ class SyncService:
         ]
         return await self._write(question.device, [puts], question.who)
 
-    async def _tree(self, _: _Nothing) -> dict[str, Any]:
+    async def tree(self, _: questions.Nothing) -> dict[str, Any]:
+        """Return the tree, as JSON and drawn."""
         # The tree reads as a Topology does, with addresses for nodes.
         tree: Any = self._sync.tree
         return {**describe(tree), "lines": render(tree)}
 
-    async def _node(self, question: _Node) -> dict[str, Any]:
+    async def node(self, question: questions.Node) -> dict[str, Any]:
+        """Change the tree. Raises: HubError."""
         async with Turn(self._registry):
             plan = self._plan(question)
             return await self._write_in_turn(plan.device, plan.puts, question.who)
 
-    def _plan(self, question: _Node) -> TreeWrite:
+    def _plan(self, question: questions.Node) -> TreeWrite:
         plans, address, under = self._tree_writes, question.address, question.under
         match question.do:
             case "create":
@@ -184,7 +134,8 @@ class SyncService:
             case "undelete":
                 return plans.undelete(address, under)
 
-    async def _conflicts(self, question: _Conflicts) -> dict[str, Any]:
+    async def conflicts(self, question: questions.Conflicts) -> dict[str, Any]:
+        """Return conflicts, oldest first. Raises: HubError."""
         if question.device is not None:
             self._require(question.device)
         known = self._sync.conflicts
@@ -197,7 +148,8 @@ class SyncService:
             "dropped": {"settled": known.dropped_resolved, "open": known.dropped_unresolved},
         }
 
-    async def _settle(self, question: _Settle) -> dict[str, Any]:
+    async def settle(self, question: questions.Settle) -> dict[str, Any]:
+        """Revert or accept what won a conflict. Raises: HubError."""
         async with Turn(self._registry):
             conflict = self._sync.conflicts.conflicts.get(question.id)
             if conflict is None:
@@ -245,32 +197,7 @@ class SyncService:
             raise HubError(f"there is no device {device}", hint="see: backhaul-hub devices")
 
 
-def answering(
-    client: Client, question: type[Any], answer: Callable[[Any], Awaitable[dict[str, Any]]]
-) -> Callable[[Msg], Awaitable[None]]:
-    """Return a callback that answers every request, refusals included."""
-    decoder = msgspec.json.Decoder(question)
-
-    async def respond(message: Msg) -> None:
-        try:
-            said = await answer(decoder.decode(message.data or b"{}"))
-        except HubError as error:
-            said = {"error": {"message": error.message, "hint": error.hint}}
-        except (CodecError, SubjectError, msgspec.DecodeError) as error:
-            said = {"error": {"message": str(error), "hint": ""}}
-        body = msgspec.json.encode(said)
-        if len(body) > client.max_payload:
-            refusal = {"message": f"the answer has {len(body)} bytes", "hint": "ask for less of it"}
-            body = msgspec.json.encode({"error": refusal})
-        try:
-            await message.respond(body)
-        except NatsError as error:
-            log.warning("not_answered", subject=message.subject, error=repr(error))
-
-    return respond
-
-
-def _put(key: HeadKey, point: _Point) -> Put:
+def _put(key: HeadKey, point: questions.PointToWrite) -> Put:
     if point.delete:
         return Put(key, None, deleted=True)
     return Put(key, value_from_json(point.value, point.dtype))

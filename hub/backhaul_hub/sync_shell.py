@@ -12,8 +12,10 @@ from nats.errors import Error as NatsError
 from .downlink import Publisher
 from .errors import HubError
 from .future import FutureRule
+from .live import LiveEvents, told_document
 from .readings import Readings
-from .rebroadcast import Rebroadcast, told, told_reading
+from .rebroadcast import Rebroadcast, Told, told, told_reading
+from .shadow_bucket import Revision
 from .shadow_keeper import ShadowKeeper
 from .state_publisher import StatePublisher
 from .state_recall import look_back, recall
@@ -21,9 +23,10 @@ from .streams import up_name
 from .sync import HubSync
 from .sync_service import SyncService
 from .sync_store import restore
+from .twin_state import rfc3339
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
 
     from nats.aio.client import Client
 
@@ -57,11 +60,22 @@ class SyncShell:
         self.readings = Readings(clock, future, listening=listening, keep=newest)
         self._state: StatePublisher | None = None
         self._shadow: ShadowKeeper | None = None
+        self._rebroadcast: Rebroadcast | None = None
+        self._events = LiveEvents(self.tell_live, self.ancestors)
 
     @property
     def consumers(self) -> list[Consumer]:
         """What takes part in the reading of UP."""
-        return [self.core, self.readings]
+        return [self.core, self.readings, self._events]
+
+    def ancestors(self, device: str) -> tuple[str, ...]:
+        """Return the subject tokens of a device and of all above it."""
+        return self.core.tree.ancestor_tokens(device, device)
+
+    def tell_live(self, some: Iterable[Told]) -> None:
+        """Have published along the tree what is no point, unless hub.toml says otherwise."""
+        if self._rebroadcast is not None and self._config.tree.rebroadcast != "off":
+            self._rebroadcast.tell(some)
 
     async def start(
         self, client: Client, api: JetStreamApi, registry: Registry
@@ -73,7 +87,7 @@ class SyncShell:
         """
         await restore(self.core, registry)
         publisher = Publisher(self.core.outbox, self.core.heads, api, registry, self._devices)
-        rebroadcast = Rebroadcast(client)
+        rebroadcast = self._rebroadcast = Rebroadcast(client)
         along_the_tree = self._config.tree.rebroadcast != "off"
         readings_too = self._config.tree.rebroadcast == "all"
         work = [publisher.run(), rebroadcast.run(), self._tell_devices(api)]
@@ -81,7 +95,8 @@ class SyncShell:
             self._state = await self._begin_state(client, api, registry)
             work.append(self._state.run())
         shadow = ShadowKeeper(
-            self._config.twin, self._clock, client, api, self.core, registry, self._devices
+            *(self._config.twin, self._clock, client, api, self.core, registry, self._devices),
+            on_document=self._tell_document,
         )
         await shadow.start()
         work += [shadow.read_desired(), shadow.publish()]
@@ -104,9 +119,14 @@ class SyncShell:
 
         tell()
         self.core.on_stored += [tell, publisher.wake, self._wake]
-        service = SyncService(self.core, self.readings, registry, self._clock, self._devices)
-        await service.start(client)
+        self.service = SyncService(self.core, self.readings, registry, self._clock, self._devices)
+        await self.service.start(client)
         return work
+
+    def _tell_document(self, device: str, part: str, number: int, body: bytes | None) -> None:
+        text = None if body is None else body.decode(errors="replace")
+        revision = Revision(number, rfc3339(self._clock.now_ns()), text)
+        self.tell_live([told_document(device, part, revision, self.ancestors(device))])
 
     def state_lost(self) -> None:
         """Take in that TWIN_STATE was made anew."""

@@ -90,14 +90,25 @@ class FleetTree:
         return (node, node) if device == FLEET and node in self._devices() else (device, node)
 
     def ancestor_tokens(self, device: str, node: str) -> tuple[str, ...]:
-        """Return the address of a device's node and those of all above it, as subject tokens."""
+        """Return the address of a device's node and those of all above it, as subject tokens.
+
+        Without groups that hang nowhere: whose part of the tree was deleted hears nothing more.
+        """
         tokens = self._tokens.setdefault(device, {})
         found = tokens.get(node)
         if found is None:
             address = address_of(device, node)
-            above = sorted(self.ancestors(address))
-            found = tokens[node] = tuple(encode_token(each) for each in (address, *above))
+            some = (address, *sorted(self.ancestors(address)))
+            found = tokens[node] = tuple(
+                encode_token(each) for each in some if "/" in each or self.attached(each)
+            )
         return found
+
+    def attached(self, address: str) -> bool:
+        """Tell whether a device is known, or a way leads from the root down to a group."""
+        if address == FLEET or address in self._devices():
+            return True
+        return FLEET in self.topology(FLEET).ancestors(address)
 
     def ancestors(self, address: str) -> set[str]:
         """Return all addresses above one, through all parents; none of a deleted node."""

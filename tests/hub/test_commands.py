@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from backhaul_codec import Opaque, Point
-from backhaul_hub import command_rows
+from backhaul_hub import command_rows, questions
 from backhaul_hub.command_book import (
     Arrival,
     Command,
@@ -202,7 +202,7 @@ async def test_a_late_word_of_the_vehicle_replaces_the_hubs(tmp_path: Path) -> N
         await registry.write([command_rows.put_late(KEY, vehicle_says(DONE, NOW + 9))])
         late = vehicle_says({"state": "interrupted"})
         await registry.write([command_rows.put_late(KEY, late)])
-        (found,) = await command_rows.newest(registry, None, "a", unfinished=False, limit=5)
+        (found,) = await command_rows.newest(registry, questions.Commands(id="a"))
         assert (found.state, found.ended_ns) == ("done", NOW + 9)
 
 
@@ -213,10 +213,10 @@ async def test_rows_are_bounded_by_number_and_age(tmp_path: Path) -> None:
             command.ended_ns = 0 if number == 2 else NOW + number * 86_400 * S
             await registry.write([command_rows.put([command])])
         await registry.write([command_rows.forget(NOW + 30 * 86_400 * S, 20.0, 1000)])
-        left = await command_rows.newest(registry, None, None, unfinished=False, limit=100)
+        left = await command_rows.newest(registry, questions.Commands())
         assert [each.id for each in left] == ["c2", *(f"c{number}" for number in range(10, 20))]
         await registry.write([command_rows.forget(NOW, 30.0, 5)])
-        left = await command_rows.newest(registry, "VID-001", None, unfinished=False, limit=100)
+        left = await command_rows.newest(registry, questions.Commands("VID-001"))
         assert [each.id for each in left] == ["c2", *(f"c{number}" for number in range(15, 20))]
 
 

@@ -1,9 +1,14 @@
-"""Asking the running control plane, for the subcommands that do."""
+"""Asking the running control plane, for the subcommands that do: as the hub's operator, or as a person.
+
+An operator has the hub directory (`--dir`) and asks `hub.<service>`. A person has credentials
+(`--creds`), asks `ask.<…>.<service>` and is answered within the rights that they stand for.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from abc import ABC, abstractmethod
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +17,11 @@ from nats.errors import Error as NatsError
 from backhaul_hub.config import load
 from backhaul_hub.connection import connect
 from backhaul_hub.errors import HubError
+from backhaul_hub.people_login import connect_person, read_person
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from nats.aio.client import Client
@@ -22,13 +29,88 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 10.0
 
 
-def ask(directory: Path, service: str, question: dict[str, Any] | None = None) -> dict[str, Any]:
+class Access(ABC):
+    """How the control plane is reached, and as whom."""
+
+    def __init__(self, hint: str) -> None:
+        self._hint = hint
+
+    @abstractmethod
+    def client(self) -> AbstractAsyncContextManager[Client]:
+        """Connect, and close the connection at the end. Raises: HubError."""
+
+    @abstractmethod
+    def subject(self, service: str) -> str:
+        """Return where a service is asked."""
+
+    async def ask(self, client: Client, service: str, question: dict[str, Any]) -> dict[str, Any]:
+        """Ask one question and return the answer.
+
+        Raises:
+            HubError: no control plane; or it refused, in its own words.
+        """
+        body = json.dumps(question).encode()
+        try:
+            message = await client.request(self.subject(service), body, timeout=_TIMEOUT_S)
+        except NatsError as error:
+            what = f"the control plane does not answer: {error!r}"
+            raise HubError(what, hint=self._hint) from error
+        answer: dict[str, Any] = json.loads(message.data)
+        if refused := answer.get("error"):
+            raise HubError(refused["message"], hint=refused.get("hint", ""))
+        return answer
+
+
+class Operator(Access):
+    """Whoever has the hub directory."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(f"start it with: backhaul-hub up --dir {directory}")
+        self.directory = directory
+
+    def client(self) -> AbstractAsyncContextManager[Client]:
+        """Connect as the control plane does."""
+        return hub_client(self.directory)
+
+    def subject(self, service: str) -> str:
+        """Return where the control plane answers in account HUB."""
+        return f"hub.{service}"
+
+
+class Visitor(Access):
+    """A person with credentials.
+
+    Raises:
+        HubError: the file is no credentials of a person.
+    """
+
+    def __init__(self, creds: Path, server: str) -> None:
+        super().__init__("the control plane does not run, or these credentials were withdrawn")
+        self._creds = creds
+        self._server = server
+        self.person = read_person(creds)
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        """Connect with the credentials."""
+        client = await connect_person(self._server, self._creds, self.person)
+        try:
+            yield client
+        finally:
+            await client.close()
+
+    def subject(self, service: str) -> str:
+        """Return where this person's questions go."""
+        return self.person.ask(service)
+
+
+def ask(access: Access, service: str, question: dict[str, Any] | None = None) -> dict[str, Any]:
     """Ask one question and return the answer.
 
     Raises:
         HubError: no server, no control plane; or the control plane refused, in its own words.
     """
-    return asyncio.run(_ask(directory, service, question or {}))
+    return asyncio.run(_ask(access, service, question or {}))
 
 
 @asynccontextmanager
@@ -42,23 +124,6 @@ async def hub_client(directory: Path) -> AsyncIterator[Client]:
         await client.close()
 
 
-async def ask_over(
-    client: Client, directory: Path, service: str, question: dict[str, Any]
-) -> dict[str, Any]:
-    """Ask over a connection that is open already. Raises: HubError, as `ask`."""
-    try:
-        message = await client.request(service, json.dumps(question).encode(), timeout=_TIMEOUT_S)
-    except NatsError as error:
-        raise HubError(
-            f"the control plane does not answer: {error!r}",
-            hint=f"start it with: backhaul-hub up --dir {directory}",
-        ) from error
-    answer: dict[str, Any] = json.loads(message.data)
-    if refused := answer.get("error"):
-        raise HubError(refused["message"], hint=refused.get("hint", ""))
-    return answer
-
-
-async def _ask(directory: Path, service: str, question: dict[str, Any]) -> dict[str, Any]:
-    async with hub_client(directory) as client:
-        return await ask_over(client, directory, service, question)
+async def _ask(access: Access, service: str, question: dict[str, Any]) -> dict[str, Any]:
+    async with access.client() as client:
+        return await access.ask(client, service, question)

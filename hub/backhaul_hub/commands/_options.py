@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
+
+from ._ask import Operator, Visitor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._ask import Access
 
 directory_option = click.option(
     "--dir",
@@ -16,6 +26,45 @@ directory_option = click.option(
     show_default="the current directory",
     help="The hub directory, made by `backhaul-hub init`.",
 )
+
+_creds_option = click.option(
+    "--creds",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="BACKHAUL_CREDS",
+    help="Ask as a person, without a hub directory: the file of `backhaul-hub user add`.",
+)
+_server_option = click.option(
+    "--server",
+    metavar="URL",
+    envvar="BACKHAUL_SERVER",
+    default="nats://127.0.0.1:4222",
+    show_default=True,
+    help="The hub's server, with --creds; of a cluster all, separated by commas.",
+)
+
+
+def access_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command `access`: the hub directory's (`--dir`), or a person's (`--creds`)."""
+
+    @wraps(command)
+    def with_access(
+        *args: Any, directory: Path, creds: Path | None, server: str, **options: Any
+    ) -> None:
+        command(*args, access=_access(directory, creds, server), **options)
+
+    return directory_option(_creds_option(_server_option(with_access)))
+
+
+def _access(directory: Path, creds: Path | None, server: str) -> Access:
+    source = click.get_current_context().get_parameter_source
+    if creds is None:
+        return Operator(directory)
+    if source("directory") is ParameterSource.COMMANDLINE:
+        if source("creds") is ParameterSource.COMMANDLINE:
+            raise click.UsageError("--dir or --creds, not both")
+        return Operator(directory)
+    return Visitor(creds, server)
+
 
 who_option = click.option(
     "--who",

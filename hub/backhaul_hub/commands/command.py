@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 import click
 from nats.errors import Error as NatsError
 
+from backhaul_hub import live
 from backhaul_hub.command_book import State, command_subject, result_subject
-from backhaul_hub.command_service import SERVICE
 from backhaul_hub.config import load
 from backhaul_hub.errors import HubError
 from backhaul_hub.jetstream import JetStreamApi
 
-from ._ask import ask_over, hub_client
-from ._options import directory_option, who_option
+from ._ask import Visitor
+from ._options import access_option, who_option
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from nats.aio.client import Client
+
+    from ._ask import Access, Operator
 
 _LOOK_S = 1.0
 _RECORD_S_MAX = 10.0
@@ -32,7 +32,7 @@ _RECORD_S_MAX = 10.0
 @click.command("command")
 @click.argument("device", metavar="VID")
 @click.argument("name", metavar="NAME")
-@directory_option
+@access_option
 @click.option("--params", default="null", metavar="JSON", help="What the handler is given.")
 @click.option(
     "--deadline",
@@ -48,7 +48,7 @@ _RECORD_S_MAX = 10.0
 def command(
     device: str,
     name: str,
-    directory: Path,
+    access: Operator | Visitor,
     params: str,
     deadline_s: float | None,
     id_: str | None,
@@ -57,10 +57,12 @@ def command(
     as_json: bool,
 ) -> None:
     """Send command NAME to device VID, which carries it out once, or not at all after its deadline."""
-    body: dict[str, Any] = {"id": id_ or secrets.token_hex(8), "params": _json(params), "who": who}
+    body: dict[str, Any] = {"id": id_ or secrets.token_hex(8), "params": _json(params)}
+    if who:
+        body["who"] = who
     if deadline_s is not None:
         body["deadline_s"] = deadline_s
-    found = asyncio.run(_command(directory, device, name, body, wait=wait))
+    found = asyncio.run(_command(access, device, name, body, wait=wait))
     if as_json:
         click.echo(json.dumps(found, indent=2, ensure_ascii=False))
     else:
@@ -82,31 +84,40 @@ def _json(text: str) -> Any:
 
 
 async def _command(
-    directory: Path, device: str, name: str, body: dict[str, Any], *, wait: bool
+    access: Operator | Visitor, device: str, name: str, body: dict[str, Any], *, wait: bool
 ) -> dict[str, Any]:
-    env = load(directory).twin.env
-    async with hub_client(directory) as client:
+    async with access.client() as client:
         news = asyncio.Event()
 
         async def on_news(_: object) -> None:
             news.set()
 
         try:
-            await client.subscribe(result_subject(env, device, body["id"]), cb=on_news)
-            subject = command_subject(env, device, name)
-            await JetStreamApi(client).publish(subject, json.dumps(body).encode())
+            await client.subscribe(_news_subject(access, device, body["id"]), cb=on_news)
+            if isinstance(access, Visitor):
+                await access.ask(client, "command", body | {"device": device, "name": name})
+            else:
+                subject = command_subject(load(access.directory).twin.env, device, name)
+                await JetStreamApi(client).publish(subject, json.dumps(body).encode())
         except (NatsError, AssertionError) as error:
             raise HubError(f"{device} {name}: {error!r}") from error
-        return await _follow(client, directory, device, body["id"], news, wait=wait)
+        return await _follow(client, access, device, body["id"], news, wait=wait)
+
+
+def _news_subject(access: Operator | Visitor, device: str, id_: str) -> str:
+    """Return where whoever sent a command hears of it."""
+    if isinstance(access, Visitor):
+        return access.person.live.replace(">", f"{device}.{live.COMMAND}.{id_}")
+    return result_subject(load(access.directory).twin.env, device, id_)
 
 
 async def _follow(
-    client: Client, directory: Path, device: str, id_: str, news: asyncio.Event, *, wait: bool
+    client: Client, access: Access, device: str, id_: str, news: asyncio.Event, *, wait: bool
 ) -> dict[str, Any]:
     """Return the command as recorded, or as it ended."""
     looked_s = 0.0
     while True:
-        answer = await ask_over(client, directory, SERVICE, {"device": device, "id": id_})
+        answer = await access.ask(client, "commands", {"device": device, "id": id_})
         for found in answer["commands"]:
             if not wait or State(found["state"]).over:
                 return dict(found)

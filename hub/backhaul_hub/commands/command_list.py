@@ -8,27 +8,26 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backhaul_codec.point_text import utc
-from backhaul_hub.command_service import SERVICE
 
 from ._ask import ask
-from ._options import directory_option
+from ._options import access_option
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from ._ask import Access
 
 
 @click.command("commands")
 @click.argument("device", metavar="[VID]", required=False)
-@directory_option
+@access_option
 @click.option("--unfinished", is_flag=True, help="Only those that are not over.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def command_list(
-    device: str | None, directory: Path, unfinished: bool, limit: int, as_json: bool
+    device: str | None, access: Access, unfinished: bool, limit: int, as_json: bool
 ) -> None:
     """List the newest commands, of all devices or of VID, and where they stand."""
     question = {"device": device, "unfinished": unfinished, "limit": limit}
-    found = ask(directory, SERVICE, question)["commands"]
+    found = ask(access, "commands", question)["commands"]
     if as_json:
         click.echo(json.dumps(found, indent=2, ensure_ascii=False))
     else:

@@ -11,12 +11,13 @@ from backhaul_codec.point_text import origin, path, utc, value
 
 from ._ask import ask
 from ._group import DefaultGroup
-from ._options import directory_option, who_option
+from ._options import access_option, who_option
 from ._points import print_points
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+
+    from ._ask import Access
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
 
@@ -31,17 +32,17 @@ def conflicts() -> None:
 
 @conflicts.command("list")
 @click.argument("device", metavar="[VID]", required=False)
-@directory_option
+@access_option
 @click.option("--settled", is_flag=True, help="Show those that were reverted or accepted too.")
 @_json_option
-def list_(device: str | None, directory: Path, settled: bool, as_json: bool) -> None:
+def list_(device: str | None, access: Access, settled: bool, as_json: bool) -> None:
     """List conflicts, oldest first."""
-    answer = ask(directory, "hub.conflicts", {"device": device, "settled": settled})
+    answer = ask(access, "conflicts", {"device": device, "settled": settled})
     if as_json:
         click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
         return
     _print(answer["conflicts"])
-    if forgotten := answer["dropped"]["open"]:
+    if forgotten := answer.get("dropped", {}).get("open"):
         click.echo(
             f"{forgotten} more were forgotten unsettled: see [conflicts] in hub.toml", err=True
         )
@@ -49,7 +50,7 @@ def list_(device: str | None, directory: Path, settled: bool, as_json: bool) -> 
 
 def _settling(command: Callable[..., None]) -> click.Command:
     """Make a command that settles one conflict: both take the same."""
-    for option in (_json_option, who_option, directory_option):
+    for option in (_json_option, who_option, access_option):
         command = option(command)
     return conflicts.command()(click.argument("id_", metavar="ID", type=int)(command))
 
@@ -66,8 +67,8 @@ def accept(**asked: Any) -> None:
     _settle(**asked, accept=True)
 
 
-def _settle(*, id_: int, directory: Path, who: str, as_json: bool, accept: bool) -> None:
-    answer = ask(directory, "hub.revert", {"id": id_, "who": who, "accept": accept})
+def _settle(*, id_: int, access: Access, who: str, as_json: bool, accept: bool) -> None:
+    answer = ask(access, "revert", {"id": id_, "who": who, "accept": accept})
     if as_json:
         click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
     elif accept:

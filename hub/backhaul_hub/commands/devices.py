@@ -8,60 +8,45 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
-from nats.errors import Error as NatsError
 
 from backhaul_codec.subjects import node_of_lane
 from backhaul_hub.clock import SystemClock
-from backhaul_hub.config import load
-from backhaul_hub.connection import connect
-from backhaul_hub.control import DEVICES_SERVICE
-from backhaul_hub.errors import HubError
 
-from ._options import directory_option
+from ._options import access_option
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from backhaul_hub.clock import Clock
+
+    from ._ask import Access
 
 _RANGES_SHOWN = 5
 
 
 @click.command()
-@directory_option
+@access_option
 @click.option("--json", "as_json", is_flag=True, help="The whole report, for programs.")
-def devices(directory: Path, as_json: bool) -> None:
+def devices(access: Access, as_json: bool) -> None:
     """Show each device: link, heads in sync, lag, watermark, gaps, when last seen, bytes."""
-    report = asyncio.run(ask(directory))
+    report = asyncio.run(ask(access))
     if as_json:
         click.echo(json.dumps(report, indent=2))
         return
     _print(report, SystemClock())
 
 
-async def ask(directory: Path) -> dict[str, Any]:
+async def ask(access: Access) -> dict[str, Any]:
     """Ask the running control plane for its report.
 
     Raises:
         HubError: no server, or no control plane.
     """
-    config = load(directory)
-    client = await connect(config.nats.url, config.nats.control)
     report: dict[str, Any] = {"devices": []}
     after: str | None = ""
-    try:
+    async with access.client() as client:
         while after is not None:
-            answer = await client.request(DEVICES_SERVICE, after.encode(), timeout=10)
-            page = json.loads(answer.data)
+            page = await access.ask(client, "devices", {"after": after})
             report["devices"] += page["devices"]
             report["streams"], after = page["streams"], page["next"]
-    except NatsError as error:
-        raise HubError(
-            f"the control plane does not answer: {error!r}",
-            hint=f"start it with: backhaul-hub up --dir {directory}",
-        ) from error
-    finally:
-        await client.close()
     return report
 
 

@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING
 import click
 
 from ._ask import ask
-from ._options import directory_option
+from ._options import access_option
 from ._points import print_points
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from ._ask import Access
 
 
 @click.command()
 @click.argument("device", metavar="VID")
 @click.argument("paths", metavar="[NODE[.TYPE[.KEY]]]...", nargs=-1)
-@directory_option
+@access_option
 @click.option("--deleted", is_flag=True, help="Show deleted points too.")
 @click.option("--telemetry", is_flag=True, help="Show the newest readings too.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def get(
     device: str,
     paths: tuple[str, ...],
-    directory: Path,
+    access: Access,
     deleted: bool,
     telemetry: bool,
     as_json: bool,
@@ -36,7 +36,7 @@ def get(
     shown that has come since the control plane started; the rest is in the history tables.
     """
     question = {"device": device, "paths": list(paths), "deleted": deleted, "telemetry": telemetry}
-    answer = ask(directory, "hub.get", question)
+    answer = ask(access, "get", question)
     if as_json:
         click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
     else:

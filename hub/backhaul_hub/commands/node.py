@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ._ask import ask
+from ._ask import Operator, ask
 from ._options import directory_option, who_option
 from ._points import print_points
 from .set import by_node
@@ -90,7 +90,7 @@ def undelete(address: str, under: str | None, **options: Any) -> None:
 
 def _do(do: str, address: str, question: dict[str, Any], options: dict[str, Any]) -> None:
     question |= {"do": do, "address": address, "who": options["who"]}
-    answer = ask(options["directory"], "hub.node", question)
+    answer = ask(Operator(options["directory"]), "node", question)
     if options["as_json"]:
         click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
     else:

@@ -12,18 +12,17 @@ from backhaul_codec import CodecError
 from backhaul_codec.json_values import parse_assignment, parse_path, value_to_json
 from backhaul_hub.errors import WriteRefusedError
 
-from ._ask import ask_over, hub_client
-from ._options import directory_option, who_option
+from ._options import access_option, who_option
 from ._points import print_points
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from ._ask import Access
 
 
 @click.command("set")
 @click.argument("device", metavar="VID")
 @click.argument("assignments", metavar="[NODE.TYPE[.KEY][:DTYPE]=VALUE]...", nargs=-1)
-@directory_option
+@access_option
 @click.option(
     "--delete",
     "deletions",
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 def set_(
     device: str,
     assignments: tuple[str, ...],
-    directory: Path,
+    access: Access,
     deletions: tuple[str, ...],
     who: str,
     as_json: bool,
@@ -52,7 +51,7 @@ def set_(
     writes = by_node(assignments, deletions)
     if not writes:
         raise click.UsageError("nothing to write: NODE.TYPE=VALUE, or --delete NODE.TYPE")
-    points = asyncio.run(_set(directory, device, writes, who))
+    points = asyncio.run(_set(access, device, writes, who))
     if as_json:
         click.echo(json.dumps({"device": device, "points": points}, indent=2, ensure_ascii=False))
     else:
@@ -83,12 +82,12 @@ def by_node(
 
 
 async def _set(
-    directory: Path, device: str, writes: dict[str, list[dict[str, Any]]], who: str
+    access: Access, device: str, writes: dict[str, list[dict[str, Any]]], who: str
 ) -> list[dict[str, Any]]:
     written: list[dict[str, Any]] = []
-    async with hub_client(directory) as client:
+    async with access.client() as client:
         for node, points in writes.items():
             question = {"device": device, "node": node, "points": points, "who": who}
-            answer = await ask_over(client, directory, "hub.set", question)
+            answer = await access.ask(client, "set", question)
             written += answer["points"]
     return written

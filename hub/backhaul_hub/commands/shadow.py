@@ -21,19 +21,18 @@ from backhaul_hub.shadow_document import (
     DESIRED,
     META,
     PARTS,
-    edited,
     field_key,
     field_name,
     parse_key,
 )
 
-from ._ask import hub_client
+from ._ask import Operator, Visitor
+from ._asked_shadows import AskedShadows
 from ._group import DefaultGroup
-from ._options import directory_option, who_option
+from ._options import access_option, who_option
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from backhaul_codec import Value
     from backhaul_hub.shadow_bucket import Revision
@@ -52,14 +51,14 @@ def shadow() -> None:
 
 @shadow.command()
 @click.argument("target", metavar="VID|KEY")
-@directory_option
+@access_option
 @click.option("--history", is_flag=True, help="Show the revisions that the bucket still has.")
 @_json_option
-def show(target: str, directory: Path, history: bool, as_json: bool) -> None:
+def show(target: str, access: Operator | Visitor, history: bool, as_json: bool) -> None:
     """Show the fields of device VID: desired, merged (config), reported; or one document as it is."""
-    device, part = parse_key(target, load(directory).twin.env)
+    device, part = parse_key(target, _env(access))
     parts = [part] if part else list(PARTS)
-    revisions = asyncio.run(_read(directory, device, parts))
+    revisions = asyncio.run(_read(access, device, parts))
     if as_json:
         click.echo(
             json.dumps(_as_json(device, revisions, history=history), indent=2, ensure_ascii=False)
@@ -78,7 +77,7 @@ def show(target: str, directory: Path, history: bool, as_json: bool) -> None:
 @shadow.command("set")
 @click.argument("target", metavar="VID")
 @click.argument("assignments", metavar="[NODE.TYPE[.KEY][:DTYPE]=VALUE]...", nargs=-1)
-@directory_option
+@access_option
 @click.option(
     "--delete",
     "deletions",
@@ -95,7 +94,7 @@ def show(target: str, directory: Path, history: bool, as_json: bool) -> None:
 def set_(
     target: str,
     assignments: tuple[str, ...],
-    directory: Path,
+    access: Operator | Visitor,
     deletions: tuple[str, ...],
     forgotten: tuple[str, ...],
     only: bool,
@@ -107,7 +106,7 @@ def set_(
     A VALUE is read as by `backhaul-hub set`. What was desired already is not written again: where
     the vehicle has overridden a wish, `backhaul-hub set` writes it once more.
     """
-    device, part = parse_key(target, load(directory).twin.env)
+    device, part = parse_key(target, _env(access))
     if part not in (None, DESIRED):
         raise WriteRefusedError(f"{part} is written by the control plane alone")
     changed = _changes(assignments, deletions)
@@ -116,7 +115,7 @@ def set_(
         raise click.UsageError("nothing to change: NODE.TYPE=VALUE, --delete or --forget")
     if twice := changed.keys() & dropped:
         raise click.UsageError(f"{field_name(min(twice))} is both desired and forgotten")
-    revision, taken = asyncio.run(_set(directory, device, changed, dropped, only=only, who=who))
+    revision, taken = asyncio.run(_set(access, device, changed, dropped, only=only, who=who))
     if as_json:
         click.echo(json.dumps({"device": device, "revision": revision, "taken": taken}))
     elif taken:
@@ -127,34 +126,44 @@ def set_(
 
 @shadow.command()
 @click.argument("target", metavar="VID")
-@directory_option
+@access_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
-def watch(target: str, directory: Path, as_json: bool) -> None:
+def watch(target: str, access: Operator | Visitor, as_json: bool) -> None:
     """Show the documents of device VID, then every change as it comes, until interrupted."""
-    device, part = parse_key(target, load(directory).twin.env)
+    device, part = parse_key(target, _env(access))
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_watch(directory, device, part or "*", as_json=as_json))
+        asyncio.run(_watch(access, device, part or "*", as_json=as_json))
+
+
+def _env(access: Operator | Visitor) -> str:
+    """Return the environment of the hub's subjects; "" where it is not known: any."""
+    return "" if isinstance(access, Visitor) else load(access.directory).twin.env
 
 
 @contextlib.asynccontextmanager
-async def _bucket(directory: Path) -> AsyncIterator[ShadowBucket]:
-    async with hub_client(directory) as client:
+async def _bucket(access: Operator | Visitor) -> AsyncIterator[ShadowBucket | AskedShadows]:
+    async with access.client() as client:
+        if isinstance(access, Visitor):
+            yield AskedShadows(access, client)
+            return
         try:
-            yield await ShadowBucket.open(client, load(directory).twin.env)
+            yield await ShadowBucket.open(client, _env(access))
         except NatsError as error:
             raise HubError(
                 f"the bucket of shadows cannot be used: {error!r}",
-                hint=f"start the control plane with: backhaul-hub up --dir {directory}",
+                hint=f"start the control plane with: backhaul-hub up --dir {access.directory}",
             ) from error
 
 
-async def _read(directory: Path, device: str, parts: list[str]) -> dict[str, list[Revision]]:
-    async with _bucket(directory) as bucket:
+async def _read(
+    access: Operator | Visitor, device: str, parts: list[str]
+) -> dict[str, list[Revision]]:
+    async with _bucket(access) as bucket:
         return {part: await bucket.history(device, part) for part in parts}
 
 
 async def _set(
-    directory: Path,
+    access: Operator | Visitor,
     device: str,
     changed: dict[HeadKey, Value | None],
     dropped: set[HeadKey],
@@ -162,16 +171,13 @@ async def _set(
     only: bool,
     who: str,
 ) -> tuple[int, bool]:
-    async with _bucket(directory) as bucket:
-        revision = await bucket.desire(
-            device, lambda document: edited(document, changed, dropped), anew=only, who=who
-        )
-        return revision, await bucket.taken(device, revision)
+    async with _bucket(access) as bucket:
+        return await bucket.change(device, changed, dropped, only=only, who=who)
 
 
-async def _watch(directory: Path, device: str, part: str, *, as_json: bool) -> None:
+async def _watch(access: Operator | Visitor, device: str, part: str, *, as_json: bool) -> None:
     known: dict[str, dict[str, Any]] = {}
-    async with _bucket(directory) as bucket:
+    async with _bucket(access) as bucket:
         async for name, revision in bucket.watch(device, part):
             if as_json:
                 click.echo(json.dumps({"document": name, **_revision_json(revision)}))

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backhaul_codec.conditions import Severity, page_lines
-from backhaul_hub.health_watch import STATUS_SERVICE
 
-from ._ask import ask
+from ._ask import Operator, ask
 from ._options import directory_option
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ def status(directory: Path, as_json: bool, check: bool) -> None:
     Exit status: 0, or 1 where the control plane does not answer; with --check 3 where anything
     worse than `info` is shown.
     """
-    answer = ask(directory, STATUS_SERVICE)
+    answer = ask(Operator(directory), "status")
     click.echo(json.dumps(answer, indent=2) if as_json else "\n".join(lines(answer)))
     if check and any(each["severity"] != Severity.INFO for each in answer["conditions"]):
         sys.exit(EXIT_CONDITIONS)

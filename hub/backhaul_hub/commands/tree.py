@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from ._ask import ask
-from ._options import directory_option
+from ._options import access_option
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from ._ask import Access
 
 
 @click.command()
-@directory_option
+@access_option
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
-def tree(directory: Path, as_json: bool) -> None:
+def tree(access: Access, as_json: bool) -> None:
     """Draw the tree: groups, devices, and the nodes inside of them."""
-    answer = ask(directory, "hub.tree")
+    answer = ask(access, "tree")
     lines = answer.pop("lines")
     click.echo(json.dumps(answer, indent=2, ensure_ascii=False) if as_json else "\n".join(lines))

@@ -1,0 +1,59 @@
+"""Answering requests on core NATS: a JSON object each way, a refusal as `{"error": {...}}`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import structlog
+from nats.errors import Error as NatsError
+
+from backhaul_codec import CodecError
+from backhaul_codec.subjects import SubjectError
+
+from .errors import HubError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+log = structlog.get_logger(__name__)
+
+
+def answering(
+    client: Client, question: type[Any], answer: Callable[[Any], Awaitable[Any]]
+) -> Callable[[Msg], Awaitable[None]]:
+    """Return a callback that answers every request, refusals included."""
+    decoder = msgspec.json.Decoder(question)
+
+    async def said(message: Msg) -> Any:
+        return await answer(decoder.decode(message.data or b"{}"))
+
+    async def respond(message: Msg) -> None:
+        await respond_to(client, message, said)
+
+    return respond
+
+
+async def respond_to(client: Client, message: Msg, answer: Callable[[Msg], Awaitable[Any]]) -> None:
+    """Answer one request, whatever comes of it; what is too large for a message is refused."""
+    try:
+        said = await answer(message)
+    except HubError as error:
+        said = _refusal(error.message, error.hint)
+    except (CodecError, SubjectError, msgspec.DecodeError) as error:
+        said = _refusal(str(error))
+    body = msgspec.json.encode(said)
+    if len(body) > client.max_payload:
+        refusal = _refusal(f"the answer has {len(body)} bytes", "ask for less of it")
+        body = msgspec.json.encode(refusal)
+    try:
+        await message.respond(body)
+    except NatsError as error:
+        log.warning("not_answered", subject=message.subject, error=repr(error))
+
+
+def _refusal(message: str, hint: str = "") -> dict[str, Any]:
+    return {"error": {"message": message, "hint": hint}}
