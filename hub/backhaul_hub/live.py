@@ -40,9 +40,7 @@ def told_command(command: Command, ancestors: Iterable[str]) -> Told:
     return _told(command.device, COMMAND, command.id, command.told(), ancestors)
 
 
-def told_document(
-    device: str, part: str, revision: Revision, ancestors: Iterable[str]
-) -> Told:
+def told_document(device: str, part: str, revision: Revision, ancestors: Iterable[str]) -> Told:
     """Return what is to be published for a revision of a document of a shadow."""
     said = {"device": device, "part": part, **revision._asdict()}
     return _told(device, SHADOW, part, said, ancestors)
