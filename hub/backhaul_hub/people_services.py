@@ -14,6 +14,7 @@ import msgspec
 from nats.errors import Error as NatsError
 from nats.js.api import DeliverPolicy
 
+from backhaul_codec.certificates import HOUR_NS
 from backhaul_codec.json_values import parse_path, value_from_json
 from backhaul_codec.merge import HeadKey
 from backhaul_codec.tree_text import describe, render
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from .sync_service import SyncService
 
 _PAGE_BYTES = 512 << 10
+_HOURS_MAX = 30_000
+"""Of all devices in one answer about events: what the control plane judges in a fraction of a second."""
 _RECORDED_S_MAX = 5.0
 _LOOK_S = 0.05
 
@@ -150,8 +153,15 @@ class PeopleServices:
         if question.device is not None:
             scope.require_device(question.device)
         hub = self._hub
-        only = None if scope.whole else scope.devices
         now_ns = hub.clock.now_ns()
+        devices = scope.devices if question.device is None else [question.device]
+        hours = max(1, (now_ns - question.since_ns) // HOUR_NS + 1)
+        if hours * len(devices) > _HOURS_MAX:
+            raise HubError(
+                f"{len(devices)} devices and {hours} hours; their product is at most {_HOURS_MAX}",
+                hint="ask for one device, or for a shorter time",
+            )
+        only = None if scope.whole else scope.devices
         return await events_answer(hub.client, hub.env, hub.registry, question, now_ns, only)
 
     async def _conflicts(self, scope: Scope, question: questions.Conflicts) -> dict[str, Any]:

@@ -164,9 +164,9 @@ def test_of_a_group_that_was_deleted_nothing_is_seen_nor_heard(fleet: Fleet) -> 
 
 def test_refusals_say_what_is_missing(fleet: Fleet) -> None:
     scope = fleet.scope()
-    with pytest.raises(RightsError, match="anna may read below plant-7 only .*VID-002"):
+    with pytest.raises(RightsError, match=r"anna may read below plant-7 only .*VID-002"):
         scope.require("VID-002")
-    with pytest.raises(RightsError, match="anna may read below plant-7 only .*VID-404"):
+    with pytest.raises(RightsError, match=r"anna may read below plant-7 only .*VID-404"):
         scope.require("VID-404")  # whether it exists is not said
     with pytest.raises(RightsError, match="this takes the right to command"):
         scope.require_may(May.COMMAND)

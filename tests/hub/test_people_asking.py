@@ -1,0 +1,428 @@
+"""People at a real hub: what they may ask and hear, and what they may not, however they try.
+
+One hub for all tests here, so each leaves the tree as it found it: plant-7 above VID-001, depot above
+VID-002. People log in as the server knows them; everything below is what any NATS client can send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import nats
+import pytest
+import pytest_asyncio
+from nats.errors import NoRespondersError
+from nats.errors import TimeoutError as NatsTimeoutError
+
+from backhaul_codec.certificates import HOUR_NS
+from backhaul_hub.clock import SystemClock
+from backhaul_hub.config import load
+from backhaul_hub.enrol import DeviceSettings, create_device
+from backhaul_hub.people import May, Person
+from demo.rig import HubRig
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+pytestmark = [pytest.mark.nats, pytest.mark.asyncio(loop_scope="module")]
+
+MINE, THEIRS = "VID-001", "VID-002"
+ANNA = Person("anna", "plant-7", May.WRITE)
+BERTA = Person("berta", "plant-7", May.READ)
+CARL = Person("carl", "fleet", May.COMMAND)
+DORA = Person("dora", "depot", May.COMMAND)
+EVERYBODY = (ANNA, BERTA, CARL, DORA)
+WAIT_S = 20.0
+QUIET_S = 0.3
+
+
+class Guest:
+    """One person's connection; `refused` is what the server refused it."""
+
+    def __init__(self, person: Person, client: Client, refused: list[str]) -> None:
+        self.person = person
+        self.client = client
+        self.refused = refused
+
+    async def ask(self, service: str, **question: Any) -> dict[str, Any]:
+        """Ask as any NATS client does."""
+        return await self.ask_on(self.person.ask(service), question)
+
+    async def ask_on(self, subject: str, question: dict[str, Any]) -> dict[str, Any]:
+        message = await self.client.request(subject, json.dumps(question).encode(), timeout=WAIT_S)
+        answer: dict[str, Any] = json.loads(message.data)
+        return answer
+
+    async def error(self, service: str, **question: Any) -> str:
+        answer = await self.ask(service, **question)
+        return f"{answer['error']['message']} ({answer['error']['hint']})"
+
+    async def is_refused(self, *, publish: str = "", subscribe: str = "") -> bool:
+        """Try it, and tell whether the server refused it."""
+        if publish:
+            await self.client.publish(publish, b"{}")
+        if subscribe:
+            await self.client.subscribe(subscribe)
+        # The server answers in order: with this refusal all others have come.
+        await self.client.publish("no.right.to.this", b"x")
+        await until(lambda: any("no.right.to.this" in error for error in self.refused))
+        found = "\n".join(self.refused).lower()
+        self.refused.clear()
+        return f'"{(publish or subscribe).lower()}"' in found
+
+
+class People:
+    """A running hub, its operator, and everybody."""
+
+    def __init__(self, hub: HubRig, operator: Client, stack: AsyncExitStack) -> None:
+        self.hub = hub
+        self.operator = operator
+        self.stack = stack
+        self.anna: Guest
+        self.berta: Guest
+        self.carl: Guest
+        self.dora: Guest
+
+    async def log_in(self, person: Person) -> Guest:
+        refused: list[str] = []
+
+        async def note(error: Exception) -> None:
+            refused.append(str(error))
+
+        client = await nats.connect(
+            f"nats://{person.name}:secret@127.0.0.1:{self.hub.client_port}",
+            inbox_prefix=person.inbox,
+            error_cb=note,
+        )
+        self.stack.push_async_callback(client.close)
+        return Guest(person, client, refused)
+
+    async def do(self, service: str, **question: Any) -> dict[str, Any]:
+        """Ask as the hub's operator."""
+        message = await self.operator.request(
+            f"hub.{service}", json.dumps(question).encode(), timeout=WAIT_S
+        )
+        answer: dict[str, Any] = json.loads(message.data)
+        assert "error" not in answer, answer
+        return answer
+
+    async def node(self, do: str, address: str, **question: Any) -> None:
+        await self.do("node", do=do, address=address, **question)
+
+    async def values(self, device: str) -> dict[str, Any]:
+        answer = await self.do("get", device=device)
+        return {f"{each['node']}.{each['type']}": each["value"] for each in answer["points"]}
+
+
+def with_people(hub: HubRig) -> None:
+    """Have the server know everybody."""
+    conf = hub.directory / "hub.conf"
+    users = "".join(
+        f"""{{ user: {each.name}, password: secret, permissions: {{
+            publish: ["{each.questions}"], subscribe: ["{each.live}", "{each.inbox}.>"] }} }}\n"""
+        for each in EVERYBODY
+    )
+    text = conf.read_text()
+    text = text.replace(
+        '{ stream: "dn.>" }', '{ stream: "dn.>" }, {stream: "up.>"}, {stream: "inbox.>"}', 1
+    )
+    text = (
+        text.rstrip().removesuffix("}")
+        + f"""
+  PEOPLE {{
+    users: [{users}]
+    exports: [ {{ stream: "ask.>" }} ]
+    imports: [ {{ stream: {{ account: HUB, subject: "up.>" }} }}, {{ stream: {{ account: HUB, subject: "inbox.>" }} }} ]
+  }}
+}}
+"""
+    )
+    conf.write_text(text)
+    imports = hub.directory / "hub-imports.conf"
+    mine = '{ stream: { account: PEOPLE, subject: "ask.>" } }'
+    imports.write_text(imports.read_text().rstrip().removesuffix("]") + f"{mine}\n]\n")
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def people(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[People]:
+    directory: Path = tmp_path_factory.mktemp("people")
+    async with AsyncExitStack() as stack:
+        hub = HubRig(directory / "hub", watermark_interval_s=0.2)
+        await hub.init()
+        for device in (MINE, THEIRS):
+            await create_device(
+                hub.directory, load(hub.directory), SystemClock(), device, DeviceSettings()
+            )
+        with_people(hub)
+        stack.push_async_callback(hub.stop)
+        await hub.start()
+        operator = await hub.connect()
+        stack.push_async_callback(operator.close)
+        some = People(hub, operator, stack)
+        for group, device in (("plant-7", MINE), ("depot", THEIRS)):
+            await some.node("create", group)
+            await some.node("move", device, under=group)
+        for person in EVERYBODY:
+            setattr(some, person.name, await some.log_in(person))
+        yield some
+
+
+async def test_one_sets_and_sees_what_is_below_the_group(people: People) -> None:
+    answer = await people.anna.ask(
+        "set", device=MINE, node="gps", points=[{"type": "rate", "value": 5}]
+    )
+    (point,) = answer["points"]
+    assert point["origin"] == "hub:anna"
+    for guest in (people.anna, people.berta, people.carl):
+        (seen,) = (await guest.ask("get", device=MINE, paths=["gps.rate"]))["points"]
+        assert (seen["value"], seen["origin"]) == (5.0, "hub:anna")
+    assert await people.dora.error("get", device=MINE) == (
+        "dora may command below depot only (VID-001 is not below it)"
+    )
+
+
+async def test_the_tree_and_the_devices_end_where_the_right_does(people: People) -> None:
+    tree = await people.berta.ask("tree")
+    assert [each["node"] for each in tree["nodes"]] == ["VID-001", "VID-001/gps", "plant-7"]
+    assert "VID-002" not in json.dumps(tree)
+    report = await people.berta.ask("devices")
+    assert [each["device"] for each in report["devices"]] == [MINE]
+    assert report["streams"] == []
+    whole = await people.carl.ask("devices")
+    assert [each["device"] for each in whole["devices"]] == [MINE, THEIRS]
+
+
+async def test_what_changes_is_heard_below_the_group_alone(people: People) -> None:
+    heard = await people.berta.client.subscribe(people.berta.person.live)
+    await people.berta.client.flush()
+    await people.do("set", device=THEIRS, node="gps", points=[{"type": "rate", "value": 1}])
+    await people.do("set", device=MINE, node="gps", points=[{"type": "rate", "value": 2}])
+    message = await heard.next_msg(timeout=WAIT_S)
+    assert message.subject == "up.plant-7.VID-001%2Fgps.rate.%"
+    assert json.loads(message.data)["value"] == 2.0
+    await heard.unsubscribe()
+
+
+async def test_a_device_that_moves_is_lost_and_found_at_once(people: People) -> None:
+    heard = await people.berta.client.subscribe(people.berta.person.live)
+    await people.berta.client.flush()
+    await people.node("move", MINE, under="depot")
+    try:
+        assert "berta may read below plant-7 only" in await people.berta.error("get", device=MINE)
+        assert (await people.berta.ask("devices"))["devices"] == []
+        assert (await people.dora.ask("get", device=MINE))["device"] == MINE
+        await people.do("set", device=MINE, node="gps", points=[{"type": "rate", "value": 77}])
+        await people.do("set", device="fleet", node="plant-7", points=[{"type": "end", "value": 1}])
+        said: list[tuple[str, str | None]] = []
+        while not said or said[-1][0] != "end":
+            point = json.loads((await heard.next_msg(timeout=WAIT_S)).data)
+            said.append((point["type"], point.get("parent")))
+        # Its way out is the last that is heard of it; and not where it went.
+        assert said == [("nodeType", "plant-7"), ("end", None)]
+    finally:
+        await heard.unsubscribe()
+        await people.node("move", MINE, under="plant-7")
+    assert (await people.berta.ask("get", device=MINE))["device"] == MINE
+
+
+async def test_a_device_that_is_added_below_is_seen_without_a_new_right(people: People) -> None:
+    await people.node("mirror", THEIRS, under="plant-7")
+    try:
+        report = await people.berta.ask("devices")
+        assert [each["device"] for each in report["devices"]] == [MINE, THEIRS]
+    finally:
+        await people.node("delete", THEIRS, under="plant-7")
+    assert "VID-002 is not below it" in await people.berta.error("get", device=THEIRS)
+
+
+async def test_points_of_groups_are_those_of_ones_own(people: People) -> None:
+    for group in ("plant-7", "depot"):
+        await people.do("set", device="fleet", node=group, points=[{"type": "cap", "value": 3}])
+    answer = await people.anna.ask("get", device="fleet")
+    assert {(each["node"], each.get("parent", "")) for each in answer["points"]} == {
+        ("plant-7", ""),
+        ("VID-001", "plant-7"),
+    }
+    points = [{"type": "cap", "value": 9}]
+    assert "error" not in await people.anna.ask(
+        "set", device="fleet", node="plant-7", points=points
+    )
+    assert "depot is not below it" in await people.anna.error(
+        "set", device="fleet", node="depot", points=points
+    )
+
+
+async def test_nobody_pulls_a_device_below_their_group(people: People) -> None:
+    edge = [{"type": "nodeType", "value": "device"}]
+    for node in (THEIRS, MINE, "plant-7"):
+        said = await people.anna.error(
+            "set", device="fleet", node=node, parent="plant-7", points=edge
+        )
+        assert "for operators to change" in said
+    assert "for operators" in await people.anna.error(
+        "set", device="fleet", node=f"{MINE}/gps", points=edge
+    )
+    assert "there is no service 'node'" in await people.anna.error(
+        "node", do="move", address=THEIRS, under="plant-7"
+    )
+
+
+async def test_a_right_to_read_writes_nothing(people: People) -> None:
+    before = await people.values(MINE)
+    for service, question in (
+        ("set", {"device": MINE, "node": "gps", "points": [{"type": "rate", "value": 666}]}),
+        ("desire", {"device": MINE, "points": [{"node": "gps", "type": "rate", "value": 666}]}),
+        ("revert", {"id": 1}),
+        ("command", {"device": MINE, "name": "door.unlock"}),
+    ):
+        said = await people.berta.error(service, **question)
+        assert "berta may read below plant-7 only, and this takes the right to" in said
+    assert "the right to command" in await people.anna.error(
+        "command", device=MINE, name="door.unlock"
+    )
+    assert await people.values(MINE) == before
+
+
+async def test_who_writes_cannot_be_said(people: People) -> None:
+    points = [{"type": "rate", "value": 1}]
+    said = await people.anna.error("set", device=MINE, node="gps", points=points, who="berta")
+    assert "who writes is anna, not 'berta'" in said
+    assert "who" in await people.carl.error("command", device=MINE, name="a", who="anna")
+
+
+async def test_a_command_is_its_senders_and_its_device_below(people: People) -> None:
+    sent = await people.carl.ask("command", device=MINE, name="door.unlock", params={"n": 1})
+    assert (sent["who"], sent["params"]) == ("carl", {"n": 1})
+    assert sent["state"] in ("queued", "sent")
+    listed = (await people.berta.ask("commands"))["commands"]
+    assert [each["id"] for each in listed] == [sent["id"]]
+    assert (await people.dora.ask("commands"))["commands"] == []
+    assert "VID-001 is not below" in await people.dora.error("command", device=MINE, name="a")
+    assert "VID-001 is not below" in await people.dora.error("commands", device=MINE)
+
+
+@pytest.mark.parametrize("device", ["VID-404", "*", ">", "a.b", "", "VID-001/gps"])
+async def test_what_is_no_device_is_refused_and_harms_nothing(people: People, device: str) -> None:
+    for service, question in (
+        ("get", {}), ("state", {}), ("shadow", {}), ("events", {"since_ns": 0}), ("commands", {}),
+        ("desire", {"points": []}), ("command", {"name": "a"}), ("conflicts", {}),
+    ):  # fmt: skip
+        for guest in (people.carl, people.dora):
+            assert "error" in await guest.ask(service, device=device, **question), service
+    assert (await people.carl.ask("get", device=MINE))["device"] == MINE
+
+
+async def test_garbage_is_answered_and_the_control_plane_goes_on(people: People) -> None:
+    for body in (b"[]", b"{", b"\xff", b"[" * 100_000, b'{"device": 1}', b'{"x": 1}'):
+        message = await people.anna.client.request(ANNA.ask("get"), body, timeout=WAIT_S)
+        assert "error" in json.loads(message.data)
+    assert (await people.anna.ask("get", device=MINE))["device"] == MINE
+
+
+async def test_the_server_refuses_all_subjects_but_ones_own(people: People) -> None:
+    guest = people.berta
+    for subject in (
+        DORA.ask("get"),
+        ANNA.ask("set"),
+        Person("berta", "plant-7", May.WRITE).ask("set"),
+        Person("berta", "fleet", May.READ).ask("get"),
+        Person("berta", "depot", May.READ).ask("get"),
+        "hub.get", "hub.set", "hub.node", "hub.reload", "hub.changed.VID-001",
+        "up.plant-7.VID-001.x.%", "inbox.berta.x", "inbox.anna.x",
+        "fleet.prod.veh.VID-001.cmd.a", "in.VID-001.p.x", "dn.VID-001.x", "clk.VID-001",
+        "$JS.API.INFO", "$JS.API.STREAM.DELETE.UP_00", "$JS.API.STREAM.MSG.GET.TWIN_STATE",
+        "jobsapi.STREAM.LIST", "hubapi.CONSUMER.RESET.DOWN_00.x", "$JS.ACK.x", "_R_.x.y",
+        "$SYS.REQ.USER.INFO", "$SYS.REQ.CLAIMS.UPDATE", "$KV.TWIN_SHADOW.x", "enrol.x",
+    ):  # fmt: skip
+        assert await guest.is_refused(publish=subject), subject
+    for subject in (
+        ">", "*.>", "up.>", "up.*.>", "up.*.VID-002.>", "up.depot.>", DORA.live, "up.fleet.>",
+        "ask.>", "ask.*.*.*.*", ANNA.ask("set"), "inbox.>", "inbox.*.>", "inbox.anna.>", "_INBOX.>",
+        "hub.>", "hub.changed.>", "fleet.>", "fleet.prod.veh.VID-001.res.*", "dn.>", "$JS.>",
+        "$SYS.>", "$KV.>", "_R_.>", "jobsapi.>", "clkr.>", "blobr.>",
+    ):  # fmt: skip
+        assert await guest.is_refused(subscribe=subject), subject
+
+
+async def test_answers_go_nowhere_but_into_ones_own_inbox(people: People) -> None:
+    """A reply subject is not checked by any server: the hub looks at it before it answers."""
+    heard: list[Msg] = []
+
+    async def hear(message: Msg) -> None:
+        # What becomes of the command of another test is told here as well.
+        if b'"points"' in message.data or b'"error": {' in message.data:
+            heard.append(message)
+
+    listeners = [
+        await people.anna.client.subscribe(f"{ANNA.inbox}.>", cb=hear),
+        await people.anna.client.subscribe(ANNA.live, cb=hear),
+        await people.operator.subscribe("hub.changed.>", cb=hear),
+        await people.operator.subscribe("fleet.>", cb=hear),
+    ]
+    await people.anna.client.flush()
+    await people.operator.flush()
+    before = await people.values(MINE)
+    body = json.dumps({"device": MINE}).encode()
+    for reply in (
+        f"{ANNA.inbox}.x",
+        "inbox.bertax.x",
+        "inbox.berta",
+        "up.plant-7.VID-001%2Fgps.rate.%",
+        ANNA.ask("set"),
+        "hub.changed.VID-001",
+        "hub.set",
+        "fleet.prod.veh.VID-001.cmd.door",
+        "$JS.API.STREAM.DELETE.TWIN_STATE",
+        "",
+    ):
+        await people.berta.client.publish(BERTA.ask("get"), body, reply=reply)
+    # Questions are read in order: with this answer all others would have come.
+    assert (await people.berta.ask("get", device=MINE))["device"] == MINE
+    await people.operator.flush()
+    await people.anna.client.flush()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(QUIET_S):
+            await until(lambda: bool(heard))
+    assert await people.values(MINE) == before
+    for listener in listeners:
+        await listener.unsubscribe()
+
+
+async def test_a_write_that_wants_no_answer_is_not_done(people: People) -> None:
+    before = await people.values(MINE)
+    question = {"device": MINE, "node": "gps", "points": [{"type": "rate", "value": 31.0}]}
+    for reply in ("", "inbox.berta.x"):
+        await people.anna.client.publish(
+            ANNA.ask("set"), json.dumps(question).encode(), reply=reply
+        )
+    await people.anna.ask("get", device=MINE)
+    assert await people.values(MINE) == before
+
+
+async def test_too_many_questions_of_one_are_refused_and_others_are_answered(
+    people: People,
+) -> None:
+    inbox = people.dora.client.new_inbox()
+    answers = await people.dora.client.subscribe(f"{inbox}.*")
+    question = json.dumps({"since_ns": SystemClock().now_ns() - HOUR_NS}).encode()
+    for number in range(50):
+        await people.dora.client.publish(DORA.ask("events"), question, reply=f"{inbox}.{number}")
+    assert (await people.anna.ask("get", device=MINE))["device"] == MINE
+    said = [await answers.next_msg(timeout=WAIT_S) for _ in range(50)]
+    assert any(b"are being answered already" in each.data for each in said)
+    assert any(b'"events"' in each.data for each in said)
+    await answers.unsubscribe()
+
+
+async def test_an_unknown_service_says_which_there_are(people: People) -> None:
+    assert "commands, conflicts, desire" in await people.anna.error("own")
+    with pytest.raises((NoRespondersError, NatsTimeoutError)):
+        await people.anna.client.request(f"{ANNA.ask('get')}.all", b"", timeout=0.5)
