@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 from nats.aio.client import Client
@@ -31,22 +31,12 @@ async def connect(url: str, login: Login) -> Client:
     Raises:
         HubError: the server is not there, or does not know this user.
     """
-    how = {"user": login.user, "password": login.password}
-    return await connect_with(url, login.user, how, hint="start it with: nats-server -c hub.conf")
-
-
-async def connect_with(url: str, name: str, how: dict[str, Any], *, hint: str) -> Client:
-    """Connect as `connect` does, with these options of nats-py's for the login.
-
-    Raises:
-        HubError: as `connect`, with this hint.
-    """
     last_errors: list[Exception] = []
 
     async def on_error(error: Exception) -> None:
         last_errors[:] = [error]
         if client.is_connected:
-            log.warning("nats_error", user=name, error=repr(error))
+            log.warning("nats_error", user=login.user, error=repr(error))
 
     client = Client()
     servers = urls(url)
@@ -55,19 +45,21 @@ async def connect_with(url: str, name: str, how: dict[str, Any], *, hint: str) -
         async with asyncio.timeout(_CONNECT_TIMEOUT_S * max(1, len(servers))):
             await client.connect(
                 servers,
-                name=f"backhaul-hub {name}",
+                user=login.user,
+                password=login.password,
+                name=f"backhaul-hub {login.user}",
                 max_reconnect_attempts=-1,
                 ping_interval=_PING_S,
                 max_outstanding_pings=2,
                 reconnect_time_wait=0.5,  # type: ignore[arg-type]  # seconds; a float is fine
                 error_cb=on_error,
-                **how,
             )
     except (NatsError, OSError, TimeoutError) as error:
         await client.close()
         why = last_errors[0] if last_errors else error
         raise HubError(
-            f"no connection to the hub's nats-server at {url} as {name}: {why!r}", hint=hint
+            f"no connection to the hub's nats-server at {url} as {login.user}: {why!r}",
+            hint="start it with: nats-server -c hub.conf",
         ) from error
     return client
 

@@ -1,7 +1,7 @@
 """Telling along the tree what is no point: events, commands, documents of shadows. Pure.
 
-On `up.<ancestor>.<device>.$event.<kind>`, `….$command.<id>` and `….$shadow.<part>`. No name of a node's
-begins with `$` in a subject, so nobody takes them for points (rebroadcast.py).
+On `up.<ancestor>.<device>.$.event.<kind>`, `….$.command.<id>` and `….$.shadow.<part>`. They have a token
+more than points, which `up.<ancestor>.*.*.*` hears alone (rebroadcast.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .examine import Examined
     from .shadow_bucket import Revision
 
-EVENT, COMMAND, SHADOW = "$event", "$command", "$shadow"
+EVENT, COMMAND, SHADOW = "$.event", "$.command", "$.shadow"
 _encode = msgspec.json.Encoder().encode
 
 

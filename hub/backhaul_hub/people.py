@@ -15,10 +15,13 @@ from typing import NamedTuple
 from backhaul_codec.subjects import DEVICE_ID, SubjectError, decode_token, encode_token
 
 from .errors import RightsError
+from .nats_jwt import Rights
 from .shadow import WHO as SHADOW_WHO
 
 QUESTIONS = "ask.*.*.*.*"
 """`ask.<may>.<group>.<name>.<service>`."""
+SUBS_MAX = 200
+PAYLOAD_BYTES_MAX = 1 << 20
 
 
 class May(StrEnum):
@@ -56,6 +59,17 @@ class Person(NamedTuple):
     def inbox(self) -> str:
         """Return the prefix of this person's inboxes; answers go nowhere else."""
         return f"inbox.{self.name}"
+
+    @property
+    def rights(self) -> Rights:
+        """Return what the server lets this person do."""
+        return Rights(
+            publish=(self.questions,),
+            subscribe=(self.live, f"{self.inbox}.>"),
+            subs_max=SUBS_MAX,
+            payload_bytes_max=PAYLOAD_BYTES_MAX,
+            connection_types=("STANDARD", "WEBSOCKET"),
+        )
 
     def ask(self, service: str) -> str:
         """Return the subject of a question."""

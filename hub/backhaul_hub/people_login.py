@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from typing import TYPE_CHECKING
 
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+
 from backhaul_codec.credentials import CredentialsError, parse_credentials
 
-from .connection import connect_with
-from .errors import ConfigError, RightsError
+from .errors import ConfigError, HubError, RightsError
 from .people import person_of
+from .servers import urls
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nats.aio.client import Client
-
     from .people import Person
+
+_CONNECT_S_MAX = 5.0
 
 
 def read_person(creds: Path) -> Person:
@@ -46,9 +50,27 @@ def read_person(creds: Path) -> Person:
 
 async def connect_person(url: str, creds: Path, person: Person) -> Client:
     """Connect to the hub's server, of a cluster to any. Raises: HubError."""
-    return await connect_with(
-        url,
-        person.name,
-        {"user_credentials": str(creds), "inbox_prefix": person.inbox},
-        hint="see --server; or the credentials were withdrawn",
-    )
+    last_errors: list[Exception] = []
+
+    async def on_error(error: Exception) -> None:
+        last_errors[:] = [error]
+
+    client = Client()
+    servers = urls(url)
+    try:
+        async with asyncio.timeout(_CONNECT_S_MAX * len(servers)):
+            await client.connect(
+                servers,
+                user_credentials=str(creds),
+                inbox_prefix=person.inbox,
+                name=f"backhaul-hub {person.name}",
+                error_cb=on_error,
+            )
+    except (NatsError, OSError, TimeoutError) as error:
+        await client.close()
+        why = last_errors[0] if last_errors else error
+        raise HubError(
+            f"no connection to the hub's nats-server at {url} as {person.name}: {why!r}",
+            hint="see --server; or the credentials were withdrawn",
+        ) from error
+    return client

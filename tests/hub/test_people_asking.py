@@ -40,6 +40,8 @@ BERTA = Person("berta", "plant-7", May.READ)
 CARL = Person("carl", "fleet", May.COMMAND)
 DORA = Person("dora", "depot", May.COMMAND)
 EVERYBODY = (ANNA, BERTA, CARL, DORA)
+# Of another hub, as it were: whose user was given too much.
+EVE = Person("eve", "plant-7", May.READ)
 WAIT_S = 20.0
 QUIET_S = 0.3
 
@@ -90,6 +92,7 @@ class People:
         self.berta: Guest
         self.carl: Guest
         self.dora: Guest
+        self.eve: Guest
 
     async def log_in(self, person: Person) -> Guest:
         refused: list[str] = []
@@ -130,6 +133,7 @@ def with_people(hub: HubRig) -> None:
             publish: ["{each.questions}"], subscribe: ["{each.live}", "{each.inbox}.>"] }} }}\n"""
         for each in EVERYBODY
     )
+    users += f"{{ user: {EVE.name}, password: secret }}"
     text = conf.read_text()
     text = text.replace(
         '{ stream: "dn.>" }', '{ stream: "dn.>" }, {stream: "up.>"}, {stream: "inbox.>"}', 1
@@ -170,7 +174,7 @@ async def people(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Peop
         for group, device in (("plant-7", MINE), ("depot", THEIRS)):
             await some.node("create", group)
             await some.node("move", device, under=group)
-        for person in EVERYBODY:
+        for person in (*EVERYBODY, EVE):
             setattr(some, person.name, await some.log_in(person))
         yield some
 
@@ -426,3 +430,29 @@ async def test_an_unknown_service_says_which_there_are(people: People) -> None:
     assert "commands, conflicts, desire" in await people.anna.error("own")
     with pytest.raises((NoRespondersError, NatsTimeoutError)):
         await people.anna.client.request(f"{ANNA.ask('get')}.all", b"", timeout=0.5)
+
+
+async def test_with_wider_permissions_the_same_attempts_succeed(people: People) -> None:
+    """What refuses them above are the permissions, and nothing that happens to be in the way."""
+    heard: dict[str, Msg] = {}
+
+    async def hear(message: Msg) -> None:
+        heard[message.subject] = message
+
+    eve = people.eve.client
+    listener = await eve.subscribe(">", cb=hear)
+    await eve.flush()
+    forged = {"device": THEIRS, "node": "gps", "points": [{"type": "rate", "value": 666}]}
+    question = json.dumps(forged).encode()
+    await eve.publish(DORA.ask("set"), question, reply=f"{DORA.inbox}.forged")
+    await until(lambda: f"{DORA.inbox}.forged" in heard)
+    (point,) = json.loads(heard[f"{DORA.inbox}.forged"].data)["points"]
+    assert (point["device"], point["origin"]) == (THEIRS, "hub:dora")
+    await until(lambda: "up.depot.VID-002%2Fgps.rate.%" in heard)
+    # Not even she gets at anything but questions, answers and what is told: nothing else is imported.
+    for subject in ("hub.get", "jobsapi.STREAM.LIST", "fleet.prod.veh.VID-001.cmd.a"):
+        with pytest.raises((NoRespondersError, NatsTimeoutError)):
+            await eve.request(subject, b"{}", timeout=QUIET_S)
+    answer = await eve.request("$JS.API.STREAM.NAMES", b"{}", timeout=WAIT_S)
+    assert json.loads(answer.data)["error"]["description"] == "JetStream not enabled for account"
+    await listener.unsubscribe()

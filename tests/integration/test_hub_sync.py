@@ -353,7 +353,7 @@ async def test_nobody_but_the_hub_hears_and_up_stores_nothing_of_it(world: World
         await client.subscribe("up.>", cb=hear)
         await client.subscribe("hub.>", cb=hear)
         await client.flush()
-    own = await control.subscribe("up.fleet.>")
+    own = await control.subscribe("up.fleet.*.*.*")
     await control.flush()
     await hub(world, "set", "VID-001", "battery.limit=90")
     assert (await next_told(own))[0] == "up.fleet.VID-001%2Fbattery.limit.%"
