@@ -36,8 +36,11 @@ bench: setup  ## Measure, print a table beside what it is compared with, write b
 
 lock:  ## Pin again from pyproject.toml (needs uv on PATH)
 	$(LOCK) --extra server pyproject.toml -o requirements/agent.txt
+	$(LOCK) --extra server --extra hub pyproject.toml -o requirements/hub.txt
+	$(LOCK) --extra spark pyproject.toml -o requirements/spark.txt
 	$(LOCK) --extra server --extra replay --extra hub --extra spark --group dev pyproject.toml -o requirements/dev.txt
 	$(LOCK) requirements/jvm.in -o requirements/jvm.txt
+	$(LOCK) requirements/deb.in -o requirements/deb.txt
 
 clean:  ## Remove what setup and runs have made
 	rm -rf .venv .tools bench-out demo-out .mypy_cache .pytest_cache .ruff_cache .hypothesis
