@@ -113,7 +113,7 @@ class LinkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     urgent: Literal["telemetry", "state", "config", "event"] = "event"
     linger_s: Annotated[float, Meta(ge=0, le=3600)] = 2.0
     connect_s_max: Annotated[float, Meta(ge=1, le=3600)] = 60.0
-    file: Annotated[str, Meta(min_length=1)] = "link.conf"
+    file: Annotated[str, Meta(min_length=1)] = "link/link.conf"
     system_user: str = ""
     system_password: str = ""
     system_nkey: str = ""

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from backhaul_codec.identity import Identity
 
-LINK_FILE = "link.conf"
+# In a directory of its own: there the agent may write, and nowhere else beside leaf.conf.
+LINK_FILE = "link/link.conf"
 NO_LINK = "disabled: true\n"
 # Of the user with which the agent switches the link.
 SYSTEM_USER = "link"

@@ -61,7 +61,7 @@ class LinkSwitch:
         except OSError:
             pass  # to be written anyhow, and that error says more
         try:
-            write_whole(self.path, text.encode())
+            write_whole(self.path, text.encode(), mode=0o644)  # the leaf server may be another user
         except OSError as error:
             raise LinkSwitchError(
                 f"{self.path} cannot be written: {error.strerror}",

@@ -218,7 +218,9 @@ class Directory:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o755)
             for file in files:
                 if file.changed:
-                    write_whole(self.path / file.name, file.text.encode(), mode=file.mode)
+                    path = self.path / file.name
+                    path.parent.mkdir(exist_ok=True, mode=0o755)
+                    write_whole(path, file.text.encode(), mode=file.mode)
         except OSError as error:
             raise VehicleFilesError(
                 f"{error.filename or self.path} cannot be written: {error.strerror}",

@@ -66,12 +66,15 @@ class Vehicle:
         return (self.dir / name).read_text()
 
     def all(self) -> dict[str, tuple[str, int]]:
-        return {
-            path.name: (path.read_text(), path.stat().st_mtime_ns) for path in self.dir.iterdir()
-        }
+        return {name: (path.read_text(), path.stat().st_mtime_ns) for name, path in self.files()}
 
     def modes(self) -> dict[str, int]:
-        return {path.name: path.stat().st_mode & 0o777 for path in self.dir.iterdir()}
+        return {name: path.stat().st_mode & 0o777 for name, path in self.files()}
+
+    def files(self) -> list[tuple[str, Path]]:
+        """Each file with its name as seen from the directory."""
+        found = sorted(path for path in self.dir.rglob("*") if path.is_file())
+        return [(str(path.relative_to(self.dir)), path) for path in found]
 
 
 @pytest.fixture
@@ -106,7 +109,7 @@ def test_whatever_the_umask_files_have_their_modes(vehicle: Vehicle) -> None:
         "agent.toml": 0o600,
         "leaf.conf": 0o640,
         "ca.pem": 0o644,
-        "link.conf": 0o644,
+        "link/link.conf": 0o644,
     }
 
 
@@ -204,12 +207,12 @@ def test_a_link_can_become_metered_later(vehicle: Vehicle) -> None:
     config = load(vehicle.dir / "agent.toml")
     assert (config.link.mode, config.nats.url) == ("on-demand", "nats://127.0.0.1:4301")
     leaf = vehicle.text("leaf.conf")
-    assert 'include "link.conf"' in leaf
+    assert 'include "link/link.conf"' in leaf
     assert config.link.system_password in leaf
     assert 'listen: "127.0.0.1:4301"' in leaf
-    (vehicle.dir / "link.conf").write_text("disabled: false\n")
+    (vehicle.dir / "link" / "link.conf").write_text("disabled: false\n")
     vehicle.enrol(PLAIN)
-    assert vehicle.text("link.conf") == "disabled: false\n", "it is the agent's"
+    assert vehicle.text("link/link.conf") == "disabled: false\n", "it is the agent's"
 
 
 def test_a_jwt_and_its_key_are_the_remotes_login(vehicle: Vehicle) -> None:

@@ -151,7 +151,7 @@ async def test_a_link_is_switched_by_a_signal_to_the_leaf_server(world: World) -
     status = await status_when(world, rig, left(visits + 1))
     assert status["lanes"]["live"]["watermark"] == status["lanes"]["live"]["last_seq"]
     assert relay.accepted == accepted + 1
-    assert "disabled: true" in rig.agent_toml.with_name("link.conf").read_text()
+    assert "disabled: true" in (rig.agent_toml.parent / "link" / "link.conf").read_text()
 
 
 @pytest.mark.parametrize("phase", ["dialing", "draining", "leaving"])
@@ -173,7 +173,7 @@ async def test_an_agent_killed_during_a_visit_makes_it_again_and_leaves(
     await rig.start_agent()
     status = await status_when(world, rig, left(1))
     assert status["lanes"]["live"]["watermark"] == status["lanes"]["live"]["last_seq"]
-    assert "disabled: true" in rig.agent_toml.with_name("link.conf").read_text()
+    assert "disabled: true" in (rig.agent_toml.parent / "link" / "link.conf").read_text()
 
 
 async def test_a_link_that_cannot_be_switched_says_what_to_do(world: World) -> None:
