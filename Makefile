@@ -5,7 +5,7 @@ BIN := .venv/bin
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
         --no-annotate --constraint requirements/constraints.txt
 
-.PHONY: help setup demo test lint types contracts check bench lock clean
+.PHONY: help setup demo test lint types contracts check bench lock clean install-agent install-hub install-spark deb
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -34,6 +34,14 @@ check: test lint types contracts  ## Everything but the demo
 bench: setup  ## Measure, print a table beside what it is compared with, write bench-out/*.json
 	@tools/with-java $(BIN)/python -m benchmarks $(BENCH_ARGS)
 
+install-agent install-hub install-spark: install-%: setup
+	DESTDIR=$(DESTDIR) tools/install-part $*
+
+install-agent:  ## Install agent and nats-server with their units below DESTDIR; so install-hub, install-spark
+
+deb: setup  ## Make the Debian packages backhaul-agent and backhaul-hub in deb-out/
+	tools/make-deb
+
 lock:  ## Pin again from pyproject.toml (needs uv on PATH)
 	$(LOCK) --extra server pyproject.toml -o requirements/agent.txt
 	$(LOCK) --extra server --extra hub pyproject.toml -o requirements/hub.txt
@@ -43,4 +51,4 @@ lock:  ## Pin again from pyproject.toml (needs uv on PATH)
 	$(LOCK) requirements/deb.in -o requirements/deb.txt
 
 clean:  ## Remove what setup and runs have made
-	rm -rf .venv .tools bench-out demo-out .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .tools bench-out demo-out deb-out .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -38,7 +38,9 @@ def test_a_vehicle_installs_nothing_heavy() -> None:
     assert pins("dev.txt") >= HEAVY
 
 
-@pytest.mark.parametrize("name", ["agent.txt", "dev.txt", "jvm.txt"])
+@pytest.mark.parametrize(
+    "name", ["agent.txt", "hub.txt", "spark.txt", "dev.txt", "jvm.txt", "deb.txt"]
+)
 def test_every_pin_is_exact_and_hashed_and_names_no_host(name: str) -> None:
     text = (ROOT / "requirements" / name).read_text()
     entries = [line for line in text.splitlines() if line and not line.startswith((" ", "#"))]
