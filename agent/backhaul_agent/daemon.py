@@ -39,6 +39,7 @@ from backhaul_agent.holes import Asks
 from backhaul_agent.hub_clock import HubClock
 from backhaul_agent.intake import Intake
 from backhaul_agent.jetstream import JetStream
+from backhaul_agent.key_rotation import KeyRotation
 from backhaul_agent.lane import Lane
 from backhaul_agent.lanes import Lanes
 from backhaul_agent.leaf_store import LeafStore
@@ -59,6 +60,7 @@ from backhaul_agent.uplink_state import UplinkState
 from backhaul_agent.visits import Visits
 from backhaul_agent.watermarks import Watermarks
 from backhaul_agent.writer import Writer
+from backhaul_codec.rotation import SUBJECT as rotation_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -87,8 +89,10 @@ class Daemon:
         notifier: Notifier,
         opener: Opener = open_file,
         boot: str = "",
+        credentials: Path | None = None,
     ) -> None:
         self._config = config
+        self._credentials = credentials
         self._clock = clock
         self._random_u32 = random_u32
         self._notifier = notifier
@@ -124,7 +128,7 @@ class Daemon:
         try:
             self.parts = Parts(
                 self._config, self._clock, ledger, lanes, self._notifier, self._boot,
-                self._random_u32,
+                self._random_u32, self._credentials,
             )  # fmt: skip
             await self.parts.run(self._stop)
         finally:
@@ -145,6 +149,7 @@ class Parts:
         notifier: Notifier,
         boot: str,
         random_u32: Callable[[], int],
+        credentials: Path | None,
     ) -> None:
         self._config = config
         self._clock = clock = HubClock(system, config.clock)
@@ -207,6 +212,10 @@ class Parts:
         self._flow.on_rate.append(self._link_news.heads_first.carries)
         restamps = Restamps(self._writer.keeper, clock.time_ns)
         self._downlink.register("s.restamp", restamps.on_message)
+        if credentials is not None:
+            kept = ledger.path.with_name("key-rotation.json")
+            rotation = KeyRotation(config.device.id, kept, credentials, clock.time_ns)
+            self._downlink.register(rotation_subject, rotation.on_message)
         self._downlink.register("s.digest", self._link_news.digests.on_message)
         self._timekeeper = Timekeeper(
             config, clock, ledger, self._writer, self._uplink, self._epoch_words

@@ -25,7 +25,7 @@ NODE_TOKEN_MAX = 124
 NODE_TYPE_PREFIX = "node:"
 # Events that vehicle and hub keep house with. What they say is elsewhere, or of no lasting interest:
 # no history counts them as points.
-SYSTEM_EVENTS = frozenset({"clock", "digest", "epoch", "heads", "mark", "seen"})
+SYSTEM_EVENTS = frozenset({"clock", "digest", "epoch", "heads", "key", "mark", "seen"})
 
 DEVICE_ID = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9_-]{0,62}\Z")
 

@@ -1,7 +1,8 @@
 """What a vehicle says of its own lanes and clock: the system events that continuity is told.
 
 `e.receipt` what will never come, `e.mark` how far each lane was at a time, `e.epoch` that a ledger
-took another's place, `e.clock` how good the stamps are. Pure: bytes in, words out.
+took another's place, `e.clock` how good the stamps are, `e.key` how far the change of its key is. Pure:
+bytes in, words out.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ Epoch = Annotated[int, Meta(ge=1, lt=1 << 32)]
 Seq = Annotated[int, Meta(ge=1, lt=1 << 62)]
 LastSeq = Annotated[int, Meta(ge=0, lt=1 << 62)]
 Quality = Literal["synced", "holdover", "unset"]
+KeyState = Literal["made", "written", "failed"]
 
 
 class WordError(ValueError):
@@ -86,7 +88,21 @@ class ClockWord:
     boot: int | str
 
 
-Word = Receipt | MarkWord | EpochWord | ClockWord
+@dataclass(frozen=True, slots=True)
+class KeyWord:
+    """How far the vehicle is with a rotation (rotation.py): a key made, its login written, or neither.
+
+    `proof`: of a key that was made; to be checked. `why`: it failed.
+    """
+
+    id: str
+    state: KeyState
+    public_key: str
+    proof: str
+    why: str
+
+
+Word = Receipt | MarkWord | EpochWord | ClockWord | KeyWord
 
 
 class _ReceiptBody(msgspec.Struct, frozen=True):
@@ -117,7 +133,15 @@ class _ClockBody(msgspec.Struct, frozen=True):
     boot: int | str = 0
 
 
-_Body = TypeVar("_Body", _ReceiptBody, _MarkBody, _EpochBody, _ClockBody)
+class _KeyBody(msgspec.Struct, frozen=True):
+    id: Annotated[str, Meta(max_length=64)]
+    state: KeyState
+    public_key: Annotated[str, Meta(max_length=64)] = ""
+    proof: Annotated[str, Meta(max_length=128)] = ""
+    why: str = ""
+
+
+_Body = TypeVar("_Body", _ReceiptBody, _MarkBody, _EpochBody, _ClockBody, _KeyBody)
 
 
 def read_word(uplink: Uplink, epoch: int, body: bytes) -> Word | None:
@@ -144,6 +168,10 @@ def read_word(uplink: Uplink, epoch: int, body: bytes) -> Word | None:
         case "clock" if uplink.lane == LIVE:
             time_ns, said = _read("clock", body, _ClockBody)
             return ClockWord(time_ns, said.quality, said.offset_ns, said.error_ns, said.boot)
+        case "key" if uplink.lane == LIVE:
+            _, key = _read("key", body, _KeyBody)
+            why = key.why[:_TEXT_CHARACTERS_MAX]
+            return KeyWord(key.id, key.state, key.public_key, key.proof, why)
     return None
 
 

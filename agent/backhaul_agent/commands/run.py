@@ -15,6 +15,7 @@ from backhaul_agent.clock import SystemClock, boot_id
 from backhaul_agent.config import Config, load
 from backhaul_agent.daemon import Daemon
 from backhaul_agent.sdnotify import Notifier
+from backhaul_agent.vehicle_files import DEVICE_CREDS
 
 
 @click.command(name="run")
@@ -30,16 +31,20 @@ def command(path: Path) -> None:
     """Run the agent until SIGTERM or SIGINT; see agent/README.md for the configuration."""
     config = load(path)
     logs.configure(config.log.level)
-    asyncio.run(_run(config))
+    # Where systemd keeps /etc from us, what watches this directory carries the login there.
+    state = os.environ.get("STATE_DIRECTORY")
+    credentials = Path(state) / DEVICE_CREDS if state else path.with_name(DEVICE_CREDS)
+    asyncio.run(_run(config, credentials))
 
 
-async def _run(config: Config) -> None:
+async def _run(config: Config, credentials: Path) -> None:
     daemon = Daemon(
         config,
         clock=SystemClock(),
         random_u32=lambda: secrets.randbits(32),
         notifier=Notifier(os.environ),
         boot=boot_id(),
+        credentials=credentials,
     )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
