@@ -33,8 +33,8 @@ class ClusterRig(HubRig):
             for name in NAMES
         }
 
-    async def init(self) -> None:
-        """Write the hub directory with the real command."""
+    async def init(self, *words: str) -> None:
+        """Write the hub directory with the real command, and more words for it."""
         places = (
             f"{name}=127.0.0.1:{self.client_ports[name]}:{self.leaf_ports[name]}:{free_port()}"
             for name in NAMES
@@ -49,6 +49,7 @@ class ClusterRig(HubRig):
                 str(self._watermark_interval_s),
                 "--up-gib",
                 "1",
+                *words,
             ]
         )
 

@@ -187,8 +187,8 @@ class HubRig:
             logs / "hub-control.log",
         )
 
-    async def init(self) -> None:
-        """Write the hub directory with the real command."""
+    async def init(self, *words: str) -> None:
+        """Write the hub directory with the real command, and more words for it."""
         await run_to_end(
             [
                 program("backhaul-hub"),
@@ -202,6 +202,7 @@ class HubRig:
                 str(self._watermark_interval_s),
                 "--up-gib",
                 "1",
+                *words,
             ]
         )
 
@@ -229,16 +230,15 @@ class HubRig:
     def options(self, user: str = "control") -> dict[str, Any]:
         """Return the arguments for nats-py's `connect`: addresses, and the login of a user of hub.toml."""
         login = tomllib.loads((self.directory / "hub.toml").read_text())["nats"][user]
-        if creds := login.get("creds"):
-            return {"servers": self.addresses(), "user_credentials": str(self.directory / creds)}
-        return {"servers": self.addresses(), "user": login["user"], "password": login["password"]}
+        creds = self.directory / login["creds"]
+        return {"servers": self.addresses(), "user_credentials": str(creds)}
 
     def environment(self, user: str = "control") -> dict[str, str]:
         """Return what the examples in docs/ log in with."""
-        login, url = self.options(user), self.addresses()[0]
-        if creds := login.get("user_credentials"):
-            return {"HUB_URL": url, "HUB_CREDS": creds}
-        return {"HUB_URL": url.replace("//", f"//{login['user']}:{login['password']}@")}
+        return {
+            "HUB_URL": self.addresses()[0],
+            "HUB_CREDS": self.options(user)["user_credentials"],
+        }
 
     async def connect(self, user: str = "control", **options: Any) -> Client:
         """Connect to the hub as one of its users; the caller closes."""

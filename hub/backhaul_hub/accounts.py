@@ -25,6 +25,7 @@ from .lanes import (
     out_stream,
 )
 from .nats_jwt import Account, Export, Import, Rights, Scope, account_jwt
+from .reset_service import RESETS
 from .streams import DOWN
 
 if TYPE_CHECKING:
@@ -39,20 +40,19 @@ ACCOUNTS: tuple[AccountName, ...] = get_args(AccountName)
 
 # As what account JOBS knows the API: $JS.API is each account's own, and JOBS has none.
 JOBS_API = "jobsapi"
-# As what leafs know it ($JS.hub would be mapped by itself).
-LEAF_API = "hubapi"
 # What a reader of streams asks that has one answer. One message, as a stream's leader has it: of a
 # cluster any server answers a direct get, and may be behind.
 _READ_ONE = ("STREAM.INFO.*", "STREAM.LIST", "STREAM.MSG.GET.*")
 _READ_MANY = "DIRECT.GET.*"
-_CLOCK_QUESTIONS, _CLOCK_ANSWERS = "clk.*", "clkr.*.*"
-_BLOB_QUESTIONS, _BLOB_ANSWERS = "blob.*", "blobr.*.*"
-_TO_LEAFS = ("dn.>", _CLOCK_ANSWERS, _BLOB_ANSWERS)
+CLOCK_QUESTIONS, CLOCK_ANSWERS = "clk.*", "clkr.*.*"
+BLOB_QUESTIONS, BLOB_ANSWERS = "blob.*", "blobr.*.*"
+_TO_LEAFS = ("dn.>", CLOCK_ANSWERS, BLOB_ANSWERS)
 # The subject says who asks, which the permissions of FLEET make true.
-_FROM_LEAFS = ("dlv.*.*", _CLOCK_QUESTIONS, _BLOB_QUESTIONS)
+_FROM_LEAFS = ("dlv.*.*", CLOCK_QUESTIONS, BLOB_QUESTIONS)
 _ENROL = "enrol.*"
-_ASK = "ask.>"
-_TREE = "up.>"
+# Questions as messages, not as calls of a service: the hub sees where an answer is to go.
+_FROM_PEOPLE = ("ask.>",)
+_TO_PEOPLE = ("up.>", "inbox.>")
 
 # What the server puts in a template's place for each vehicle.
 _DEVICE, _TOKEN, _LANE = "{{name()}}", "{{tag(tok)}}", "{{tag(lane)}}"
@@ -83,16 +83,15 @@ def account_jwts(
     accounts: dict[AccountName, Account] = {
         "SYS": Account("SYS"),
         "FLEET": Account("FLEET", _fleet_exports(every), _fleet_imports(public), [vehicles]),
+        "PEOPLE": Account(
+            "PEOPLE",
+            [Export("stream", subject) for subject in _FROM_PEOPLE],
+            [Import("stream", subject, public["HUB"]) for subject in _TO_PEOPLE],
+        ),
+        # After those that it imports from.
         "HUB": Account("HUB", _hub_exports(), _hub_imports(public, every), jetstream=True),
         "JOBS": Account("JOBS", imports=_jobs_imports(public)),
         "ENROL": Account("ENROL", imports=[Import("service", _ENROL, public["HUB"])]),
-        "PEOPLE": Account(
-            "PEOPLE",
-            imports=[
-                Import("service", _ASK, public["HUB"]),
-                Import("stream", _TREE, public["HUB"]),
-            ],
-        ),
     }
     return {
         name: account_jwt(
@@ -118,7 +117,7 @@ def vehicle_rights() -> Rights:
             *(deliver_subject(_DEVICE, _TOKEN, lane) for lane in outward),
             # Answers to what the hub asked, through the account boundary.
             "_R_.*.*",
-            *(f"{LEAF_API}.CONSUMER.RESET.{durable}" for durable in durables),
+            *(f"hubapi.CONSUMER.RESET.{durable}" for durable in durables),
             # With ">" where "*" would do: where an account is updated a connected leaf is told anew
             # of what FLEET imports, and 2.15.1 then takes "*.*" and "<durable>.*" for two subjects
             # that have nothing in common: no acknowledgement of flow control would come any more.
@@ -154,13 +153,13 @@ def blob_answer_subject(device: str, token: str) -> str:
 
 
 def _hub_exports() -> list[Export]:
-    services = [f"$JS.API.CONSUMER.RESET.{DOWN}.*", *_flow_control(DOWN), _ENROL]
+    # No leaf reaches the API itself: a leaf's reply can have that told any subject (ADR 17).
+    services = [RESETS, *_flow_control(DOWN), _ENROL]
     return [
         *(Export("service", subject) for subject in services),
-        *(Export("stream", subject) for subject in (*_TO_LEAFS, _TREE)),
+        *(Export("stream", subject) for subject in (*_TO_LEAFS, *_TO_PEOPLE)),
         *(Export("service", f"$JS.API.{verb}") for verb in _READ_ONE),
         Export("service", f"$JS.API.{_READ_MANY}", many_answers=True),
-        Export("service", _ASK, many_answers=True),
     ]
 
 
@@ -184,10 +183,8 @@ def _fleet_exports(lanes: Iterable[Lane]) -> list[Export]:
 
 
 def _fleet_imports(public: Mapping[AccountName, str]) -> list[Import]:
-    reset = f"CONSUMER.RESET.{DOWN}.*"
     return [
-        Import("service", f"$JS.API.{reset}", public["HUB"], f"{LEAF_API}.{reset}"),
-        *(Import("service", subject, public["HUB"]) for subject in _flow_control(DOWN)),
+        *(Import("service", subject, public["HUB"]) for subject in (RESETS, *_flow_control(DOWN))),
         *(Import("stream", subject, public["HUB"]) for subject in _TO_LEAFS),
     ]
 
@@ -196,6 +193,7 @@ def _hub_imports(public: Mapping[AccountName, str], lanes: Iterable[Lane]) -> li
     return [
         *(Import("service", subject, public["FLEET"]) for subject in _fleet_services(lanes)),
         *(Import("stream", subject, public["FLEET"]) for subject in _FROM_LEAFS),
+        *(Import("stream", subject, public["PEOPLE"]) for subject in _FROM_PEOPLE),
     ]
 
 

@@ -167,7 +167,7 @@ class Backup:
         self._finished(REGISTRY, entry)
 
     def _take_configuration(self) -> None:
-        """Copy hub.toml, hub.conf, what it includes, and the vehicles' files: they hold secrets."""
+        """Copy hub.toml, hub.conf, keys, logins and the vehicles' files: they hold secrets."""
         with alone_in(self._source):
             for path in configuration_files(self._source):
                 name = f"{CONFIG}{path.relative_to(self._source)}"

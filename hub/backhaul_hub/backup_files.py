@@ -8,6 +8,7 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from .errors import BackupError
+from .keys import operator_seed_file
 from .manifest import FileEntry
 from .objects import file_digest
 
@@ -59,6 +60,9 @@ def configuration_files(directory: Path) -> Iterator[Path]:
     """Yield what a hub directory holds beside hub.db and streams."""
     yield from sorted(directory.glob("*.toml"))
     yield from sorted(directory.glob("*.conf"))
+    yield from sorted(directory.glob("creds/*.creds"))
+    # Not the operator's own: it belongs offline.
+    yield from sorted(set(directory.glob("keys/*")) - {operator_seed_file(directory)})
     yield from sorted(path for path in directory.glob("devices/*/*") if path.is_file())
 
 

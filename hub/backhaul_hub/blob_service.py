@@ -21,11 +21,11 @@ from nats.errors import Error as NatsError
 
 from backhaul_codec import blobs
 
+from .accounts import BLOB_QUESTIONS, blob_answer_subject
 from .clock_service import Allowance
 from .errors import HubError
 from .forged import is_forged
 from .objects import Chunks, Objects
-from .server_config import BLOB_QUESTIONS, blob_answer_subject
 from .uploads import UploadError, Uploads
 
 if TYPE_CHECKING:

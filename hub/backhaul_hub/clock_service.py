@@ -18,8 +18,8 @@ import structlog
 from msgspec import Meta
 from nats.errors import Error as NatsError
 
+from .accounts import CLOCK_QUESTIONS, clock_answer_subject
 from .forged import is_forged
-from .server_config import CLOCK_QUESTIONS, clock_answer_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -32,8 +32,8 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 class Login(_Section, frozen=True):
     """A user of the hub's server."""
 
-    user: str
-    password: str
+    creds: str
+    """Its credentials file; in hub.toml relative to the hub directory."""
     api: str = "$JS.API"
     """Prefix of JetStream's API as this user sees it."""
 
@@ -233,6 +233,16 @@ def load(directory: Path) -> HubConfig:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from error
     try:
-        return msgspec.convert(raw, HubConfig)
+        config = msgspec.convert(raw, HubConfig)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {error}") from error
+        hint = ""
+        if "password" in raw.get("nats", {}).get("control", {}):
+            hint = "made by an older backhaul: make a new hub with init, then migrate"
+        raise ConfigError(f"{path}: {error}", hint=hint) from error
+    nats = config.nats
+    here = {name: _in(directory, getattr(nats, name)) for name in ("control", "spark", "system")}
+    return msgspec.structs.replace(config, nats=msgspec.structs.replace(nats, **here))
+
+
+def _in(directory: Path, login: Login) -> Login:
+    return msgspec.structs.replace(login, creds=str(directory / login.creds))

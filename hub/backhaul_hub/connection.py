@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
+
+from backhaul_codec.credentials import CredentialsError, parse_credentials
 
 from .errors import HubError
 from .servers import urls
@@ -29,14 +32,16 @@ async def connect(url: str, login: Login) -> Client:
     ``url``: as in hub.toml.
 
     Raises:
-        HubError: the server is not there, or does not know this user.
+        HubError: the server is not there, or does not take these credentials, or there are none.
     """
     last_errors: list[Exception] = []
+    user = Path(login.creds).stem
+    await asyncio.to_thread(_check, Path(login.creds))
 
     async def on_error(error: Exception) -> None:
         last_errors[:] = [error]
         if client.is_connected:
-            log.warning("nats_error", user=login.user, error=repr(error))
+            log.warning("nats_error", user=user, error=repr(error))
 
     client = Client()
     servers = urls(url)
@@ -45,9 +50,8 @@ async def connect(url: str, login: Login) -> Client:
         async with asyncio.timeout(_CONNECT_TIMEOUT_S * max(1, len(servers))):
             await client.connect(
                 servers,
-                user=login.user,
-                password=login.password,
-                name=f"backhaul-hub {login.user}",
+                user_credentials=login.creds,
+                name=f"backhaul-hub {user}",
                 max_reconnect_attempts=-1,
                 ping_interval=_PING_S,
                 max_outstanding_pings=2,
@@ -58,10 +62,20 @@ async def connect(url: str, login: Login) -> Client:
         await client.close()
         why = last_errors[0] if last_errors else error
         raise HubError(
-            f"no connection to the hub's nats-server at {url} as {login.user}: {why!r}",
+            f"no connection to the hub's nats-server at {url} as {user}: {why!r}",
             hint="start it with: nats-server -c hub.conf",
         ) from error
     return client
+
+
+def _check(path: Path) -> None:
+    """Refuse credentials that the client would only stumble over."""
+    try:
+        parse_credentials(path.read_text())
+    except (OSError, UnicodeDecodeError, CredentialsError) as error:
+        raise HubError(
+            f"no login with {path}: {error}", hint="put it back as backhaul-hub init wrote it"
+        ) from error
 
 
 async def watch_connections(*clients: Client) -> None:

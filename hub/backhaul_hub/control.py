@@ -18,6 +18,7 @@ from nats.errors import Error as NatsError
 from backhaul_codec.identity import leaf_name
 
 from . import metrics_server, questions, service
+from .account_keeper import AccountKeeper
 from .answers import answering
 from .ask_service import AskService
 from .blob_service import BlobService
@@ -31,6 +32,7 @@ from .down_consumers import drop_node_consumers, ensure_down_consumers
 from .errors import HubError, JetStreamError
 from .health_watch import HealthWatch
 from .jetstream import JetStreamApi
+from .keys import read_keys
 from .known import Known
 from .leafs import LEAFS_INTERVAL_S, Leafs
 from .live import told_command
@@ -76,6 +78,7 @@ log = structlog.get_logger(__name__)
 DEVICES_SERVICE = "hub.devices"
 RELOAD_SERVICE = "hub.reload"
 _SOURCES_INTERVAL_S = 1.0
+_ACCOUNTS_INTERVAL_S = 10.0
 _RETRY_S = 1.0
 _CLUSTER_REQUEST_S = 4.0
 _CLUSTER_PATIENCE_S = 30.0
@@ -118,11 +121,15 @@ class ControlPlane:
             registry = await stack.enter_async_context(
                 await Registry.open(self._directory / "hub.db")
             )
-            client = await connect(self._config.nats.url, self._config.nats.control)
-            stack.push_async_callback(client.close)
+            keys = read_keys(self._directory)
+            servers = len(urls(self._config.nats.url))
             system = await connect(self._config.nats.url, self._config.nats.system)
             stack.push_async_callback(system.close)
-            servers = len(urls(self._config.nats.url))
+            # First of all: without accounts nobody else logs in.
+            accounts = AccountKeeper(keys, registry, self._clock, servers=servers)
+            await _push(accounts, system)
+            client = await connect(self._config.nats.url, self._config.nats.control)
+            stack.push_async_callback(client.close)
             # A cluster that has no leader does not answer, and has one again within seconds.
             api = (
                 JetStreamApi(client, timeout_s=_CLUSTER_REQUEST_S, patience_s=_CLUSTER_PATIENCE_S)
@@ -141,6 +148,7 @@ class ControlPlane:
             await self._sources.start(api)
             leafs = Leafs(
                 system,
+                keys.account("FLEET").public,
                 self._clock,
                 self._device_of,
                 self._sources.connected,
@@ -204,6 +212,7 @@ class ControlPlane:
                     group.create_task(work)
                     for work in (
                         sole.watch(),
+                        accounts.keep(system, _ACCOUNTS_INTERVAL_S),
                         leafs.watch(LEAFS_INTERVAL_S),
                         self._sources.keep(api, lambda: self._reload(api, registry)),
                         self._watch_sources(api, leafs),
@@ -332,6 +341,15 @@ class ControlPlane:
         answer = answering(client, questions.Devices, devices)
         await client.subscribe(DEVICES_SERVICE, cb=answer)
         await client.subscribe(RELOAD_SERVICE, cb=reload)
+
+
+async def _push(accounts: AccountKeeper, system: Client) -> None:
+    """Have the servers know the accounts; where one is away, go on with those that are there."""
+    try:
+        if pushed := await accounts.push(system):
+            log.info("accounts_pushed", accounts=pushed)
+    except HubError as error:
+        log.warning("accounts_not_pushed", error=str(error))
 
 
 async def _make_writable(api: JetStreamApi, device: Device) -> None:

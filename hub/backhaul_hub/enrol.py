@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -19,15 +19,17 @@ from backhaul_codec.identity import (
 from backhaul_codec.subjects import node_lane
 
 from .errors import ConfigError, RegistryError
+from .keys import read_keys
 from .lanes import NODES_MAX, check_nodes
-from .private_files import alone_in, password_hash, write_private
+from .logins import vehicle_jwt
+from .nkey import new_key
+from .private_files import alone_in, write_private
 from .registry import Device, Registry, check_device_id
-from .server_config import FLEET_EXPORTS, HUB_IMPORTS, fleet_files
-from .servers import server_directories, urls
+from .servers import urls
 from .streams import DOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
     from pathlib import Path
 
     from backhaul_codec.identity import LinkMode
@@ -75,9 +77,10 @@ async def create_device(
     device_id: str,
     settings: DeviceSettings,
 ) -> AddedDevice:
-    """Enrol a device: into hub.db and devices.conf, and its identity document.
+    """Enrol a device: make its key, its row in hub.db, and its identity document.
 
-    The server learns of it by a reload, which is the caller's to ask for.
+    It may connect from then on, whether the hub's server and control plane run or not. The control
+    plane learns of it by `hub.reload`, which is the caller's to ask for.
 
     Raises:
         RegistryError: the id is none, or taken.
@@ -86,19 +89,17 @@ async def create_device(
     """
     check_device_id(device_id)
     nodes = check_nodes(settings.nodes)
-    if nodes:
-        _require_includes(directory)
-    password = secrets.token_urlsafe(24)
-    device = Device(
-        device_id, secrets.token_hex(12), password_hash(password), clock.now_ns(), nodes
-    )
+    keys = read_keys(directory)
+    key = new_key("user")
+    now_ns = clock.now_ns()
+    device = Device(device_id, secrets.token_hex(12), key.public, now_ns, nodes)
     document = _document(
         Identity(
             device=device_id,
             token=device.token,
-            leaf_urls=tuple(
-                _with_login(url, device_id, password) for url in urls(config.fleet.leaf_url)
-            ),
+            leaf_urls=tuple(map(_leaf_url, urls(config.fleet.leaf_url))),
+            jwt=vehicle_jwt(keys, device, now_s=now_ns // 1_000_000_000),
+            seed=key.seed,
             down_stream=DOWN,
             nodes=nodes,
             link=Link(settings.link_mode, settings.link_kbit_s),
@@ -114,7 +115,6 @@ async def create_device(
                 # simply be made again.
                 target.mkdir(parents=True, exist_ok=True, mode=0o700)
                 write_private(target / IDENTITY_FILE, document)
-                write_fleet(directory, [*(await registry.devices()).values(), device])
                 await registry.add_device(device)
     except OSError as error:
         raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
@@ -129,10 +129,13 @@ async def is_enrolled(directory: Path, device_id: str) -> bool:
         return device_id in await registry.devices()
 
 
-async def change_nodes(directory: Path, device_id: str, nodes: Iterable[str]) -> ChangedNodes:
+async def change_nodes(
+    directory: Path, clock: Clock, device_id: str, nodes: Iterable[str]
+) -> ChangedNodes:
     """Have exactly these nodes of an enrolled device have streams of their own.
 
-    Password and token stay. The lane of a node that is named no more goes on being read; it is
+    Key and token stay; the document has a new JWT, with the lanes of these nodes. Account FLEET must
+    offer them, which is the caller's to have pushed (`AccountKeeper`). The lane of a node that is named no more goes on being read; it is
     dropped by a later change, once nothing of it is missing.
 
     Raises:
@@ -140,8 +143,7 @@ async def change_nodes(directory: Path, device_id: str, nodes: Iterable[str]) ->
         ConfigError: a node cannot have streams of its own, or a file cannot be read or written.
     """
     named = check_nodes(nodes)
-    if named:
-        _require_includes(directory)
+    keys = read_keys(directory)
     path = directory / "devices" / device_id / IDENTITY_FILE
     try:
         with alone_in(directory):
@@ -158,9 +160,9 @@ async def change_nodes(directory: Path, device_id: str, nodes: Iterable[str]) ->
                         f"{len(leaving)} nodes would leave their lanes, {NODES_MAX} may at once",
                         hint="let the vehicle send what it has, then take the next ones",
                     )
-                identity = msgspec.structs.replace(_read_document(path), nodes=named)
+                jwt = vehicle_jwt(keys, device, now_s=clock.now_ns() // 1_000_000_000)
+                identity = msgspec.structs.replace(_read_document(path), nodes=named, jwt=jwt)
                 write_private(path, _document(identity))
-                write_fleet(directory, (known | {device_id: device}).values())
                 await registry.set_nodes(device)
     except OSError as error:
         raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
@@ -190,29 +192,10 @@ def _read_document(path: Path) -> Identity:
         ) from error
 
 
-def write_fleet(directory: Path, devices: Collection[Device]) -> None:
-    """Write what hub.conf includes, for exactly these devices; of a cluster for every server."""
-    for target in server_directories(directory):
-        for name, text in fleet_files(devices).items():
-            write_private(target / name, text)
-
-
-def _require_includes(directory: Path) -> None:
-    """Refuse nodes in a hub whose hub.conf was written before there were any."""
-    conf = server_directories(directory)[0] / "hub.conf"
-    text = conf.read_text()
-    if any(f'include "{name}"' not in text for name in (FLEET_EXPORTS, HUB_IMPORTS)):
-        raise ConfigError(
-            f"{conf} says itself what goes between HUB and FLEET, so nodes cannot be added to it",
-            hint=f'write include "{HUB_IMPORTS}" for the imports of account HUB and include'
-            f' "{FLEET_EXPORTS}" for the exports of FLEET (docs/per-node-streams.md)',
-        )
-
-
-def _with_login(url: str, user: str, password: str) -> str:
+def _leaf_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("nats-leaf", "tls", "ws", "wss") or not parts.hostname:
         raise ConfigError(
             f"fleet.leaf_url {url!r} is no leaf address", hint="nats-leaf://hub.example.org:7422"
         )
-    return urlunsplit(parts._replace(netloc=f"{user}:{password}@{parts.netloc}"))
+    return url

@@ -29,22 +29,32 @@ async def ask_all(system: Client, verb: str, servers: int) -> list[dict[str, Any
         HubError: none answered.
         NatsError: the connection is closed.
     """
+    answers = await ask_each(system, f"$SYS.REQ.SERVER.PING.{verb}", b"{}", servers)
+    return [json.loads(answer) for answer in answers]
+
+
+async def ask_each(system: Client, subject: str, body: bytes, servers: int) -> list[bytes]:
+    """Ask something that every server answers; return the answers as `ask_all` does.
+
+    Raises:
+        HubError: none answered.
+        NatsError: the connection is closed.
+    """
     inbox = system.new_inbox()
     subscription = await system.subscribe(inbox)
-    answers: list[dict[str, Any]] = []
+    answers: list[bytes] = []
     try:
-        await system.publish(f"$SYS.REQ.SERVER.PING.{verb}", b"{}", reply=inbox)
+        await system.publish(subject, body, reply=inbox)
         async with asyncio.timeout(_WAIT_S):
             while len(answers) < servers:
-                message = await subscription.next_msg(timeout=None)
-                answers.append(json.loads(message.data))
+                answers.append((await subscription.next_msg(timeout=None)).data)
     except TimeoutError:
         pass
     finally:
         if not system.is_closed:
             await subscription.unsubscribe()
     if not answers:
-        raise HubError(f"no server answers to {verb} in {_WAIT_S:g} s")
+        raise HubError(f"no server answers to {subject} in {_WAIT_S:g} s")
     return answers
 
 
@@ -83,11 +93,3 @@ async def reload_servers(system: Client, servers: int) -> list[str]:
     if len(names) < servers:
         raise HubError(f"{len(names)} of {servers} servers answer: {', '.join(sorted(names))}")
     return sorted(names)
-
-
-async def cut_leaf(system: Client, name: str, servers: int) -> None:
-    """Cut the link of one leaf, by its name, at whatever server it is; it dials again at once."""
-    for answer in await ask_all(system, "LEAFZ", servers):
-        for leaf in answer.get("data", {}).get("leafs") or []:
-            if leaf["name"] == name and leaf.get("account") == "FLEET":
-                await ask_server(system, answer["server"]["id"], "KICK", {"cid": leaf["id"]})

@@ -12,6 +12,7 @@ from nats.errors import Error as NatsError
 
 from .errors import HubError
 from .fellow_servers import ask_all
+from .nats_jwt import body_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -25,8 +26,6 @@ log = structlog.get_logger(__name__)
 
 LEAFS_INTERVAL_S = 5.0
 """How often the server is asked who is connected."""
-
-_EVENTS = "$SYS.ACCOUNT.FLEET.*"
 
 
 @dataclass(slots=True)
@@ -54,6 +53,7 @@ class Leafs:
 
     Args:
         client: a connection in the system account.
+        account: public key of the one that leafs are in.
         device_of: tells whose leaf has a name; the name itself is what a leaf says of itself.
         on_connect, on_disconnect: called with the device id.
         servers: how many the hub has; a leaf may be at any of them.
@@ -62,6 +62,7 @@ class Leafs:
     def __init__(
         self,
         client: Client,
+        account: str,
         clock: Clock,
         device_of: Callable[[str], str | None],
         on_connect: Callable[[str], None],
@@ -70,6 +71,7 @@ class Leafs:
         servers: int = 1,
     ) -> None:
         self._client = client
+        self._account = account
         self._clock = clock
         self._device_of = device_of
         self._on_connect = on_connect
@@ -82,7 +84,7 @@ class Leafs:
 
     async def start(self) -> None:
         """Subscribe to the events and take stock. Do this before anything depends on `links`."""
-        await self._client.subscribe(_EVENTS, cb=self._on_event)
+        await self._client.subscribe(f"$SYS.ACCOUNT.{self._account}.*", cb=self._on_event)
         await self.refresh()
 
     async def watch(self, interval_s: float) -> None:
@@ -105,7 +107,8 @@ class Leafs:
         listed: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         for answer in answers:
             for leaf in answer.get("data", {}).get("leafs") or []:
-                device = self._device_of(leaf["name"]) if leaf.get("account") == "FLEET" else None
+                own = leaf.get("account") == self._account
+                device = self._device_of(leaf["name"]) if own else None
                 if device is not None:
                     listed.setdefault(device, []).append((answer["server"]["id"], leaf))
         for device, leafs in listed.items():
@@ -142,7 +145,9 @@ class Leafs:
         try:
             event = json.loads(message.data)
             client = event["client"]
-            device, connection = client["user"], (event["server"]["id"], client["id"])
+            # As the hub has signed it; the leaf's name is what the leaf says.
+            device = body_of(client["jwt"])["name"]
+            connection = event["server"]["id"], client["id"]
         except (ValueError, KeyError, TypeError):
             return
         if client.get("kind") != "Leafnode":

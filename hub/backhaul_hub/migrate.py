@@ -189,11 +189,9 @@ class Migration:
             target.mkdir(mode=0o700)
             copy_database(self._directory / REGISTRY, target / REGISTRY)
             set_created(target / REGISTRY, self._created)
-            files = [*self._directory.glob("devices/*/*"), *self._directory.glob("*.conf")]
-            for path in files:
-                if path.name != "hub.conf":
-                    place = target / path.relative_to(self._directory)
-                    place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                    place_file(path, place)
+            for path in self._directory.glob("devices/*/*"):
+                place = target / path.relative_to(self._directory)
+                place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                place_file(path, place)
         except OSError as error:
             raise BackupError(f"{target}: {error.strerror}") from error

@@ -19,7 +19,7 @@ class Move(msgspec.Struct):
     """A migration that was begun."""
 
     to: str
-    """The other server, without its password."""
+    """The other server."""
     streams: list[str] = []
     """What was made there by it, whole or not."""
 

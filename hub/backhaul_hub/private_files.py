@@ -7,15 +7,9 @@ import fcntl
 import os
 from typing import TYPE_CHECKING
 
-import bcrypt
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-# The passwords are 192 random bits: nobody guesses them, and a slow hash would only make a
-# thousand leafs that come back together wait for one another.
-_BCRYPT_ROUNDS = 4
 
 
 @contextlib.contextmanager
@@ -36,8 +30,3 @@ def write_private(path: Path, text: str) -> None:
         file.flush()
         os.fsync(descriptor)
     partial.replace(path)
-
-
-def password_hash(password: str) -> str:
-    """Return the bcrypt hash that the server compares a login with."""
-    return bcrypt.hashpw(password.encode(), bcrypt.gensalt(_BCRYPT_ROUNDS, b"2a")).decode()

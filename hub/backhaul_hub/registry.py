@@ -40,7 +40,8 @@ class Device:
     id: str
     token: str
     """96 random bits in hex: part of its consumers' and subjects' names."""
-    password_hash: str
+    public_key: str
+    """Of the nkey with which it logs in."""
     added_ns: int
     nodes: tuple[str, ...] = ()
     """Nodes with streams of their own, by name, sorted."""
@@ -98,7 +99,7 @@ class Registry:
             RegistryError: it is no database of this project, a newer one, or not readable.
         """
         try:
-            # It holds tokens and password hashes: nobody else's to read, from the first byte on.
+            # It holds tokens: nobody else's to read, from the first byte on.
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         except OSError as error:
             raise RegistryError(f"{path}: {error}") from error
@@ -162,7 +163,7 @@ class Registry:
         groups = "SELECT 1 FROM head WHERE device = ? AND ? IN (node, parent) AND key = '' LIMIT 1"
         if await self.fetch(groups, (heads.FLEET, device.id)):
             raise RegistryError(f"{device.id} is a group in the hub's tree already")
-        row = (device.id, device.token, device.password_hash, device.added_ns)
+        row = (device.id, device.token, device.public_key, device.added_ns)
         insert = Change("INSERT INTO device VALUES (?, ?, ?, ?)", [row])
         try:
             await self.write([insert, *_node_changes(device)])
@@ -186,17 +187,17 @@ class Registry:
             "SELECT device, node, leaving FROM device_node ORDER BY node"
         ):
             nodes.setdefault((device, bool(leaving)), []).append(node)
-        rows = await self.fetch("SELECT id, token, password_hash, added_ns FROM device ORDER BY id")
+        rows = await self.fetch("SELECT id, token, public_key, added_ns FROM device ORDER BY id")
         return {
             id_: Device(
                 id_,
                 token,
-                password_hash,
+                public_key,
                 added_ns,
                 nodes=tuple(nodes.get((id_, False), ())),
                 leaving=tuple(nodes.get((id_, True), ())),
             )
-            for id_, token, password_hash, added_ns in rows
+            for id_, token, public_key, added_ns in rows
         }
 
     async def lanes(self, device: str = "") -> dict[LaneKey, LaneState]:

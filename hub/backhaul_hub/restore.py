@@ -15,10 +15,10 @@ from nats.errors import NoRespondersError
 
 from .backup import API_TIMEOUT_S
 from .backup_choice import NOT_KEPT
-from .backup_files import fold_log, place_file, set_created
-from .enrol import write_fleet
+from .backup_files import CONFIG, fold_log, place_file, set_created
 from .errors import BackupError, HubError
 from .jetstream import JetStreamApi
+from .keys import read_keys
 from .manifest import REGISTRY, Manifest, check_files, load_manifest
 from .objects import Objects
 from .private_files import alone_in
@@ -98,6 +98,7 @@ class Restore:
                 refused, or what came back is not what was taken.
         """
         await require_stopped(self._client)
+        self._require_same_keys()
         if REGISTRY not in self._manifest.files:
             raise BackupError(f"{self._source} has no {REGISTRY}")
         if self._manifest.env != self._config.twin.env:
@@ -123,13 +124,19 @@ class Restore:
         await begin_down(self._api, self._config, self._clock)
         with alone_in(self._directory):
             await asyncio.to_thread(self._put_registry)
-            async with await Registry.open(self._directory / REGISTRY) as registry:
-                write_fleet(self._directory, (await registry.devices()).values())
         clear_unfinished(self._directory)
 
     def _names(self) -> list[str]:
         kept = [each.name for each in self._manifest.streams]
         return [*kept, *(each.name for each in self._manifest.emptied), *NOT_KEPT]
+
+    def _require_same_keys(self) -> None:
+        """Refuse the backup of another hub: its vehicles would not be let in here."""
+        if read_keys(self._source / CONFIG) != read_keys(self._directory):
+            raise BackupError(
+                f"{self._directory} has other keys than the hub of the backup: no vehicle could log in",
+                hint="restore into an empty directory, which then gets the keys of the backup",
+            )
 
     async def _require_empty(self) -> None:
         holds = []

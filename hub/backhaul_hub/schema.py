@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import command_rows, conflicts, downlink, enrolment_rows, heads, said, shadow_state
+from . import (
+    command_rows,
+    conflicts,
+    downlink,
+    enrolment_rows,
+    heads,
+    revocations,
+    said,
+    shadow_state,
+)
 from .errors import RegistryError
 
 if TYPE_CHECKING:
@@ -12,7 +21,7 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 _DEVICE_NODE = """
 CREATE TABLE device_node (
@@ -22,14 +31,25 @@ CREATE TABLE device_node (
     PRIMARY KEY (device, node)
 ) STRICT, WITHOUT ROWID;
 """
+# Devices had passwords: they are to be enrolled anew.
+_KEYS = """
+ALTER TABLE device RENAME COLUMN password_hash TO public_key;
+UPDATE device SET public_key = '';
+"""
 # From an older schema to the next one.
-_STEPS = {2: _DEVICE_NODE, 3: command_rows.SCHEMA, 4: shadow_state.SCHEMA, 5: enrolment_rows.SCHEMA}
+_STEPS = {
+    2: _DEVICE_NODE,
+    3: command_rows.SCHEMA,
+    4: shadow_state.SCHEMA,
+    5: enrolment_rows.SCHEMA,
+    6: _KEYS + revocations.SCHEMA,
+}
 
 SCHEMA = f"""
 CREATE TABLE device (
     id TEXT PRIMARY KEY,
     token TEXT NOT NULL UNIQUE,
-    password_hash TEXT NOT NULL,
+    public_key TEXT NOT NULL,
     added_ns INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE lane (
@@ -104,7 +124,7 @@ CREATE TABLE vehicle_clock (
     boot TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 {_DEVICE_NODE}{heads.SCHEMA}{conflicts.SCHEMA}{downlink.SCHEMA}{said.SCHEMA}{command_rows.SCHEMA}
-{shadow_state.SCHEMA}{enrolment_rows.SCHEMA}
+{shadow_state.SCHEMA}{enrolment_rows.SCHEMA}{revocations.SCHEMA}
 """
 
 

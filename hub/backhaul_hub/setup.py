@@ -7,16 +7,25 @@ import shutil
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from .accounts import JOBS_API, account_jwts
+from .clock import SystemClock
 from .config import Down, Quarantine
 from .errors import ConfigError
-from .private_files import password_hash, write_private
+from .keys import HubKeys, operator_seed_file, read_keys, write_keys
+from .logins import OWN_USERS, new_login
+from .private_files import write_private
 from .room import store_bytes_max, twin_bytes_max
-from .server_config import JOBS_API, HubServer, fleet_files, render_hub
-from .servers import ServerPlace, render_cluster, server_directory
+from .server_config import HubServer, render_hub
+from .servers import ServerPlace, render_cluster, server_directories, server_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
+
+    from .accounts import AccountName
+    from .clock import Clock
+
+_CLOCK = SystemClock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +44,12 @@ class HubLayout:
     servers: tuple[ServerPlace, ...] = ()
     """Of a cluster: `client_host` and the ports above are not used then, and `host` is where leaf
     ports listen; empty: at each server's own address."""
+    operator_key: Path | None = None
+    """Where the operator's own seed is written: nothing that runs needs it. None: beside the other
+    keys."""
+    keys_of: Path | None = None
+    """Another hub's directory, whose place this one takes: it has the same keys, so that vehicles
+    may move."""
 
     @property
     def url(self) -> str:
@@ -50,11 +65,14 @@ def free_bytes(directory: Path) -> int:
 
 
 def create_hub(
-    directory: Path, layout: HubLayout, free: Callable[[Path], int] = free_bytes
+    directory: Path,
+    layout: HubLayout,
+    free: Callable[[Path], int] = free_bytes,
+    clock: Clock = _CLOCK,
 ) -> None:
-    """Write hub.conf, what it includes, and hub.toml into a new hub directory.
+    """Write keys, credentials, hub.conf, accounts and hub.toml into a new hub directory.
 
-    ``free`` says how many bytes more the directory's disk takes.
+    ``free`` says how many bytes more the directory's disk takes; `clock`, when what is signed was.
 
     Raises:
         ConfigError: there is a hub already, or the directory cannot be written.
@@ -63,9 +81,15 @@ def create_hub(
         raise ConfigError(
             f"{directory} holds a hub already", hint="edit its hub.toml, or choose another place"
         )
-    passwords = {user: secrets.token_urlsafe(24) for user in ("control", "spark", "system")}
+    now_s = clock.now_ns() // 1_000_000_000
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        keys = _keys(directory, layout, now_s)
+        (directory / "creds").mkdir(exist_ok=True, mode=0o700)
+        for user, account in OWN_USERS.items():
+            login = new_login(keys, user, account, now_s=now_s)
+            write_private(directory / _creds(user), login.text())
+        accounts = account_jwts(keys, [], {}, now_s=now_s)
         store = store_bytes_max(free(directory))
         server = HubServer(
             client_host=layout.client_host,
@@ -73,20 +97,47 @@ def create_hub(
             client_port=layout.client_port,
             leaf_port=layout.leaf_port,
             store_dir=str((directory / "jetstream").absolute()),
-            control_hash=password_hash(passwords["control"]),
-            spark_hash=password_hash(passwords["spark"]),
-            system_hash=password_hash(passwords["system"]),
             store_bytes_max=store,
+            operator_jwt=keys.operator_jwt,
+            system_account=keys.account("SYS").public,
+            system_jwt=accounts["SYS"],
+            resolver_dir=str(_resolver(directory)),
         )
         for target, each in _servers(directory, layout, server):
             target.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_private(target / "hub.conf", render_hub(each))
-            for name, text in fleet_files([]).items():
-                write_private(target / name, text)
+        write_accounts(directory, keys, accounts)
         # Last: a directory with a hub.toml is a whole hub.
-        write_private(directory / "hub.toml", _hub_toml(layout, passwords, store))
+        write_private(directory / "hub.toml", _hub_toml(layout, store))
     except OSError as error:
-        raise ConfigError(f"{directory}: {error.strerror}") from error
+        raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
+
+
+def write_accounts(directory: Path, keys: HubKeys, jwts: Mapping[AccountName, str]) -> None:
+    """Write accounts where servers that do not run yet find them. Raises: OSError."""
+    for target in map(_resolver, server_directories(directory)):
+        target.mkdir(exist_ok=True, mode=0o700)
+        for name, jwt in jwts.items():
+            write_private(target / f"{keys.account(name).public}.jwt", jwt)
+
+
+def _keys(directory: Path, layout: HubLayout, now_s: int) -> HubKeys:
+    if layout.keys_of is not None:
+        keys = read_keys(layout.keys_of)
+        write_keys(directory, keys)
+        return keys
+    keys, operator = HubKeys.new(now_s=now_s)
+    write_keys(directory, keys)
+    write_private(layout.operator_key or operator_seed_file(directory), operator.seed + "\n")
+    return keys
+
+
+def _resolver(directory: Path) -> Path:
+    return (directory / "accounts").absolute()
+
+
+def _creds(user: str) -> str:
+    return f"creds/{user}.creds"
 
 
 def _servers(
@@ -108,12 +159,13 @@ def _servers(
                 client_port=place.client_port,
                 leaf_port=place.leaf_port,
                 store_dir=str((target / "jetstream").absolute()),
+                resolver_dir=str(_resolver(target)),
                 cluster=render_cluster(place, layout.servers, password),
             ),
         )
 
 
-def _hub_toml(layout: HubLayout, passwords: dict[str, str], store: int) -> str:
+def _hub_toml(layout: HubLayout, store: int) -> str:
     taken = (layout.up_gib << 30) * layout.shards + Down().bytes_max + Quarantine().bytes_max
     twin = "".join(f"{name} = {size}\n" for name, size in twin_bytes_max(store - taken).items())
     return f"""\
@@ -122,13 +174,14 @@ def _hub_toml(layout: HubLayout, passwords: dict[str, str], store: int) -> str:
 [nats]
 # Of a cluster all servers, separated by commas.
 url = "{layout.url}"
-control = {{ user = "control", password = "{passwords["control"]}" }}
-spark = {{ user = "spark", password = "{passwords["spark"]}", api = "{JOBS_API}" }}
-system = {{ user = "system", password = "{passwords["system"]}" }}
+# Credentials files, relative to this directory.
+control = {{ creds = "{_creds("control")}" }}
+spark = {{ creds = "{_creds("spark")}", api = "{JOBS_API}" }}
+system = {{ creds = "{_creds("system")}" }}
 
 [fleet]
-# Where vehicles reach this hub's leaf ports, of a cluster all, separated by commas; goes into the
-# leaf.conf of devices added from now on.
+# Where vehicles reach this hub's leaf ports, of a cluster all, separated by commas; goes into what
+# devices added from now on are told.
 leaf_url = "{layout.leaf_url}"
 # UP streams. About 500 devices each.
 shards = {layout.shards}

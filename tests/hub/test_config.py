@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from backhaul_hub.config import load
 from backhaul_hub.errors import ConfigError
+from backhaul_hub.keys import read_keys
+from backhaul_hub.nats_jwt import body_of
+from backhaul_hub.nkey import read_key
 from backhaul_hub.setup import HubLayout, create_hub
 
 if TYPE_CHECKING:
@@ -34,9 +38,42 @@ def test_what_init_writes_can_be_read(tmp_path: Path) -> None:
 
 def test_what_init_writes_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
     create_hub(tmp_path / "hub", LAYOUT)
-    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "hub").iterdir()}
-    written = ("hub.conf", "devices.conf", "fleet-exports.conf", "hub-imports.conf", "hub.toml")
-    assert modes == dict.fromkeys(written, 0o600)
+    files = [path for path in (tmp_path / "hub").rglob("*") if path.is_file()]
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+    names = {str(path.relative_to(tmp_path / "hub")) for path in files}
+    assert {"hub.conf", "hub.toml", "creds/control.creds", "keys/operator.nk"} < names
+    assert len([name for name in names if name.startswith("accounts/")]) == 6
+    config = load(tmp_path / "hub")
+    assert config.nats.control.creds == str(tmp_path / "hub" / "creds" / "control.creds")
+
+
+def test_the_operators_own_seed_may_go_elsewhere_from_the_start(tmp_path: Path) -> None:
+    stick = tmp_path / "operator.nk"
+    create_hub(tmp_path / "hub", replace(LAYOUT, operator_key=stick))
+    operator = read_key(stick.read_text())
+    assert stick.stat().st_mode & 0o777 == 0o600
+    keys = read_keys(tmp_path / "hub")
+    assert body_of(keys.operator_jwt)["iss"] == operator.public
+    texts = [path.read_text() for path in (tmp_path / "hub").rglob("*") if path.is_file()]
+    assert not any(operator.seed in text for text in texts)
+
+
+def test_a_hub_may_take_the_place_of_another(tmp_path: Path) -> None:
+    create_hub(tmp_path / "old", LAYOUT)
+    create_hub(tmp_path / "new", replace(LAYOUT, keys_of=tmp_path / "old"))
+    assert read_keys(tmp_path / "new") == read_keys(tmp_path / "old")
+    assert not (tmp_path / "new" / "keys" / "operator.nk").exists()
+    with pytest.raises(ConfigError, match="has no keys"):
+        create_hub(tmp_path / "x", replace(LAYOUT, keys_of=tmp_path))
+
+
+def test_a_hub_of_an_older_backhaul_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    create_hub(tmp_path, LAYOUT)
+    path = tmp_path / "hub.toml"
+    text = path.read_text()
+    path.write_text(text.replace('creds = "creds/', 'user = "a", password = "creds/'))
+    with pytest.raises(ConfigError, match="made by an older backhaul"):
+        load(tmp_path)
 
 
 def test_init_leaves_an_existing_hub_alone(tmp_path: Path) -> None:

@@ -21,6 +21,9 @@ from backhaul_codec.certificates import HOUR_NS
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.enrol import DeviceSettings, create_device
+from backhaul_hub.keys import read_keys
+from backhaul_hub.logins import new_login
+from backhaul_hub.nats_jwt import Rights
 from backhaul_hub.people import May, Person
 from demo.rig import HubRig
 from tests.support.waiting import until
@@ -100,8 +103,16 @@ class People:
         async def note(error: Exception) -> None:
             refused.append(str(error))
 
+        keys, now_s = read_keys(self.hub.directory), SystemClock().now_ns() // 10**9
+        rights = Rights([person.questions], [person.live, f"{person.inbox}.>"])
+        if person == EVE:
+            rights = Rights()
+        login = new_login(keys, person.name, "PEOPLE", now_s=now_s, rights=rights)
+        creds = self.hub.directory / "creds" / f"{person.name}.creds"
+        creds.write_text(login.text())
         client = await nats.connect(
-            f"nats://{person.name}:secret@127.0.0.1:{self.hub.client_port}",
+            self.hub.addresses(),
+            user_credentials=str(creds),
             inbox_prefix=person.inbox,
             error_cb=note,
         )
@@ -125,36 +136,6 @@ class People:
         return {f"{each['node']}.{each['type']}": each["value"] for each in answer["points"]}
 
 
-def with_people(hub: HubRig) -> None:
-    """Have the server know everybody."""
-    conf = hub.directory / "hub.conf"
-    users = "".join(
-        f"""{{ user: {each.name}, password: secret, permissions: {{
-            publish: ["{each.questions}"], subscribe: ["{each.live}", "{each.inbox}.>"] }} }}\n"""
-        for each in EVERYBODY
-    )
-    users += f"{{ user: {EVE.name}, password: secret }}"
-    text = conf.read_text()
-    text = text.replace(
-        '{ stream: "dn.>" }', '{ stream: "dn.>" }, {stream: "up.>"}, {stream: "inbox.>"}', 1
-    )
-    text = (
-        text.rstrip().removesuffix("}")
-        + f"""
-  PEOPLE {{
-    users: [{users}]
-    exports: [ {{ stream: "ask.>" }} ]
-    imports: [ {{ stream: {{ account: HUB, subject: "up.>" }} }}, {{ stream: {{ account: HUB, subject: "inbox.>" }} }} ]
-  }}
-}}
-"""
-    )
-    conf.write_text(text)
-    imports = hub.directory / "hub-imports.conf"
-    mine = '{ stream: { account: PEOPLE, subject: "ask.>" } }'
-    imports.write_text(imports.read_text().rstrip().removesuffix("]") + f"{mine}\n]\n")
-
-
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def people(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[People]:
     directory: Path = tmp_path_factory.mktemp("people")
@@ -165,7 +146,6 @@ async def people(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Peop
             await create_device(
                 hub.directory, load(hub.directory), SystemClock(), device, DeviceSettings()
             )
-        with_people(hub)
         stack.push_async_callback(hub.stop)
         await hub.start()
         operator = await hub.connect()

@@ -9,21 +9,26 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import nats
 import pytest
 
+from backhaul_codec.credentials import Credentials
 from backhaul_codec.identity import decode_identity
+from backhaul_hub import accounts
+from backhaul_hub.account_keeper import AccountKeeper
+from backhaul_hub.accounts import vehicle_rights
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.down_consumers import ensure_down_consumers
 from backhaul_hub.enrol import DeviceSettings, change_nodes, create_device
 from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.keys import read_keys
 from backhaul_hub.registry import Device, Registry
 from backhaul_hub.reset_service import ResetService
-from backhaul_hub.setup import HubLayout, create_hub
+from backhaul_hub.setup import HubLayout, create_hub, write_accounts
 from backhaul_hub.streams import DOWN
 from demo.rig import HubRig
 from tests.support.waiting import until
@@ -37,7 +42,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.nats
 
 MINE, THEIRS = "VID-001", "VID-002"
-NODES = ("battery", "motor rear")
+NODES = ("battery", "motor rear", "BMS")
 
 
 class Login:
@@ -50,6 +55,7 @@ class Login:
 
     async def refusals(self, publish: list[str], subscribe: list[str]) -> list[str]:
         """Try all of it, and return what was refused."""
+        self.refused.clear()
         for subject in publish:
             await self.client.publish(subject, b"x")
         for subject in subscribe:
@@ -78,10 +84,13 @@ async def log_in(stack: AsyncExitStack, hub: HubRig, device: Device) -> Login:
     async def note(error: Exception) -> None:
         refused.append(str(error))
 
-    document = (hub.directory / "devices" / device.id / "identity.json").read_bytes()
-    password = urlsplit(decode_identity(document).leaf_urls[0]).password
+    directory = hub.directory / "devices" / device.id
+    identity = decode_identity((directory / "identity.json").read_bytes())
+    creds = directory / "device.creds"
+    creds.write_text(Credentials(identity.seed, device.public_key, identity.jwt).text())
     client = await nats.connect(
-        f"nats://{device.id}:{password}@127.0.0.1:{hub.client_port}",
+        hub.addresses(),
+        user_credentials=str(creds),
         error_cb=note,
         inbox_prefix=f"_INBOX_{device.id}".encode(),
     )
@@ -90,7 +99,9 @@ async def log_in(stack: AsyncExitStack, hub: HubRig, device: Device) -> Login:
 
 
 @pytest.fixture
-async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+async def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Fleet]:
+    rights = replace(vehicle_rights(), connection_types=())
+    monkeypatch.setattr(accounts, "vehicle_rights", lambda: rights)
     async with AsyncExitStack() as stack:
         hub = HubRig(tmp_path / "hub")
         layout = HubLayout(
@@ -101,13 +112,14 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
         settings = DeviceSettings(nodes=NODES)
         for id_ in (MINE, THEIRS):
             await create_device(hub.directory, load(hub.directory), SystemClock(), id_, settings)
-        conf = hub.directory / "devices.conf"
-        conf.write_text(conf.read_text().replace('allowed_connection_types: ["LEAFNODE"]', ""))
+        async with await Registry.open(hub.directory / "hub.db") as registry:
+            devices = await registry.devices()
+            keys = read_keys(hub.directory)
+            jwts = await AccountKeeper(keys, registry, SystemClock()).build()
+        write_accounts(hub.directory, keys, jwts)
         stack.push_async_callback(hub.stop)
         await hub.server.start()
         await hub.server.wait_listening(hub.client_port)
-        async with await Registry.open(hub.directory / "hub.db") as registry:
-            devices = await registry.devices()
         control = await hub.connect()
         stack.push_async_callback(control.close)
         api = JetStreamApi(control)
@@ -143,7 +155,7 @@ def subscribed(device: Device, lane: str) -> list[str]:
 
 
 async def test_a_device_may_what_its_own_nodes_lanes_need(fleet: Fleet) -> None:
-    lanes = ("n_battery", "n_motor%20rear")
+    lanes = ("n_battery", "n_motor%20rear", "n_BMS")
     publish = [subject for lane in lanes for subject in published(fleet.mine.device, lane)]
     subscribe = [subject for lane in lanes for subject in subscribed(fleet.mine.device, lane)]
     assert await fleet.mine.refusals(publish, subscribe) == []
@@ -207,10 +219,15 @@ async def test_what_nodes_lanes_deliver_and_acknowledge_crosses_between_the_acco
     assert heard["device"][0] == acknowledged
 
 
-async def test_a_node_that_left_and_was_dropped_leaves_no_rights(fleet: Fleet) -> None:
+async def test_a_node_that_left_and_was_dropped_leaves_no_rights_in_the_next_login(
+    fleet: Fleet,
+) -> None:
     for _ in range(2):  # nothing of its lane is missing: the second time drops it
-        await change_nodes(fleet.hub.directory, MINE, ["motor rear"])
-    conf = (fleet.hub.directory / "devices.conf").read_text()
-    assert f"{fleet.mine.device.token}_n_battery" not in conf
-    assert f"{fleet.mine.device.token}_n_motor%20rear" in conf
-    assert f"{fleet.theirs.device.token}_n_battery" in conf
+        await change_nodes(fleet.hub.directory, SystemClock(), MINE, ["motor rear"])
+    device = fleet.mine.device
+    async with AsyncExitStack() as stack:
+        login = await log_in(stack, fleet.hub, device)
+        kept = published(device, "n_motor%20rear"), subscribed(device, "n_motor%20rear")
+        gone = published(device, "n_battery"), subscribed(device, "n_battery")
+        assert await login.refusals(*kept) == []
+        assert await login.refusals(*gone) == [*gone[0], *gone[1]]

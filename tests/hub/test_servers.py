@@ -14,7 +14,6 @@ from backhaul_hub.cli import cli
 from backhaul_hub.config import load
 from backhaul_hub.enrol import DeviceSettings, create_device
 from backhaul_hub.errors import ConfigError, HubError
-from backhaul_hub.server_config import DEVICES
 from backhaul_hub.servers import ServerPlace, read_places, server_directories, urls
 from backhaul_hub.sole import Sole
 
@@ -68,19 +67,22 @@ async def test_every_server_and_every_vehicle_knows_all_of_them(tmp_path: Path) 
 
     targets = server_directories(hub)
     assert [target.name for target in targets] == ["a", "b", "c"]
-    assert len({(target / DEVICES).read_text() for target in targets}) == 1
-    assert "VID-001" in (targets[0] / DEVICES).read_text()
+    known = [sorted(path.name for path in (each / "accounts").iterdir()) for each in targets]
+    assert known == [known[0]] * 3
+    assert len(known[0]) == 6
     b = (targets[1] / "hub.conf").read_text()
     assert "server_name: b\n" in b
     assert "sync_interval: always" in b
     assert "@10.0.0.1:6222" in b
     assert "@hub.example.org:6333" in b
     assert "@10.0.0.2" not in b
-    assert all(path.stat().st_mode & 0o777 == 0o600 for path in targets[1].iterdir())
+    files = [path for path in targets[1].rglob("*") if path.is_file()]
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+    assert str(targets[1] / "accounts") in b
 
     document = made.identity.read_text()
     for host in ("10.0.0.1:7422", "10.0.0.2:7422", "hub.example.org:7433"):
-        assert document.count(f"@{host}") == 1
+        assert document.count(f"//{host}") == 1
 
 
 def test_vehicles_may_have_other_addresses_of_the_servers(tmp_path: Path) -> None:

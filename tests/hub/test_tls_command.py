@@ -37,7 +37,7 @@ def hub(tmp_path: Path) -> Path:
 def told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spare the wait for a server that does not run; it is another test's."""
 
-    async def tell(config: HubConfig) -> None:
+    async def tell(directory: Path, config: HubConfig, *, files: bool) -> None:
         return None
 
     monkeypatch.setattr("backhaul_hub.commands.tls.tell_hub", tell)

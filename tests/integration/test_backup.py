@@ -39,7 +39,8 @@ async def destroy(world: World, *, configuration: bool = False) -> None:
     directory = world.hub.directory
     gone = [directory / "jetstream", *directory.glob("hub.db*")]
     if configuration:
-        gone += [*directory.glob("*.conf"), directory / "hub.toml", directory / "devices"]
+        gone += [*directory.glob("*.conf"), directory / "hub.toml"]
+        gone += [directory / name for name in ("accounts", "creds", "devices", "keys")]
     await run_to_end(["rm", "-r", *map(str, gone)])
 
 
@@ -121,7 +122,7 @@ async def test_a_destroyed_hub_is_put_back_and_the_fleet_goes_on(
     assert (tmp_path / "again").read_bytes() == artifact.read_bytes()
 
 
-async def test_a_hub_of_which_nothing_is_left_comes_back_with_its_passwords(
+async def test_a_hub_of_which_nothing_is_left_comes_back_with_its_keys(
     world: World, tmp_path: Path
 ) -> None:
     rig, _ = await world.vehicle()
@@ -170,12 +171,12 @@ async def test_a_hub_moves_to_another_machine_and_the_fleet_follows(
     await config_goes_both_ways(world, rig, 1)
     old = world.hub
     new = HubRig(world.directory / "hub2", watermark_interval_s=0.2)
-    await new.init()
+    await new.init("--keys-of", str(old.directory))
     await new.server.start()
     try:
         await new.server.wait_listening(new.client_port)
         await old.control.stop()
-        said = await hub(world, "migrate", "--to", new.environment()["HUB_URL"])
+        said = await hub(world, "migrate", "--to", new.addresses()[0])
         assert f"UP_00: {len(await all_in_up(world)):,} messages" in said
         with pytest.raises(RigError, match="moves, or has moved"):
             await hub(world, "up")

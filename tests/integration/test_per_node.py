@@ -90,8 +90,9 @@ async def name(world: World, rig: DeviceRig, *nodes: str) -> str:
 
 
 async def restart(rig: DeviceRig) -> None:
-    await rig.agent.stop()
-    await rig.start_agent()
+    """Have the leaf log in with what it may do now, and the agent know its nodes."""
+    await rig.stop()
+    await rig.start()
 
 
 async def arrived(world: World) -> list[tuple[str, Reading]]:

@@ -1,19 +1,22 @@
-"""A hub's server that reads its configuration again while vehicles are connected."""
+"""Accounts that change while vehicles are connected, and devices that are added meanwhile."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul_agent.client import connect
+from backhaul_hub.fellow_servers import ask_all
 from backhaul_hub.jetstream import JetStreamApi
 from demo.rig import program, run_to_end
 from tests.support.waiting import until
 
+from .conftest import World, lane
+
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
-
-    from .conftest import World
 
 pytestmark = pytest.mark.nats
 
@@ -42,3 +45,24 @@ async def test_what_the_hub_sends_goes_on_after_another_device_was_added(world: 
         await hub.publish(f"in.VID-001.{subject}", b"x")
     await until(lambda: subjects <= heard, "all of it has come")
     assert (await world.report())["devices"][0]["link"]["since_ns"] == connected, "no link was cut"
+
+
+async def test_a_device_added_while_the_control_plane_is_away_connects_at_once(
+    world: World,
+) -> None:
+    await world.hub.control.stop()
+    vehicle, _ = await world.vehicle()
+    system = await world.hub_client("system")
+
+    async def connected() -> bool:
+        answers = await ask_all(system, "LEAFZ", 1)
+        names = [leaf["name"] for leaf in answers[0]["data"].get("leafs") or []]
+        return any(name.startswith("VID-001-") for name in names)
+
+    async with asyncio.timeout(30):
+        while not await connected():  # noqa: ASYNC110 - of another process
+            await asyncio.sleep(0.05)
+    await world.hub.start_control()
+    async with connect(vehicle.url) as agent:
+        await agent.publish("battery", "soc", 81.2)
+    await world.until(lambda report: lane(report, name="bulk").get("watermark") == 1)

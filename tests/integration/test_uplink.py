@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import sqlite3
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from nats.errors import NoRespondersError
 
 from backhaul_agent.client import Agent, connect
 from backhaul_codec import Point, decode
+from backhaul_codec.credentials import parse_credentials
 from backhaul_codec.subjects import parse_uplink
+from backhaul_hub.nkey import new_key
 from demo.rig import DeviceRig, RigError, program, run_to_end, wait_for_log
 
 from .conftest import World, lane
@@ -339,12 +342,11 @@ async def test_a_live_point_travels_on_its_own_lane(world: World) -> None:
 
 async def test_a_stranger_cannot_connect_as_a_vehicle(world: World) -> None:
     rig, _ = await world.vehicle()
-    conf = rig.agent_toml.with_name("leaf.conf")
+    creds = rig.agent_toml.with_name("device.creds")
     await rig.stop()
     await world.until(lambda report: not report["devices"][0]["link"]["up"])
-    text = conf.read_text()
-    start = text.index("VID-001:") + len("VID-001:")
-    conf.write_text(text[:start] + "wrong" + text[text.index("@", start) :])
+    mine, stranger = parse_credentials(creds.read_text()), new_key("user")
+    creds.write_text(replace(mine, seed=stranger.seed).text())
     await rig.start()
     for _ in range(100):
         if b"Authorization Violation" in rig.leaf.logged():

@@ -17,6 +17,7 @@ from backhaul_agent.vehicle_files import (
     AGENT_TOML,
     DEFAULT_PORT,
     DEFAULT_STATE_DIR,
+    DEVICE_CREDS,
     LEAF_CONF,
     LEAF_CONF_BEFORE,
     Directory,
@@ -157,7 +158,7 @@ def _said(files: list[File], directory: Path) -> list[str]:
     done = {file.name for file in files if file.changed}
     if LEAF_CONF_BEFORE in done:
         lines.append("If you had changed leaf.conf by hand, do so again.")
-    if LEAF_CONF in done:
+    if done & {LEAF_CONF, DEVICE_CREDS}:
         lines.append(f"Start the leaf server (again): nats-server -c {directory / LEAF_CONF}")
     if done & {AGENT_TOML, LEAF_CONF}:
         lines.append(

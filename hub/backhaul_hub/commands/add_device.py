@@ -6,28 +6,20 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import click
-from nats.errors import Error as NatsError
-from nats.errors import NoRespondersError
 
-from backhaul_codec.identity import leaf_name
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
-from backhaul_hub.connection import connect
-from backhaul_hub.control import RELOAD_SERVICE
 from backhaul_hub.enrol import DeviceSettings, change_nodes, create_device, is_enrolled
-from backhaul_hub.errors import HubError, RegistryError
-from backhaul_hub.fellow_servers import cut_leaf, reload_servers
-from backhaul_hub.servers import server_directories, urls
+from backhaul_hub.errors import RegistryError
 
 from ._options import directory_option
+from ._tell import tell_hub
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul_codec.identity import LinkMode
-    from backhaul_hub.config import HubConfig
     from backhaul_hub.enrol import AddedDevice, ChangedNodes
-    from backhaul_hub.registry import Device
 
 _KEPT = ("link_kbit_s", "link_mode")
 
@@ -84,7 +76,6 @@ def add_device(
                 hint="say --per-node and --node, or --per-device, and nothing else",
             )
         _print_changed(*asyncio.run(_change(directory, device, nodes)))
-        _print_cluster(directory)
         return
     settings = DeviceSettings(
         link_kbit_s=link_kbit_s,
@@ -92,7 +83,6 @@ def add_device(
         nodes=nodes,
     )
     _print_added(*asyncio.run(_add(directory, device, settings)))
-    _print_cluster(directory)
 
 
 def _is_given(context: click.Context, name: str) -> bool:
@@ -124,20 +114,10 @@ Nodes of {device.id} with streams of their own: {named}. Bring to it:
     _print_problem(device.id, reload_problem)
 
 
-def _print_cluster(directory: Path) -> None:
-    """Say what is left to do where servers have their files on machines of their own."""
-    targets = server_directories(directory)
-    if len(targets) > 1:
-        click.echo(f"""\
-Each server of the cluster reads its own copy of who the devices are. Bring these to their machines:
-{"".join(f"  {target}/*.conf" + chr(10) for target in targets)}\
-then: backhaul-hub reload --dir {directory}""")
-
-
-def _print_problem(device: str, reload_problem: str | None) -> None:
-    if reload_problem:
+def _print_problem(device: str, problem: str | None) -> None:
+    if problem:
         click.echo(
-            f"The hub was not told ({reload_problem}); reload or restart its nats-server for it to know {device}.",
+            f"The hub was not told ({problem}); it learns of {device} when its control plane starts.",
             err=True,
         )
 
@@ -147,45 +127,12 @@ async def _add(
 ) -> tuple[AddedDevice, str | None]:
     config = load(directory)
     added = await create_device(directory, config, SystemClock(), device, settings)
-    return added, await tell_hub(config)
+    return added, await tell_hub(directory, config)
 
 
 async def _change(
     directory: Path, device: str, nodes: tuple[str, ...]
 ) -> tuple[ChangedNodes, str | None]:
     config = load(directory)
-    changed = await change_nodes(directory, device, nodes)
-    return changed, await tell_hub(config, changed.device)
-
-
-async def tell_hub(config: HubConfig, changed: Device | None = None) -> str | None:
-    """Let the hub take note; return why it could not."""
-    try:
-        system = await connect(config.nats.url, config.nats.system)
-        servers = len(urls(config.nats.url))
-        try:
-            try:
-                await reload_servers(system, servers)
-            finally:
-                await _reload_control(config)
-            if changed is not None:
-                await cut_leaf(system, leaf_name(changed.id, changed.token), servers)
-        finally:
-            await system.close()
-    except HubError as error:
-        return error.message
-    return None
-
-
-async def _reload_control(config: HubConfig) -> None:
-    """Let the control plane read hub.db again."""
-    control = await connect(config.nats.url, config.nats.control)
-    try:
-        await control.request(RELOAD_SERVICE, b"", timeout=10)
-    except NoRespondersError:
-        # No control plane runs; it reads hub.db when it starts.
-        return
-    except NatsError as error:
-        raise HubError(f"the control plane did not take note: {error!r}") from error
-    finally:
-        await control.close()
+    changed = await change_nodes(directory, SystemClock(), device, nodes)
+    return changed, await tell_hub(directory, config)

@@ -55,7 +55,7 @@ def backup(
 ) -> None:
     """Take a backup of the hub into DIR, while it runs, and check it.
 
-    Streams, hub.db, configuration with its passwords, artifacts as files. Run again after it was
+    Streams, hub.db, configuration, keys and logins, artifacts as files. Run again after it was
     cut short, it goes on. A directory without manifest.json is no whole backup.
     """
     if keep:
@@ -82,6 +82,6 @@ def backup(
         click.echo(f"{each.name}: {count:,} messages up to sequence {last:,}{checked}")
     size = sum(entry.bytes for entry in manifest.files.values())
     click.echo(f"{target}: {len(manifest.files)} files, {size:,} bytes, all checked")
-    click.echo("It holds passwords and tokens: its files are readable by their owner alone.")
+    click.echo("It holds keys and tokens: its files are readable by their owner alone.")
     for gone in dropped:
         click.echo(f"removed {gone}")

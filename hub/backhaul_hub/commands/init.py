@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from backhaul_hub.config import ENV_PATTERN
+from backhaul_hub.keys import operator_seed_file
 from backhaul_hub.servers import read_places, server_directories
 from backhaul_hub.setup import HubLayout, create_hub
 
@@ -68,6 +69,19 @@ from backhaul_hub.setup import HubLayout, create_hub
     show_default=True,
     help="Seconds between two words to a device on how far the hub holds its points.",
 )
+@click.option(
+    "--operator-key",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Where the operator's own seed is written, as on a stick that is taken away: nothing that runs"
+    " needs it.  [default: keys/operator.nk in DIRECTORY]",
+)
+@click.option(
+    "--keys-of",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Take the place of the hub in DIR: the same keys, so that its vehicles can come here.",
+)
 def init(
     directory: Path,
     host: str | None,
@@ -81,6 +95,8 @@ def init(
     up_gib: int,
     env: str,
     watermark_interval: float,
+    operator_key: Path | None,
+    keys_of: Path | None,
 ) -> None:
     """Write a new hub's server and control plane configuration into DIRECTORY."""
     places = read_places(servers, port, leaf_port, cluster_port) if servers else ()
@@ -94,6 +110,8 @@ def init(
         raise click.UsageError("vehicles cannot dial a wildcard address: say --leaf-url")
     if not re.fullmatch(ENV_PATTERN, env):
         raise click.UsageError(f"--env is a word of A-Z, a-z, 0-9, _ and -: not {env!r}")
+    if operator_key and keys_of:
+        raise click.UsageError("--keys-of makes no operator key")
     create_hub(
         directory,
         HubLayout(
@@ -107,6 +125,8 @@ def init(
             up_gib=up_gib,
             env=env,
             servers=places,
+            operator_key=operator_key,
+            keys_of=keys_of,
         ),
     )
     confs = [f"{each}/hub.conf" for each in server_directories(directory)]
@@ -117,3 +137,6 @@ def init(
 A hub stands ready in {directory}. Next:
 {each_server}  backhaul-hub up --dir {directory}            its control plane
   backhaul-hub add-device VID-001 --dir {directory}""")
+    if not keys_of:
+        seed = operator_key or operator_seed_file(directory)
+        click.echo(f"Nothing that runs needs {seed}: take it offline.")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import click
 
 from backhaul_hub.clock import SystemClock
-from backhaul_hub.config import Login, load
+from backhaul_hub.config import load
 from backhaul_hub.connection import connect
 from backhaul_hub.migrate import HANDOVER, Migration
 
@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 @click.option(
     "--to",
     required=True,
-    envvar="BACKHAUL_MIGRATE_TO",
     metavar="URL",
-    help="The new hub's server, with its user `control`: nats://control:PASSWORD@hub2:4222. In the"
-    " environment variable other users of this machine do not see the password.",
+    help="The new hub's server, as nats://hub2:4222. It has this hub's keys: init --keys-of.",
 )
 @click.option("--abort", is_flag=True, help="Delete what was made there; the hub stays here.")
 @directory_option
@@ -39,23 +37,16 @@ def migrate(to: str, abort: bool, directory: Path) -> None:
     what they have to send until the new hub is up.
     """
     url = urlsplit(to)
-    if url.scheme not in ("nats", "tls") or not url.hostname or not url.username:
-        raise click.BadParameter(
-            "a URL such as nats://control:PASSWORD@hub2:4222", param_hint="--to"
-        )
-    place = url.hostname if url.port is None else f"{url.hostname}:{url.port}"
-    server = url._replace(netloc=place).geturl()
-    login = Login(user=unquote(url.username), password=unquote(url.password or ""))
+    if url.scheme not in ("nats", "tls") or not url.hostname or url.username:
+        raise click.BadParameter("a URL such as nats://hub2:4222", param_hint="--to")
 
     async def work() -> list[str]:
         config = load(directory)
         async with hub_client(directory) as here:
-            there = await connect(server, login)
+            there = await connect(to, config.nats.control)
             try:
                 with progress() as told:
-                    migration = Migration(
-                        here, there, config, SystemClock(), directory, server, told
-                    )
+                    migration = Migration(here, there, config, SystemClock(), directory, to, told)
                     if abort:
                         return [f"deleted {name} there" for name in await migration.abort()]
                     return [
@@ -70,7 +61,7 @@ def migrate(to: str, abort: bool, directory: Path) -> None:
         click.echo(f"The hub is here again. Start: backhaul-hub up --dir {directory}")
         return
     click.echo(f"""\
-All of it is at {server}, and was compared. Now
+All of it is at {to}, and was compared. Now
   1. bring what is in {directory / HANDOVER} into the new hub's directory, over what is there
   2. there: take the sizes over from the old hub.toml, since streams keep their limits; then
      nats-server --signal reload, and backhaul-hub up

@@ -11,7 +11,7 @@ from backhaul_hub.config import load
 from backhaul_hub.errors import HubError
 
 from ._options import directory_option
-from .add_device import tell_hub
+from ._tell import tell_hub
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 @click.command()
 @directory_option
 def reload(directory: Path) -> None:
-    """Have every server read its configuration again, and the control plane hub.db.
+    """Have every server read its configuration again and know all devices, and the control plane, too.
 
-    For a cluster, once its servers have the files that add-device wrote. No link is cut by it.
+    After hub.conf was changed, or a server was away. No link is cut by it.
     """
-    if problem := asyncio.run(tell_hub(load(directory))):
+    if problem := asyncio.run(tell_hub(directory, load(directory), files=True)):
         raise HubError(
             f"not all of the hub was told: {problem}", hint="see that its servers run, then again"
         )

@@ -7,17 +7,22 @@ from pathlib import Path
 
 import click
 
+from backhaul_hub.account_keeper import AccountKeeper
 from backhaul_hub.backup_files import put_missing_files
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.errors import BackupError
+from backhaul_hub.keys import read_keys
+from backhaul_hub.manifest import REGISTRY
+from backhaul_hub.registry import Registry
 from backhaul_hub.restore import Restore, whole_backup
+from backhaul_hub.setup import write_accounts
 from backhaul_hub.unfinished import mark_unfinished
 
 from ._ask import hub_client
 from ._options import directory_option
 from ._progress import progress
-from .add_device import tell_hub
+from ._tell import tell_hub
 
 
 @click.command()
@@ -38,6 +43,7 @@ def restore(source: Path, replace: bool, directory: Path) -> None:
     if not (directory / "hub.toml").exists():
         for path in put_missing_files(source, manifest, directory):
             click.echo(f"put back {path}")
+        asyncio.run(_write_accounts(source, directory))
         mark_unfinished(directory, source, cleared=False)
         raise BackupError(
             f"the configuration of this hub is back in {directory}, nothing else yet",
@@ -51,7 +57,7 @@ def restore(source: Path, replace: bool, directory: Path) -> None:
             with progress() as told:
                 work = Restore(client, config, SystemClock(), source, manifest, directory, told)
                 await work.run(replace=replace)
-            return await tell_hub(config)
+            return await tell_hub(directory, config)
 
     not_told = asyncio.run(put())
     put_missing_files(source, manifest, directory)
@@ -64,5 +70,12 @@ def restore(source: Path, replace: bool, directory: Path) -> None:
         f"{len(manifest.artifacts)} artifacts; hub.db as of {manifest.began}. All of it was checked."
     )
     if not_told:
-        click.echo(f"Reload or restart nats-server, it was not told: {not_told}", err=True)
+        click.echo(f"Not every server was told, the control plane will: {not_told}", err=True)
     click.echo(f"Now start: backhaul-hub up --dir {directory}")
+
+
+async def _write_accounts(source: Path, directory: Path) -> None:
+    """Have servers know at their start who may log in, and who no more."""
+    keys = read_keys(directory)
+    async with await Registry.open_existing(source / REGISTRY) as registry:
+        write_accounts(directory, keys, await AccountKeeper(keys, registry, SystemClock()).build())

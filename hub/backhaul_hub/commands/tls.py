@@ -28,7 +28,7 @@ from backhaul_hub.tls_files import (
 )
 
 from ._options import directory_option
-from .add_device import tell_hub
+from ._tell import tell_hub
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,7 +138,7 @@ Bring these to the servers' machines:
 then: backhaul-hub reload --dir {directory}""")
         return
     click.echo(f"{directory / TLS / SERVER} is new")
-    if problem := asyncio.run(tell_hub(load(directory))):
+    if problem := asyncio.run(tell_hub(directory, load(directory), files=True)):
         click.echo(
             f"The server was not told ({problem}); it shows the new certificate once it has read"
             f" its configuration: backhaul-hub reload --dir {directory}",

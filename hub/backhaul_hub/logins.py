@@ -1,0 +1,67 @@
+"""Who logs in: JWTs of vehicles, and credentials of the hub's own users. Pure but for randomness."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul_codec.credentials import Credentials
+
+from .accounts import vehicle_tags
+from .lanes import node_lanes
+from .nats_jwt import Rights, user_jwt
+from .nkey import new_key
+
+if TYPE_CHECKING:
+    from .accounts import AccountName
+    from .keys import HubKeys
+    from .registry import Device
+
+OWN_USERS: dict[str, AccountName] = {"control": "HUB", "spark": "JOBS", "system": "SYS"}
+"""The hub's own users, as hub.toml names them, each with its account."""
+
+
+def vehicle_jwt(keys: HubKeys, device: Device, *, now_s: int) -> str:
+    """Return the JWT of a device's key: who it is, its token, its nodes' lanes.
+
+    What it may do stands in the template of account FLEET. `now_s` is since the Unix epoch.
+    """
+    return user_jwt(
+        device.id,
+        device.public_key,
+        keys.vehicles,
+        keys.account("FLEET").public,
+        now_s=now_s,
+        tags=vehicle_tags(device.token, node_lanes(device)),
+    )
+
+
+def new_login(
+    keys: HubKeys,
+    name: str,
+    account: AccountName,
+    *,
+    now_s: int,
+    rights: Rights | None = None,
+    expires_s: int = 0,
+) -> Credentials:
+    """Make a user of an account, with a key of its own.
+
+    Args:
+        keys: the hub's.
+        name: what the server's events call it.
+        account: where it logs in.
+        now_s: since the Unix epoch.
+        rights: what it may do; everything that its account can, where nothing is said.
+        expires_s: when its login ends, since the Unix epoch; 0: never.
+    """
+    user, signer = new_key("user"), keys.account(account)
+    jwt = user_jwt(
+        name,
+        user.public,
+        signer,
+        signer.public,
+        now_s=now_s,
+        rights=rights or Rights(),
+        expires_s=expires_s,
+    )
+    return Credentials(user.seed, user.public, jwt, expires_s)

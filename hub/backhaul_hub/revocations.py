@@ -1,0 +1,63 @@
+"""Users' keys that are worth nothing any more, in hub.db: every account JWT is built from them.
+
+A key is never given out again once it is here. Rows whose JWT has expired by itself may go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING
+
+from .consumers import Change
+
+if TYPE_CHECKING:
+    from .accounts import AccountName
+    from .registry import Registry
+
+SCHEMA = """
+CREATE TABLE revocation (
+    public_key TEXT PRIMARY KEY,
+    account TEXT NOT NULL,
+    name TEXT NOT NULL,
+    revoked_ns INTEGER NOT NULL,
+    expires_s INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+# Whatever was or will be signed for the key: the clock of whoever signs may be wrong.
+FOR_EVER_S = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Revocation:
+    """One key that may not log in any more."""
+
+    public_key: str
+    account: AccountName
+    name: str
+    """Whose it was: for people."""
+    revoked_ns: int
+    """Since the Unix epoch."""
+    expires_s: int = 0
+    """When its JWT expires by itself, since the Unix epoch; 0: never."""
+
+
+def revoke(revocation: Revocation) -> Change:
+    """Return the statement that revokes a key; a second time changes nothing."""
+    return Change("INSERT OR IGNORE INTO revocation VALUES (?, ?, ?, ?, ?)", [astuple(revocation)])
+
+
+async def revocations(registry: Registry) -> list[Revocation]:
+    """Return all of them, by key. Raises: RegistryError."""
+    rows = await registry.fetch(
+        "SELECT public_key, account, name, revoked_ns, expires_s FROM revocation ORDER BY public_key"
+    )
+    return [Revocation(*row) for row in rows]
+
+
+def in_force(rows: list[Revocation], now_s: int) -> dict[AccountName, dict[str, int]]:
+    """Return what account JWTs say of them: by account and key, up to when what was signed is void."""
+    found: dict[AccountName, dict[str, int]] = {}
+    for row in rows:
+        if not row.expires_s or row.expires_s > now_s:
+            found.setdefault(row.account, {})[row.public_key] = FOR_EVER_S
+    return found

@@ -1,0 +1,248 @@
+"""Accounts and logins at the hub's real server: who comes in, who does not, and who is thrown out."""
+
+from __future__ import annotations
+
+import base64
+import json
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul_codec.credentials import Credentials
+from backhaul_hub.account_keeper import AccountKeeper
+from backhaul_hub.accounts import ACCOUNTS, PAYLOAD_BYTES_MAX, vehicle_rights
+from backhaul_hub.clock import SystemClock
+from backhaul_hub.config import Login as HubLogin
+from backhaul_hub.config import load
+from backhaul_hub.connection import connect
+from backhaul_hub.errors import HubError
+from backhaul_hub.keys import HubKeys, read_keys
+from backhaul_hub.lanes import NODES_MAX
+from backhaul_hub.logins import new_login, vehicle_jwt
+from backhaul_hub.nats_jwt import Rights, user_jwt
+from backhaul_hub.nkey import Key, new_key
+from backhaul_hub.registry import Device, Registry
+from backhaul_hub.revocations import FOR_EVER_S, Revocation, in_force
+from backhaul_hub.setup import HubLayout, create_hub
+from demo.rig import HubRig
+from tests.security.leaf_client import RawLeaf
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from nats.aio.client import Client
+
+NOW_S = SystemClock().now_ns() // 10**9
+
+
+class Login:
+    """A vehicle's key and JWT."""
+
+    def __init__(self, key: Key, jwt: str) -> None:
+        self.key, self.jwt = key, jwt
+
+    def sign(self, nonce: str) -> dict[str, Any]:
+        signature = base64.urlsafe_b64encode(self.key.sign(nonce.encode())).rstrip(b"=")
+        return {"sig": signature.decode()}
+
+
+class Hub:
+    """A hub's server, its keys and hub.db, and a connection in its system account."""
+
+    def __init__(self, rig: HubRig, registry: Registry, system: Client) -> None:
+        self.rig = rig
+        self.keys = read_keys(rig.directory)
+        self.registry = registry
+        self.system = system
+        self.keeper = AccountKeeper(self.keys, registry, SystemClock())
+
+    def vehicle(self, device: str = "VID-001", *, keys: HubKeys | None = None) -> Login:
+        key = new_key("user")
+        row = Device(device, "t0", key.public, 0)
+        return Login(key, vehicle_jwt(keys or self.keys, row, now_s=NOW_S))
+
+    @asynccontextmanager
+    async def leaf(self, login: Login) -> AsyncIterator[RawLeaf]:
+        claims = {"jwt": login.jwt, "version": "2.15.1", "headers": True, "domain": "VID-001"}
+        leaf = RawLeaf("127.0.0.1", self.rig.leaf_port, claims | {"name": login.key.public})
+        try:
+            yield await leaf.open(login.sign)
+        finally:
+            await leaf.close()
+
+    async def lets_in(self, login: Login) -> bool:
+        async with self.leaf(login) as leaf:
+            return await leaf.flush()
+
+
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[Hub]:
+    async with AsyncExitStack() as stack:
+        rig = HubRig(tmp_path / "hub")
+        layout = HubLayout(
+            *("127.0.0.1", "127.0.0.1", rig.client_port, rig.leaf_port),
+            *(f"nats-leaf://127.0.0.1:{rig.leaf_port}", 1, 5.0),
+        )
+        create_hub(rig.directory, layout)
+        stack.push_async_callback(rig.stop)
+        await rig.server.start()
+        await rig.server.wait_listening(rig.client_port)
+        registry = await stack.enter_async_context(await Registry.open(rig.directory / "hub.db"))
+        system = await rig.connect("system")
+        stack.push_async_callback(system.close)
+        yield Hub(rig, registry, system)
+
+
+@pytest.mark.nats
+async def test_each_of_the_hubs_users_is_in_its_own_account(hub: Hub) -> None:
+    async with hub.rig.connection("control") as control, hub.rig.connection("spark") as spark:
+        answer = json.loads((await control.request("$JS.API.INFO", b"", timeout=5)).data)
+        assert answer["limits"]["max_storage"] == -1
+        listed = json.loads((await spark.request("jobsapi.STREAM.LIST", b"", timeout=5)).data)
+        assert listed["total"] == 0
+        own = json.loads((await spark.request("$JS.API.STREAM.LIST", b"", timeout=5)).data)
+        assert own["error"]["err_code"] == 10039, "JOBS has no JetStream of its own"
+    await hub.system.request("$SYS.REQ.SERVER.PING.IDZ", b"{}", timeout=5)
+
+
+@pytest.mark.nats
+async def test_a_vehicle_comes_in_by_the_leaf_port_and_by_no_other(
+    hub: Hub, tmp_path: Path
+) -> None:
+    login = hub.vehicle()
+    assert await hub.lets_in(login)
+    creds = tmp_path / "device.creds"
+    creds.write_text(Credentials(login.key.seed, login.key.public, login.jwt).text())
+    with pytest.raises(HubError, match="as device"):
+        await connect(hub.rig.addresses()[0], HubLogin(creds=str(creds)))
+
+
+def stranger(hub: Hub) -> Login:
+    """A vehicle of somebody who made keys of the same kinds."""
+    return hub.vehicle(keys=HubKeys.new(now_s=NOW_S)[0])
+
+
+def foreign_signer(hub: Hub) -> Login:
+    """A vehicle signed by a key that account FLEET does not name."""
+    return hub.vehicle(keys=replace(hub.keys, vehicles=new_key("account")))
+
+
+def own_rights(hub: Hub) -> Login:
+    """A vehicle that brings rights of its own beside the template's."""
+    key = new_key("user")
+    fleet = hub.keys.account("FLEET").public
+    rights = Rights(publish=[">"], subscribe=[">"])
+    jwt = user_jwt("VID-001", key.public, hub.keys.vehicles, fleet, now_s=NOW_S, rights=rights)
+    return Login(key, jwt)
+
+
+def edited(hub: Hub) -> Login:
+    """A vehicle that has changed its own name."""
+    login = hub.vehicle()
+    head, body, signature = login.jwt.split(".")
+    text = base64.urlsafe_b64decode(body + "==").replace(b"VID-001", b"VID-002")
+    body = base64.urlsafe_b64encode(text).rstrip(b"=").decode()
+    return Login(login.key, f"{head}.{body}.{signature}")
+
+
+def without_key(hub: Hub) -> Login:
+    """Somebody who has the JWT and not the key."""
+    return Login(new_key("user"), hub.vehicle().jwt)
+
+
+@pytest.mark.nats
+async def test_whoever_is_no_vehicle_of_this_hub_stays_out(hub: Hub) -> None:
+    for make in (stranger, foreign_signer, own_rights, edited, without_key):
+        async with hub.leaf(make(hub)) as leaf:
+            assert not await leaf.flush(), make.__doc__
+            assert any("authorization violation" in error.lower() for error in leaf.errors)
+    assert await hub.lets_in(hub.vehicle()), "and a true one comes in"
+
+
+@pytest.mark.nats
+async def test_a_vehicle_is_held_to_its_limits(hub: Hub) -> None:
+    rights = vehicle_rights()
+    assert 5 * (2 + 2 * NODES_MAX) < rights.subs_max < 1000
+    async with hub.leaf(hub.vehicle()) as leaf:
+        await leaf.publish("clk.VID-001", b"x" * PAYLOAD_BYTES_MAX)
+        assert await leaf.flush(), leaf.errors
+        await leaf.publish("clk.VID-001", b"x" * (PAYLOAD_BYTES_MAX + 1))
+        assert not await leaf.flush()
+    async with hub.leaf(hub.vehicle()) as leaf:
+        await leaf.listen(*(f"_INBOX_VID-001.{number}" for number in range(rights.subs_max + 5)))
+        await leaf.flush()
+        assert any("maximum subscriptions" in error.lower() for error in leaf.errors)
+
+
+@pytest.mark.nats
+async def test_a_revoked_key_is_cut_and_stays_out_whatever_comes_later(hub: Hub) -> None:
+    bad, good = hub.vehicle("VID-001"), hub.vehicle("VID-002")
+    async with hub.leaf(bad) as bad_leaf, hub.leaf(good) as good_leaf:
+        assert await bad_leaf.flush()
+        assert await good_leaf.flush()
+        before = await hub.keeper.build()
+        await hub.keeper.revoke(hub.system, bad.key.public, "VID-001", "FLEET")
+        await bad_leaf.closed.wait()
+        assert await good_leaf.flush(), "only that one is cut"
+    assert not await hub.lets_in(bad)
+    # What was signed later for the same key is worth nothing either.
+    row = Device("VID-001", "t1", bad.key.public, 0)
+    again = Login(bad.key, vehicle_jwt(hub.keys, row, now_s=NOW_S + 3600))
+    assert not await hub.lets_in(again)
+    # Another device with lanes of its own: the account is built anew, and this one is still out.
+    await hub.registry.add_device(Device("VID-003", "t3", "", 0, nodes=("gps",)))
+    assert await hub.keeper.push(hub.system) == ["FLEET", "HUB"]
+    assert not await hub.lets_in(bad)
+    assert await hub.keeper.push(hub.system) == [], "all is as it should be"
+    # Somebody puts an older account back: the next look notices.
+    await hub.system.request("$SYS.REQ.CLAIMS.UPDATE", before["FLEET"].encode(), timeout=5)
+    assert await hub.lets_in(bad)
+    assert await hub.keeper.push(hub.system) == ["FLEET"]
+    assert not await hub.lets_in(bad)
+    await hub.rig.server.stop()
+    await hub.rig.server.start()
+    await hub.rig.server.wait_listening(hub.rig.leaf_port)
+    assert not await hub.lets_in(bad)
+    assert await hub.lets_in(good)
+
+
+@pytest.mark.nats
+async def test_a_server_that_lost_its_accounts_is_given_them_again(hub: Hub) -> None:
+    await hub.rig.server.stop()
+    for path in (hub.rig.directory / "accounts").iterdir():
+        path.unlink()
+    await hub.rig.server.start()
+    await hub.rig.server.wait_listening(hub.rig.client_port)
+    await until(lambda: hub.system.is_connected)
+    config = load(hub.rig.directory)
+    with pytest.raises(HubError, match="as control"):
+        await connect(config.nats.url, config.nats.control)
+    assert set(await hub.keeper.push(hub.system)) == set(ACCOUNTS) - {"SYS"}
+    control = await connect(config.nats.url, config.nats.control)
+    await control.close()
+
+
+@pytest.mark.nats
+async def test_credentials_that_are_worth_nothing_are_refused_with_the_reason(
+    hub: Hub, tmp_path: Path
+) -> None:
+    config = load(hub.rig.directory)
+    late = new_login(hub.keys, "late", "HUB", now_s=NOW_S - 60, expires_s=NOW_S - 1)
+    (tmp_path / "late.creds").write_text(late.text())
+    (tmp_path / "cut.creds").write_text(late.text()[:200])
+    for name, why in [("late", "as late"), ("cut", "no NATS USER JWT"), ("no", "No such")]:
+        with pytest.raises(HubError, match=why):
+            await connect(config.nats.url, HubLogin(creds=str(tmp_path / f"{name}.creds")))
+
+
+def test_what_has_expired_by_itself_needs_no_revocation() -> None:
+    rows = [
+        Revocation("UA", "FLEET", "VID-001", 0),
+        Revocation("UB", "PEOPLE", "ann", 0, expires_s=NOW_S + 1),
+        Revocation("UC", "PEOPLE", "bob", 0, expires_s=NOW_S),
+    ]
+    assert in_force(rows, NOW_S) == {"FLEET": {"UA": FOR_EVER_S}, "PEOPLE": {"UB": FOR_EVER_S}}
