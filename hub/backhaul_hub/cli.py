@@ -27,6 +27,7 @@ from .commands.status import status
 from .commands.tls import tls
 from .commands.tree import tree
 from .commands.up import up
+from .commands.user import user
 from .commands.watch import watch
 from .errors import HubError
 
@@ -43,7 +44,7 @@ def cli() -> None:
     Points are read and written with `get`, `set` and `watch`, what is desired of a device with
     `shadow`, the tree with `tree` and `node`. Files for vehicles, and from them, are kept with
     `artifact`. Vehicles are told to do something with `command`; `commands` says what became of
-    it. `reload` has every server of a cluster learn of new devices; `tls` renews their certificates.
+    it. `user` gives people rights to a part of the tree. `reload` has every server of a cluster learn of new devices; `tls` renews their certificates.
     """
 
 
@@ -70,6 +71,7 @@ for _command in (
     migrate,
     command,
     command_list,
+    user,
 ):
     cli.add_command(_command)
 

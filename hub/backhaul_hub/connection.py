@@ -26,7 +26,7 @@ _CONNECT_TIMEOUT_S = 5.0
 _PING_S = 10
 
 
-async def connect(url: str, login: Login) -> Client:
+async def connect(url: str, login: Login, *, inbox_prefix: str = "_INBOX") -> Client:
     """Connect to the hub's server, of a cluster to any; once connected, reconnect for ever.
 
     ``url``: as in hub.toml.
@@ -51,6 +51,7 @@ async def connect(url: str, login: Login) -> Client:
             await client.connect(
                 servers,
                 user_credentials=login.creds,
+                inbox_prefix=inbox_prefix,
                 name=f"backhaul-hub {user}",
                 max_reconnect_attempts=-1,
                 ping_interval=_PING_S,

@@ -10,6 +10,7 @@ from . import (
     downlink,
     enrolment_rows,
     heads,
+    people_rows,
     revocations,
     said,
     shadow_state,
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 _DEVICE_NODE = """
 CREATE TABLE device_node (
@@ -43,6 +44,7 @@ _STEPS = {
     4: shadow_state.SCHEMA,
     5: enrolment_rows.SCHEMA,
     6: _KEYS + revocations.SCHEMA,
+    7: people_rows.SCHEMA,
 }
 
 SCHEMA = f"""
@@ -124,7 +126,7 @@ CREATE TABLE vehicle_clock (
     boot TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 {_DEVICE_NODE}{heads.SCHEMA}{conflicts.SCHEMA}{downlink.SCHEMA}{said.SCHEMA}{command_rows.SCHEMA}
-{shadow_state.SCHEMA}{enrolment_rows.SCHEMA}{revocations.SCHEMA}
+{shadow_state.SCHEMA}{enrolment_rows.SCHEMA}{revocations.SCHEMA}{people_rows.SCHEMA}
 """
 
 
