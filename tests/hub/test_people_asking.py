@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import stat
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +19,18 @@ from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeoutError
 
 from backhaul_codec.certificates import HOUR_NS
+from backhaul_codec.credentials import Credentials
 from backhaul_hub.clock import SystemClock
+from backhaul_hub.commands._tell import tell_hub
 from backhaul_hub.config import load
 from backhaul_hub.enrol import DeviceSettings, create_device
+from backhaul_hub.errors import HubError, RightsError
 from backhaul_hub.keys import read_keys
-from backhaul_hub.logins import new_login
-from backhaul_hub.nats_jwt import Rights
+from backhaul_hub.nats_jwt import Rights, user_jwt
+from backhaul_hub.nkey import new_key
 from backhaul_hub.people import May, Person
+from backhaul_hub.people_book import add_person, remove_person
+from backhaul_hub.people_login import connect_person
 from demo.rig import HubRig
 from tests.support.waiting import until
 
@@ -43,7 +49,7 @@ BERTA = Person("berta", "plant-7", May.READ)
 CARL = Person("carl", "fleet", May.COMMAND)
 DORA = Person("dora", "depot", May.COMMAND)
 EVERYBODY = (ANNA, BERTA, CARL, DORA)
-# Of another hub, as it were: whose user was given too much.
+# Whom a hub gave too much.
 EVE = Person("eve", "plant-7", May.READ)
 WAIT_S = 20.0
 QUIET_S = 0.3
@@ -103,21 +109,39 @@ class People:
         async def note(error: Exception) -> None:
             refused.append(str(error))
 
-        keys, now_s = read_keys(self.hub.directory), SystemClock().now_ns() // 10**9
-        rights = Rights([person.questions], [person.live, f"{person.inbox}.>"])
-        if person == EVE:
-            rights = Rights()
-        login = new_login(keys, person.name, "PEOPLE", now_s=now_s, rights=rights)
-        creds = self.hub.directory / "creds" / f"{person.name}.creds"
-        creds.write_text(login.text())
         client = await nats.connect(
             self.hub.addresses(),
-            user_credentials=str(creds),
+            user_credentials=str(self.creds(person)),
             inbox_prefix=person.inbox,
             error_cb=note,
+            max_reconnect_attempts=0,
         )
         self.stack.push_async_callback(client.close)
         return Guest(person, client, refused)
+
+    def creds(self, person: Person) -> Path:
+        return self.hub.directory / "people" / f"{person.name}.creds"
+
+    async def add(self, person: Person) -> Guest:
+        """Give somebody credentials, and log in with them."""
+        await add_person(self.hub.directory, SystemClock(), person, self.creds(person))
+        return await self.log_in(person)
+
+    async def is_kept_out(self, person: Person) -> bool:
+        """Tell whether the server refuses somebody's credentials."""
+        try:
+            await connect_person(self.hub.addresses()[0], self.creds(person), person)
+        except HubError as error:
+            return "authorization" in str(error).lower()
+        return False
+
+    def add_with_all_rights(self, person: Person) -> None:
+        """Give somebody credentials of a hub that gives too much."""
+        keys, key = read_keys(self.hub.directory), new_key("user")
+        account = keys.account("PEOPLE")
+        signed = (person.name, key.public, account, account.public)
+        jwt = user_jwt(*signed, now_s=SystemClock().now_ns() // 10**9, rights=Rights())
+        self.creds(person).write_text(Credentials(key.seed, key.public, jwt).text())
 
     async def do(self, service: str, **question: Any) -> dict[str, Any]:
         """Ask as the hub's operator."""
@@ -154,8 +178,10 @@ async def people(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Peop
         for group, device in (("plant-7", MINE), ("depot", THEIRS)):
             await some.node("create", group)
             await some.node("move", device, under=group)
-        for person in (*EVERYBODY, EVE):
-            setattr(some, person.name, await some.log_in(person))
+        for person in EVERYBODY:
+            setattr(some, person.name, await some.add(person))
+        some.add_with_all_rights(EVE)
+        some.eve = await some.log_in(EVE)
         yield some
 
 
@@ -436,3 +462,37 @@ async def test_with_wider_permissions_the_same_attempts_succeed(people: People) 
     answer = await eve.request("$JS.API.STREAM.NAMES", b"{}", timeout=WAIT_S)
     assert json.loads(answer.data)["error"]["description"] == "JetStream not enabled for account"
     await listener.unsubscribe()
+
+
+async def test_who_is_removed_is_cut_and_never_comes_back(people: People) -> None:
+    emil = Person("emil", "plant-7", May.READ)
+    guest = await people.add(emil)
+    kept = people.creds(emil).read_text()
+    assert (await guest.ask("get", device=MINE))["device"] == MINE
+    directory = people.hub.directory
+    await remove_person(directory, SystemClock(), "emil")
+    assert await tell_hub(directory, load(directory)) is None
+    await until(lambda: not guest.client.is_connected)
+    assert await people.is_kept_out(emil)
+    # Under the same name somebody gets another key; the old one stays void.
+    await people.add(emil)
+    people.creds(emil).write_text(kept)
+    assert await people.is_kept_out(emil)
+    for other in (people.anna, people.berta, people.carl, people.dora):
+        assert other.client.is_connected
+    with pytest.raises(RightsError, match="there is no user nobody"):
+        await remove_person(directory, SystemClock(), "nobody")
+
+
+async def test_nobody_is_added_twice_or_below_what_there_is_not(people: People) -> None:
+    directory = people.hub.directory
+    for person, why in (
+        (Person("anna", "depot", May.READ), "there is a user anna already"),
+        (Person("fritz", "VID-404", May.READ), "there is no group or device VID-404"),
+        (Person("fritz", "VID-001/gps", May.READ), "there is no group or device VID-001/gps"),
+        (Person("fr itz", "depot", May.READ), "no name of a user"),
+    ):
+        with pytest.raises(RightsError, match=why):
+            await add_person(directory, SystemClock(), person, directory / "x.creds")
+    assert not (directory / "x.creds").exists()
+    assert stat.S_IMODE(people.creds(ANNA).stat().st_mode) == 0o600
