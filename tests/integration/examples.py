@@ -38,9 +38,11 @@ class Examples:
         }
 
     @asynccontextmanager
-    async def running(self, world: World, name: str) -> AsyncIterator[asyncio.subprocess.Process]:
-        """Run one with nothing of this project on its path."""
-        environment = world.hub.environment() | {"PATH": os.environ["PATH"]}
+    async def running(
+        self, world: World, name: str, **more: str
+    ) -> AsyncIterator[asyncio.subprocess.Process]:
+        """Run one with nothing of this project on its path, and `more` in its environment."""
+        environment = world.hub.environment() | {"PATH": os.environ["PATH"]} | more
         arguments = [sys.executable, "-I", "-c", self.texts[name]]
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
@@ -53,9 +55,9 @@ class Examples:
                 process.send_signal(signal.SIGTERM)
                 await process.wait()
 
-    async def printed(self, world: World, name: str) -> list[str]:
+    async def printed(self, world: World, name: str, **more: str) -> list[str]:
         """Run one to its end."""
-        async with self.running(world, name) as process, asyncio.timeout(DEADLINE_S):
+        async with self.running(world, name, **more) as process, asyncio.timeout(DEADLINE_S):
             output, errors = await process.communicate()
         assert process.returncode == 0, errors.decode()
         return output.decode().splitlines()
