@@ -15,22 +15,24 @@ from typing import TYPE_CHECKING, Any
 import nats
 import pytest
 import pytest_asyncio
+from click.testing import CliRunner
 from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeoutError
 
 from backhaul_codec.certificates import HOUR_NS
 from backhaul_codec.credentials import Credentials
+from backhaul_hub.cli import cli
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.commands._tell import tell_hub
 from backhaul_hub.config import load
 from backhaul_hub.enrol import DeviceSettings, create_device
-from backhaul_hub.errors import HubError, RightsError
+from backhaul_hub.errors import ConfigError, HubError, RightsError
 from backhaul_hub.keys import read_keys
 from backhaul_hub.nats_jwt import Rights, user_jwt
 from backhaul_hub.nkey import new_key
 from backhaul_hub.people import May, Person
 from backhaul_hub.people_book import add_person, remove_person
-from backhaul_hub.people_login import connect_person
+from backhaul_hub.people_login import connect_person, read_person
 from demo.rig import HubRig
 from tests.support.waiting import until
 
@@ -496,3 +498,21 @@ async def test_nobody_is_added_twice_or_below_what_there_is_not(people: People) 
             await add_person(directory, SystemClock(), person, directory / "x.creds")
     assert not (directory / "x.creds").exists()
     assert stat.S_IMODE(people.creds(ANNA).stat().st_mode) == 0o600
+
+
+async def test_credentials_that_are_of_no_person_are_refused(people: People) -> None:
+    directory = people.hub.directory
+    (directory / "empty.creds").write_text("")
+    (directory / "binary.creds").write_bytes(b"\xff")
+    for name, why in (
+        ("people/nobody.creds", "No such file"),
+        ("empty.creds", "no NATS USER JWT"),
+        ("binary.creds", "no text"),
+        ("creds/control.creds", "of no person"),
+        ("people/eve.creds", "of no person"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            read_person(directory / name)
+    assert read_person(people.creds(ANNA)) == ANNA
+    both = ["tree", "--creds", "x", "--dir", "y"]
+    assert "--dir or --creds, not both" in CliRunner().invoke(cli, both).output

@@ -176,25 +176,8 @@ async def test_the_documentation_asks_and_listens_with_any_client(
     await world.vehicle(DEVICE)
     await command_line.operator("node", "move", DEVICE, "--to", "plant-7")
     page = Examples("people.md")
-    assert page.imported() == {"asyncio", "nats"}
     creds = str(command_line.creds("anna"))
     async with page.running(world, "listen.py", ANNA_CREDS=creds) as listening:
         assert await line(listening) == "listening"
         assert await page.printed(world, "ask.py", ANNA_CREDS=creds) == ["gps rate 5.0 hub:anna"]
         assert await line(listening) == "up.plant-7.VID-001%2Fgps.rate.% 5.0"
-
-
-async def test_credentials_that_are_none_of_a_person_are_refused(
-    world: World, command_line: Line
-) -> None:
-    for name, text, why in (
-        ("missing", None, "No such file"),
-        ("empty", "", "no NATS user JWT"),
-        ("control", (world.hub.directory / "creds" / "control.creds").read_text(), "of no person"),
-    ):
-        if text is not None:
-            command_line.creds(name).write_text(text)
-        assert why in await command_line.refused(name, "tree")
-    both = ("tree", "--creds", "x", "--dir", "y")
-    done = await asyncio.to_thread(CliRunner().invoke, cli, both)
-    assert "--dir or --creds, not both" in done.output
