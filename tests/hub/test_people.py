@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_codec.merge import HeadKey
+from backhaul_codec.merge import Head, HeadKey
 from backhaul_codec.tree_text import describe, render
-from backhaul_hub.errors import HubError, RightsError
+from backhaul_hub.conflicts import Side
+from backhaul_hub.errors import HubError, RightsError, WriteRefusedError
+from backhaul_hub.future import FutureRule
 from backhaul_hub.heads import FLEET
 from backhaul_hub.people import May, Person, person_of, require_person_name
+from backhaul_hub.people_services import PeopleServices
+from backhaul_hub.readings import Readings
+from backhaul_hub.registry import Registry
 from backhaul_hub.scope import Scope, Subtree
+from backhaul_hub.sync_service import SyncService
 from backhaul_hub.tree_writes import TreeWrite, TreeWrites
 from backhaul_hub.writes import Put
 from tests.support.hub_sync import FakeClock, Hub
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
+    from backhaul_hub.people_services import Hub as PeoplesHub
     from backhaul_hub.tree import FleetTree
 
 DEVICES = ("VID-001", "VID-002", "VID-003")
@@ -200,3 +210,40 @@ def test_who_is_below_does_not_hear_where_else_a_device_goes(fleet: Fleet) -> No
     fleet.hub.set(Put(HeadKey("", "battery", "limit"), 1.0))
     ((_, who),) = fleet.heard()
     assert who == {"VID-001%2Fbattery", "VID-001", "depot", FLEET}
+
+
+async def test_conflicts_are_listed_and_settled_below_the_group_alone(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    core = fleet.hub.core
+    winner, loser = (Side(Head(time, "hub:x", 1.0), "synced") for time in (2, 1))
+    mine, theirs = (
+        core.conflicts.note(
+            device, HeadKey("", "gps", "rate"), winner=winner, loser=loser, noticed_ns=3
+        ).id
+        for device in ("VID-001", "VID-002")
+    )
+    readings = Readings(fleet.clock, FutureRule(5.0), listening=False)
+    async with await Registry.open(tmp_path / "hub.db") as registry:
+        sync = SyncService(core, readings, registry, fleet.clock, lambda: fleet.hub.devices)
+        hub = SimpleNamespace(core=core, sync=sync, devices=lambda: fleet.hub.devices)
+        services = PeopleServices(cast("PeoplesHub", hub))
+
+        async def ask(service: str, **question: object) -> dict[str, Any]:
+            said: dict[str, Any] = await services.answer(
+                ANNA, service, json.dumps(question).encode()
+            )
+            return said
+
+        listed = await ask("conflicts")
+        assert [each["id"] for each in listed.pop("conflicts")] == [mine]
+        assert listed == {}, "how many were forgotten is known of all devices together alone"
+        for id_ in (theirs, 99):
+            for accept in (True, False):
+                with pytest.raises(WriteRefusedError, match=f"there is no conflict {id_}"):
+                    await ask("revert", id=id_, accept=accept)
+        with pytest.raises(RightsError, match="VID-002 is not below it"):
+            await ask("conflicts", device="VID-002")
+        settled = await ask("revert", id=mine, accept=True)
+        assert settled["conflict"]["resolved_by"] == "hub:anna"
+    assert [each.device for each in core.conflicts.of() if not each.resolved_ns] == ["VID-002"]

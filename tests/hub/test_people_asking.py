@@ -498,6 +498,17 @@ async def test_who_is_removed_is_cut_and_never_comes_back(people: People) -> Non
         await remove_person(directory, SystemClock(), "nobody")
 
 
+async def test_of_a_group_that_is_deleted_there_is_nothing_to_ask(people: People) -> None:
+    await people.node("create", "hall")
+    await people.node("mirror", MINE, under="hall")
+    gero = await people.add(Person("gero", "hall", May.READ))
+    assert (await gero.ask("get", device=MINE))["device"] == MINE
+    await people.node("delete", "hall")
+    for service, question in (("get", {"device": MINE}), ("tree", {}), ("devices", {})):
+        assert "hall is not in the tree" in await gero.error(service, **question)
+    await people.node("delete", MINE, under="hall")
+
+
 async def test_nobody_is_added_twice_or_below_what_there_is_not(people: People) -> None:
     directory = people.hub.directory
     for person, why in (
