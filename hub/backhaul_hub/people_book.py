@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul_codec.credentials import Credentials
-
 from .errors import ConfigError, RightsError
 from .heads import FLEET, FleetHeads, head_row
 from .keys import read_keys
-from .nats_jwt import user_jwt
-from .nkey import new_key
+from .logins import new_login
 from .people import require_person_name
 from .people_rows import Known, insertion, known_people, removal
 from .private_files import alone_in, write_private
@@ -36,13 +33,9 @@ async def add_person(directory: Path, clock: Clock, person: Person, target: Path
         RegistryError: hub.db is not usable.
     """
     require_person_name(person.name)
-    keys, key, now_ns = read_keys(directory), new_key("user"), clock.now_ns()
-    account = keys.account("PEOPLE")
-    jwt = user_jwt(
-        *(person.name, key.public, account, account.public),
-        now_s=now_ns // _SECOND_NS,
-        rights=person.rights,
-    )
+    keys, now_ns = read_keys(directory), clock.now_ns()
+    now_s = now_ns // _SECOND_NS
+    login = new_login(keys, person.name, "PEOPLE", now_s=now_s, rights=person.rights)
     with alone_in(directory):
         async with await Registry.open(directory / "hub.db") as registry:
             if not in_tree(await tree_above(registry), person.group):
@@ -57,10 +50,10 @@ async def add_person(directory: Path, clock: Clock, person: Person, target: Path
             try:
                 # What the person needs first, the row last: what fails halfway can be made again.
                 target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                write_private(target, Credentials(key.seed, key.public, jwt).text())
+                write_private(target, login.text())
             except OSError as error:
                 raise ConfigError(f"{target}: {error.strerror}") from error
-            await registry.write([insertion(Known(person, key.public, now_ns))])
+            await registry.write([insertion(Known(person, login.public_key, now_ns))])
 
 
 async def remove_person(directory: Path, clock: Clock, name: str) -> None:

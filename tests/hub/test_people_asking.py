@@ -22,7 +22,6 @@ from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeoutError
 
 from backhaul_codec.certificates import HOUR_NS
-from backhaul_codec.credentials import Credentials
 from backhaul_hub.cli import cli
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.commands._tell import tell_hub
@@ -30,8 +29,7 @@ from backhaul_hub.config import load
 from backhaul_hub.enrol import DeviceSettings, create_device
 from backhaul_hub.errors import ConfigError, RightsError
 from backhaul_hub.keys import read_keys
-from backhaul_hub.nats_jwt import Rights, user_jwt
-from backhaul_hub.nkey import new_key
+from backhaul_hub.logins import new_login
 from backhaul_hub.people import May, Person
 from backhaul_hub.people_book import add_person, remove_person
 from backhaul_hub.people_login import read_person
@@ -151,11 +149,8 @@ class People:
 
     def add_with_all_rights(self, person: Person) -> None:
         """Give somebody credentials of a hub that gives too much."""
-        keys, key = read_keys(self.hub.directory), new_key("user")
-        account = keys.account("PEOPLE")
-        signed = (person.name, key.public, account, account.public)
-        jwt = user_jwt(*signed, now_s=SystemClock().now_ns() // 10**9, rights=Rights())
-        self.creds(person).write_text(Credentials(key.seed, key.public, jwt).text())
+        keys, now_s = read_keys(self.hub.directory), SystemClock().now_ns() // 10**9
+        self.creds(person).write_text(new_login(keys, person.name, "PEOPLE", now_s=now_s).text())
 
     async def do(self, service: str, **question: Any) -> dict[str, Any]:
         """Ask as the hub's operator."""
