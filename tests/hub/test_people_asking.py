@@ -34,6 +34,7 @@ from backhaul_hub.people import May, Person
 from backhaul_hub.people_book import add_person, remove_person
 from backhaul_hub.people_login import read_person
 from demo.rig import HubRig
+from tests.support.nats_server import NatsServer
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -534,3 +535,44 @@ async def test_credentials_that_are_of_no_person_are_refused(people: People) -> 
     assert read_person(people.creds(ANNA)) == ANNA
     both = ["tree", "--creds", "x", "--dir", "y"]
     assert "--dir or --creds, not both" in CliRunner().invoke(cli, both).output
+
+
+async def test_a_service_would_be_answered_wherever_the_asker_says(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Why questions are messages: what the hub refuses above, a server lets pass for a service."""
+    accounts = f"""
+    accounts {{
+      HUB {{ users: [ {{ user: control, password: x }} ], exports: [ {{ service: "ask.>" }} ] }}
+      PEOPLE {{
+        users: [
+          {{ user: anna, password: x }}
+          {{ user: berta, password: x, permissions: {{
+            publish: ["{BERTA.questions}"], subscribe: ["{BERTA.inbox}.>"] }} }}
+        ]
+        imports: [ {{ service: {{ account: HUB, subject: "ask.>" }} }} ]
+      }}
+    }}"""
+    server = NatsServer(tmp_path_factory.mktemp("service") / "server", extra=accounts)
+    server.start()
+    async with AsyncExitStack() as stack:
+        stack.callback(server.stop)
+        clients = []
+        for user in ("control", "anna", "berta"):
+            client = await nats.connect(server.url, user=user, password="x")
+            stack.push_async_callback(client.close)
+            clients.append(client)
+        control, anna, berta = clients
+        replies: list[str] = []
+
+        async def answer(message: Msg) -> None:
+            replies.append(message.reply)
+            await message.respond(b"forged")
+
+        await control.subscribe("ask.>", cb=answer)
+        heard = await anna.subscribe(f"{ANNA.inbox}.>")
+        for client in (control, anna):
+            await client.flush()
+        await berta.publish(BERTA.ask("get"), b"{}", reply=f"{ANNA.inbox}.x")
+        assert (await heard.next_msg(timeout=WAIT_S)).data == b"forged"
+        assert not replies[0].startswith("inbox."), "and the hub cannot see it"
