@@ -62,6 +62,7 @@ BENCHMARKS = (
     Benchmark("memory", "resident memory of the agent"),
     Benchmark("hub_drain", "how fast a backlog reaches the hub and is proved complete"),
     Benchmark("cluster", "what three servers cost, and the pause when one dies"),
+    Benchmark("migrate", "for how long a hub stands still when it moves to another server"),
     Benchmark("hub_twin", "what newest readings and rebroadcast cost the control plane"),
     Benchmark("per_node", "what streams for every node cost, beside shared ones"),
     Benchmark("resume", "seconds until a restored link carries the backlog"),

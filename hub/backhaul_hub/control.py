@@ -37,6 +37,7 @@ from .known import Known
 from .leafs import LEAFS_INTERVAL_S, Leafs
 from .live import told_command
 from .metrics import METRICS
+from .moved import STOP_SERVICE
 from .people_services import Hub, PeopleServices
 from .registry import Registry
 from .report import Report
@@ -338,9 +339,14 @@ class ControlPlane:
             await self._reload(api, registry)
             await message.respond(b"{}")
 
+        async def stop(message: Msg) -> None:
+            await message.respond(b"{}")
+            self.stop()
+
         answer = answering(client, questions.Devices, devices)
         await client.subscribe(DEVICES_SERVICE, cb=answer)
         await client.subscribe(RELOAD_SERVICE, cb=reload)
+        await client.subscribe(STOP_SERVICE, cb=stop)
 
 
 async def _push(accounts: AccountKeeper, system: Client) -> None:

@@ -1,8 +1,8 @@
-"""The note that a hub's streams go, or have gone, to another server: it must not run here meanwhile."""
+"""The note that a hub's streams go, or have gone, to another server: from the switch on none runs here."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -12,6 +12,8 @@ from .private_files import write_private
 if TYPE_CHECKING:
     from pathlib import Path
 
+STOP_SERVICE = "hub.stop"
+"""Asked at the switch: the control plane comes to its end."""
 _NAME = "migration.json"
 
 
@@ -22,6 +24,11 @@ class Move(msgspec.Struct):
     """The other server."""
     streams: list[str] = []
     """What was made there by it, whole or not."""
+    switched: bool = False
+    """Whether the hub stands still for it: from then on it runs there or nowhere."""
+    closed: dict[str, dict[str, Any]] = {}
+    """Streams that take nothing more in here, each with the configuration it had."""
+    done: bool = False
 
 
 def note_move(directory: Path, move: Move) -> None:
@@ -49,12 +56,12 @@ def forget_move(directory: Path) -> None:
 
 
 def require_here(directory: Path) -> None:
-    """Refuse a hub that is moving or has moved: two would each believe to hold everything.
+    """Refuse a hub that has switched to another server: two would each believe to hold everything.
 
     Raises:
-        BackupError: a migration was begun and not aborted.
+        BackupError: it has, and was not taken back.
     """
-    if (move := move_of(directory)) is not None:
+    if (move := move_of(directory)) is not None and move.switched:
         raise BackupError(
             f"this hub moves, or has moved, to {move.to}",
             hint=f"to take it back: backhaul-hub migrate --abort --to URL --dir {directory}",

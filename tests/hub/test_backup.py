@@ -31,8 +31,6 @@ from backhaul_hub.manifest import (
     new_file,
     store_manifest,
 )
-from backhaul_hub.migrate import Migration
-from backhaul_hub.moved import require_here
 from backhaul_hub.objects import Objects
 from backhaul_hub.registry import Device, Position, Registry
 from backhaul_hub.restore import Restore, whole_backup
@@ -246,14 +244,19 @@ async def client(nats_server: NatsServer) -> AsyncIterator[Client]:
 @pytest.fixture
 async def hub(tmp_path: Path, nats_server: NatsServer, client: Client) -> HubConfig:
     """A hub's streams and hub.db, without vehicles."""
-    config = make_hub(tmp_path / "hub", port=nats_server.port, free=40 << 30)
+    return await hub_at(client, tmp_path / "hub", nats_server.port)
+
+
+async def hub_at(client: Client, directory: Path, port: int) -> HubConfig:
+    """Make a hub's streams and hub.db, without vehicles."""
+    config = make_hub(directory, port=port, free=40 << 30)
     api = JetStreamApi(client)
     for declared in declared_streams(config):
         name = declared["name"]
         # Not sourced only, so that the test can write; UP's own subject takes nothing else.
         extra = {"subjects": ["up.>"]} if name == "UP_00" else {}
         await reconcile(api, declared | {"max_bytes": 64 << 20} | extra)
-    async with await Registry.open(tmp_path / "hub" / "hub.db") as registry:
+    async with await Registry.open(directory / "hub.db") as registry:
         await registry.add_device(Device("VID-001", "token", "hash", 1))
         created = (await api.request("STREAM.INFO.UP_00"))["created"]
         await registry.store("UP_00", Position(created, 5, 0, 1, 1), {})
@@ -535,94 +538,3 @@ def test_an_entry_says_what_was_written(tmp_path: Path) -> None:
         file.write(b"c")
     sha = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     assert file.entry() == FileEntry(3, sha)
-
-
-# To another server.
-
-
-@pytest.fixture
-async def other(tmp_path: Path) -> AsyncIterator[Client]:
-    """A connection to another server, empty."""
-    server = NatsServer(tmp_path / "there")
-    server.start()
-    connection = await nats.connect(server.url)
-    yield connection
-    await connection.close()
-    server.stop()
-
-
-def migration(client: Client, other: Client, config: HubConfig, tmp_path: Path) -> Migration:
-    return Migration(client, other, config, FixedClock(), tmp_path / "hub", "nats://there")
-
-
-@pytest.mark.nats
-async def test_a_hub_moves_to_another_server(
-    hub: HubConfig, client: Client, other: Client, tmp_path: Path
-) -> None:
-    await write(client, "up.VID-001.f.battery", 9000)
-    await Objects(client).put("map", io.BytesIO(b"x" * 300_000))
-    store = await client.jetstream().key_value("TWIN_SHADOW")
-    await store.put("fleet.prod.veh.VID-001.desired", b"{}")
-    # The other hub's `up` has run once: its streams are there, and empty.
-    for declared in declared_streams(hub):
-        await reconcile(JetStreamApi(other), declared | {"max_bytes": 64 << 20})
-    states = await migration(client, other, hub, tmp_path).run()
-    assert states["UP_00"]["messages"] == 9000
-    assert await content(other, "UP_00", 9000) == await content(client, "UP_00", 9000)
-    artifact = await Objects(other).info("map")
-    assert artifact is not None
-    assert [len(chunk) async for chunk in Objects(other).content(artifact)] != []
-    made = (await JetStreamApi(other).request("STREAM.INFO.UP_00"))["created"]
-    handed = tmp_path / "hub" / "migrated" / "hub.db"
-    async with await Registry.open(handed) as registry:
-        assert (await registry.position("UP_00")).created == made
-    down = await JetStreamApi(other).request("STREAM.INFO.DOWN_00")
-    assert down["state"]["first_seq"] == 1_800_000_000 * 10**6
-    with pytest.raises(BackupError, match="has moved, to nats://there"):
-        require_here(tmp_path / "hub")
-    # Again: all of it is whole there already, and is kept.
-    await migration(client, other, hub, tmp_path).run()
-    assert (await JetStreamApi(other).request("STREAM.INFO.UP_00"))["created"] == made
-
-
-@pytest.mark.nats
-async def test_a_migration_that_was_cut_short_goes_on_or_is_taken_back(
-    hub: HubConfig, client: Client, other: Client, tmp_path: Path
-) -> None:
-    await write(client, "up.VID-001.f.battery", 500)
-    await write(client, "quarantine.UP_00.1.1", 5)
-    work = migration(client, other, hub, tmp_path)
-
-    def cut(item: str, done: int, of: int) -> None:
-        if item == "QUARANTINE":
-            raise HubError("cut")
-
-    work._progress = cut
-    with pytest.raises(HubError, match="cut"):
-        await work.run()
-    api = JetStreamApi(other)
-    made = (await api.request("STREAM.INFO.UP_00"))["created"]
-    states = await migration(client, other, hub, tmp_path).run()
-    assert states["QUARANTINE"]["messages"] == 5
-    assert (await api.request("STREAM.INFO.UP_00"))["created"] == made
-    await migration(client, other, hub, tmp_path).abort()
-    assert (await api.request("STREAM.NAMES"))["streams"] is None
-    require_here(tmp_path / "hub")
-    assert not (tmp_path / "hub" / "migrated").exists()
-    assert (await JetStreamApi(client).request("STREAM.INFO.UP_00"))["state"]["messages"] == 500
-    with pytest.raises(BackupError, match="no migration"):
-        await migration(client, other, hub, tmp_path).abort()
-
-
-@pytest.mark.nats
-async def test_a_server_that_holds_something_is_not_moved_to(
-    hub: HubConfig, client: Client, other: Client, tmp_path: Path
-) -> None:
-    api = JetStreamApi(other)
-    await api.request("STREAM.CREATE.UP_00", {"name": "UP_00", "subjects": ["up.>"]})
-    await write(other, "up.VID-009.f.battery", 2)
-    with pytest.raises(BackupError, match="holds 2 messages in UP_00"):
-        await migration(client, other, hub, tmp_path).run()
-    require_here(tmp_path / "hub")
-    with pytest.raises(BackupError, match="the server that this hub has already"):
-        await migration(client, client, hub, tmp_path).run()

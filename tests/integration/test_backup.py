@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import signal
 import sqlite3
 from typing import TYPE_CHECKING, Any
@@ -16,8 +15,7 @@ import pytest
 
 from backhaul_agent.client import connect
 from backhaul_agent.config_client import ConfigClient
-from backhaul_hub.stored import StoredReader
-from demo.rig import HubRig, RigError, run_to_end
+from demo.rig import RigError, run_to_end
 
 from .conftest import World, lane
 from .test_hub_losses import FRAMES, in_up, kept, whole_again
@@ -161,55 +159,3 @@ async def test_a_hub_that_holds_data_is_replaced_only_if_that_is_said(
     await world.hub.start_control()
     await whole_again(world)
     assert await in_up(world) == list(range(1, FRAMES + 1))
-
-
-async def test_a_hub_moves_to_another_machine_and_the_fleet_follows(
-    world: World, tmp_path: Path
-) -> None:
-    rig, link = await world.vehicle()
-    await kept(world, rig, first=1)
-    await config_goes_both_ways(world, rig, 1)
-    old = world.hub
-    new = HubRig(world.directory / "hub2", watermark_interval_s=0.2)
-    await new.init("--keys-of", str(old.directory))
-    await new.server.start()
-    try:
-        await new.server.wait_listening(new.client_port)
-        await old.control.stop()
-        said = await hub(world, "migrate", "--to", new.addresses()[0])
-        assert f"UP_00: {len(await all_in_up(world)):,} messages" in said
-        with pytest.raises(RigError, match="moves, or has moved"):
-            await hub(world, "up")
-        await run_to_end(["cp", "-r", f"{old.directory}/migrated/.", str(new.directory)])
-        take_sizes_over(old, new)
-        await new.server.stop()
-        await new.server.start()
-        await new.server.wait_listening(new.client_port)
-        await old.server.stop()
-        link._target = ("127.0.0.1", new.leaf_port)  # the name in leaf.conf has moved
-        world.hub = new
-        await new.start_control()
-        assert b"up_is_not_as_it_was_read" not in new.control.logged()
-        await config_goes_both_ways(world, rig, 2)
-        async with connect(rig.url) as agent:
-            await keep(agent, 250 * FRAMES + 1, 250)
-        report = await world.until(lambda report: lane(report).get("watermark") == FRAMES + 1)
-        assert lane(report)["lost"] == 0
-    finally:
-        world.hub = old
-        await new.stop()
-
-
-def take_sizes_over(old: HubRig, new: HubRig) -> None:
-    """Streams keep their limits; what `init` has reckoned from the free disk is lower by now."""
-    text = (new.directory / "hub.toml").read_text()
-    for line in re.findall(
-        r"^\w+_bytes_max = .*$", (old.directory / "hub.toml").read_text(), re.MULTILINE
-    ):
-        text = re.sub(rf"^{line.split()[0]} = .*$", line, text, flags=re.MULTILINE)
-    (new.directory / "hub.toml").write_text(text)
-
-
-async def all_in_up(world: World) -> list[int]:
-    client = await world.hub_client()
-    return [each.seq for each in await StoredReader(client, "UP_00").read(1, 10_000)]

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from backhaul_hub.bridge import Bridge
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.connection import connect
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+_LEAF_PORT = 7422
+
+
 @click.command()
 @click.option(
     "--to",
@@ -28,35 +32,66 @@ if TYPE_CHECKING:
     metavar="URL",
     help="The new hub's server, as nats://hub2:4222. It has this hub's keys: init --keys-of.",
 )
+@click.option("--to-leaf", metavar="URL", help="Its leaf port; port 7422 there if nothing is said.")
+@click.option("--from-leaf", metavar="URL", help="This hub's, if not leaf_url of hub.toml.")
+@click.option("--prepare", is_flag=True, help="End in sync, before the switch; run again for it.")
 @click.option("--abort", is_flag=True, help="Delete what was made there; the hub stays here.")
+@click.option("--remove", is_flag=True, help="Delete the streams here, once the hub runs there.")
 @directory_option
-def migrate(to: str, abort: bool, directory: Path) -> None:
+def migrate(
+    to: str,
+    to_leaf: str | None,
+    from_leaf: str | None,
+    prepare: bool,
+    abort: bool,
+    remove: bool,
+    directory: Path,
+) -> None:
     """Move this hub's streams to another server, made by `backhaul-hub init` there, and check them.
 
-    Both servers must run, no control plane may. Cut short, it goes on when run again. Vehicles keep
-    what they have to send until the new hub is up.
+    They are mirrored there while the hub works on. Once they are in sync the control plane here is
+    stopped, the last messages go over, and all is compared. No control plane may run there meanwhile.
+    Cut short, it goes on when run again.
     """
     url = urlsplit(to)
     if url.scheme not in ("nats", "tls") or not url.hostname or url.username:
         raise click.BadParameter("a URL such as nats://hub2:4222", param_hint="--to")
+    if prepare + abort + remove > 1:
+        raise click.UsageError("one of --prepare, --abort, --remove")
 
     async def work() -> list[str]:
         config = load(directory)
+        bridge = Bridge(
+            from_leaf or config.fleet.leaf_url,
+            to_leaf or f"nats-leaf://{url.hostname}:{_LEAF_PORT}",
+            config.nats.control,
+        )
         async with hub_client(directory) as here:
             there = await connect(to, config.nats.control)
             try:
                 with progress() as told:
-                    migration = Migration(here, there, config, SystemClock(), directory, to, told)
+                    migration = Migration(
+                        here, there, bridge, config, SystemClock(), directory, to, told
+                    )
                     if abort:
                         return [f"deleted {name} there" for name in await migration.abort()]
+                    if remove:
+                        return [f"deleted {name} here" for name in await migration.remove()]
                     return [
                         f"{name}: {state['messages']:,} messages up to sequence {state['last_seq']:,}"
-                        for name, state in (await migration.run()).items()
+                        for name, state in (await migration.run(prepare=prepare)).items()
                     ]
             finally:
                 await there.close()
 
     click.echo("\n".join(asyncio.run(work())))
+    if remove:
+        return
+    if prepare:
+        click.echo(
+            "In sync, and compared. The hub works on here; run it without --prepare to switch."
+        )
+        return
     if abort:
         click.echo(f"The hub is here again. Start: backhaul-hub up --dir {directory}")
         return
@@ -68,4 +103,4 @@ All of it is at {to}, and was compared. Now
   3. have vehicles reach it: move the name in their leaf.conf to the new machine, or change `url` of the
      remote in each leaf.conf and restart its nats-server; leaf_url in hub.toml for those added later
   4. point Spark's jobs at the new hub directory
-The old hub refuses to start. Once the new one has all, delete it; to go back: migrate --abort.""")
+The old hub refuses to start. Once the new one runs: migrate --remove; to go back: migrate --abort.""")

@@ -1,0 +1,174 @@
+"""The wire between two hubs while streams of one are mirrored at the other: a nats-server for a while.
+
+Both hubs take it for a leaf in account HUB, so neither is told anything new, and both may have the
+same domain. A mirror at the new hub asks `API` for messages of the old one, and hears them on
+`deliver_subject`; nothing else goes across. Why no client can do this: ADR 20.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from .errors import BackupError
+from .private_files import write_private
+from .server_text import lines, quoted
+from .servers import urls
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from .config import Login
+
+API = "migrateapi"
+CONSUMER = "migrate"
+"""The mirrors' consumer of each stream of the old hub."""
+_RESET = f"CONSUMER.RESET.*.{CONSUMER}"
+# Of servers up to 2.15, and with domain and account in front, as those from 2.16 on send it.
+_FLOW_CONTROL = (f"$JS.FC.*.{CONSUMER}.*", f"$JS.FC.*.*.*.{CONSUMER}.*")
+_CONNECTED = "Leafnode connection created for account: "
+_CONNECT_S_MAX = 20.0
+_LOOK_S = 0.05
+# Ends when whoever started it ends, however: its standard input is closed then.
+_RUN = '"$0" -c "$1" & read _; kill $!'
+
+
+def deliver_subject(stream: str) -> str:
+    """Return where a mirror hears the messages of a stream."""
+    return f"{CONSUMER}.{stream}"
+
+
+def render_bridge(old: str, new: str, creds: str) -> str:
+    """Render the configuration of the server between two hubs. Pure.
+
+    Args:
+        old: where it takes leafs; of a cluster all URLs, separated by commas.
+        new: likewise.
+        creds: file with credentials of a user of account HUB at both.
+    """
+    api = f"$JS.hub.API.{_RESET}"
+    services = [api, *_FLOW_CONTROL]
+    return f"""\
+server_name: backhaul-migrate
+listen: "127.0.0.1:-1"
+max_payload: 4MB
+accounts {{
+  OLD {{ exports: [
+{lines(f"{{ service: {quoted(each)} }}" for each in services)}
+      {{ stream: {quoted(deliver_subject("*"))} }}
+  ] }}
+  NEW {{ imports: [
+      {{ service: {{ account: OLD, subject: {quoted(api)} }}, to: {quoted(f"{API}.{_RESET}")} }}
+{lines(f"{{ service: {{ account: OLD, subject: {quoted(each)} }} }}" for each in _FLOW_CONTROL)}
+      {{ stream: {{ account: OLD, subject: {quoted(deliver_subject("*"))} }} }}
+  ] }}
+}}
+leafnodes {{ remotes: [
+{_remote(old, "OLD", creds)}
+{_remote(new, "NEW", creds)}
+] }}
+"""
+
+
+def _remote(places: str, account: str, creds: str) -> str:
+    # As a hub to both: from one that is its hub a leaf passes nothing on to another such.
+    return f"""\
+  {{ urls: [{", ".join(quoted(url) for url in urls(places))}], account: {account}, hub: true
+    credentials: {quoted(creds)} }}"""
+
+
+class Bridge:
+    """Runs the server between two hubs, for as long as it is entered.
+
+    Args:
+        old, new: where they take leafs; of a cluster all URLs, separated by commas.
+        login: of account HUB, at both.
+    """
+
+    def __init__(self, old: str, new: str, login: Login) -> None:
+        self._text = render_bridge(old, new, str(Path(login.creds).absolute()))
+        self._places = {"OLD": old, "NEW": new}
+        self._directory = ""
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def __aenter__(self) -> Self:
+        """Start it and wait until both hubs have taken it.
+
+        Raises:
+            BackupError: there is no nats-server here, or a hub does not take it.
+        """
+        server = _server()
+        self._directory = tempfile.mkdtemp(prefix="backhaul-migrate-")
+        try:
+            conf = Path(self._directory) / "bridge.conf"
+            write_private(conf, self._text)
+            with self._log.open("wb") as log:
+                self._process = await asyncio.create_subprocess_exec(
+                    *("sh", "-c", _RUN, server, str(conf)),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=log,
+                    stderr=log,
+                )
+            await self._connected()
+        except BaseException:
+            await self._end()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End it."""
+        await self._end()
+
+    @property
+    def _log(self) -> Path:
+        return Path(self._directory) / "log"
+
+    async def _connected(self) -> None:
+        waiting = dict(self._places)
+        try:
+            async with asyncio.timeout(_CONNECT_S_MAX):
+                while waiting:
+                    await asyncio.sleep(_LOOK_S)
+                    logged = self._log.read_text(errors="replace")
+                    waiting = {
+                        account: url
+                        for account, url in waiting.items()
+                        if _CONNECTED + account not in logged
+                    }
+        except TimeoutError:
+            logged = self._log.read_text(errors="replace")
+            why = [line for line in logged.splitlines() if "[ERR]" in line or "error" in line]
+            raise BackupError(
+                f"no leaf connection to {' and '.join(waiting.values())}: {(why or ['silence'])[-1]}",
+                hint="is this its leaf port, as vehicles reach it? say it with --to-leaf, --from-leaf",
+            ) from None
+
+    async def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None and process.stdin is not None:
+            process.stdin.close()
+            await process.wait()
+        directory, self._directory = self._directory, ""
+        if directory:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _server() -> str:
+    """Return the nats-server beside this Python, else the one on PATH."""
+    beside = Path(sys.executable).with_name("nats-server")
+    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("nats-server")
+    if found is None:
+        raise BackupError(
+            "no nats-server on this machine", hint="put it on PATH: it passes the streams on"
+        )
+    return found

@@ -1,0 +1,103 @@
+"""Streams of one hub as mirrors at another: made, watched, and made streams of their own.
+
+A mirror keeps sequences and times, and takes in what comes while the old hub works. What it cannot be
+of, a work queue and a stream that is a mirror itself, has to be copied whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .bridge import API, CONSUMER, deliver_subject
+from .errors import JetStreamError
+from .streams import is_shard
+
+if TYPE_CHECKING:
+    from .jetstream import JetStreamApi, Json
+
+# Of a thousand, and with them one wait for the disk each, half as many came a second.
+_WINDOW_MESSAGES = 4096
+_HEARTBEAT_NS = 1_000_000_000
+# Said of a stream when it is made a normal one again: a mirror may not have them, or must not yet.
+_LATER = ("subjects", "sources", "first_seq", "deny_delete", "deny_purge", "republish")
+
+
+def can_be_mirrored(config: Json) -> bool:
+    """Tell whether another stream may be a mirror of this one. Pure."""
+    return config["retention"] == "limits" and not config.get("mirror")
+
+
+def mirror_of(config: Json) -> Json:
+    """Return the configuration of a mirror of the stream that has this one. Pure."""
+    name = config["name"]
+    mirror = {
+        "name": name,
+        "external": {"api": API, "deliver": ""},
+        "consumer": {"name": CONSUMER, "deliver_subject": deliver_subject(name)},
+    }
+    kept = {key: value for key, value in config.items() if key not in _LATER}
+    return kept | {"mirror": mirror}
+
+
+def promoted(config: Json) -> Json:
+    """Return the configuration of the stream that a mirror becomes. Pure."""
+    # Sources of UP come with the vehicles that connect.
+    return config | ({"sources": []} if is_shard(config["name"]) else {})
+
+
+async def begin_mirror(old: JetStreamApi, new: JetStreamApi, config: Json) -> bool:
+    """Have the new server mirror a stream of the old one; return whether it does.
+
+    Raises:
+        HubError: nobody answers.
+    """
+    name = config["name"]
+    consumer = {
+        "name": CONSUMER,
+        "durable_name": CONSUMER,
+        "deliver_subject": deliver_subject(name),
+        "deliver_policy": "all",
+        # As sources of UP have them (ADR 1): a mirror by one of these goes on at once after a cut, by
+        # one of the server's own after 10 to 120 s.
+        "ack_policy": "flow_control",
+        "max_ack_pending": _WINDOW_MESSAGES,
+        "flow_control": True,
+        "idle_heartbeat": _HEARTBEAT_NS,
+    }
+    try:
+        await old.request(
+            f"CONSUMER.CREATE.{name}.{CONSUMER}",
+            {"stream_name": name, "config": consumer, "action": ""},
+        )
+        if await new.stream_info(name) is None:
+            await new.request(f"STREAM.CREATE.{name}", mirror_of(config))
+    except JetStreamError:
+        # A setting that no mirror may have: copied whole, it is as it was.
+        await end_mirror(old, name)
+        return False
+    return True
+
+
+async def end_mirror(old: JetStreamApi, name: str) -> None:
+    """Take the mirror's consumer away from the old server.
+
+    Raises:
+        HubError: nobody answers.
+    """
+    if await old.consumer_info(name, CONSUMER) is not None:
+        await old.request(f"CONSUMER.DELETE.{name}.{CONSUMER}")
+
+
+async def all_mirrored(old: JetStreamApi, new: JetStreamApi, name: str) -> bool:
+    """Tell whether a mirror has taken all that the stream will ever send it.
+
+    Raises:
+        HubError: nobody answers.
+    """
+    was = (await old.request(f"STREAM.INFO.{name}"))["state"]
+    now = (await new.request(f"STREAM.INFO.{name}"))["state"]
+    if not was["messages"] or now["last_seq"] >= was["last_seq"]:
+        return True
+    # Its last message was deleted before it could be sent.
+    consumer = await old.consumer_info(name, CONSUMER)
+    return consumer is not None and not consumer["num_pending"] + consumer["num_ack_pending"]
