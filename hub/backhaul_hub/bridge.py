@@ -43,13 +43,14 @@ def deliver_subject(stream: str) -> str:
     return f"{CONSUMER}.{stream}"
 
 
-def render_bridge(old: str, new: str, creds: str) -> str:
+def render_bridge(old: str, new: str, creds: str, ca: str = "") -> str:
     """Render the configuration of the server between two hubs. Pure.
 
     Args:
         old: where it takes leafs; of a cluster all URLs, separated by commas.
         new: likewise.
         creds: file with credentials of a user of account HUB at both.
+        ca: file with the authority of both hubs' certificates; "" where leafs come without TLS.
     """
     api = f"$JS.hub.API.{_RESET}"
     services = [api, *_FLOW_CONTROL]
@@ -69,17 +70,18 @@ accounts {{
   ] }}
 }}
 leafnodes {{ remotes: [
-{_remote(old, "OLD", creds)}
-{_remote(new, "NEW", creds)}
+{_remote(old, "OLD", creds, ca)}
+{_remote(new, "NEW", creds, ca)}
 ] }}
 """
 
 
-def _remote(places: str, account: str, creds: str) -> str:
+def _remote(places: str, account: str, creds: str, ca: str) -> str:
     # As a hub to both: from one that is its hub a leaf passes nothing on to another such.
+    tls = f"\n    tls {{ ca_file: {quoted(ca)} }}" if ca else ""
     return f"""\
   {{ urls: [{", ".join(quoted(url) for url in urls(places))}], account: {account}, hub: true
-    credentials: {quoted(creds)} }}"""
+    credentials: {quoted(creds)}{tls} }}"""
 
 
 class Bridge:
@@ -88,10 +90,12 @@ class Bridge:
     Args:
         old, new: where they take leafs; of a cluster all URLs, separated by commas.
         login: of account HUB, at both.
+        ca: file with the authority of both hubs' certificates; where there is none, they have none.
     """
 
-    def __init__(self, old: str, new: str, login: Login) -> None:
-        self._text = render_bridge(old, new, str(Path(login.creds).absolute()))
+    def __init__(self, old: str, new: str, login: Login, ca: Path) -> None:
+        authority = str(ca.absolute()) if ca.exists() else ""
+        self._text = render_bridge(old, new, str(Path(login.creds).absolute()), authority)
         self._places = {"OLD": old, "NEW": new}
         self._directory = ""
         self._process: asyncio.subprocess.Process | None = None

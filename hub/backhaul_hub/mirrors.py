@@ -15,8 +15,9 @@ from .streams import is_shard
 if TYPE_CHECKING:
     from .jetstream import JetStreamApi, Json
 
-# Of a thousand, and with them one wait for the disk each, half as many came a second.
-_WINDOW_MESSAGES = 4096
+# More than are under way on any path while each is synced there. With a window that takes seconds to
+# sync the server takes the mirror for stalled, and says so in its log.
+_WINDOW_MESSAGES = 1000
 _HEARTBEAT_NS = 1_000_000_000
 # Said of a stream when it is made a normal one again: a mirror may not have them, or must not yet.
 _LATER = ("subjects", "sources", "first_seq", "deny_delete", "deny_purge", "republish")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import nats
@@ -31,7 +32,6 @@ from .test_backup import FixedClock, content, hub_at, write
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
-    from pathlib import Path
 
     from nats.aio.client import Client
     from nats.aio.msg import Msg
@@ -57,7 +57,7 @@ class Pair:
         return f"nats-leaf://127.0.0.1:{self.ports[name]}"
 
     def bridge(self, hub: HubConfig) -> Bridge:
-        return Bridge(self.leaf("here"), self.leaf("there"), hub.nats.control)
+        return Bridge(self.leaf("here"), self.leaf("there"), hub.nats.control, Path("none"))
 
 
 @pytest.fixture
@@ -108,6 +108,9 @@ def test_all_servers_of_a_cluster_are_dialled() -> None:
     assert 'urls: ["nats://a:1", "nats://b:2"], account: OLD' in text
     assert 'urls: ["tls://c:3"], account: NEW' in text
     assert text.count(r'credentials: "/a \"b\"/control.creds"') == 2
+    assert "tls {" not in text
+    text = render_bridge("tls://a:1", "tls://c:3", "creds", "/hub/tls/ca.pem")
+    assert text.count('tls { ca_file: "/hub/tls/ca.pem" }') == 2
 
 
 def test_what_no_mirror_can_be_of_is_known_before() -> None:
@@ -279,5 +282,5 @@ async def test_a_leaf_port_that_is_none_is_said(
     monkeypatch.setattr("backhaul_hub.bridge._CONNECT_S_MAX", 2.0)
     wrong = f"nats-leaf://127.0.0.1:{free_port()}"
     with pytest.raises(BackupError, match=r"no leaf connection to nats-leaf.*refused"):
-        async with Bridge(pair.leaf("here"), wrong, hub.nats.control):
+        async with Bridge(pair.leaf("here"), wrong, hub.nats.control, Path("none")):
             pytest.fail("there is nobody")

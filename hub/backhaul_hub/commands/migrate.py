@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import click
@@ -13,14 +13,11 @@ from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.connection import connect
 from backhaul_hub.migrate import HANDOVER, Migration
+from backhaul_hub.tls_files import CA, TLS
 
 from ._ask import hub_client
 from ._options import directory_option
 from ._progress import progress
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 _LEAF_PORT = 7422
 
@@ -33,6 +30,11 @@ _LEAF_PORT = 7422
     help="The new hub's server, as nats://hub2:4222. It has this hub's keys: init --keys-of.",
 )
 @click.option("--to-leaf", metavar="URL", help="Its leaf port; port 7422 there if nothing is said.")
+@click.option(
+    "--to-ca",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Authorities of both hubs' certificates, in one file, if not tls/ca.pem.",
+)
 @click.option("--from-leaf", metavar="URL", help="This hub's, if not leaf_url of hub.toml.")
 @click.option("--prepare", is_flag=True, help="End in sync, before the switch; run again for it.")
 @click.option("--abort", is_flag=True, help="Delete what was made there; the hub stays here.")
@@ -41,6 +43,7 @@ _LEAF_PORT = 7422
 def migrate(
     to: str,
     to_leaf: str | None,
+    to_ca: Path | None,
     from_leaf: str | None,
     prepare: bool,
     abort: bool,
@@ -65,6 +68,7 @@ def migrate(
             from_leaf or config.fleet.leaf_url,
             to_leaf or f"nats-leaf://{url.hostname}:{_LEAF_PORT}",
             config.nats.control,
+            to_ca or directory / TLS / CA,
         )
         async with hub_client(directory) as here:
             there = await connect(to, config.nats.control)
