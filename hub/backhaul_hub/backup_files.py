@@ -11,6 +11,8 @@ from .errors import BackupError
 from .keys import operator_seed_file
 from .manifest import FileEntry
 from .objects import file_digest
+from .servers import server_directories
+from .tls_files import TLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -59,7 +61,10 @@ def copy_database(source: Path, target: Path) -> FileEntry:
 def configuration_files(directory: Path) -> Iterator[Path]:
     """Yield what a hub directory holds beside hub.db and streams."""
     yield from sorted(directory.glob("*.toml"))
-    yield from sorted(directory.glob("*.conf"))
+    for place in server_directories(directory):  # of a cluster several
+        yield from sorted(place.glob("*.conf"))
+    for place in sorted({directory, *server_directories(directory)}):
+        yield from sorted(path for path in place.glob(f"{TLS}/*") if path.is_file())
     yield from sorted(directory.glob("creds/*.creds"))
     # Not the operator's own: it belongs offline.
     yield from sorted(set(directory.glob("keys/*")) - {operator_seed_file(directory)})

@@ -18,7 +18,7 @@ import pytest
 
 from backhaul_hub.backup import Backup
 from backhaul_hub.backup_choice import NOT_KEPT, Choice, chosen
-from backhaul_hub.backup_files import copy_database
+from backhaul_hub.backup_files import configuration_files, copy_database
 from backhaul_hub.errors import BackupError, HubError
 from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.manifest import (
@@ -189,6 +189,18 @@ def test_a_file_that_the_disk_does_not_take_leaves_nothing_behind(tmp_path: Path
     with pytest.raises(BackupError, match="No space"):
         fill()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_every_server_of_a_cluster_is_kept(tmp_path: Path) -> None:
+    kept = ["hub.toml", "tls/ca.pem", "creds/control.creds", "devices/VID-001/identity.json"]
+    for server in ("a", "b", "c"):
+        kept += [f"servers/{server}/hub.conf", f"servers/{server}/tls/server.pem"]
+    for name in [*kept, "servers/a/accounts/A.jwt", "servers/a/jetstream/x", "hub.db"]:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    found = [str(path.relative_to(tmp_path)) for path in configuration_files(tmp_path)]
+    assert sorted(found) == sorted(kept)
 
 
 def test_a_database_is_copied_while_somebody_writes(tmp_path: Path) -> None:
