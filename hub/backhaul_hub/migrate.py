@@ -16,7 +16,7 @@ from nats.errors import Error as NatsError
 
 from .backup import API_TIMEOUT_S
 from .backup_files import copy_database, place_file, set_created
-from .errors import BackupError
+from .errors import BackupError, HubError
 from .jetstream import JetStreamApi
 from .manifest import REGISTRY
 from .mirrors import all_mirrored, begin_mirror, can_be_mirrored, end_mirror, promoted
@@ -321,6 +321,15 @@ async def _answers(client: Client) -> bool:
     return False
 
 
+async def _is_gone(client: Client) -> bool:
+    """Tell whether a control plane has ended; while it ends, it is there and does not answer."""
+    try:
+        await require_stopped(client)
+    except HubError:
+        return False
+    return True
+
+
 async def _stop(client: Client) -> None:
     """Have the control plane stop, where one runs, and wait until it has.
 
@@ -331,7 +340,7 @@ async def _stop(client: Client) -> None:
         await client.request(STOP_SERVICE, b"", timeout=_STOP_S_MAX)
     try:
         async with asyncio.timeout(_STOP_S_MAX):
-            while await _answers(client):  # noqa: ASYNC110
+            while not await _is_gone(client):  # noqa: ASYNC110
                 await asyncio.sleep(_LOOK_S / 10)
     except TimeoutError:
         raise BackupError(
