@@ -2,7 +2,7 @@
 
 Both hubs take it for a leaf in account HUB, so neither is told anything new, and both may have the
 same domain. A mirror at the new hub asks `API` for messages of the old one, and hears them on
-`deliver_subject`; nothing else goes across. Why no client can do this: ADR 20.
+`deliver_subject`; nothing else goes across. Why no client can do this: ADR 21.
 """
 
 from __future__ import annotations

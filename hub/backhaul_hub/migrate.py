@@ -2,7 +2,7 @@
 
 They are mirrored there while the hub works, and compared block by block as they come. Then the hub
 stands still for as long as the last messages take: its control plane is stopped, its streams are
-closed, what is left is compared, and each mirror becomes the stream that it was of (ADR 20).
+closed, what is left is compared, and each mirror becomes the stream that it was of (ADR 21).
 """
 
 from __future__ import annotations
