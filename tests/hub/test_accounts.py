@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -18,14 +19,16 @@ from backhaul_hub.config import Login as HubLogin
 from backhaul_hub.config import load
 from backhaul_hub.connection import connect
 from backhaul_hub.errors import HubError
+from backhaul_hub.fellow_servers import ask_each
 from backhaul_hub.keys import HubKeys, read_keys
 from backhaul_hub.lanes import NODES_MAX
 from backhaul_hub.logins import new_login, vehicle_jwt
-from backhaul_hub.nats_jwt import Rights, user_jwt
+from backhaul_hub.nats_jwt import Rights, body_of, user_jwt
 from backhaul_hub.nkey import Key, new_key
 from backhaul_hub.registry import Device, Registry
 from backhaul_hub.revocations import FOR_EVER_S, Revocation, in_force
 from backhaul_hub.setup import HubLayout, create_hub
+from demo.cluster_rig import NAMES, ClusterRig
 from demo.rig import HubRig
 from tests.security.leaf_client import RawLeaf
 from tests.support.waiting import until
@@ -97,6 +100,12 @@ async def hub(tmp_path: Path) -> AsyncIterator[Hub]:
         yield Hub(rig, registry, system)
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a login that is refused fail after a second: the client tries until then."""
+    monkeypatch.setattr("backhaul_hub.connection._CONNECT_TIMEOUT_S", 1.0)
+
+
 @pytest.mark.nats
 async def test_each_of_the_hubs_users_is_in_its_own_account(hub: Hub) -> None:
     async with hub.rig.connection("control") as control, hub.rig.connection("spark") as spark:
@@ -110,6 +119,7 @@ async def test_each_of_the_hubs_users_is_in_its_own_account(hub: Hub) -> None:
 
 
 @pytest.mark.nats
+@pytest.mark.usefixtures("impatient")
 async def test_a_vehicle_comes_in_by_the_leaf_port_and_by_no_other(
     hub: Hub, tmp_path: Path
 ) -> None:
@@ -211,6 +221,7 @@ async def test_a_revoked_key_is_cut_and_stays_out_whatever_comes_later(hub: Hub)
 
 
 @pytest.mark.nats
+@pytest.mark.usefixtures("impatient")
 async def test_a_server_that_lost_its_accounts_is_given_them_again(hub: Hub) -> None:
     await hub.rig.server.stop()
     for path in (hub.rig.directory / "accounts").iterdir():
@@ -222,11 +233,57 @@ async def test_a_server_that_lost_its_accounts_is_given_them_again(hub: Hub) -> 
     with pytest.raises(HubError, match="as control"):
         await connect(config.nats.url, config.nats.control)
     assert set(await hub.keeper.push(hub.system)) == set(ACCOUNTS) - {"SYS"}
-    control = await connect(config.nats.url, config.nats.control)
-    await control.close()
+    async with hub.rig.connection() as control:
+        await control.flush()
 
 
 @pytest.mark.nats
+async def test_a_server_that_was_away_knows_of_a_revocation_once_it_is_back(
+    tmp_path: Path,
+) -> None:
+    cluster = ClusterRig(tmp_path / "hub")
+    await cluster.init()
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(cluster.stop)
+        for name in NAMES:
+            await cluster.start_server(name)
+        registry = await stack.enter_async_context(
+            await Registry.open(cluster.directory / "hub.db")
+        )
+        keys = read_keys(cluster.directory)
+        keeper = AccountKeeper(keys, registry, SystemClock(), servers=len(NAMES))
+        system = await connect(cluster.addresses()[0], load(cluster.directory).nats.system)
+        stack.push_async_callback(system.close)
+
+        async def have_it() -> int:
+            subject = f"$SYS.REQ.ACCOUNT.{keys.account('FLEET').public}.CLAIMS.LOOKUP"
+            there = [each.decode() for each in await ask_each(system, subject, b"", len(NAMES))]
+            return sum("UBAD" in body_of(jwt)["nats"]["revocations"] for jwt in there)
+
+        await push_everywhere(keeper, system)
+        await cluster.servers["c"].stop()
+        with pytest.raises(HubError, match="2 of 3 servers answer"):
+            await keeper.revoke(system, "UBAD", "VID-001", "FLEET")
+        assert await have_it() == 2, "those that are there know it"
+        await cluster.start_server("c")
+        await push_everywhere(keeper, system)
+        assert await have_it() == 3
+
+
+async def push_everywhere(keeper: AccountKeeper, system: Client) -> None:
+    """Push until all servers were there."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await keeper.push(system)
+            except HubError:
+                await asyncio.sleep(0.1)
+            else:
+                return
+
+
+@pytest.mark.nats
+@pytest.mark.usefixtures("impatient")
 async def test_credentials_that_are_worth_nothing_are_refused_with_the_reason(
     hub: Hub, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from backhaul_agent.client import connect
 from backhaul_agent.config_client import ConfigClient
+from backhaul_hub.nkey import new_key
 from demo.rig import RigError, run_to_end
 
 from .conftest import World, lane
@@ -154,6 +155,12 @@ async def test_a_hub_that_holds_data_is_replaced_only_if_that_is_said(
     await world.hub.control.stop()
     with pytest.raises(RigError, match="this hub is not empty"):
         await hub(world, "restore", str(target))
+    keys = world.hub.directory / "keys"
+    before = (keys / "vehicles.nk").read_text()
+    (keys / "vehicles.nk").write_text(new_key("account").seed)
+    with pytest.raises(RigError, match="has other keys than the hub of the backup"):
+        await hub(world, "restore", str(target), "--replace")
+    (keys / "vehicles.nk").write_text(before)
     await hub(world, "restore", str(target), "--replace")
     assert (world.hub.directory / "hub.db.before-restore").exists()
     await world.hub.start_control()
