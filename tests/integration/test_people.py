@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,10 +14,13 @@ from click.testing import CliRunner
 from backhaul_agent.client import connect
 from backhaul_hub.cli import cli
 from backhaul_hub.people_login import connect_person, read_person
+from demo.rig import program
 
 from .examples import DEADLINE_S, Examples, line
 
 if TYPE_CHECKING:
+    from asyncio.subprocess import Process
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from nats.aio.subscription import Subscription
@@ -42,6 +47,21 @@ class Line:
     async def person(self, name: str, *arguments: str) -> str:
         server = self._world.hub.addresses()[0]
         return await self._run(*arguments, "--creds", str(self.creds(name)), "--server", server)
+
+    @asynccontextmanager
+    async def running(self, name: str, *arguments: str) -> AsyncIterator[Process]:
+        """Run a command that goes on until it is interrupted."""
+        server = self._world.hub.addresses()[0]
+        login = ("--creds", str(self.creds(name)), "--server", server)
+        process = await asyncio.create_subprocess_exec(
+            *(program("backhaul-hub"), *arguments, *login, "--json"),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGINT)
+            await process.wait()
 
     async def json(self, name: str, *arguments: str) -> Any:
         return json.loads(await self.person(name, *arguments, "--json"))
@@ -170,13 +190,24 @@ async def test_people_work_with_what_hangs_below_their_group(
     assert "sees nothing" in await at.operator("user", "ls")
 
 
-async def test_the_documentation_asks_and_listens_with_any_client(
-    world: World, command_line: Line
-) -> None:
+async def test_who_watches_or_listens_hears_what_changes(world: World, command_line: Line) -> None:
+    at = command_line
     await world.vehicle(DEVICE)
-    await command_line.operator("node", "move", DEVICE, "--to", "plant-7")
+    await at.operator("node", "move", DEVICE, "--to", "plant-7")
+    await at.person("anna", "set", DEVICE, "gps.rate=5")
+    async with at.running("anna", "watch", DEVICE, "gps") as watching:
+        assert json.loads(await line(watching))["value"] == 5.0
+        await at.person("anna", "set", DEVICE, "aux.on=1", "gps.rate=6")
+        assert json.loads(await line(watching))["value"] == 6.0
+    key = f"fleet/prod/veh/{DEVICE}/desired"
+    await at.person("anna", "shadow", "set", key, "gps.mode=eco")
+    async with at.running("anna", "shadow", "watch", key) as watching:
+        assert json.loads(await line(watching))["said"] == {"gps.mode": "eco"}
+        await at.person("anna", "shadow", "set", key, "--forget", "gps.mode")
+        assert json.loads(await line(watching))["said"] == {}
+
     page = Examples("people.md")
-    creds = str(command_line.creds("anna"))
+    creds = str(at.creds("anna"))
     async with page.running(world, "listen.py", ANNA_CREDS=creds) as listening:
         assert await line(listening) == "listening"
         assert await page.printed(world, "ask.py", ANNA_CREDS=creds) == ["gps rate 5.0 hub:anna"]
