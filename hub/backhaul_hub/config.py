@@ -34,6 +34,9 @@ class Login(_Section, frozen=True):
 
     creds: str
     """Its credentials file; in hub.toml relative to the hub directory."""
+    ca: str = ""
+    """The authorities by which the server is known, where it speaks TLS: a file likewise; empty:
+    that of [nats]."""
     api: str = "$JS.API"
     """Prefix of JetStream's API as this user sees it."""
 
@@ -49,6 +52,9 @@ class Nats(_Section, frozen=True):
     """Account HUB, reading streams only: the jobs."""
     system: Login
     """The system account: connect events, reloads."""
+    ca: str = ""
+    """The authorities by which the servers are known: a PEM file, relative to the hub directory;
+    empty: those of the system."""
 
 
 class Fleet(_Section, frozen=True):
@@ -240,9 +246,13 @@ def load(directory: Path) -> HubConfig:
             hint = "made by an older backhaul: make a new hub with init, then migrate"
         raise ConfigError(f"{path}: {error}", hint=hint) from error
     nats = config.nats
-    here = {name: _in(directory, getattr(nats, name)) for name in ("control", "spark", "system")}
+    users = ("control", "spark", "system")
+    here = {name: _in(directory, getattr(nats, name), nats.ca) for name in users}
     return msgspec.structs.replace(config, nats=msgspec.structs.replace(nats, **here))
 
 
-def _in(directory: Path, login: Login) -> Login:
-    return msgspec.structs.replace(login, creds=str(directory / login.creds))
+def _in(directory: Path, login: Login, ca: str) -> Login:
+    ca = login.ca or ca
+    return msgspec.structs.replace(
+        login, creds=str(directory / login.creds), ca=ca and str(directory / ca)
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ async def connect(url: str, login: Login, *, inbox_prefix: str = "_INBOX") -> Cl
     """
     last_errors: list[Exception] = []
     user = Path(login.creds).stem
+    tls = _trust(login) if url.startswith("tls://") else None
     await asyncio.to_thread(_check, Path(login.creds))
 
     async def on_error(error: Exception) -> None:
@@ -52,6 +54,7 @@ async def connect(url: str, login: Login, *, inbox_prefix: str = "_INBOX") -> Cl
                 servers,
                 user_credentials=login.creds,
                 inbox_prefix=inbox_prefix,
+                tls=tls,
                 name=f"backhaul-hub {user}",
                 max_reconnect_attempts=-1,
                 ping_interval=_PING_S,
@@ -67,6 +70,17 @@ async def connect(url: str, login: Login, *, inbox_prefix: str = "_INBOX") -> Cl
             hint="start it with: nats-server -c hub.conf",
         ) from error
     return client
+
+
+def _trust(login: Login) -> ssl.SSLContext:
+    """Return what makes sure that it is the hub. Raises: HubError: there is no such file."""
+    try:
+        return ssl.create_default_context(cafile=login.ca or None)
+    except (OSError, ssl.SSLError) as error:
+        raise HubError(
+            f"no certificates in {login.ca}: {error}",
+            hint="say in hub.toml, [nats] ca, where they are",
+        ) from error
 
 
 def _check(path: Path) -> None:

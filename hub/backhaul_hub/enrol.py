@@ -27,6 +27,7 @@ from .private_files import alone_in, write_private
 from .registry import Device, Registry, check_device_id
 from .servers import urls
 from .streams import DOWN
+from .tls_files import ca_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -98,6 +99,7 @@ async def create_device(
             device=device_id,
             token=device.token,
             leaf_urls=tuple(map(_leaf_url, urls(config.fleet.leaf_url))),
+            ca=ca_text(directory),
             jwt=vehicle_jwt(keys, device, now_s=now_ns // 1_000_000_000),
             seed=key.seed,
             down_stream=DOWN,
@@ -161,7 +163,9 @@ async def change_nodes(
                         hint="let the vehicle send what it has, then take the next ones",
                     )
                 jwt = vehicle_jwt(keys, device, now_s=clock.now_ns() // 1_000_000_000)
-                identity = msgspec.structs.replace(_read_document(path), nodes=named, jwt=jwt)
+                identity = msgspec.structs.replace(
+                    _read_document(path), ca=ca_text(directory), nodes=named, jwt=jwt
+                )
                 write_private(path, _document(identity))
                 await registry.set_nodes(device)
     except OSError as error:

@@ -30,6 +30,9 @@ class HubServer:
     name: str = "hub"
     cluster: str = ""
     """What makes it one of several (servers.py)."""
+    client_tls: str = ""
+    """The block with which the client port speaks TLS (tls_text.py)."""
+    leaf_tls: str = ""
 
 
 def render_hub(settings: HubServer) -> str:
@@ -39,7 +42,7 @@ def render_hub(settings: HubServer) -> str:
 
 server_name: {settings.name}
 listen: {quoted(f"{settings.client_host}:{settings.client_port}")}
-
+{settings.client_tls}
 # More than the leafs': a message that a leaf takes and the hub does not would cut the link, for ever.
 max_payload: 4MB
 
@@ -66,7 +69,7 @@ leafnodes {{
   isolate_leafnode_interest: true
   # A login over a link with 600 ms round trip needs more than the default 2 s.
   authorization {{ timeout: 10 }}
-}}
+{settings.leaf_tls}}}
 
 # Accounts and users are known by JWTs, all signed by keys of this operator.
 operator: {settings.operator_jwt}

@@ -70,8 +70,13 @@ def _ports(place: ServerPlace) -> tuple[int, int, int]:
     return place.client_port, place.leaf_port, place.cluster_port
 
 
-def render_cluster(own: ServerPlace, places: Collection[ServerPlace], password: str) -> str:
-    """Render what of hub.conf makes a server one of a cluster."""
+def render_cluster(
+    own: ServerPlace, places: Collection[ServerPlace], password: str, tls: str = ""
+) -> str:
+    """Render what of hub.conf makes a server one of a cluster.
+
+    ``tls``: the block with which servers speak TLS to one another (tls_text.py).
+    """
     routes = (
         quoted(f"nats-route://{_USER}:{password}@{place.host}:{place.cluster_port}")
         for place in places
@@ -79,8 +84,7 @@ def render_cluster(own: ServerPlace, places: Collection[ServerPlace], password: 
     )
     return f"""\
 
-# The other servers. Who knows this password belongs to the hub; what goes between servers is not
-# encrypted, so it is for a private network.
+# The other servers. Who knows this password belongs to the hub.
 cluster {{
   name: hub
   listen: {quoted(f"{own.host}:{own.cluster_port}")}
@@ -91,7 +95,7 @@ cluster {{
   routes: [
 {lines(routes, indent=4)}
   ]
-}}
+{tls}}}
 """
 
 

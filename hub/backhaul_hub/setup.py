@@ -16,7 +16,16 @@ from .logins import OWN_USERS, new_login
 from .private_files import write_private
 from .room import store_bytes_max, twin_bytes_max
 from .server_config import HubServer, render_hub
-from .servers import ServerPlace, render_cluster, server_directories, server_directory
+from .servers import ServerPlace, render_cluster, server_directories, server_directory, urls
+from .tls_files import CA, TLS
+from .tls_setup import (
+    TlsChoice,
+    client_port_has_tls,
+    hosts_of,
+    is_wildcard,
+    write_certificates,
+)
+from .tls_text import tls_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -47,6 +56,8 @@ class HubLayout:
     operator_key: Path | None = None
     """Where the operator's own seed is written: nothing that runs needs it. None: beside the other
     keys."""
+    tls: TlsChoice | None = None
+    """What the servers show where they speak TLS; None: they do not."""
     keys_of: Path | None = None
     """Another hub's directory, whose place this one takes: it has the same keys, so that vehicles
     may move."""
@@ -55,8 +66,20 @@ class HubLayout:
     def url(self) -> str:
         """Where control plane and jobs reach the servers."""
         places = [(each.host, each.client_port) for each in self.servers]
-        places = places or [(self.client_host, self.client_port)]
-        return ",".join(f"nats://{host}:{port}" for host, port in places)
+        places = places or [(self._dialled_host, self.client_port)]
+        return ",".join(f"{_scheme(self.tls, host)}://{host}:{port}" for host, port in places)
+
+    @property
+    def _dialled_host(self) -> str:
+        """Return by which host control plane and jobs reach the client port of the one server."""
+        if self.tls is None or not is_wildcard(self.client_host):
+            return self.client_host
+        return "localhost" if self.tls.own is None else hosts_of(urls(self.leaf_url))[0]
+
+    def dialled(self, place: ServerPlace | None = None) -> list[str]:
+        """Return by which hosts vehicles, clients and other servers dial a server."""
+        own = [self._dialled_host, self.host] if place is None else [place.host]
+        return [*own, *hosts_of(urls(self.leaf_url))]
 
 
 def free_bytes(directory: Path) -> int:
@@ -106,6 +129,9 @@ def create_hub(
         for target, each in _servers(directory, layout, server):
             target.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_private(target / "hub.conf", render_hub(each))
+        if layout.tls is not None:
+            names = _dialled(directory, layout)
+            write_certificates(directory, layout.tls, names, clock, layout.keys_of)
         write_accounts(directory, keys, accounts)
         # Last: a directory with a hub.toml is a whole hub.
         write_private(directory / "hub.toml", _hub_toml(layout, store))
@@ -145,24 +171,50 @@ def _servers(
 ) -> Iterator[tuple[Path, HubServer]]:
     """Return each server with the directory of its files."""
     if not layout.servers:
-        yield directory, single
+        yield directory, _with_tls(single, layout.tls, directory)
     password = secrets.token_urlsafe(24)
     for place in layout.servers:
         target = server_directory(directory, place.name)
-        yield (
-            target,
-            replace(
-                single,
-                name=place.name,
-                client_host=place.host,
-                host=layout.host or place.host,
-                client_port=place.client_port,
-                leaf_port=place.leaf_port,
-                store_dir=str((target / "jetstream").absolute()),
-                resolver_dir=str(_resolver(target)),
-                cluster=render_cluster(place, layout.servers, password),
-            ),
+        route_tls = "" if layout.tls is None else tls_block(target, peers=True)
+        each = replace(
+            single,
+            name=place.name,
+            client_host=place.host,
+            host=layout.host or place.host,
+            client_port=place.client_port,
+            leaf_port=place.leaf_port,
+            store_dir=str((target / "jetstream").absolute()),
+            resolver_dir=str(_resolver(target)),
+            cluster=render_cluster(place, layout.servers, password, route_tls),
         )
+        yield target, _with_tls(each, layout.tls, target)
+
+
+def _with_tls(server: HubServer, choice: TlsChoice | None, target: Path) -> HubServer:
+    if choice is None:
+        return server
+    tls = tls_block(target)
+    client_tls = tls if client_port_has_tls(choice, server.client_host) else ""
+    return replace(server, client_tls=client_tls, leaf_tls=tls)
+
+
+def _scheme(choice: TlsChoice | None, host: str) -> str:
+    return "nats" if choice is None or not client_port_has_tls(choice, host) else "tls"
+
+
+def _dialled(directory: Path, layout: HubLayout) -> dict[Path, list[str]]:
+    """Return of each server, by the directory of its files, by which hosts it is dialled."""
+    if not layout.servers:
+        return {directory: layout.dialled()}
+    return {
+        server_directory(directory, place.name): layout.dialled(place) for place in layout.servers
+    }
+
+
+def _ca(layout: HubLayout) -> str:
+    if layout.tls is None:
+        return ""
+    return f'# Whom to believe to be the hub.\nca = "{TLS}/{CA}"\n'
 
 
 def _hub_toml(layout: HubLayout, store: int) -> str:
@@ -174,7 +226,7 @@ def _hub_toml(layout: HubLayout, store: int) -> str:
 [nats]
 # Of a cluster all servers, separated by commas.
 url = "{layout.url}"
-# Credentials files, relative to this directory.
+{_ca(layout)}# Credentials files, relative to this directory.
 control = {{ creds = "{_creds("control")}" }}
 spark = {{ creds = "{_creds("spark")}", api = "{JOBS_API}" }}
 system = {{ creds = "{_creds("system")}" }}

@@ -55,23 +55,38 @@ class OwnCertificate:
     """The authorities that vehicles and clients trust."""
 
 
-def make_certificates(directory: Path, names: Mapping[Path, Sequence[str]], now: datetime) -> None:
+def make_certificates(
+    directory: Path,
+    names: Mapping[Path, Sequence[str]],
+    now: datetime,
+    *,
+    of: Path | None = None,
+) -> None:
     """Make an authority, and a certificate for each server.
 
     Args:
         directory: the hub directory.
         names: of each server, by the directory of its files: under which it is dialled.
         now: when.
+        of: another hub's directory, whose authority this hub goes on with, where it has one.
 
     Raises:
-        CertificateError: a name is none.
+        CertificateError: a name is none, or the other hub's authority has its key elsewhere.
         OSError: a file cannot be written.
     """
-    authority = new_authority(now)
-    issued = {target: _bundle(authority, own, now) for target, own in names.items()}
+    if of is not None and has_tls(of):
+        trusted = trusted_authorities(of)
+        authority = _signer(trusted, of / TLS / CA_KEY)
+        cross = _cross(of, authority)
+    else:
+        authority, cross = new_authority(now), ""
+        trusted = [authority.certificate]
+    issued = {target: _bundle(authority, own, now) + cross for target, own in names.items()}
     (directory / TLS).mkdir(mode=0o700, exist_ok=True)
     write_private(directory / TLS / CA_KEY, authority.key_pem)
-    _place(directory, issued, pem(authority.certificate))
+    if cross:
+        write_private(directory / TLS / CROSS, cross)
+    _place(directory, issued, pem(*trusted))
 
 
 def use_certificate(
@@ -144,6 +159,11 @@ def renew(directory: Path, renewal: Renewal, now: datetime) -> list[Path]:
 def has_tls(directory: Path) -> bool:
     """Tell whether a hub's servers speak TLS."""
     return (directory / TLS / CA).exists()
+
+
+def ca_text(directory: Path) -> str:
+    """Return what vehicles are to trust, in PEM; nothing where the hub has no TLS."""
+    return (directory / TLS / CA).read_text() if has_tls(directory) else ""
 
 
 def require_tls(directory: Path) -> None:

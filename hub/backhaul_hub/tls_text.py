@@ -28,4 +28,5 @@ tls {{
   cert_file: {server}
   key_file: {server}
 {peers_ca}  timeout: 10
-}}"""
+}}
+"""

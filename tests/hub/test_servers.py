@@ -62,7 +62,7 @@ async def test_every_server_and_every_vehicle_knows_all_of_them(tmp_path: Path) 
     assert "a/hub.conf" in await asyncio.to_thread(init, hub)
     config = load(hub)
     assert config.streams.replicas == 3
-    assert urls(config.nats.url)[2] == "nats://hub.example.org:4333"
+    assert urls(config.nats.url)[2] == "tls://hub.example.org:4333"
     made = await create_device(hub, config, FixedClock(), "VID-001", DeviceSettings())
 
     targets = server_directories(hub)

@@ -65,6 +65,9 @@ def test_a_hub_directory_names_the_address_and_keeps_the_login(tmp_path: Path) -
         "credentials": str(file),
         "streams": "UP_*",
     }
+    file.write_text('[nats]\nurl = "tls://hub:4222"\nca = "tls/ca.pem"\n')
+    options = source_options(str(tmp_path), None, None, None, "UP_*")
+    assert (options["servers"], options["tls_ca"]) == ("tls://hub:4222", f"{tmp_path}/tls/ca.pem")
     for broken in ("[nats]", "nats = 1", "[["):
         file.write_text(broken)
         with pytest.raises(OptionError):

@@ -9,8 +9,12 @@ import click
 
 from backhaul_hub.config import ENV_PATTERN
 from backhaul_hub.keys import operator_seed_file
-from backhaul_hub.servers import read_places, server_directories
+from backhaul_hub.servers import read_places, server_directories, urls
 from backhaul_hub.setup import HubLayout, create_hub
+from backhaul_hub.tls_files import OwnCertificate, has_tls
+from backhaul_hub.tls_setup import TlsChoice, hosts_of, is_loopback
+
+_PEM = click.Path(dir_okay=False, exists=True, path_type=Path)
 
 
 @click.command()
@@ -23,7 +27,7 @@ from backhaul_hub.setup import HubLayout, create_hub
     "--client-host",
     default="127.0.0.1",
     show_default=True,
-    help="Address of the client port: control plane and Spark. There is no TLS yet.",
+    help="Address of the client port: control plane and Spark.",
 )
 @click.option("--port", default=4222, show_default=True, help="Port for clients.")
 @click.option("--leaf-port", default=7422, show_default=True, help="Port for vehicles' leafs.")
@@ -82,6 +86,17 @@ from backhaul_hub.setup import HubLayout, create_hub
     metavar="DIR",
     help="Take the place of the hub in DIR: the same keys, so that its vehicles can come here.",
 )
+@click.option(
+    "--tls-name",
+    "tls_names",
+    multiple=True,
+    metavar="NAME",
+    help="Have the servers speak TLS, with certificates of the hub's own for this name too; repeat."
+    "  [default: only where others than this machine reach them, for the hosts that are dialled]",
+)
+@click.option("--tls-cert", type=_PEM, help="A certificate of your own instead, PEM.")
+@click.option("--tls-key", type=_PEM, help="Its key, PEM.")
+@click.option("--tls-ca", type=_PEM, help="The authorities by which it is known, PEM.")
 def init(
     directory: Path,
     host: str | None,
@@ -97,6 +112,10 @@ def init(
     watermark_interval: float,
     operator_key: Path | None,
     keys_of: Path | None,
+    tls_names: tuple[str, ...],
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_ca: Path | None,
 ) -> None:
     """Write a new hub's server and control plane configuration into DIRECTORY."""
     places = read_places(servers, port, leaf_port, cluster_port) if servers else ()
@@ -110,6 +129,12 @@ def init(
         raise click.UsageError("vehicles cannot dial a wildcard address: say --leaf-url")
     if not re.fullmatch(ENV_PATTERN, env):
         raise click.UsageError(f"--env is a word of A-Z, a-z, 0-9, _ and -: not {env!r}")
+    tls = _tls(tls_names, _own(tls_cert, tls_key, tls_ca))
+    listens = [place.host for place in places] or [client_host]
+    reached = [*listens, *(each for each, _ in dialled), *hosts_of(urls(leaf_url or ""))]
+    if tls is None and (not all(map(is_loopback, reached)) or (keys_of and has_tls(keys_of))):
+        tls = TlsChoice()
+    scheme = "nats-leaf" if tls is None else "tls"
     if operator_key and keys_of:
         raise click.UsageError("--keys-of makes no operator key")
     create_hub(
@@ -119,7 +144,7 @@ def init(
             host=host or "",
             client_port=port,
             leaf_port=leaf_port,
-            leaf_url=leaf_url or ",".join(f"nats-leaf://{each}:{at}" for each, at in dialled),
+            leaf_url=leaf_url or ",".join(f"{scheme}://{each}:{at}" for each, at in dialled),
             shards=shards,
             watermark_interval_s=watermark_interval,
             up_gib=up_gib,
@@ -127,6 +152,7 @@ def init(
             servers=places,
             operator_key=operator_key,
             keys_of=keys_of,
+            tls=tls,
         ),
     )
     confs = [f"{each}/hub.conf" for each in server_directories(directory)]
@@ -140,3 +166,19 @@ A hub stands ready in {directory}. Next:
     if not keys_of:
         seed = operator_key or operator_seed_file(directory)
         click.echo(f"Nothing that runs needs {seed}: take it offline.")
+
+
+def _tls(names: tuple[str, ...], own: OwnCertificate | None) -> TlsChoice | None:
+    if names and own:
+        raise click.UsageError(
+            "a certificate of your own has its names already: no --tls-name then"
+        )
+    return TlsChoice(names, own) if names or own else None
+
+
+def _own(certificate: Path | None, key: Path | None, ca: Path | None) -> OwnCertificate | None:
+    if certificate and key and ca:
+        return OwnCertificate(certificate, key, ca)
+    if certificate or key or ca:
+        raise click.UsageError("--tls-cert, --tls-key and --tls-ca belong together")
+    return None

@@ -56,7 +56,7 @@ def source_options(
     found = {"streams": streams}
     if hub_dir:
         path = Path(hub_dir) / "hub.toml"
-        found |= {"servers": hub_url(path), "credentials": str(path.absolute())}
+        found |= hub_place(path) | {"credentials": str(path.absolute())}
     if servers:
         found["servers"] = servers
     if credentials:
@@ -68,13 +68,13 @@ def source_options(
     return found
 
 
-def hub_url(path: Path) -> str:
-    """Read the hub's client address from its hub.toml."""
+def hub_place(path: Path) -> dict[str, str]:
+    """Read from a hub.toml where the hub is, and by which authorities it is known."""
     import tomllib
 
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-        return str(values["nats"]["url"])
+        url, ca = str(values["nats"]["url"]), str(values["nats"].get("ca", ""))
     except OSError as error:
         raise OptionError(
             "--hub-dir", str(path.parent), f"hub.toml in it ({error.strerror})"
@@ -83,6 +83,7 @@ def hub_url(path: Path) -> str:
         raise OptionError("--hub-dir", str(path), f"TOML: {error}") from error
     except (KeyError, TypeError) as error:
         raise OptionError("--hub-dir", str(path), "a url under [nats]") from error
+    return {"servers": url} | ({"tls_ca": str(path.parent.absolute() / ca)} if ca else {})
 
 
 def tell(text: str, *, quiet: bool = False) -> None:
