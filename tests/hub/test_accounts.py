@@ -72,8 +72,9 @@ class Hub:
     async def leaf(self, login: Login) -> AsyncIterator[RawLeaf]:
         claims = {"jwt": login.jwt, "version": "2.15.1", "headers": True, "domain": "VID-001"}
         leaf = RawLeaf("127.0.0.1", self.rig.leaf_port, claims | {"name": login.key.public})
+        leaf.sign = login.sign
         try:
-            yield await leaf.open(login.sign)
+            yield await leaf.open()
         finally:
             await leaf.close()
 

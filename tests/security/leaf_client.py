@@ -16,8 +16,13 @@ import secrets
 import ssl
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from backhaul_codec.credentials import parse_seed
+from backhaul_codec.identity import leaf_name
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from backhaul_codec.identity import Identity
 
 ANSWER_S_MAX = 10.0
 _LINE_BYTES_MAX = 1 << 22
@@ -56,19 +61,32 @@ class RawLeaf:
         self.closed = asyncio.Event()
         self.answer: Callable[[Heard], Awaitable[None]] | None = None
         """Called for every message, to answer it."""
+        self.sign: Callable[[str], dict[str, Any]] = lambda _: {}
+        """Makes of the server's nonce what CONNECT says besides."""
+        self.first = b""
+        """Sent before CONNECT."""
         self._pongs: asyncio.Queue[None] = asyncio.Queue()
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
 
-    async def open(
-        self,
-        sign: Callable[[str], dict[str, Any]] = lambda _: {},
-        tls: ssl.SSLContext | None = None,
-    ) -> Self:
-        """Connect and log in, whether or not the server likes it.
+    @classmethod
+    def of(cls, identity: Identity, host: str, port: int, **claims: Any) -> Self:
+        """Return a leaf with a vehicle's login, which claims what a true one does or what is said here."""
+        said = {
+            "jwt": identity.jwt,
+            "name": leaf_name(identity.device, identity.token),
+            "domain": identity.device,
+            "headers": True,
+            "jetstream": True,
+            "remote_account": "VEH",
+        }
+        leaf = cls(host, port, said | claims)
+        key = parse_seed(identity.seed)
+        leaf.sign = lambda nonce: {"sig": key.sign(nonce)}
+        return leaf
 
-        ``sign`` makes of the server's nonce what CONNECT says besides; ``tls``: if the port speaks it.
-        """
+    async def open(self, tls: ssl.SSLContext | None = None) -> Self:
+        """Connect and log in, whether or not the server likes it; ``tls``: if the port speaks it."""
         reader, writer = await asyncio.open_connection(
             self._host, self._port, limit=_LINE_BYTES_MAX
         )
@@ -77,9 +95,9 @@ class RawLeaf:
             self.info = json.loads((await reader.readline()).partition(b" ")[2])
             if tls is not None:
                 await writer.start_tls(tls)
-        claims = self._claims | sign(self.info.get("nonce", ""))
+        claims = self.sign(self.info.get("nonce", "")) | self._claims
         self._reading = asyncio.create_task(self._read(reader))
-        await self.send(b"CONNECT " + json.dumps(claims).encode() + b"\r\n")
+        await self.send(self.first + b"CONNECT " + json.dumps(claims).encode() + b"\r\n")
         return self
 
     async def close(self) -> None:
@@ -116,13 +134,15 @@ class RawLeaf:
             line = f"LMSG {place}{len(payload)}\r\n"
         await self.send(line.encode() + headers + payload + b"\r\n")
 
-    async def request(self, subject: str, payload: bytes = b"") -> Heard | None:
+    async def request(
+        self, subject: str, payload: bytes = b"", *, wait_s: float = ANSWER_S_MAX
+    ) -> Heard | None:
         """Ask and return the answer, None where the connection ended or there was none in time."""
         reply = f"_INBOX_{self._claims.get('domain')}.{secrets.token_hex(8)}"
         await self.listen(reply)
         await self.publish(subject, payload, reply=reply)
         with contextlib.suppress(TimeoutError, Closed):
-            return await self.hear(lambda heard: heard.subject == reply)
+            return await self.hear(lambda heard: heard.subject == reply, wait_s=wait_s)
         return None
 
     async def hear(self, wanted: Callable[[Heard], bool], *, wait_s: float = ANSWER_S_MAX) -> Heard:
@@ -143,6 +163,8 @@ class RawLeaf:
 
     async def flush(self) -> bool:
         """Wait until the server has taken in all that was sent; say whether it still talks to us."""
+        if self.closed.is_set() or self._writer is None:
+            return False
         await self.send(b"PING\r\n")
         pong = asyncio.create_task(self._pongs.get())
         closed = asyncio.create_task(self.closed.wait())
@@ -152,6 +174,20 @@ class RawLeaf:
         for task in pending:
             task.cancel()
         return pong in done
+
+    async def logged_in(self) -> bool:
+        """Tell whether the server has taken the login: it says then in which account."""
+        return await self.flush() and bool(self.info.get("remote_account"))
+
+    def heard_of(self, device: str, secret: bytes) -> list[str]:
+        """Return what was learnt here about another vehicle, in words."""
+        signs = (device.encode(), secret)
+        found = [
+            f"heard: {heard}"
+            for heard in self.heard
+            if device in heard.subject or any(sign in heard.payload for sign in signs)
+        ]
+        return found + [f"learnt: {subject}" for subject in self.told if device in subject]
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         try:

@@ -1,0 +1,272 @@
+"""A hub, an honest vehicle that works on it, and a stolen one: where attacks are tried.
+
+The hub is what `init` and `add-device` write, with its control plane; the honest vehicle is a real
+leaf server with the streams that an agent makes, whose messages have to arrive exactly once, both
+ways, whatever goes on beside. `HubFacts` says what of all that is not the attacker's own; an attack has
+done harm where facts have changed, or where something was heard that tells of another vehicle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from nats.errors import Error as NatsError
+
+from backhaul_codec import Point, encode_frame
+from backhaul_codec.credentials import parse_seed
+from backhaul_codec.identity import decode_identity
+from backhaul_hub.account_keeper import AccountKeeper
+from backhaul_hub.clock import SystemClock
+from backhaul_hub.config import load
+from backhaul_hub.control import ControlPlane
+from backhaul_hub.enrol import DeviceSettings, create_device
+from backhaul_hub.errors import HubError
+from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.keys import read_keys
+from backhaul_hub.registry import Registry
+from backhaul_hub.setup import HubLayout, create_hub
+from demo.rig import HubRig
+
+from .facts import CANARY, EPOCH, HONEST, LAMP, OWN_VALUE, REVOKED, SOURCE, STOLEN, HubFacts
+from .fake_source import FakeSource
+from .honest import HonestVehicle
+from .leaf_client import RawLeaf
+from .weaknesses import MESSAGE_IDS, REAL
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from contextlib import AsyncExitStack
+    from pathlib import Path
+
+    from nats.aio.client import Client
+
+    from backhaul_codec.identity import Identity
+    from backhaul_hub.accounts import AccountName
+
+    from .attack import Deed
+    from .facts import Facts
+    from .weaknesses import Weakness
+
+MARK = "4242424242"
+"""In what an attack sends, so that it is known again."""
+SECRET = b"only VID-002 may know"
+_DEADLINE_S = 30.0
+# Where work is meant to be kept from being done.
+_DEADLINE_WEAK_S = 1.0
+_LOOKS = 60
+_LOOK_S = 0.01
+
+
+class Ground:
+    """One hub with one rule dropped, or none; all of it ends with ``stack``."""
+
+    def __init__(self, directory: Path, weakness: Weakness, stack: AsyncExitStack) -> None:
+        self.weakness = weakness
+        self.hub = HubRig(directory / "hub")
+        self.sent = 0
+        self._directory = directory
+        self._stack = stack
+        self._leafs: list[RawLeaf] = []
+        self._source: FakeSource | None = None
+        self._patience_s = _DEADLINE_S
+
+    async def open(self) -> Ground:
+        """Make and start all of it."""
+        self.weakness.drop(self._stack.enter_context(pytest.MonkeyPatch.context()))
+        hub = self.hub
+        layout = HubLayout(
+            *("127.0.0.1", "127.0.0.1", hub.client_port, hub.leaf_port),
+            *(f"nats-leaf://127.0.0.1:{hub.leaf_port}", 1, 3600.0),
+        )
+        create_hub(hub.directory, layout)
+        config, clock = load(hub.directory), SystemClock()
+        for device in (STOLEN, HONEST, REVOKED, SOURCE):
+            await create_device(hub.directory, config, clock, device, DeviceSettings())
+        self.stolen, self.honest, self.revoked = map(self._identity, (STOLEN, HONEST, REVOKED))
+        self.keys = read_keys(hub.directory)
+        self._stack.push_async_callback(hub.server.stop)
+        await hub.server.start()
+        await hub.server.wait_listening(hub.client_port)
+        plane = ControlPlane(hub.directory, config, clock)
+        running = asyncio.create_task(plane.run())
+        self._stack.push_async_callback(_stopped, plane, running)
+        self.control = await self._connect("control")
+        self.system = await self._connect("system")
+        self.api = JetStreamApi(self.control)
+        self._hub_facts = HubFacts(hub.directory, self.api, self.system, self.honest.token)
+        await self._answers(running)
+        await self._revoke()
+        self._vehicle = HonestVehicle(self._directory / "honest", self.honest)
+        self._stack.push_async_callback(self._vehicle.stop)
+        await self._vehicle.start()
+        await self._restore()
+        await self._vehicle.send("f.lamp", SECRET)
+        await self._work()
+        if self.weakness is not REAL:
+            self._patience_s = _DEADLINE_WEAK_S
+        return self
+
+    def account(self, name: AccountName) -> str:
+        """Return an account's public key."""
+        return self.keys.account(name).public
+
+    def leaf(self, identity: Identity | None = None, **claims: Any) -> RawLeaf:
+        """Return a leaf that has yet to connect, with the stolen vehicle's login and other claims."""
+        # Of two of one name the server keeps the newer.
+        said = {"name": f"stolen-{len(self._leafs)}"} | claims
+        leaf = RawLeaf.of(identity or self.stolen, "127.0.0.1", self.hub.leaf_port, **said)
+        self._leafs.append(leaf)
+        return leaf
+
+    async def source(self) -> FakeSource:
+        """Return the attacker's fake source, which the hub sources; one for all attacks."""
+        if self._source is None or self._source.closed:
+            identity = self._identity(SOURCE)
+            leaf = RawLeaf.of(identity, "127.0.0.1", self.hub.leaf_port)
+            self._stack.push_async_callback(leaf.close)
+            self._source = await FakeSource(leaf, identity).open()
+        return self._source
+
+    async def attacked(self, deed: Deed, expected: str = "") -> list[str]:
+        """Carry an attack out beside honest work; return what harm it has done, in words.
+
+        Where harm is ``expected``, wait for that part of the words a while.
+        """
+        await self._restore()
+        before = await self._facts()
+        self._vehicle.told.clear()
+        try:
+            work = asyncio.create_task(self._work())
+            said = await deed(self) or []
+            harm = await _lost(work)
+            for leaf in self._leafs:
+                await leaf.flush()
+            if self._source is not None:
+                await self._source.flush()
+            harm = [*said, *harm, *await _lost(asyncio.create_task(self._work()))]
+            found = harm + await self._seen(before)
+            for _ in range(_LOOKS if expected else 0):
+                if any(expected in each for each in found):
+                    break
+                await asyncio.sleep(0.05)
+                found = harm + await self._seen(before)
+        finally:
+            for leaf in self._leafs:
+                await leaf.close()
+            self._leafs.clear()
+        return found
+
+    async def _facts(self) -> Facts:
+        vehicle = {f"honest vehicle's {each}": "there" for each in await self._vehicle.facts()}
+        return await self._hub_facts.read() | vehicle
+
+    async def _seen(self, before: Facts) -> list[str]:
+        """Return what has changed, and what came to ears that it was not meant for."""
+        after = await self._facts()
+        changed = [
+            f"{key}: {before.get(key, 'was not')} -> {after.get(key, 'is not')}"
+            for key in sorted(before.keys() | after.keys())
+            if before.get(key) != after.get(key)
+        ]
+        heard = [line for leaf in self._leafs for line in leaf.heard_of(HONEST, SECRET)]
+        strange = self._vehicle.told_of(STOLEN, SOURCE, MARK)
+        return [*changed, *heard, *(f"told the honest one: {line}" for line in strange)]
+
+    async def _work(self) -> None:
+        """Send a reading and a setting, and see both arrive, once, and nothing in their place."""
+        if not self.weakness.serves:
+            return
+        self.sent += 1
+        number = self.sent
+        point = Point("gps", "speed", number, SECRET.decode())
+        body = encode_frame([point], epoch=EPOCH, seq=number)
+        headers = {"Nats-Msg-Id": f"bulk-{number}"} if self.weakness is MESSAGE_IDS else None
+        await self._vehicle.send("f.gps", body, headers)
+        setting = b"%d" % number
+        await self.api.publish(f"in.{HONEST}.p.gps.mode.%", setting)
+        subject = f"up.{HONEST}.f.gps"
+        async with asyncio.timeout(self._patience_s):
+            await _until(lambda: _is(self._vehicle.newest("p.gps.mode.%"), setting))
+            await _until(lambda: _is(self._count("UP_00", subject), number))
+        assert await self._last("UP_00", subject) == body, "another reading came"
+
+    async def _restore(self) -> None:
+        """Have what attacks destroy where they get through."""
+        if await self.api.stream_info(CANARY) is None:
+            await self.api.request(
+                f"STREAM.CREATE.{CANARY}",
+                {"name": CANARY, "subjects": ["canary.>"], "allow_direct": True},
+            )
+            await self.api.publish(f"canary.{HONEST}", SECRET)
+            worker = {"durable_name": "worker", "ack_policy": "explicit", "ack_wait": 3600 * 10**9}
+            await self.api.request(
+                f"CONSUMER.CREATE.{CANARY}.worker", {"stream_name": CANARY, "config": worker}
+            )
+            # Under way to whoever works on it, who has not acknowledged it yet.
+            await self.control.publish(
+                f"$JS.API.CONSUMER.MSG.NEXT.{CANARY}.worker", b"", reply="hub.canary"
+            )
+            await _until(lambda: _is(self._hub_facts.waiting(), "1"))
+        await self.api.publish(LAMP, SECRET)
+        # Empty, as of one that was deleted: as an answer it makes a request without a body.
+        await self.api.publish(OWN_VALUE, b"")
+
+    def _identity(self, device: str) -> Identity:
+        path = self.hub.directory / "devices" / device / "identity.json"
+        return decode_identity(path.read_text())
+
+    async def _count(self, stream: str, subject: str) -> int:
+        info = await self.api.request(f"STREAM.INFO.{stream}", {"subjects_filter": subject})
+        return int((info["state"].get("subjects") or {}).get(subject, 0))
+
+    async def _last(self, stream: str, subject: str) -> bytes:
+        verb = f"$JS.API.DIRECT.GET.{stream}.{subject}"
+        return (await self.control.request(verb, b"", timeout=10)).data
+
+    async def _revoke(self) -> None:
+        key = parse_seed(self.revoked.seed).public_key
+        async with await Registry.open(self.hub.directory / "hub.db") as registry:
+            keeper = AccountKeeper(self.keys, registry, SystemClock())
+            await keeper.revoke(self.system, key, REVOKED, "FLEET")
+
+    async def _connect(self, user: str) -> Client:
+        client = await self.hub.connect(user)
+        self._stack.push_async_callback(client.close)
+        return client
+
+    async def _answers(self, running: asyncio.Task[None]) -> None:
+        """Wait until the control plane does."""
+        async with asyncio.timeout(_DEADLINE_S):
+            while not running.done():
+                with contextlib.suppress(NatsError):
+                    await self.control.request("hub.devices", b"", timeout=1)
+                    return
+                await asyncio.sleep(0.05)
+        running.result()
+
+
+async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Ask again and again until it is so; whoever asks sets the deadline."""
+    while not await condition():  # noqa: ASYNC110 - nobody says so
+        await asyncio.sleep(_LOOK_S)
+
+
+async def _is(found: Awaitable[object], wanted: object) -> bool:
+    return await found == wanted
+
+
+async def _lost(work: asyncio.Task[None]) -> list[str]:
+    """Return what kept honest work from being done."""
+    try:
+        await work
+    except (TimeoutError, AssertionError, HubError) as error:
+        return [f"honest work: {error!r}"]
+    return []
+
+
+async def _stopped(plane: ControlPlane, running: asyncio.Task[None]) -> None:
+    plane.stop()
+    await asyncio.wait([running])

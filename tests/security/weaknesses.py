@@ -1,0 +1,225 @@
+"""Rules of the hub's configuration, each dropped by itself: what an attack must then get through.
+
+A weakness edits what the configuration is made of (accounts, rights, text of hub.conf) and nothing
+of how it is made, so that all else stays as it really is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import TYPE_CHECKING
+
+import backhaul_hub.accounts
+from backhaul_hub.logins import vehicle_jwt
+from backhaul_hub.nats_jwt import Import, Scope, account_jwt, user_jwt
+from backhaul_hub.nkey import new_key
+from backhaul_hub.reset_service import RESETS
+from backhaul_hub.server_config import render_hub
+from backhaul_hub.sources import lane_source
+from backhaul_hub.streams import declared_streams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+    from backhaul_hub.nats_jwt import Account, Rights
+
+FOREIGN_KEY = new_key("account")
+"""An attacker's own."""
+
+
+@dataclass(frozen=True)
+class Weakness:
+    """One dropped rule; `drop` patches the hub's code for as long as one hub is made and runs."""
+
+    name: str
+    drop: Callable[[pytest.MonkeyPatch], None]
+    serves: bool = True
+    """Whether an honest vehicle is served there at all."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _rights(patch: pytest.MonkeyPatch, edit: Callable[[Rights], Rights]) -> None:
+    # What is there now: rules may be dropped one on another.
+    narrow = backhaul_hub.accounts.vehicle_rights
+    patch.setattr(backhaul_hub.accounts, "vehicle_rights", lambda: edit(narrow()))
+
+
+def _accounts(patch: pytest.MonkeyPatch, edit: Callable[[Account], Account]) -> None:
+    patch.setattr(
+        "backhaul_hub.accounts.account_jwt",
+        lambda account, *rest, **more: account_jwt(edit(account), *rest, **more),
+    )
+
+
+def _nothing(patch: pytest.MonkeyPatch) -> None:
+    """Drop no rule of the hub's."""
+
+
+def _publish_anything(patch: pytest.MonkeyPatch) -> None:
+    _rights(patch, lambda rights: replace(rights, publish=(">",)))
+
+
+def _listen_to_anything(patch: pytest.MonkeyPatch) -> None:
+    _rights(patch, lambda rights: replace(rights, subscribe=(">",)))
+
+
+def _no_isolation(patch: pytest.MonkeyPatch) -> None:
+    _publish_anything(patch)
+    patch.setattr(
+        "backhaul_hub.setup.render_hub",
+        lambda settings: render_hub(settings).replace("isolate_leafnode_interest: true", ""),
+    )
+
+
+def _no_limits(patch: pytest.MonkeyPatch) -> None:
+    _rights(patch, lambda rights: replace(rights, subs_max=-1, payload_bytes_max=-1))
+
+
+def _any_port(patch: pytest.MonkeyPatch) -> None:
+    _rights(patch, lambda rights: replace(rights, connection_types=()))
+
+
+def _api_for_leafs(patch: pytest.MonkeyPatch) -> None:
+    """Import the one question from the API itself, as it was once (ADR 17)."""
+    api = RESETS.replace("hubapi", "$JS.API")
+
+    def edit(account: Account) -> Account:
+        exports = [
+            replace(each, subject=api) if each.subject == RESETS else each
+            for each in account.exports
+        ]
+        imports = [
+            Import("service", api, each.account, RESETS) if each.subject == RESETS else each
+            for each in account.imports
+        ]
+        return replace(account, exports=exports, imports=imports)
+
+    _accounts(patch, edit)
+
+
+class _InHub:
+    """The hub's keys, with which vehicles are made in account HUB."""
+
+    def __init__(self, keys: object) -> None:
+        self._keys = keys
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._keys, name)
+
+    def account(self, name: str) -> object:
+        return self._keys.account("HUB" if name == "FLEET" else name)  # type: ignore[attr-defined]
+
+
+def _one_account(patch: pytest.MonkeyPatch) -> None:
+    """Have vehicles in the account of the streams, with rights as narrow, and a read of their shadow."""
+    vehicles: list[Scope] = []
+
+    def edit(account: Account) -> Account:
+        if account.name == "FLEET":
+            vehicles[:] = account.scopes
+            return replace(account, exports=[], imports=[], scopes=[])
+        if account.name == "HUB":
+            imports = [each for each in account.imports if each.subject.startswith("enrol")]
+            return replace(account, imports=imports, scopes=vehicles)
+        return account
+
+    def widen(rights: Rights) -> Rights:
+        own = "$JS.hub.API.DIRECT.GET.KV_TWIN_SHADOW.$KV.TWIN_SHADOW.fleet.prod.veh.{{name()}}.>"
+        return replace(rights, publish=(*rights.publish, own))
+
+    _accounts(patch, edit)
+    _rights(patch, widen)
+    patch.setattr(
+        "backhaul_hub.enrol.vehicle_jwt",
+        lambda keys, device, **more: vehicle_jwt(_InHub(keys), device, **more),  # type: ignore[arg-type]
+    )
+
+
+def _one_wide_account(patch: pytest.MonkeyPatch) -> None:
+    _one_account(patch)
+    _publish_anything(patch)
+
+
+def _foreign_key(patch: pytest.MonkeyPatch) -> None:
+    """Have account FLEET name a signing key that is not the hub's."""
+
+    def edit(account: Account) -> Account:
+        strangers = [Scope(FOREIGN_KEY.public, "strangers", each.rights) for each in account.scopes]
+        return replace(account, scopes=[*account.scopes, *strangers])
+
+    _accounts(patch, edit)
+
+
+def _forget_revocations(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("backhaul_hub.account_keeper.in_force", lambda rows, now_s: {})
+
+
+def _everlasting(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        "backhaul_hub.nats_jwt.user_jwt",
+        lambda *args, **more: user_jwt(*args, **(more | {"expires_s": 0})),
+    )
+
+
+def _believe_subjects(patch: pytest.MonkeyPatch) -> None:
+    for module in ("clock_service", "blob_service"):
+        patch.setattr(f"backhaul_hub.{module}.is_forged", lambda reply: False)
+
+
+def _guessable_tokens(patch: pytest.MonkeyPatch) -> None:
+    numbers = count(1)
+
+    class Counting:
+        @staticmethod
+        def token_hex(size: int) -> str:
+            return f"{next(numbers):0{2 * size}x}"
+
+    patch.setattr("backhaul_hub.enrol.secrets", Counting)
+
+
+def _subjects_by_the_device(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        "backhaul_hub.sources.lane_source",
+        lambda device, lane: (
+            lane_source(device, lane) | {"subject_transforms": [{"src": ">", "dest": ">"}]}
+        ),
+    )
+
+
+def _rollups(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        "backhaul_hub.control.declared_streams",
+        lambda config: [
+            stream | ({"allow_rollup_hdrs": True} if stream["name"].startswith("UP") else {})
+            for stream in declared_streams(config)
+        ],
+    )
+
+
+REAL = Weakness("as it is", _nothing)
+PUBLISH_ANYTHING = Weakness("publish: >", _publish_anything)
+LISTEN_TO_ANYTHING = Weakness("subscribe: >", _listen_to_anything)
+NO_ISOLATION = Weakness("publish: > and leafs not isolated", _no_isolation)
+NO_LIMITS = Weakness("no limits in the scope", _no_limits)
+ANY_PORT = Weakness("any connection type", _any_port)
+API_FOR_LEAFS = Weakness("an import from $JS.API", _api_for_leafs)
+ONE_ACCOUNT = Weakness("vehicles in the account of the streams", _one_account, serves=False)
+ONE_WIDE_ACCOUNT = Weakness(
+    "vehicles in the account of the streams, publish: >", _one_wide_account, serves=False
+)
+FOREIGN_SIGNER = Weakness("a foreign signing key in FLEET", _foreign_key)
+FORGETFUL = Weakness("revocations not in the account's JWT", _forget_revocations)
+EVERLASTING = Weakness("JWTs without an end", _everlasting)
+BELIEVE_SUBJECTS = Weakness("subjects believed with any reply", _believe_subjects)
+GUESSABLE_TOKENS = Weakness("tokens 1, 2, 3", _guessable_tokens)
+SUBJECTS_BY_THE_DEVICE = Weakness(
+    "UP's subjects by the device", _subjects_by_the_device, serves=False
+)
+ROLLUPS = Weakness("roll-ups allowed in UP", _rollups)
+MESSAGE_IDS = Weakness("message ids in shared streams", _nothing)
+WEAKNESSES = [each for each in list(globals().values()) if isinstance(each, Weakness)][1:]
