@@ -19,7 +19,7 @@ from .errors import HubError
 from .fellow_servers import ask_each
 from .lanes import node_lanes
 from .nats_jwt import body_of, same_but_for_time
-from .revocations import Revocation, in_force, revocations, revoke
+from .revocations import FOR_EVER_S, Revocation, in_force, revocations, revoke
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -50,6 +50,8 @@ class AccountKeeper:
         self._registry = registry
         self._clock = clock
         self._servers = servers
+        self._kept_out: frozenset[str] = frozenset()
+        self._turn = asyncio.Lock()
 
     async def push(self, system: Client) -> list[AccountName]:
         """Have every server know the accounts as they are now; return those that were others there.
@@ -61,20 +63,9 @@ class AccountKeeper:
             HubError: a server refused or did not answer; those that did have taken it, and the
                 others take it from them once they are back.
         """
-        jwts = await self.build()
-        found = await asyncio.gather(*(self._there(system, name) for name in jwts))
-        pushed: list[AccountName] = []
-        for (name, jwt), there in zip(jwts.items(), found, strict=True):
-            if all(_same(each, jwt) for each in there):
-                continue
-            # Servers that compare take the newest, so none may be as new as this.
-            newest = max(map(_signed_s, there))
-            newer = (await self.build(newest + 1))[name] if newest >= _signed_s(jwt) else jwt
-            await self._update(system, name, newer, len(there))
-            pushed.append(name)
-        if (answering := min(map(len, found))) < self._servers:
-            raise HubError(f"{answering} of {self._servers} servers answer")
-        return pushed
+        # One after another: what was built before must not be told after what was built since.
+        async with self._turn:
+            return await self._push(system)
 
     async def revoke(
         self, system: Client, public_key: str, name: str, account: AccountName, expires_s: int = 0
@@ -95,6 +86,17 @@ class AccountKeeper:
         now_ns = self._clock.now_ns()
         row = Revocation(public_key, account, name, now_ns, expires_s)
         await self._registry.write([revoke(row)])
+        await self.push(system)
+
+    async def keep_out(self, system: Client, devices: frozenset[str]) -> None:
+        """Let these devices not log in until this is called without them, and no others.
+
+        As if their keys were revoked, but hub.db knows nothing of it.
+
+        Raises:
+            HubError: not every server was told: the next push does.
+        """
+        self._kept_out = devices
         await self.push(system)
 
     async def keep(self, system: Client, interval_s: float) -> None:
@@ -120,7 +122,25 @@ class AccountKeeper:
         devices = await self._registry.devices()
         lanes = {lane for device in devices.values() for lane in node_lanes(device)}
         revoked = in_force(await revocations(self._registry), now_s)
+        for device in self._kept_out & devices.keys():
+            revoked.setdefault("FLEET", {})[devices[device].public_key] = FOR_EVER_S
         return account_jwts(self._keys, lanes, revoked, now_s=now_s)
+
+    async def _push(self, system: Client) -> list[AccountName]:
+        jwts = await self.build()
+        found = await asyncio.gather(*(self._there(system, name) for name in jwts))
+        pushed: list[AccountName] = []
+        for (name, jwt), there in zip(jwts.items(), found, strict=True):
+            if all(_same(each, jwt) for each in there):
+                continue
+            # Servers that compare take the newest, so none may be as new as this.
+            newest = max(map(_signed_s, there))
+            newer = (await self.build(newest + 1))[name] if newest >= _signed_s(jwt) else jwt
+            await self._update(system, name, newer, len(there))
+            pushed.append(name)
+        if (answering := min(map(len, found))) < self._servers:
+            raise HubError(f"{answering} of {self._servers} servers answer")
+        return pushed
 
     async def _there(self, system: Client, name: AccountName) -> list[str]:
         """Return what the servers have of an account, of each that answers; "" where it has none."""

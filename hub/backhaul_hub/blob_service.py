@@ -22,7 +22,7 @@ from nats.errors import Error as NatsError
 from backhaul_codec import blobs
 
 from .accounts import BLOB_QUESTIONS, blob_answer_subject
-from .clock_service import Allowance
+from .allowance import PENDING_MAX, Allowance
 from .errors import HubError
 from .forged import is_forged
 from .objects import Chunks, Objects
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 # Of one device: twice what an agent ever has under way, for what it asks again after a cut.
 WAITING_MAX = 2 * blobs.WINDOW_BYTES_MAX // 1024
 WAITING_BYTES_MAX = 2 * blobs.WINDOW_BYTES_MAX
+ANSWERS_S_MAX = 400
+"""Of one device, in a second: 13 MB of an artifact."""
+_AHEAD_S = 0.1
 OPEN_MAX = 64
 CACHE_BYTES_MAX = 16 << 20
 SWEEP_S = 3600.0
@@ -58,6 +61,8 @@ class _Desk:
     working: bool = False
     reading: Chunks | None = None
     writing: Upload | None = None
+    due_s: float = 0.0
+    """When its next answer is (monotonic)."""
 
 
 class BlobService:
@@ -67,6 +72,7 @@ class BlobService:
         client: a connection in account HUB.
         token_of: a device's token, None for a device that is not known.
         directory: where uploads are kept until they are whole.
+        may_ask: counts a device's question, and says whether it may ask still (flood.py).
     """
 
     def __init__(
@@ -76,12 +82,14 @@ class BlobService:
         token_of: Callable[[str], str | None],
         directory: Path,
         limits: Limits,
+        may_ask: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self.answered = 0
         self.refused = 0
         self._client = client
         self._clock = clock
         self._token_of = token_of
+        self._may_ask = may_ask
         self._objects = Objects(client)
         self._uploads = Uploads(directory, self._objects, limits, clock)
         self._chunks = _ChunkCache(self._objects)
@@ -93,8 +101,11 @@ class BlobService:
     async def run(self) -> None:
         """Serve until cancelled."""
         async with asyncio.TaskGroup() as self._group:
-            await self._client.subscribe(BLOB_QUESTIONS, cb=self._on_question)
             await self._sweep()
+
+    async def listen(self, client: Client) -> None:
+        """Take what is asked over a connection in account HUB."""
+        await client.subscribe(BLOB_QUESTIONS, cb=self._on_question, pending_msgs_limit=PENDING_MAX)
 
     async def _sweep(self) -> None:
         """Remove what writers that were killed have left in the store, for ever."""
@@ -108,7 +119,13 @@ class BlobService:
 
     async def _on_question(self, message: Msg) -> None:
         device = message.subject.partition(".")[2]
-        if is_forged(message.reply):
+        # What is cheap to refuse comes first: there may be a flood of it.
+        if (
+            self._group is None  # not up yet
+            or is_forged(message.reply)
+            or self._token_of(device) is None
+            or not self._may_ask(device)
+        ):
             self.refused += 1
             return
         try:
@@ -118,9 +135,6 @@ class BlobService:
             return
         desk = self._desks.get(device)
         if desk is None:
-            if self._token_of(device) is None:
-                self.refused += 1
-                return
             desk = self._desks[device] = _Desk(device)
         size = _weight(question)
         if len(desk.waiting) >= WAITING_MAX or desk.waiting_bytes + size > WAITING_BYTES_MAX:
@@ -128,7 +142,7 @@ class BlobService:
             return
         desk.waiting.append(question)
         desk.waiting_bytes += size
-        if not desk.working and self._group is not None:
+        if not desk.working:
             desk.working = True
             self._group.create_task(self._work(desk))
 
@@ -141,6 +155,7 @@ class BlobService:
                 token = self._token_of(desk.device)
                 if token is None:
                     return
+                await self._pace(desk)
                 answer = await self._answer(desk, question)
                 self.refused += isinstance(answer, blobs.Refused)
                 self.answered += 1
@@ -151,6 +166,13 @@ class BlobService:
             log.warning("artifact_not_answered", device=desk.device, error=repr(error))
         finally:
             desk.working = False
+
+    async def _pace(self, desk: _Desk) -> None:
+        """Wait until this device's next answer is due."""
+        now_s = self._clock.monotonic_s()
+        desk.due_s = max(desk.due_s + 1 / ANSWERS_S_MAX, now_s - _AHEAD_S)
+        if desk.due_s > now_s:
+            await asyncio.sleep(desk.due_s - now_s)
 
     async def _answer(self, desk: _Desk, question: blobs.Question) -> blobs.Answer:
         try:

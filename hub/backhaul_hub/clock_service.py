@@ -19,6 +19,7 @@ from msgspec import Meta
 from nats.errors import Error as NatsError
 
 from .accounts import CLOCK_QUESTIONS, clock_answer_subject
+from .allowance import PENDING_MAX, Allowance
 from .forged import is_forged
 
 if TYPE_CHECKING:
@@ -30,13 +31,10 @@ if TYPE_CHECKING:
     from .clock import Clock
     from .known import Known, Lanes
 
-# A vehicle asks eight times at once when its link comes up, and then four times an hour.
-BURST = 16
 EPOCHS_MAX = 16
 """Epochs in one question."""
 WAITING_MAX = 256
 """Questions about epochs that wait until all of UP is read; what comes beside is told the time only."""
-REFILL_S = 2.0
 _INT64_MAX = (1 << 63) - 1
 Epoch = Annotated[int, Meta(ge=1, lt=1 << 32)]
 log = structlog.get_logger(__name__)
@@ -64,21 +62,6 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 _decode = msgspec.json.Decoder(Question).decode
 
 
-class Allowance:
-    """How many answers each device may still have: a bucket of `BURST`, one more in `REFILL_S`."""
-
-    def __init__(self) -> None:
-        self._full_at_s: dict[str, float] = {}
-
-    def take(self, device: str, now_s: float) -> bool:
-        """Return whether a device may have an answer now, and count it."""
-        full_at_s = max(self._full_at_s.get(device, now_s), now_s)
-        if full_at_s - now_s > (BURST - 1) * REFILL_S:
-            return False
-        self._full_at_s[device] = full_at_s + REFILL_S
-        return True
-
-
 class ClockService:
     """Answers for as long as its connection lives.
 
@@ -86,6 +69,7 @@ class ClockService:
         client: a connection in account HUB.
         token_of: a device's token, None for a device that is not known.
         known: knows what the hub knows of epochs; None: nobody is told.
+        may_ask: counts a device's question, and says whether it may ask still (flood.py).
     """
 
     def __init__(
@@ -94,6 +78,7 @@ class ClockService:
         clock: Clock,
         token_of: Callable[[str], str | None],
         known: Known | None = None,
+        may_ask: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self.answered = 0
         self.refused = 0
@@ -102,26 +87,29 @@ class ClockService:
         self._token_of = token_of
         self._allowance = Allowance()
         self._known = known
+        self._may_ask = may_ask
         self._waiting: set[asyncio.Task[None]] = set()
 
-    async def start(self) -> None:
-        """Begin to answer."""
-        await self._client.subscribe(CLOCK_QUESTIONS, cb=self._on_question)
+    async def listen(self, client: Client) -> None:
+        """Answer what is asked over a connection in account HUB."""
+        await client.subscribe(
+            CLOCK_QUESTIONS, cb=self._on_question, pending_msgs_limit=PENDING_MAX
+        )
 
     async def _on_question(self, message: Msg) -> None:
         t2 = self._clock.now_ns()
         device = message.subject.partition(".")[2]
         token = self._token_of(device)
+        # What is cheap to refuse comes first: there may be a flood of it.
+        if token is None or is_forged(message.reply) or not self._may_ask(device):
+            self.refused += 1
+            return
         try:
             question = _decode(message.data)
         except msgspec.DecodeError:
             self.refused += 1
             return
-        if (
-            token is None
-            or is_forged(message.reply)
-            or not self._allowance.take(device, self._clock.monotonic_s())
-        ):
+        if not self._allowance.take(device, self._clock.monotonic_s()):
             self.refused += 1
             return
         if question.epochs and self._known is not None and len(self._waiting) < WAITING_MAX:

@@ -195,6 +195,26 @@ class Health(_Section, frozen=True):
     """For so long after the last unreadable message it is said that there were some."""
 
 
+class Flood(_Section, frozen=True):
+    """What one vehicle may send before it is kept out for a while (docs/flood.md)."""
+
+    messages_s_max: Positive = 20_000.0
+    """On and on, of all kinds, as the server counts them."""
+    messages_burst: Positive = 100_000.0
+    """At once, beyond that; likewise below."""
+    bytes_s_max: Positive = float(4 << 20)
+    bytes_burst: Positive = float(2 << 30)
+    """More than a vehicle's ledger and streams hold: a backlog of weeks is no flood."""
+    questions_s_max: Positive = 500.0
+    """To the control plane: the time, artifacts, resets."""
+    questions_burst: Positive = 5_000.0
+    unreadable_s_max: Positive = 1.0
+    unreadable_burst: Positive = 1_000.0
+    suspend_s: Positive = 60.0
+    """How long the first time; twice as long each time within an hour after the last."""
+    suspend_s_max: Positive = 3600.0
+
+
 class Metrics(_Section, frozen=True):
     """Where Prometheus asks (docs/metrics.md)."""
 
@@ -220,6 +240,7 @@ class HubConfig(_Section, frozen=True):
     twin: Twin = Twin()
     artifacts: Artifacts = Artifacts()
     health: Health = Health()
+    flood: Flood = Flood()
     metrics: Metrics = Metrics()
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
+from nats.errors import SlowConsumerError
 
 from backhaul_codec.credentials import CredentialsError, parse_credentials
 
@@ -41,8 +42,10 @@ async def connect(url: str, login: Login, *, inbox_prefix: str = "_INBOX") -> Cl
     await asyncio.to_thread(_check, Path(login.creds))
 
     async def on_error(error: Exception) -> None:
+        # Of a flood each message that is dropped is an error.
+        again = isinstance(error, SlowConsumerError) and type(error) in map(type, last_errors)
         last_errors[:] = [error]
-        if client.is_connected:
+        if client.is_connected and not again:
             log.warning("nats_error", user=user, error=repr(error))
 
     client = Client()

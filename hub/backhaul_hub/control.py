@@ -30,6 +30,7 @@ from .connection import connect, watch_connections
 from .continuity import Continuity
 from .down_consumers import drop_node_consumers, ensure_down_consumers
 from .errors import HubError, JetStreamError
+from .flood_guard import FloodGuard
 from .health_watch import HealthWatch
 from .jetstream import JetStreamApi
 from .keys import read_keys
@@ -39,6 +40,7 @@ from .live import told_command
 from .metrics import METRICS
 from .moved import STOP_SERVICE
 from .people_services import Hub, PeopleServices
+from .reception import Reception
 from .registry import Registry
 from .report import Report
 from .reset_service import ResetService
@@ -131,6 +133,15 @@ class ControlPlane:
             await _push(accounts, system)
             client = await connect(self._config.nats.url, self._config.nats.control)
             stack.push_async_callback(client.close)
+            # Closed before the others: what is asked last is answered over them.
+            reception = Reception(lambda: connect(self._config.nats.url, self._config.nats.control))
+            stack.push_async_callback(reception.close)
+            guard = FloodGuard(
+                self._config.flood,
+                self._clock,
+                lambda devices: accounts.keep_out(system, devices),
+                reception.deaf,
+            )
             # A cluster that has no leader does not answer, and has one again within seconds.
             api = (
                 JetStreamApi(client, timeout_s=_CLUSTER_REQUEST_S, patience_s=_CLUSTER_PATIENCE_S)
@@ -154,21 +165,24 @@ class ControlPlane:
                 self._device_of,
                 self._sources.connected,
                 self._sources.disconnected,
+                carried=guard.carried,
                 servers=servers,
             )
             await leafs.start()
             report = self._report(leafs)
             await self._serve(client, api, registry, report)
-            await ResetService(client).start()
+            resets = ResetService(client, self._clock, guard.may_ask)
             known = Known(api, self._continuity, self._clock, self._reader_of)
-            await ClockService(client, self._clock, self._token_of, known).start()
+            times = ClockService(client, self._clock, self._token_of, known, guard.may_ask)
             blobs = BlobService(
                 client,
                 self._clock,
                 self._token_of,
                 self._directory / "uploads",
                 self._config.artifacts,
+                guard.may_ask,
             )
+            await reception.open(resets.listen, times.listen, blobs.listen)
             syncing = await self._sync.start(client, api, registry)
             commanding = await self._commands.start(client, api, registry)
             await serve_commands(client, registry)
@@ -182,6 +196,7 @@ class ControlPlane:
                     registry,
                     self._consumers,
                     self._words,
+                    guard.unreadable,
                 )
                 for shard in range(self._config.fleet.shards)
             ]
@@ -206,6 +221,7 @@ class ControlPlane:
                 lags=self._sources.lags,
                 clocks=self._words.clocks,
                 certificates=certificates.until,
+                flooding=guard.flooding,
             )
             await service.serve(client, health.status)
             async with asyncio.TaskGroup() as group:
@@ -215,11 +231,13 @@ class ControlPlane:
                         sole.watch(),
                         accounts.keep(system, _ACCOUNTS_INTERVAL_S),
                         leafs.watch(LEAFS_INTERVAL_S),
+                        guard.run(system, keys.account("FLEET").public, leafs, servers),
                         self._sources.keep(api, lambda: self._reload(api, registry)),
                         self._watch_sources(api, leafs),
                         self._teller.tell_watermarks(self._config.watermark.interval_s),
                         self._teller.ask_for_gaps(),
                         blobs.run(),
+                        reception.watch(),
                         certificates.run(),
                         health.run(),
                         metrics_server.serve(self._config.metrics.listen, METRICS, health.samples),

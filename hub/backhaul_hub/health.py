@@ -56,6 +56,8 @@ class Facts:
     devices: Mapping[str, DeviceFacts] = field(default_factory=dict)
     certificates: Mapping[str, datetime] = field(default_factory=dict)
     """Until when each lasts, by what it belongs to."""
+    flooding: Mapping[str, str] = field(default_factory=dict)
+    """What devices that are kept out have sent too much of."""
 
 
 class HubHealth:
@@ -86,6 +88,8 @@ class HubHealth:
             yield Finding(kinds.QUARANTINE_GREW, Place("", stream), f"{more} more")
         for device, seen in facts.devices.items():
             yield from self._of_device(device, seen)
+        for device, why in facts.flooding.items():
+            yield Finding(kinds.DEVICE_FLOODING, Place(device), why)
         for name, until in facts.certificates.items():
             days = until.timestamp() / _DAY_S - now_ns / 1e9 / _DAY_S
             if days < self._config.certificate_days_min:

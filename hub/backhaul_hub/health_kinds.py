@@ -16,6 +16,7 @@ SOURCE_STALLED = "source-stalled"
 LANE_STALLED = "lane-stalled"
 CLOCK_UNSET = "clock-unset"
 LINK_DOWN = "link-down"
+DEVICE_FLOODING = "device-flooding"
 CERTIFICATE_EXPIRES = "certificate-expires"
 
 _ERROR, _WARNING = Severity.ERROR, Severity.WARNING
@@ -97,6 +98,12 @@ KINDS = (
         "look at its link, then at backhaul-agent status on the vehicle",
         after_s=60,
         depends_on=(JETSTREAM_SILENT, LINK_DOWN, READER_BEHIND),
+    ),
+    Kind(
+        DEVICE_FLOODING,
+        _ERROR,
+        "the vehicle sent more than any honest one would, and is kept out for a while",
+        "find out what runs there, and revoke it if it is not yours any more; else raise [flood]",
     ),
     Kind(
         CERTIFICATE_EXPIRES,

@@ -50,6 +50,7 @@ class HealthWatch:
         lags: of the sources, by (device, lane), where they are known.
         clocks: what devices said last of their clocks.
         certificates: until when those of the servers last.
+        flooding: tells what devices that are kept out have sent too much of.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class HealthWatch:
         lags: Mapping[tuple[str, str], int],
         clocks: Mapping[str, ClockWord],
         certificates: Mapping[str, datetime],
+        flooding: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self.facts = Facts(None)
         """What was seen last."""
@@ -83,6 +85,7 @@ class HealthWatch:
         self._lags = lags
         self._clocks = clocks
         self._certificates = certificates
+        self._flooding = flooding
 
     async def run(self) -> None:
         """Look every `interval_s` seconds (event loop's clock), for ever."""
@@ -143,6 +146,7 @@ class HealthWatch:
             quarantined={reader.stream: reader.position.quarantined for reader in self._readers},
             devices=await self._see_devices(),
             certificates=dict(self._certificates),
+            flooding=self._flooding(),
         )
 
     async def _consumers_of(self, stream: str) -> list[Json]:

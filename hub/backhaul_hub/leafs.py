@@ -11,7 +11,7 @@ import structlog
 from nats.errors import Error as NatsError
 
 from .errors import HubError
-from .fellow_servers import ask_all
+from .fellow_servers import ask_all, ask_server
 from .nats_jwt import body_of
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Leafs:
         account: public key of the one that leafs are in.
         device_of: tells whose leaf has a name; the name itself is what a leaf says of itself.
         on_connect, on_disconnect: called with the device id.
+        carried: called with a device and what came over each of its connections: messages, bytes.
         servers: how many the hub has; a leaf may be at any of them.
     """
 
@@ -68,6 +69,7 @@ class Leafs:
         on_connect: Callable[[str], None],
         on_disconnect: Callable[[str], None],
         *,
+        carried: Callable[[str, dict[object, tuple[int, int]]], None] = lambda *_: None,
         servers: int = 1,
     ) -> None:
         self._client = client
@@ -76,6 +78,7 @@ class Leafs:
         self._device_of = device_of
         self._on_connect = on_connect
         self._on_disconnect = on_disconnect
+        self._carried = carried
         self._servers = servers
         self.links: dict[str, Link] = {}
         # Of each device that is connected: at which server, and the connection's number there.
@@ -104,12 +107,18 @@ class Leafs:
             NatsError: there is no connection.
         """
         answers = await ask_all(self._client, "LEAFZ", self._servers)
+        logged_in = {connection: device for device, connection in self._connections.items()}
         listed: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         for answer in answers:
             for leaf in answer.get("data", {}).get("leafs") or []:
-                own = leaf.get("account") == self._account
-                device = self._device_of(leaf["name"]) if own else None
-                if device is not None:
+                if leaf.get("account") != self._account:
+                    continue
+                connection = answer["server"]["id"], leaf["id"]
+                # As the event of its login had it, signed; the name is only what the leaf says.
+                device = logged_in.get(connection) or self._device_of(leaf["name"])
+                if device is None:
+                    await self._cut_stranger(*connection)
+                else:
                     listed.setdefault(device, []).append((answer["server"]["id"], leaf))
         for device, leafs in listed.items():
             known = self._connections.get(device)
@@ -120,7 +129,19 @@ class Leafs:
             if known != (server, leaf["id"]):
                 self._connected(device, (server, leaf["id"]))
             self._note(self.links[device], leaf)
+            self._carried(
+                device,
+                {(at, each["id"]): (each["in_msgs"], each["in_bytes"]) for at, each in leafs},
+            )
         self._note_unlisted(listed.keys(), {answer["server"]["id"] for answer in answers})
+
+    async def _cut_stranger(self, server: str, leaf: int) -> None:
+        """Cut a leaf that logged in unheard and does not say who it is; back again it is heard."""
+        log.warning("nameless_leaf_cut", server=server, leaf=leaf)
+        try:
+            await ask_server(self._client, server, "KICK", {"cid": leaf})
+        except HubError as error:
+            log.warning("leaf_not_cut", error=str(error))
 
     def _note(self, link: Link, leaf: dict[str, Any]) -> None:
         if (rtt := leaf.get("rtt", "")) != link.rtt:

@@ -3,22 +3,28 @@
 No device reaches the hub's JetStream API itself, not even for this one question: the API goes by the
 subject that it is told, and a leaf can have it told another (forged.py), as
 `$JS.API.STREAM.DELETE.UP_00`. So the control plane asks in its place, by the subject that the server
-has let through.
+has let through; of one durable one question at a time, and no more than an `Allowance` of them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING
 
 import structlog
 from nats.errors import Error as NatsError
 
+from .allowance import PENDING_MAX, Allowance
 from .streams import DOWN
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nats.aio.client import Client
     from nats.aio.msg import Msg
+
+    from .clock import Clock
 
 RESETS = f"hubapi.CONSUMER.RESET.{DOWN}.*"
 WAITING_MAX = 1024
@@ -26,6 +32,8 @@ WAITING_MAX = 1024
 _ANSWER_S_MAX = 5.0
 # What the server puts in place of the reply that another account's question came with.
 _ACROSS_ACCOUNTS = "_R_."
+# See `lanes.down_durable`.
+_DURABLE = re.compile(r"(?P<device>.+?)-[0-9a-f]{24}(_.+)?")
 log = structlog.get_logger(__name__)
 
 
@@ -34,32 +42,46 @@ class ResetService:
 
     Args:
         client: a connection in account HUB.
+        may_ask: counts a device's question, and says whether it may ask still (flood.py).
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(
+        self, client: Client, clock: Clock, may_ask: Callable[[str], bool] = lambda _: True
+    ) -> None:
         self.refused = 0
         self._client = client
-        self._waiting: set[asyncio.Task[None]] = set()
+        self._clock = clock
+        self._may_ask = may_ask
+        self._allowance = Allowance()
+        self._waiting: dict[str, asyncio.Task[None]] = {}
 
-    async def start(self) -> None:
-        """Begin to pass on."""
-        await self._client.subscribe(RESETS, cb=self._on_reset)
+    async def listen(self, client: Client) -> None:
+        """Pass on what is asked over a connection in account HUB."""
+        await client.subscribe(RESETS, cb=self._on_reset, pending_msgs_limit=PENDING_MAX)
 
     async def _on_reset(self, message: Msg) -> None:
         # A forged subject comes with the reply that forged it.
         honest = message.reply.startswith(_ACROSS_ACCOUNTS)
-        if not honest or len(self._waiting) >= WAITING_MAX:
+        durable = message.subject.rpartition(".")[2]
+        whose = _DURABLE.fullmatch(durable)
+        if (
+            not honest
+            or whose is None
+            or not self._may_ask(whose["device"])
+            or durable in self._waiting
+            or len(self._waiting) >= WAITING_MAX
+            or not self._allowance.take(durable, self._clock.monotonic_s())
+        ):
             self.refused += 1
             return
-        task = asyncio.create_task(self._pass_on(message))
-        self._waiting.add(task)
-        task.add_done_callback(self._waiting.discard)
+        self._waiting[durable] = task = asyncio.create_task(self._pass_on(message, durable))
+        task.add_done_callback(lambda _: self._waiting.pop(durable, None))
 
-    async def _pass_on(self, message: Msg) -> None:
-        durable = message.subject.rpartition(".")[2]
+    async def _pass_on(self, message: Msg, durable: str) -> None:
         subject = f"$JS.API.CONSUMER.RESET.{DOWN}.{durable}"
         try:
             answer = await self._client.request(subject, message.data, timeout=_ANSWER_S_MAX)
-            await message.respond(answer.data)
+            # Not over the connection that it came on, which may be gone by now (reception.py).
+            await self._client.publish(message.reply, answer.data)
         except NatsError as error:
             log.warning("reset_not_passed_on", durable=durable, error=repr(error))

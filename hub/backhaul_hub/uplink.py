@@ -26,7 +26,7 @@ from .stored import Stored, StoredReader
 from .word_book import WordBook
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from nats.aio.client import Client
 
@@ -49,6 +49,7 @@ class UplinkReader:
         client: a connection in account HUB.
         consumers: told of every good message, in this order (see consumers.py).
         words: takes in what vehicles say of their lanes; one for all readers.
+        unreadable: told of the device that has sent an unreadable message.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class UplinkReader:
         registry: Registry,
         consumers: Sequence[Consumer] = (),
         words: WordBook | None = None,
+        unreadable: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.stream = stream
         self.position = Position()
@@ -71,6 +73,7 @@ class UplinkReader:
         self._registry = registry
         self._words = words or WordBook(continuity)
         self._consumers = consumers
+        self._unreadable = unreadable
         self._blocks = BlockStore(registry, stream)
         self._log = BlockLog()
         self._audit = Audit(stream, api, self._reader, self._blocks)
@@ -167,6 +170,7 @@ class UplinkReader:
 
     def _note_unreadable(self, message: Stored, error: UnreadableError) -> None:
         self._log.add(message.seq, message.stored_ns, None)
+        self._unreadable(message.subject.split(".")[1])  # the hub's own transform puts it there
         if error.place is not None:
             # It is as the vehicle sealed it: sent again it would be no better.
             key, seq = error.place

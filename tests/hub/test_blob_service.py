@@ -106,7 +106,7 @@ async def bench(
     await client.subscribe("blobr.>", cb=hear)
     service = BlobService(client, HubClock(), TOKENS.get, directory, limits or Artifacts())
     running = asyncio.create_task(service.run())
-    await asyncio.sleep(0)
+    await service.listen(client)
     try:
         yield Bench(client, service, Objects(client), answers, directory)
     finally:

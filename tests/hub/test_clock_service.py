@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from backhaul_hub.clock_service import BURST, REFILL_S, Allowance, ClockService
+from backhaul_hub.allowance import BURST, REFILL_S, Allowance
+from backhaul_hub.clock_service import ClockService
 
 TOKENS = {"VID-001": "tok1", "VID-002": "tok2"}
 
@@ -32,7 +33,7 @@ class Wire:
         self.sent: list[tuple[str, dict[str, Any]]] = []
         self.ask: Any = None
 
-    async def subscribe(self, subject: str, cb: Any) -> None:
+    async def subscribe(self, subject: str, cb: Any, pending_msgs_limit: int) -> None:
         assert subject == "clk.*"
         self.ask = cb
 
@@ -46,7 +47,7 @@ class Wire:
 async def serving() -> tuple[Wire, HubClock, ClockService]:
     wire, clock = Wire(), HubClock()
     service = ClockService(wire, clock, TOKENS.get)  # type: ignore[arg-type]
-    await service.start()
+    await service.listen(wire)  # type: ignore[arg-type]
     return wire, clock, service
 
 

@@ -81,7 +81,7 @@ async def test_the_answer_goes_with_the_time() -> None:
     it, wire = Scene(), Wire()
     it.arrived("bulk", 7, 1, 2)
     service = ClockService(wire, it.clock, TOKENS.get, it.known)  # type: ignore[arg-type]
-    await service.start()
+    await service.listen(wire)  # type: ignore[arg-type]
     await wire.question("VID-001", b'{"t1": 1, "epochs": [7]}')
     await wire.question("VID-001", b'{"t1": 2}')
     await wire.question("VID-001", json.dumps({"t1": 3, "epochs": [7] * (EPOCHS_MAX + 1)}).encode())

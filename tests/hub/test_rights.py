@@ -126,7 +126,7 @@ async def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         await api.request(f"STREAM.CREATE.{DOWN}", {"name": DOWN, "subjects": ["in.>"]})
         for device in devices.values():
             await ensure_down_consumers(api, device)
-        await ResetService(control).start()
+        await ResetService(control, SystemClock()).listen(control)
         mine, theirs = [await log_in(stack, hub, devices[id_]) for id_ in (MINE, THEIRS)]
         yield Fleet(hub, mine, theirs, control)
 

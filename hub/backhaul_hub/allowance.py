@@ -1,0 +1,24 @@
+"""How often a device is answered what costs the hub something. Pure."""
+
+from __future__ import annotations
+
+# A vehicle asks eight times at once when its link comes up, and then four times an hour.
+BURST = 16
+REFILL_S = 2.0
+PENDING_MAX = 16_384
+"""Questions that were received and not looked at; what comes beside is dropped, and asked again."""
+
+
+class Allowance:
+    """How many answers each may still have: a bucket of `BURST`, one more in `REFILL_S`."""
+
+    def __init__(self) -> None:
+        self._full_at_s: dict[str, float] = {}
+
+    def take(self, name: str, now_s: float) -> bool:
+        """Return whether one may have an answer now, and count it; `now_s` is monotonic."""
+        full_at_s = max(self._full_at_s.get(name, now_s), now_s)
+        if full_at_s - now_s > (BURST - 1) * REFILL_S:
+            return False
+        self._full_at_s[name] = full_at_s + REFILL_S
+        return True

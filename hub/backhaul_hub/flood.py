@@ -1,0 +1,127 @@
+"""Which vehicles send more than any honest one would, and for how long they are kept out. Pure.
+
+Each device has a budget of everything that it can spend at the others' cost. A budget refills at a
+steady rate and holds so much at most: a backlog that is drained after weeks is not a flood. Who
+overdraws one is suspended, for twice as long each time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+FORGOTTEN_S = 3600.0
+"""How long after its end a suspension is remembered: shown, and doubled by the next."""
+
+
+class Goods(StrEnum):
+    """What a device can spend."""
+
+    MESSAGES = "messages"
+    """Of every kind, as the server counts them."""
+    BYTES = "bytes"
+    QUESTIONS = "questions"
+    """To the control plane: the time, artifacts, resets."""
+    UNREADABLE = "unreadable"
+    """Messages that were stored, and cannot be read."""
+
+
+class Budget(NamedTuple):
+    """How much of a good a device may spend."""
+
+    per_s: float
+    at_once: float
+
+
+@dataclass(slots=True)
+class Suspension:
+    """A device that is kept out, or was a while ago."""
+
+    since_s: float
+    until_s: float
+    goods: Goods
+    why: str
+
+
+@dataclass(slots=True)
+class _Account:
+    """One device: when each of its budgets will be full again, and what its link had carried."""
+
+    full_s: dict[Goods, float] = field(default_factory=dict)
+    seen: Mapping[object, tuple[int, int]] = field(default_factory=dict)
+
+
+class FloodWatch:
+    """Keeps the budgets of all devices, and says who is to be suspended. Times are monotonic.
+
+    Args:
+        budgets: of each device alike.
+        suspend_s: how long the first time.
+        suspend_s_max: how long at most.
+    """
+
+    def __init__(
+        self, budgets: Mapping[Goods, Budget], suspend_s: float, suspend_s_max: float
+    ) -> None:
+        self._budgets = budgets
+        self._suspend_s = suspend_s
+        self._suspend_s_max = suspend_s_max
+        self._accounts: dict[str, _Account] = {}
+        self._suspensions: dict[str, Suspension] = {}
+
+    def spend(self, device: str, goods: Goods, amount: float, now_s: float) -> bool:
+        """Count what a device has spent; return whether it still may. May suspend it."""
+        if self.suspended(device, now_s):
+            return False
+        budget = self._budgets[goods]
+        account = self._accounts.setdefault(device, _Account())
+        full_s = max(account.full_s.get(goods, now_s), now_s) + amount / budget.per_s
+        account.full_s[goods] = full_s
+        if full_s - now_s <= budget.at_once / budget.per_s:
+            return True
+        account.full_s.clear()  # what it has overdrawn is paid for by the suspension
+        spent = (full_s - now_s) * budget.per_s
+        self._suspend(device, goods, f"{spent:,.0f} {goods} at once", now_s)
+        return False
+
+    def carried(self, device: str, links: Mapping[object, tuple[int, int]], now_s: float) -> None:
+        """Take in the messages and bytes that a device's links have carried since they were made.
+
+        Mostly it has one. An old one may not have been found dead yet when the next one is up.
+        """
+        account = self._accounts.setdefault(device, _Account())
+        before, account.seen = account.seen, dict(links)
+        for connection, total in links.items():
+            known = before.get(connection, (0, 0))
+            self.spend(device, Goods.MESSAGES, total[0] - known[0], now_s)
+            self.spend(device, Goods.BYTES, total[1] - known[1], now_s)
+
+    def suspended(self, device: str, now_s: float) -> bool:
+        """Tell whether a device is kept out now."""
+        found = self._suspensions.get(device)
+        return found is not None and now_s < found.until_s
+
+    def all_suspended(self, now_s: float) -> dict[str, Suspension]:
+        """Return who is kept out now."""
+        return {device: each for device, each in self._suspensions.items() if now_s < each.until_s}
+
+    def lately(self, now_s: float) -> Iterator[tuple[str, str]]:
+        """Yield each device that is suspended or was in the last hour, and what to say of it."""
+        for device, each in list(self._suspensions.items()):
+            if now_s >= each.until_s + FORGOTTEN_S:
+                del self._suspensions[device]
+            elif now_s < each.until_s:
+                yield device, f"{each.why}: kept out for {each.until_s - now_s:.0f} s more"
+            else:
+                yield device, f"{each.why}: kept out until {now_s - each.until_s:.0f} s ago"
+
+    def _suspend(self, device: str, goods: Goods, why: str, now_s: float) -> None:
+        before = self._suspensions.get(device)
+        length_s = self._suspend_s
+        if before is not None and now_s < before.until_s + FORGOTTEN_S:
+            length_s = min(self._suspend_s_max, 2 * (before.until_s - before.since_s))
+        self._suspensions[device] = Suspension(now_s, now_s + length_s, goods, why)

@@ -1,0 +1,194 @@
+"""Acting on floods: who is kept out, when, and that nothing is heard meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import nats
+import pytest
+
+from backhaul_hub.allowance import BURST
+from backhaul_hub.clock import SystemClock
+from backhaul_hub.config import Flood
+from backhaul_hub.errors import HubError
+from backhaul_hub.flood_guard import FloodGuard
+from backhaul_hub.reception import Reception
+from backhaul_hub.reset_service import ResetService
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from nats.aio.client import Client
+
+    from tests.support.nats_server import NatsServer
+
+RUDE = "VID-666"
+SETTINGS = Flood(questions_s_max=10, questions_burst=5, unreadable_s_max=1, unreadable_burst=2)
+
+
+class HubClock(SystemClock):
+    """A clock that is moved by hand."""
+
+    s = 0.0
+
+    def monotonic_s(self) -> float:
+        return self.s
+
+
+class Scene:
+    """A guard, and what it has done."""
+
+    def __init__(self) -> None:
+        self.clock = HubClock()
+        self.done: list[object] = []
+        self.trouble = ""
+        self.guard = FloodGuard(SETTINGS, self.clock, self.keep_out, self.deaf)
+
+    async def keep_out(self, devices: frozenset[str]) -> None:
+        if self.trouble:
+            raise HubError(self.trouble)
+        self.done.append(set(devices))
+
+    @asynccontextmanager
+    async def deaf(self) -> AsyncIterator[None]:
+        self.done.append("deaf")
+        try:
+            yield
+        finally:
+            self.done.append("hears")
+
+    def ask(self, count: int) -> int:
+        return sum(self.guard.may_ask(RUDE) for _ in range(count))
+
+
+async def test_who_asks_too_much_is_kept_out_for_its_time_and_not_heard_meanwhile() -> None:
+    it = Scene()
+    await it.guard.act()
+    assert (it.ask(100), it.done) == (5, [])
+    await it.guard.act()
+    await it.guard.act()
+    assert it.done == ["deaf", {RUDE}, "hears"], "once"
+    assert it.guard.flooding() == {RUDE: "6 questions at once: kept out for 60 s more"}
+    it.clock.s = 60
+    await it.guard.act()
+    assert it.done[3:] == [set()], "lifting it needs no silence"
+    assert it.ask(1) == 1
+
+
+async def test_garbage_needs_no_silence() -> None:
+    it = Scene()
+    for _ in range(3):
+        it.guard.unreadable(RUDE)
+    await it.guard.act()
+    assert it.done == [{RUDE}]
+
+
+async def test_what_a_link_carries_counts() -> None:
+    it = Scene()
+    it.guard.carried(RUDE, {1: (int(SETTINGS.messages_burst) + 1, 0)})
+    await it.guard.act()
+    assert it.done == [{RUDE}]
+
+
+async def test_while_the_servers_do_not_take_it_it_is_tried_again() -> None:
+    it = Scene()
+    it.ask(100)
+    it.trouble = "no server"
+    with pytest.raises(HubError, match="no server"):
+        await it.guard.act()
+    assert it.done == ["deaf", "hears"]
+    it.trouble = ""
+    await it.guard.act()
+    assert it.done[2:] == ["deaf", {RUDE}, "hears"]
+
+
+@pytest.mark.nats
+async def test_a_reception_hears_again_after_it_was_deaf(nats_server: NatsServer) -> None:
+    heard: list[bytes] = []
+
+    async def listen(client: Client) -> None:
+        async def note(message: Any) -> None:
+            heard.append(message.data)
+
+        await client.subscribe("clk.*", cb=note)
+        await client.flush()
+
+    async def connect() -> Client:
+        return await nats.connect(nats_server.url)
+
+    reception, vehicle = Reception(connect), await connect()
+    await reception.open(listen)
+    await vehicle.publish("clk.VID-001", b"before")
+    await until(lambda: heard == [b"before"])
+    async with reception.deaf():
+        await vehicle.publish("clk.VID-001", b"meanwhile")
+        await vehicle.flush()
+    await vehicle.publish("clk.VID-001", b"after")
+    await until(lambda: heard == [b"before", b"after"])
+    watching = asyncio.create_task(reception.watch())
+    await asyncio.sleep(0)
+    assert not watching.done()
+    watching.cancel()
+    await reception.close()
+    await vehicle.close()
+
+
+class Api:
+    """Stands for the connection: remembers what it is asked, answers when told."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.told: list[tuple[str, bytes]] = []
+        self.may_answer = asyncio.Event()
+        self.ask: Any = None
+
+    async def subscribe(self, subject: str, cb: Any, pending_msgs_limit: int) -> None:
+        self.ask = cb
+
+    async def request(self, subject: str, payload: bytes, timeout: float) -> Any:  # noqa: ASYNC109 - nats-py has it
+        self.asked.append(subject)
+        await self.may_answer.wait()
+        return SimpleNamespace(data=b"done")
+
+    async def publish(self, subject: str, payload: bytes) -> None:
+        self.told.append((subject, payload))
+
+
+DURABLE = "VID-666-0123456789abcdef01234567"
+
+
+async def reset(api: Api, durable: str = DURABLE, reply: str = "_R_.a.b") -> None:
+    subject = f"hubapi.CONSUMER.RESET.DOWN_00.{durable}"
+    await api.ask(SimpleNamespace(subject=subject, reply=reply, data=b""))
+    for _ in range(5):  # the service's task, where it is not held up, and what follows it
+        await asyncio.sleep(0)
+
+
+async def test_a_durable_is_reset_once_at_a_time_and_not_too_often() -> None:
+    api, clock = Api(), HubClock()
+    service = ResetService(api, clock)  # type: ignore[arg-type]
+    await service.listen(api)  # type: ignore[arg-type]
+    for _ in range(3):
+        await reset(api)
+    await reset(api, f"{DURABLE}_n_gps")
+    assert len(api.asked) == 2, "one of each"
+    api.may_answer.set()
+    await until(lambda: len(api.told) == 2)
+    for _ in range(BURST + 5):
+        await reset(api)
+    assert len(api.asked) == 2 + BURST - 1
+    assert service.refused == 2 + 6
+
+
+async def test_a_reset_of_nobody_or_of_who_may_not_ask_is_passed_over() -> None:
+    api, asking = Api(), list[str]()
+    service = ResetService(api, HubClock(), lambda device: bool(asking.append(device)))  # type: ignore[arg-type, func-returns-value]
+    await service.listen(api)  # type: ignore[arg-type]
+    await reset(api)
+    await reset(api, "VID-666")
+    await reset(api, reply="$JS.ACK.a.b.1.1.1.1.0@x")
+    assert (api.asked, service.refused, asking) == ([], 3, [RUDE])
