@@ -42,6 +42,13 @@ def read_person(creds: Path) -> Person:
         ) from error
 
 
-async def connect_person(url: str, creds: Path, person: Person) -> Client:
-    """Connect to the hub's server, of a cluster to any. Raises: HubError."""
-    return await connect(url, Login(creds=str(creds)), inbox_prefix=person.inbox)
+async def connect_person(url: str, creds: Path, person: Person, ca: Path | None = None) -> Client:
+    """Connect to the hub's server, of a cluster to any.
+
+    ``ca``: by which authorities it is known, where it speaks TLS; None: those of this machine.
+
+    Raises:
+        HubError: the server is not there, is not the hub's, or does not take these credentials.
+    """
+    login = Login(creds=str(creds), ca=str(ca or ""))
+    return await connect(url, login, inbox_prefix=person.inbox)

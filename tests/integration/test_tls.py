@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_agent.client import connect
+from backhaul_hub.errors import HubError
 from backhaul_hub.fellow_servers import ask_all
+from backhaul_hub.people_login import connect_person, read_person
 from backhaul_hub.tls_files import former_authorities
 from backhaul_spark.commands._options import source_options
 from backhaul_spark.connection import Connection
@@ -93,6 +95,16 @@ async def test_everybody_reaches_it_and_certificates_change_under_them(world: Wo
             await readings(world, rig.url, 3, of=6)
             assert await links(system) == before
     assert "VID-001" in await hub(world, "devices")
+    creds = world.directory / "anna.creds"
+    await hub(
+        world, "user", "add", "anna", "--group", "VID-001", "--may", "read", "--out", str(creds)
+    )
+    anna = read_person(creds)
+    ca = world.hub.directory / "tls" / "ca.pem"
+    (address,) = world.hub.addresses()
+    await (await connect_person(address, creds, anna, ca)).close()
+    with pytest.raises(HubError, match="CERTIFICATE_VERIFY_FAILED"):
+        await connect_person(address, creds, anna)
     # A vehicle and a control plane that know the former authority alone come back.
     await world.hub.control.stop()
     await rig.leaf.stop()

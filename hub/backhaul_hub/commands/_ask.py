@@ -84,16 +84,17 @@ class Visitor(Access):
         HubError: the file is no credentials of a person.
     """
 
-    def __init__(self, creds: Path, server: str) -> None:
+    def __init__(self, creds: Path, server: str, ca: Path | None) -> None:
         super().__init__("the control plane does not run, or these credentials were withdrawn")
         self._creds = creds
         self._server = server
+        self._ca = ca
         self.person = read_person(creds)
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
         """Connect with the credentials."""
-        client = await connect_person(self._server, self._creds, self.person)
+        client = await connect_person(self._server, self._creds, self.person, self._ca)
         try:
             yield client
         finally:

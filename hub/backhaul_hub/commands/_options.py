@@ -39,7 +39,15 @@ _server_option = click.option(
     envvar="BACKHAUL_SERVER",
     default="nats://127.0.0.1:4222",
     show_default=True,
-    help="The hub's server, with --creds; of a cluster all, separated by commas.",
+    help="The hub's server, with --creds: tls://hub.example.org:4222; of a cluster all, separated by"
+    " commas.",
+)
+_ca_option = click.option(
+    "--ca",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="BACKHAUL_CA",
+    help="By which authorities the server is known, with --creds: a copy of the hub's tls/ca.pem."
+    "  [default: those of this machine]",
 )
 
 
@@ -48,14 +56,19 @@ def access_option(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def with_access(
-        *args: Any, directory: Path, creds: Path | None, server: str, **options: Any
+        *args: Any,
+        directory: Path,
+        creds: Path | None,
+        server: str,
+        ca: Path | None,
+        **options: Any,
     ) -> None:
-        command(*args, access=_access(directory, creds, server), **options)
+        command(*args, access=_access(directory, creds, server, ca), **options)
 
-    return directory_option(_creds_option(_server_option(with_access)))
+    return directory_option(_creds_option(_server_option(_ca_option(with_access))))
 
 
-def _access(directory: Path, creds: Path | None, server: str) -> Access:
+def _access(directory: Path, creds: Path | None, server: str, ca: Path | None) -> Access:
     source = click.get_current_context().get_parameter_source
     if creds is None:
         return Operator(directory)
@@ -63,7 +76,7 @@ def _access(directory: Path, creds: Path | None, server: str) -> Access:
         if source("creds") is ParameterSource.COMMANDLINE:
             raise click.UsageError("--dir or --creds, not both")
         return Operator(directory)
-    return Visitor(creds, server)
+    return Visitor(creds, server, ca)
 
 
 who_option = click.option(
