@@ -57,6 +57,7 @@ BENCHMARKS = (
     ),
     Benchmark("history_scan", "seconds to read a series out of a vehicle's frames"),
     Benchmark("edge_history", "seconds to answer for history out of a vehicle's ledger"),
+    Benchmark("identities", "what a vehicle's identity costs, and what revoking one does"),
     Benchmark("abuse", "how long an event takes beside a vehicle that floods the hub"),
     Benchmark("link_bytes", "bytes on the link per point, and while idle"),
     Benchmark("ingest", "points and messages per second that an agent makes durable"),

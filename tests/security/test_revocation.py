@@ -1,0 +1,35 @@
+"""Revoking one vehicle of a fleet: it is cut and stays out, and no other notices anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks.fleet_identities import Fleet
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.nats
+NAMES = [f"VID-{number:03}" for number in range(40)]
+BAD = NAMES[17]
+
+
+async def test_a_revoked_vehicle_is_the_only_one_cut_and_stays_out(tmp_path: Path) -> None:
+    async with Fleet.running(tmp_path) as fleet:
+        for name in NAMES:
+            await fleet.enrol(name)
+        assert await fleet.connect(*NAMES) == []
+        async with fleet.rig.connection("system") as system:
+            await fleet.revoke(BAD, system)
+            assert await fleet.cut_off() == [BAD]
+        await fleet.restart()
+        assert await fleet.connect(*NAMES) == [BAD], "after a restart"
+        async with fleet.rig.connection("system") as system:
+            await fleet.enrol("VID-NEW", nodes=("battery",))
+            assert "FLEET" in await fleet.keeper.push(system)
+            await fleet.links[BAD].close()
+            assert await fleet.connect(BAD) == [BAD], "after a later account update"
+            assert await fleet.connect("VID-NEW") == []
+        assert await fleet.cut_off() == [BAD]
