@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
+from backhaul_codec.enrolment import REQUEST_BYTES_MAX, answer_prefix, request_subject
 from backhaul_codec.subjects import SHARED_LANES
 
 from .lanes import (
@@ -49,7 +50,7 @@ BLOB_QUESTIONS, BLOB_ANSWERS = "blob.*", "blobr.*.*"
 _TO_LEAFS = ("dn.>", CLOCK_ANSWERS, BLOB_ANSWERS)
 # The subject says who asks, which the permissions of FLEET make true.
 _FROM_LEAFS = ("dlv.*.*", CLOCK_QUESTIONS, BLOB_QUESTIONS)
-_ENROL = "enrol.*"
+_ENROL = request_subject("*")
 # Questions as messages, not as calls of a service: the hub sees where an answer is to go.
 _FROM_PEOPLE = ("ask.>",)
 _TO_PEOPLE = ("up.>", "inbox.>")
@@ -138,6 +139,17 @@ def vehicle_rights() -> Rights:
         ),
         subs_max=SUBS_MAX,
         payload_bytes_max=PAYLOAD_BYTES_MAX,
+        connection_types=("LEAFNODE",),
+    )
+
+
+def asking_rights(token_id: str) -> Rights:
+    """Return what a vehicle may do that is not enrolled yet: ask with its own token, and be answered."""
+    return Rights(
+        publish=(request_subject(token_id),),
+        subscribe=(f"{answer_prefix(token_id)}.>",),
+        subs_max=16,
+        payload_bytes_max=REQUEST_BYTES_MAX,
         connection_types=("LEAFNODE",),
     )
 

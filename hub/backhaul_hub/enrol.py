@@ -5,29 +5,18 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-import msgspec
-
-from backhaul_codec.identity import (
-    Identity,
-    IdentityError,
-    Link,
-    decode_identity,
-    encode_identity,
-)
+from backhaul_codec.identity import Link
 from backhaul_codec.subjects import node_lane
 
+from .config import load
+from .documents import Documents
 from .errors import ConfigError, RegistryError
 from .keys import read_keys
 from .lanes import NODES_MAX, check_nodes
-from .logins import vehicle_jwt
 from .nkey import new_key
-from .private_files import alone_in, write_private
+from .private_files import alone_in
 from .registry import Device, Registry, check_device_id
-from .servers import urls
-from .streams import DOWN
-from .tls_files import ca_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,9 +26,6 @@ if TYPE_CHECKING:
 
     from .clock import Clock
     from .config import HubConfig
-
-
-IDENTITY_FILE = "identity.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,20 +80,9 @@ async def create_device(
     key = new_key("user")
     now_ns = clock.now_ns()
     device = Device(device_id, secrets.token_hex(12), key.public, now_ns, nodes)
-    document = _document(
-        Identity(
-            device=device_id,
-            token=device.token,
-            leaf_urls=tuple(map(_leaf_url, urls(config.fleet.leaf_url))),
-            ca=ca_text(directory),
-            jwt=vehicle_jwt(keys, device, now_s=now_ns // 1_000_000_000),
-            seed=key.seed,
-            down_stream=DOWN,
-            nodes=nodes,
-            link=Link(settings.link_mode, settings.link_kbit_s),
-        )
-    )
-    target = directory / "devices" / device_id
+    documents = Documents(directory, config, keys)
+    link = Link(settings.link_mode, settings.link_kbit_s)
+    identity = documents.make(device, link, now_s=now_ns // 1_000_000_000, seed=key.seed)
     try:
         with alone_in(directory):
             async with await Registry.open(directory / "hub.db") as registry:
@@ -115,12 +90,11 @@ async def create_device(
                     raise RegistryError(f"device {device_id} exists already")
                 # What the device needs first, its row last: an attempt that failed halfway can
                 # simply be made again.
-                target.mkdir(parents=True, exist_ok=True, mode=0o700)
-                write_private(target / IDENTITY_FILE, document)
+                path = documents.write(identity)
                 await registry.add_device(device)
     except OSError as error:
         raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
-    return AddedDevice(device, target / IDENTITY_FILE)
+    return AddedDevice(device, path)
 
 
 async def is_enrolled(directory: Path, device_id: str) -> bool:
@@ -137,16 +111,15 @@ async def change_nodes(
     """Have exactly these nodes of an enrolled device have streams of their own.
 
     Key and token stay; the document has a new JWT, with the lanes of these nodes. Account FLEET must
-    offer them, which is the caller's to have pushed (`AccountKeeper`). The lane of a node that is named no more goes on being read; it is
-    dropped by a later change, once nothing of it is missing.
+    offer them, which is the caller's to have pushed (`AccountKeeper`). The lane of a node that is
+    named no more goes on being read; a later change drops it, once nothing of it is missing.
 
     Raises:
         RegistryError: there is no such device.
         ConfigError: a node cannot have streams of its own, or a file cannot be read or written.
     """
     named = check_nodes(nodes)
-    keys = read_keys(directory)
-    path = directory / "devices" / device_id / IDENTITY_FILE
+    documents = Documents(directory, load(directory), read_keys(directory))
     try:
         with alone_in(directory):
             async with await Registry.open(directory / "hub.db") as registry:
@@ -162,11 +135,8 @@ async def change_nodes(
                         f"{len(leaving)} nodes would leave their lanes, {NODES_MAX} may at once",
                         hint="let the vehicle send what it has, then take the next ones",
                     )
-                jwt = vehicle_jwt(keys, device, now_s=clock.now_ns() // 1_000_000_000)
-                identity = msgspec.structs.replace(
-                    _read_document(path), ca=ca_text(directory), nodes=named, jwt=jwt
-                )
-                write_private(path, _document(identity))
+                now_s = clock.now_ns() // 1_000_000_000
+                path = documents.write(documents.renew(device, now_s=now_s))
                 await registry.set_nodes(device)
     except OSError as error:
         raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
@@ -178,28 +148,3 @@ async def _drained(registry: Registry, device: Device) -> list[str]:
     """Return the nodes that left their lanes before, and of whose lanes nothing is missing."""
     owing = {key.lane for key, lane in (await registry.lanes(device.id)).items() if not lane.whole}
     return [node for node in device.leaving if node_lane(node) not in owing]
-
-
-def _document(identity: Identity) -> str:
-    try:
-        return encode_identity(identity)
-    except IdentityError as error:
-        raise ConfigError(f"no identity document can be made of it: {error}") from error
-
-
-def _read_document(path: Path) -> Identity:
-    try:
-        return decode_identity(path.read_bytes())
-    except IdentityError as error:
-        raise ConfigError(
-            f"{path}: {error}", hint="put it back as add-device wrote it: its login is nowhere else"
-        ) from error
-
-
-def _leaf_url(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("nats-leaf", "tls", "ws", "wss") or not parts.hostname:
-        raise ConfigError(
-            f"fleet.leaf_url {url!r} is no leaf address", hint="nats-leaf://hub.example.org:7422"
-        )
-    return url

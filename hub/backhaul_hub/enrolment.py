@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from backhaul_codec.enrolment import Code, Request
 
+    from .registry import Device
+
 _SECOND_NS = 1_000_000_000
 
 
@@ -49,15 +51,6 @@ class Enrolment:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How a token's device stands: by which key and token it is known now."""
-
-    public_key: str
-    device_token: str
-    revoked: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Accept:
     """The request uses the token up: sign a user for this key, and store both at once."""
 
@@ -73,14 +66,14 @@ Decision: TypeAlias = Accept | Repeat | Refused
 def decide(
     request: Request,
     enrolment: Enrolment | None,
-    standing: Standing | None,
+    known: Device | None,
     spent_keys: Container[str],
     now_ns: int,
 ) -> Decision:
     """Decide on a request whose proof holds.
 
-    ``enrolment``: the token it names, None where hub.db has none. ``standing``: of the token's
-    device, None where there is no such device. ``spent_keys``: public keys that were revoked or
+    ``enrolment``: the token it names, None where hub.db has none. ``known``: its device, None
+    where there is no such device yet. ``spent_keys``: public keys that were revoked or
     replaced, whoever's.
     """
     if enrolment is None:
@@ -92,20 +85,23 @@ def decide(
         why = "was revoked" if code == "revoked" else "was given another token"
         return _refused(code, f"the token is void: {device} {why} at {at}")
     if enrolment.used_ns:
-        return _used(request, enrolment, standing)
+        return _used(request, enrolment, known)
     if now_ns >= enrolment.expires_ns:
         at = _time(enrolment.expires_ns)
         return _refused("expired", f"the token has expired at {at}; make another one")
-    if standing is not None and not standing.revoked:
+    if known is not None and not known.revoked_ns:
         return _refused("enrolled", f"{device} is enrolled already, in another way")
     if request.public_key in spent_keys:
         return _refused("old_key", "this key was a device's before, and no key is given out twice")
     return Accept()
 
 
-def _used(request: Request, enrolment: Enrolment, standing: Standing | None) -> Decision:
-    same = standing is not None and standing.device_token == enrolment.device_token
-    if same and standing is not None and standing.public_key == request.public_key:
+def _used(request: Request, enrolment: Enrolment, known: Device | None) -> Decision:
+    if (
+        known is not None
+        and known.token == enrolment.device_token
+        and known.public_key == request.public_key
+    ):
         return Repeat()
     if request.public_key == enrolment.public_key:
         return _refused("old_key", f"{enrolment.device} has another key by now")

@@ -11,7 +11,7 @@ import contextlib
 import os
 import sqlite3
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote
 
 import aiosqlite
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from pathlib import Path
 
+Decided = TypeVar("Decided")
 _PUT_LANE = "INSERT OR REPLACE INTO lane VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -47,6 +48,8 @@ class Device:
     """Nodes with streams of their own, by name, sorted."""
     leaving: tuple[str, ...] = ()
     """Nodes that had some: their lanes are read on until nothing of them is missing."""
+    revoked_ns: int = 0
+    """When its key was revoked; what came of it before stays. 0: it was not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,18 +162,20 @@ class Registry:
         Raises:
             RegistryError: its id is none, or taken, also by a group.
         """
-        check_device_id(device.id)
-        groups = "SELECT 1 FROM head WHERE device = ? AND ? IN (node, parent) AND key = '' LIMIT 1"
-        if await self.fetch(groups, (heads.FLEET, device.id)):
-            raise RegistryError(f"{device.id} is a group in the hub's tree already")
-        row = (device.id, device.token, device.public_key, device.added_ns)
-        insert = Change("INSERT INTO device VALUES (?, ?, ?, ?)", [row])
+        await self.require_free(device.id)
         try:
-            await self.write([insert, *_node_changes(device)])
+            await self.write(enrolled(device))
         except RegistryError as error:
             if isinstance(error.__cause__, sqlite3.IntegrityError):
                 raise RegistryError(f"device {device.id} exists already") from None
             raise
+
+    async def require_free(self, device: str) -> None:
+        """Refuse an id that is none, or a group's. Raises: RegistryError."""
+        check_device_id(device)
+        groups = "SELECT 1 FROM head WHERE device = ? AND ? IN (node, parent) AND key = '' LIMIT 1"
+        if await self.fetch(groups, (heads.FLEET, device)):
+            raise RegistryError(f"{device} is a group in the hub's tree already")
 
     async def set_nodes(self, device: Device) -> None:
         """Store which nodes of an enrolled device have streams of their own, or had.
@@ -187,7 +192,11 @@ class Registry:
             "SELECT device, node, leaving FROM device_node ORDER BY node"
         ):
             nodes.setdefault((device, bool(leaving)), []).append(node)
-        rows = await self.fetch("SELECT id, token, public_key, added_ns FROM device ORDER BY id")
+        rows = await self.fetch(
+            "SELECT id, token, device.public_key, added_ns, coalesce(revoked_ns, 0) "
+            "FROM device LEFT JOIN revocation ON revocation.public_key = device.public_key "
+            "ORDER BY id"
+        )
         return {
             id_: Device(
                 id_,
@@ -196,8 +205,9 @@ class Registry:
                 added_ns,
                 nodes=tuple(nodes.get((id_, False), ())),
                 leaving=tuple(nodes.get((id_, True), ())),
+                revoked_ns=revoked_ns,
             )
-            for id_, token, public_key, added_ns in rows
+            for id_, token, public_key, added_ns, revoked_ns in rows
         }
 
     async def lanes(self, device: str = "") -> dict[LaneKey, LaneState]:
@@ -246,26 +256,32 @@ class Registry:
             RegistryError: the database refused; nothing was written.
         """
 
-        async def decided() -> Sequence[Change]:
-            return changes
+        async def decided() -> tuple[Sequence[Change], None]:
+            return changes, None
 
         await self.write_decided(decided)
 
-    async def write_decided(self, decide: Callable[[], Awaitable[Sequence[Change]]]) -> None:
-        """Write the rows that ``decide`` returns; nobody writes between what it reads and that.
+    async def write_decided(
+        self, decide: Callable[[], Awaitable[tuple[Sequence[Change], Decided]]]
+    ) -> Decided:
+        """Write the rows that ``decide`` returns, and return what it returns beside them.
 
-        No other program either: command lines write in the same hub.db.
+        Nobody writes between what it reads and that, no other program either: command lines write in
+        the same hub.db.
 
         Raises:
             RegistryError: the database refused; nothing was written.
         """
         async with self._writing:
-            await self._write(decide)
+            return await self._write(decide)
 
-    async def _write(self, decide: Callable[[], Awaitable[Sequence[Change]]]) -> None:
+    async def _write(
+        self, decide: Callable[[], Awaitable[tuple[Sequence[Change], Decided]]]
+    ) -> Decided:
         try:
             await self._connection.execute("BEGIN IMMEDIATE")
-            for change in await decide():
+            changes, decided = await decide()
+            for change in changes:
                 await self._connection.executemany(change.statement, change.rows)
             await self._connection.execute("COMMIT")
         except BaseException as error:
@@ -276,6 +292,7 @@ class Registry:
             if isinstance(error, sqlite3.Error):
                 raise RegistryError(f"{self._path}: {error}") from error
             raise
+        return decided
 
     async def fetch(self, query: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
         """Return the rows of a query.
@@ -287,6 +304,21 @@ class Registry:
             return list(await self._connection.execute_fetchall(query, values))
         except sqlite3.Error as error:
             raise RegistryError(f"{self._path}: {error}") from error
+
+
+def enrolled(device: Device) -> list[Change]:
+    """Return the statements that store a device that is not there."""
+    row = (device.id, device.token, device.public_key, device.added_ns)
+    return [Change("INSERT INTO device VALUES (?, ?, ?, ?)", [row]), *_node_changes(device)]
+
+
+def enrolled_anew(device: Device) -> list[Change]:
+    """Return the statements that give a device that is there another key, token and nodes."""
+    row = (device.token, device.public_key, device.id)
+    return [
+        Change("UPDATE device SET token = ?, public_key = ? WHERE id = ?", [row]),
+        *_node_changes(device),
+    ]
 
 
 def _node_changes(device: Device) -> list[Change]:

@@ -10,20 +10,21 @@ import pytest
 
 from backhaul_codec.enrolment import Refused, Request
 from backhaul_hub import enrolment_rows
-from backhaul_hub.enrolment import Accept, Enrolment, Repeat, Standing, decide
-from backhaul_hub.registry import Registry
+from backhaul_hub.enrolment import Accept, Enrolment, Repeat, decide
+from backhaul_hub.registry import Device, Registry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from backhaul_hub.consumers import Change
+    from backhaul_hub.enrolment import Decision
 
 S = 1_000_000_000
 NOW = 1_700_000_000 * S
 OPEN = Enrolment("0" * 24, "VID-001", "ab" * 12, NOW, NOW + 86_400 * S, "{}")
 USED = replace(OPEN, public_key="U1", used_ns=NOW + S)
-BY_U1 = Standing("U1", OPEN.device_token, revoked=False)
+BY_U1 = Device("VID-001", OPEN.device_token, "U1", NOW)
 
 
 def asked(key: str = "U1") -> Request:
@@ -32,13 +33,13 @@ def asked(key: str = "U1") -> Request:
 
 def code_of(
     enrolment: Enrolment | None,
-    standing: Standing | None = None,
+    known: Device | None = None,
     *,
     key: str = "U1",
     spent: Sequence[str] = (),
     now_ns: int = NOW + 2 * S,
 ) -> str:
-    decision = decide(asked(key), enrolment, standing, spent, now_ns)
+    decision = decide(asked(key), enrolment, known, spent, now_ns)
     assert isinstance(decision, Refused), decision
     return decision.code
 
@@ -64,7 +65,7 @@ def test_another_key_is_refused() -> None:
 
 
 def test_a_token_of_an_earlier_enrolment_is_not_answered_for_a_later_one() -> None:
-    later = Standing("U1", "cd" * 12, revoked=False)
+    later = Device("VID-001", "cd" * 12, "U1", NOW)
     assert code_of(USED, later, key="U1") == "old_key"
 
 
@@ -85,11 +86,11 @@ def test_a_token_that_the_hub_does_not_know_is_refused() -> None:
 
 
 def test_a_device_that_was_enrolled_meanwhile_is_not_enrolled_over() -> None:
-    assert code_of(OPEN, Standing("U9", "cd" * 12, revoked=False)) == "enrolled"
+    assert code_of(OPEN, Device("VID-001", "cd" * 12, "U9", NOW)) == "enrolled"
 
 
 def test_a_revoked_device_may_be_enrolled_anew_but_by_no_key_of_before() -> None:
-    revoked = Standing("U9", "cd" * 12, revoked=True)
+    revoked = Device("VID-001", "cd" * 12, "U9", NOW, revoked_ns=NOW)
     assert decide(asked("U1"), OPEN, revoked, ["U9"], NOW) == Accept()
     assert code_of(OPEN, revoked, key="U9", spent=["U9"]) == "old_key"
 
@@ -109,15 +110,14 @@ async def test_of_two_that_ask_at_once_one_is_accepted(tmp_path: Path) -> None:
     decisions = []
 
     async def use(registry: Registry, key: str) -> None:
-        async def decided() -> list[Change]:
+        async def decided() -> tuple[list[Change], Decision]:
             found = await enrolment_rows.find(registry, OPEN.id)
             decision = decide(asked(key), found, None, (), NOW + S)
-            decisions.append(decision)
             if decision != Accept():
-                return []
-            return [enrolment_rows.use(OPEN, key, NOW + S)]
+                return [], decision
+            return [enrolment_rows.use(OPEN, key, NOW + S)], decision
 
-        await registry.write_decided(decided)
+        decisions.append(await registry.write_decided(decided))
 
     # Two programs: each with a connection of its own.
     async with (
