@@ -14,6 +14,7 @@ from .commands.command_list import command_list
 from .commands.completeness import completeness
 from .commands.conflicts import conflicts
 from .commands.devices import devices
+from .commands.enrol import enrol
 from .commands.events import events
 from .commands.get import get
 from .commands.init import init
@@ -21,6 +22,7 @@ from .commands.migrate import migrate
 from .commands.node import node
 from .commands.reload import reload
 from .commands.restore import restore
+from .commands.revoke import revoke
 from .commands.set import set_
 from .commands.shadow import shadow
 from .commands.status import status
@@ -51,7 +53,9 @@ def cli() -> None:
 for _command in (
     init,
     up,
+    enrol,
     add_device,
+    revoke,
     devices,
     reload,
     tls,

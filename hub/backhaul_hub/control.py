@@ -28,7 +28,9 @@ from .command_service import serve_commands
 from .command_shell import CommandShell
 from .connection import connect, watch_connections
 from .continuity import Continuity
-from .down_consumers import drop_node_consumers, ensure_down_consumers
+from .documents import Documents
+from .down_consumers import drop_stale_consumers, ensure_down_consumers
+from .enrolment_service import EnrolmentService
 from .errors import HubError, JetStreamError
 from .flood_guard import FloodGuard
 from .health_watch import HealthWatch
@@ -172,6 +174,14 @@ class ControlPlane:
             report = self._report(leafs)
             await self._serve(client, api, registry, report)
             resets = ResetService(client, self._clock, guard.may_ask)
+
+            async def learn() -> None:
+                await self._reload(api, registry)
+                # A node's lanes stand in accounts, too.
+                await accounts.push(system)
+
+            documents = Documents(self._directory, self._config, keys)
+            enrolling = EnrolmentService(registry, documents, self._clock, learn)
             known = Known(api, self._continuity, self._clock, self._reader_of)
             times = ClockService(client, self._clock, self._token_of, known, guard.may_ask)
             blobs = BlobService(
@@ -182,7 +192,7 @@ class ControlPlane:
                 self._config.artifacts,
                 guard.may_ask,
             )
-            await reception.open(resets.listen, times.listen, blobs.listen)
+            await reception.open(resets.listen, times.listen, blobs.listen, enrolling.listen)
             syncing = await self._sync.start(client, api, registry)
             commanding = await self._commands.start(client, api, registry)
             await serve_commands(client, registry)
@@ -204,7 +214,7 @@ class ControlPlane:
                 api,
                 self._continuity,
                 self._clock,
-                devices=lambda: self._devices,
+                devices=self._active,
                 links=leafs.links,
                 lags=self._sources.lags,
                 settled=lambda: all(reader.caught_up for reader in self._readers),
@@ -216,7 +226,7 @@ class ControlPlane:
                 api,
                 self._continuity,
                 self._readers,
-                devices=lambda: self._devices,
+                devices=self._active,
                 links=leafs.links,
                 lags=self._sources.lags,
                 clocks=self._words.clocks,
@@ -270,7 +280,7 @@ class ControlPlane:
             log.error("stream_was_deleted", stream=name)
             await self._reconcile(api, declared)
             if name == DOWN:
-                for device in self._devices.values():
+                for device in self._active().values():
                     await _make_writable(api, device)
                 self._teller.forget()
                 self._commands.down_was_made_anew()
@@ -283,13 +293,13 @@ class ControlPlane:
         """Learn of the devices in hub.db, and see that each can be written to."""
         known = await registry.devices()
         for device in known.values():
-            if device != self._devices.get(device.id):
+            if device != self._devices.get(device.id) and not device.revoked_ns:
                 await _make_writable(api, device)
         before, self._devices = self._devices, known
         self._sources.change(before)
         self._sync.devices_changed()
-        for name in await drop_node_consumers(api, known.values()):
-            log.info("node_consumer_dropped", consumer=name)
+        for name in await drop_stale_consumers(api, known.values()):
+            log.info("consumer_dropped", consumer=name)
 
     def _device_of(self, leaf: str) -> str | None:
         device = self._devices.get(leaf.rpartition("-")[0])
@@ -297,7 +307,11 @@ class ControlPlane:
 
     def _token_of(self, device: str) -> str | None:
         known = self._devices.get(device)
-        return known.token if known else None
+        return known.token if known and not known.revoked_ns else None
+
+    def _active(self) -> dict[str, Device]:
+        """Return the devices that may connect: all but those that were revoked."""
+        return {id_: device for id_, device in self._devices.items() if not device.revoked_ns}
 
     def _reader_of(self, device: str) -> UplinkReader | None:
         return self._readers[shard_of(device, len(self._readers))] if self._readers else None

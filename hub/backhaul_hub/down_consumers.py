@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .registry import Device
 
 _SECOND_NS = 1_000_000_000
+# As `down_durable` names them.
+_DURABLE = re.compile(r"(?P<device>.+?)-(?P<token>[0-9a-f]+)(?:_n_(?P<node>.+))?")
 _FILTERS = frozenset({"filter_subject", "filter_subjects"})
 
 
@@ -79,25 +81,32 @@ async def _ensure_consumer(api: JetStreamApi, declared: Json) -> str:
     return f"updated {name}: {'; '.join(updatable)}"
 
 
-async def drop_node_consumers(api: JetStreamApi, devices: Iterable[Device]) -> list[str]:
-    """Delete the durables on DOWN of nodes that have no streams of their own any more.
+async def drop_stale_consumers(api: JetStreamApi, devices: Iterable[Device]) -> list[str]:
+    """Delete the durables on DOWN that their devices source through no more; return their names.
 
-    What waits for them in DOWN goes as well: heads that differ for it are sent the shared way when
-    device and hub compare. Returns the names of those that went.
+    Of nodes that have no streams of their own any more: what waits for them in DOWN goes as well,
+    heads that differ for it are sent the shared way when device and hub compare. Of tokens that a
+    device had before it was revoked: what waits for it stays, for when it is enrolled anew.
 
     Raises:
         HubError: the server refused, or nobody answered.
     """
-    known = {down_durable(device.id, device.token): device for device in devices}
+    known = {device.id: device for device in devices}
     declared = {
-        each["config"]["name"] for device in known.values() for each in down_consumers(device)
+        each["config"]["name"]
+        for device in known.values()
+        if not device.revoked_ns
+        for each in down_consumers(device)
     }
     gone = []
     for name in sorted(await names(api, f"CONSUMER.NAMES.{DOWN}", "consumers") - declared):
-        for place in re.finditer("_n_", name):
-            if (device := known.get(name[: place.start()])) is not None:
-                part = f"in.{device.id}.n.{name[place.end() :]}.>"
-                await api.request(f"CONSUMER.DELETE.{DOWN}.{name}")
-                await api.request(f"STREAM.PURGE.{DOWN}", {"filter": part})
-                gone.append(name)
+        found = _DURABLE.fullmatch(name)
+        device = known.get(found["device"]) if found else None
+        if found is None or device is None:
+            continue
+        await api.request(f"CONSUMER.DELETE.{DOWN}.{name}")
+        if found["node"] and found["token"] == device.token:
+            part = f"in.{device.id}.n.{found['node']}.>"
+            await api.request(f"STREAM.PURGE.{DOWN}", {"filter": part})
+        gone.append(name)
     return gone

@@ -72,8 +72,8 @@ class EnrolmentService:
         self._clock = clock
         self._learn = learn
 
-    async def start(self, client: Client) -> None:
-        """Answer from now on; ``client`` is in account HUB."""
+    async def listen(self, client: Client) -> None:
+        """Answer what comes over this connection, in account HUB."""
 
         async def asked(message: Msg) -> None:
             if is_forged(message.reply):

@@ -87,6 +87,7 @@ class Report:
             **self._sync(device),
             "nodes": known.nodes,
             "leaving": known.leaving,
+            "revoked_ns": known.revoked_ns or None,
             "lanes": {
                 lane: self._lane(device, lane, *current[lane]) for lane in lanes[:_LANES_SHOWN]
             },

@@ -87,7 +87,7 @@ class SourceKeeper:
         known = self._devices().get(device)
         if known is None:
             self._strangers.add(device)
-        else:
+        elif not known.revoked_ns:
             self._plan(device).connected(*places_of(known))
         self._due.set()
 
@@ -179,8 +179,9 @@ class SourceKeeper:
         )
 
     def _change_lanes(self, before: Device, device: Device) -> None:
-        """Source the lanes that a connected device has now, and no others."""
-        plan, was, now = self._plan(device.id), set(places_of(before)), set(places_of(device))
+        """Source the lanes that a connected device has now, and no others; of a revoked one none."""
+        plan, was = self._plan(device.id), set(places_of(before))
+        now = set() if device.revoked_ns else set(places_of(device))
         if was != now and plan.wanted & was:
             plan.disconnected(*(was - now))
             plan.connected(*(now - was))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import nats
 import pytest
 
-from backhaul_hub.down_consumers import drop_node_consumers, ensure_down_consumers
+from backhaul_hub.down_consumers import drop_stale_consumers, ensure_down_consumers
 from backhaul_hub.errors import (
     HubError,
     JetStreamError,
@@ -140,8 +140,8 @@ async def test_a_node_that_gets_streams_of_its_own_gets_its_part_of_down_and_giv
 
     other = Device("VID-001_n_x", "cd", "", 0, nodes=("battery",))
     await ensure_down_consumers(api, other)
-    assert await drop_node_consumers(api, [own, other]) == []
-    assert await drop_node_consumers(api, [DEVICE, other]) == ["VID-001-ab12_n_battery"]
+    assert await drop_stale_consumers(api, [own, other]) == []
+    assert await drop_stale_consumers(api, [DEVICE, other]) == ["VID-001-ab12_n_battery"]
     (done,) = await ensure_down_consumers(api, DEVICE)
     assert "filter_subject is None, wanted 'in.VID-001.>'" in done
     info = await api.request("STREAM.INFO.DOWN_00", {"subjects_filter": "in.VID-001.n.>"})

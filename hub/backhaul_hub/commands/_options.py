@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -86,6 +86,42 @@ who_option = click.option(
     metavar="NAME",
     help="Who writes: stands in the points' origin as hub:NAME.",
 )
+
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def vehicle_options(function: F) -> F:
+    """Add what the hub is told of a vehicle that is to be enrolled: its link, and its nodes."""
+    for option in (
+        click.option(
+            "--node",
+            "nodes",
+            multiple=True,
+            metavar="NAME",
+            help="A node with streams of its own; several times, at most 64. All others share.",
+        ),
+        click.option(
+            "--per-node/--per-device",
+            default=None,
+            help="Whether the nodes that --node names have streams of their own.  [default: per device]",
+        ),
+        click.option(
+            "--link-mode",
+            type=click.Choice(["always", "scheduled", "on-demand"]),
+            default="always",
+            show_default=True,
+            help="When the link is up; other than always, the agent switches it.",
+        ),
+        click.option(
+            "--link-kbit-s",
+            default=1000.0,
+            show_default=True,
+            help="What the vehicle's link carries at its worst; bounds how much is in flight on it.",
+        ),
+    ):
+        function = option(function)
+    return function
 
 
 def time_ns(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:

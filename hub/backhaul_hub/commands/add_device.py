@@ -12,7 +12,7 @@ from backhaul_hub.config import load
 from backhaul_hub.enrol import DeviceSettings, change_nodes, create_device, is_enrolled
 from backhaul_hub.errors import RegistryError
 
-from ._options import directory_option
+from ._options import directory_option, vehicle_options
 from ._tell import tell_hub
 
 if TYPE_CHECKING:
@@ -27,31 +27,7 @@ _KEPT = ("link_kbit_s", "link_mode")
 @click.command("add-device")
 @click.argument("device", metavar="VID")
 @directory_option
-@click.option(
-    "--link-kbit-s",
-    default=1000.0,
-    show_default=True,
-    help="What the vehicle's link carries at its worst; bounds how much is in flight on it.",
-)
-@click.option(
-    "--link-mode",
-    type=click.Choice(["always", "scheduled", "on-demand"]),
-    default="always",
-    show_default=True,
-    help="When the link is up; other than always, the agent switches it.",
-)
-@click.option(
-    "--per-node/--per-device",
-    default=None,
-    help="Whether the nodes that --node names have streams of their own.  [default: per device]",
-)
-@click.option(
-    "--node",
-    "nodes",
-    multiple=True,
-    metavar="NAME",
-    help="A node with streams of its own; several times, at most 64. All others share.",
-)
+@vehicle_options
 @click.pass_context
 def add_device(
     context: click.Context,

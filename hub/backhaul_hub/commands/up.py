@@ -20,6 +20,7 @@ from backhaul_hub.streams import declared_streams, planned
 from backhaul_hub.unfinished import require_finished
 
 from ._ask import hub_client
+from ._logs import log_to_stderr
 from ._options import directory_option
 
 if TYPE_CHECKING:
@@ -47,14 +48,7 @@ def up(directory: Path, lower_limits: bool, check: bool) -> None:
         to_do = asyncio.run(_check(directory, lower_limits))
         click.echo("\n".join(to_do) or "all streams are as declared")
         sys.exit(1 if to_do else 0)
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.JSONRenderer(),
-        ],
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
-    )
+    log_to_stderr()
     asyncio.run(_run(directory, lower_limits))
 
 

@@ -1,0 +1,115 @@
+"""Revoking a device: the work behind `backhaul-hub revoke`.
+
+What stands in hub.db is what holds: every account JWT is built from it, so whatever is pushed later, by
+whomever, leaves the key out. Its key is never given out again; what came of the device stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from . import enrolment_rows
+from .account_keeper import AccountKeeper
+from .documents import Documents
+from .errors import ConfigError, RegistryError
+from .keys import read_keys
+from .private_files import alone_in
+from .registry import Registry
+from .revocations import Revocation, revoke
+from .servers import urls
+from .setup import write_accounts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .clock import Clock
+    from .config import HubConfig
+
+_LISTENS_S_MAX = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """What `revoke` has taken back."""
+
+    device: str
+    public_key: str
+    """Empty: the device was never enrolled, only tokens were made for it."""
+    tokens: int
+    """So many tokens that could still have been used."""
+    before: bool
+    """Whether its key was revoked already."""
+
+
+async def revoke_device(
+    directory: Path, config: HubConfig, clock: Clock, device_id: str
+) -> Revoked:
+    """Revoke a device's key and its tokens, in hub.db.
+
+    The servers have to be told, which is the caller's to do: that cuts the link. Where none runs, call
+    `leave_for_servers`.
+
+    Raises:
+        RegistryError: there is neither such a device nor a token for one.
+        ConfigError: a key or file is missing, or cannot be written.
+    """
+    keys, now_ns = read_keys(directory), clock.now_ns()
+    try:
+        with alone_in(directory):
+            async with await Registry.open(directory / "hub.db") as registry:
+                known = (await registry.devices()).get(device_id)
+                tokens = await enrolment_rows.of_device(registry, device_id)
+                usable = sum(each.state(now_ns) == "open" for each in tokens)
+                if known is None and not usable:
+                    raise RegistryError(f"there is no device {device_id}, and no token for one")
+                changes = enrolment_rows.void_all(device_id, now_ns, "revoked")
+                if known is not None and known.public_key:
+                    row = Revocation(known.public_key, "FLEET", device_id, now_ns)
+                    changes.append(revoke(row))
+                await registry.write(changes)
+                Documents(directory, config, keys).remove(device_id)
+    except OSError as error:
+        raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
+    return Revoked(
+        device_id,
+        known.public_key if known else "",
+        usable,
+        before=bool(known and known.revoked_ns),
+    )
+
+
+async def leave_for_servers(directory: Path, config: HubConfig, clock: Clock) -> bool:
+    """Write accounts where servers read them when they start; return False where one runs already.
+
+    A server that runs must be told: it would not look, and what asks it would be shown the file.
+
+    Raises:
+        ConfigError: a key or file is missing, or cannot be written.
+    """
+    for url in urls(config.nats.url):
+        if await _listens(url):
+            return False
+    keys = read_keys(directory)
+    async with await Registry.open(directory / "hub.db") as registry:
+        jwts = await AccountKeeper(keys, registry, clock).build()
+    try:
+        write_accounts(directory, keys, jwts)
+    except OSError as error:
+        raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
+    return True
+
+
+async def _listens(url: str) -> bool:
+    parts = urlsplit(url)
+    try:
+        async with asyncio.timeout(_LISTENS_S_MAX):
+            _, writer = await asyncio.open_connection(parts.hostname, parts.port or 4222)
+    except TimeoutError:
+        return True  # not refused, at least
+    except OSError:
+        return False
+    writer.close()
+    return True
