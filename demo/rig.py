@@ -294,8 +294,15 @@ class DeviceRig:
                 *(word for node in nodes for word in ("--node", node)),
             ]
         )
+        rig = cls.of(hub, device, directory, link_port=link_port)
+        await rig.enrol("--port", str(rig.client_port), "--state-dir", str(directory))
+        return rig
+
+    @classmethod
+    def of(cls, hub: HubRig, device: str, directory: Path, *, link_port: int | None = None) -> Self:
+        """Return a vehicle whose files are yet to be made in a directory."""
         leaf_conf, agent_toml = directory / "leaf.conf", directory / "agent.toml"
-        rig = cls(
+        return cls(
             device=device,
             client_port=free_port(),
             leaf=Part(
@@ -312,8 +319,6 @@ class DeviceRig:
             hub=hub,
             link_port=link_port,
         )
-        await rig.enrol("--port", str(rig.client_port), "--state-dir", str(directory))
-        return rig
 
     async def enrol(self, *words: str) -> None:
         """Bring the hub's document to the vehicle, and have the real command make its files of it."""

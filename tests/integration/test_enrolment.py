@@ -1,0 +1,229 @@
+"""Enrolment by token, and revocation, between a real hub and real vehicles.
+
+One hub for all of it. Not covered: what hostile vehicles try (tests/security), TLS, systemd.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+
+from backhaul_agent.client import connect
+from backhaul_codec.credentials import parse_credentials
+from backhaul_codec.enrolment import read_token
+from backhaul_hub.clock import SystemClock
+from demo.rig import DeviceRig, Part, RigError, program, run_to_end, wait_for_log
+from tests.support.waiting import until
+
+from .conftest import World, lane
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = [pytest.mark.nats, pytest.mark.asyncio(loop_scope="module")]
+
+
+class Hub(World):
+    """The hub of this module, with the commands that are tested here."""
+
+    async def run(self, command: str, device: str, *words: str) -> str:
+        return await run_to_end(
+            [program("backhaul-hub"), command, device, "--dir", str(self.hub.directory), *words]
+        )
+
+    def new_vehicle(self, device: str) -> DeviceRig:
+        """Return a vehicle that is not enrolled yet; it is stopped with the module."""
+        directory = self.directory / device
+        (directory / "backhaul-agent").mkdir(parents=True, exist_ok=True)
+        rig = DeviceRig.of(self.hub, device, directory)
+        self._stack.push_async_callback(rig.stop)
+        return rig
+
+    async def begin_to_enrol(self, rig: DeviceRig, token: str) -> Part:
+        """Start the vehicle's command; it is ended with the module at the latest."""
+        log = rig.agent_toml.with_name("enrol.log")
+        asking = Part("enrolling", arguments(rig, token), log)
+        self._stack.push_async_callback(asking.stop)
+        await asking.start()
+        return asking
+
+    async def device(self, device: str) -> dict[str, Any]:
+        report = await self.until(lambda report: any(of(device, report)))
+        return next(of(device, report))
+
+    async def until_link(self, device: str, *, up: bool) -> None:
+        await self.until(lambda report: [it["link"]["up"] for it in of(device, report)] == [up])
+
+    async def sources(self, device: str) -> list[dict[str, Any]]:
+        async with self.hub.connection() as client:
+            answer = await client.request("$JS.API.STREAM.INFO.UP_00", b"", timeout=5)
+        found = json.loads(answer.data)["config"].get("sources") or []
+        return [each for each in found if f"$JS.{device}.API" in json.dumps(each)]
+
+
+def of(device: str, report: dict[str, Any]) -> Any:
+    return (each for each in report["devices"] if each["device"] == device)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hub]:
+    async with AsyncExitStack() as stack:
+        yield await Hub(tmp_path_factory.mktemp("enrolment"), stack).start()
+
+
+def arguments(rig: DeviceRig, token: str) -> list[str]:
+    directory = rig.agent_toml.parent
+    return [
+        program("backhaul-agent"), "enrol", token.strip(), "--dir", str(directory),
+        "--state-dir", str(directory), "--port", str(rig.client_port),
+    ]  # fmt: skip
+
+
+async def enrol(rig: DeviceRig, token: str) -> str:
+    return await run_to_end(arguments(rig, token))
+
+
+def key_of(rig: DeviceRig) -> str:
+    text = rig.agent_toml.with_name("device.creds").read_text()
+    return parse_credentials(text).public_key
+
+
+async def publish(rig: DeviceRig, value: float) -> None:
+    async with connect(rig.url) as agent:
+        await agent.publish("battery", "soc", value)
+
+
+async def test_a_token_makes_a_vehicle_once(hub: Hub) -> None:
+    token = await hub.run("enrol", "VID-001")
+    rig = hub.new_vehicle("VID-001")
+    assert "nats-server -c" in await enrol(rig, token)
+    key = key_of(rig)
+    await rig.start()
+    await hub.until_link("VID-001", up=True)
+
+    assert "written" not in await enrol(rig, token)
+    assert key_of(rig) == key
+
+    other = hub.new_vehicle("VID-001-thief")
+    with pytest.raises(RigError, match=r"was used at .* by another key"):
+        await enrol(other, token)
+    assert not other.agent_toml.exists()
+    log = hub.hub.control.logged().decode()
+    assert f'"public_key": "{key}", "event": "enrolled"' in log
+    assert '"code": "used"' in log
+    assert read_token(token).seed not in log
+
+    await publish(rig, 81.5)
+    await hub.until(lambda report: lane(report).get("watermark", 0) >= 1)
+
+
+async def test_what_is_no_token_of_this_hub_is_refused_with_why(hub: Hub) -> None:
+    rig = hub.new_vehicle("VID-002")
+    first, second = [await hub.run("enrol", "VID-002") for _ in range(2)]
+    with pytest.raises(RigError, match="the token is void: VID-002 was given another token"):
+        await enrol(rig, first)
+    short = json.loads(await hub.run("enrol", "VID-003", "--expires", "1s", "--json"))
+    expires_s = read_token(short["token"]).expires_s
+    await until(lambda: SystemClock().now_ns() > expires_s * 10**9)
+    with pytest.raises(RigError, match="it has expired at"):
+        await enrol(hub.new_vehicle("VID-003"), short["token"])
+    with pytest.raises(RigError, match="a damaged token, or only a part of it"):
+        await enrol(rig, second[:-9])
+    with pytest.raises(RigError, match="VID-001 is enrolled already"):
+        await hub.run("enrol", "VID-001")
+    assert await enrol(rig, second)
+
+
+async def test_killed_when_the_hub_has_answered_the_next_run_ends_it(hub: Hub) -> None:
+    token = await hub.run("enrol", "VID-004")
+    rig = hub.new_vehicle("VID-004")
+    seen = hub.hub.control.logged_bytes
+    asking = await hub.begin_to_enrol(rig, token)
+    await wait_for_log(hub.hub.control, '"event": "enrolled"', seen)
+    await asking.stop(signal.SIGKILL)
+    await enrol(rig, token)
+    assert not (await hub.device("VID-004"))["revoked_ns"]
+    await rig.leaf.start()
+    await hub.until_link("VID-004", up=True)
+    await rig.stop()
+
+
+async def test_without_a_control_plane_a_token_can_be_made_and_the_vehicle_waits(hub: Hub) -> None:
+    await hub.hub.control.stop()
+    token = await hub.run("enrol", "VID-005")
+    rig = hub.new_vehicle("VID-005")
+    asking = await hub.begin_to_enrol(rig, token)
+    await wait_for_log(asking, "not answered yet")
+    await hub.hub.start_control()
+    await until(rig.agent_toml.exists)
+    await asking.stop()
+
+
+async def test_a_revoked_vehicle_is_cut_and_stays_out_until_it_is_enrolled_anew(hub: Hub) -> None:
+    rig = hub.new_vehicle("VID-006")
+    first = await hub.run("enrol", "VID-006")
+    await enrol(rig, first)
+    await rig.start()
+    await publish(rig, 1.0)
+    await hub.until(lambda report: lane(report, "VID-006").get("watermark", 0) == 1)
+    assert await hub.sources("VID-006")
+    old = key_of(rig)
+
+    assert "stays, in the streams and in the history" in await hub.run("revoke", "VID-006")
+    await hub.until_link("VID-006", up=False)
+    while await hub.sources("VID-006"):
+        pass
+
+    # A later account update, and a restart of all of the hub.
+    await hub.run("add-device", "VID-007", "--per-node", "--node", "motor")
+    await hub.hub.stop()
+    seen = rig.leaf.logged_bytes
+    await hub.hub.start()
+    await wait_for_log(rig.leaf, "Authorization Violation", seen)
+    assert not (await hub.device("VID-006"))["link"]["up"]
+    with pytest.raises(RigError, match="VID-006 was revoked"):
+        await enrol(rig, first)
+
+    await publish(rig, 2.0)
+    await rig.stop()
+    await enrol(rig, await hub.run("enrol", "VID-006"))
+    assert key_of(rig) != old
+    await rig.start()
+    await publish(rig, 3.0)
+    report = await hub.until(lambda report: lane(report, "VID-006").get("messages", 0) >= 3)
+    assert lane(report, "VID-006")["gaps"] == []
+    assert lane(report, "VID-006")["repeats"] == 0
+    await rig.stop()
+
+
+async def test_without_a_control_plane_a_vehicle_is_cut_too(hub: Hub) -> None:
+    rig = hub.new_vehicle("VID-008")
+    await enrol(rig, await hub.run("enrol", "VID-008"))
+    await rig.leaf.start()
+    await hub.until_link("VID-008", up=True)
+    await hub.hub.control.stop()
+    seen = rig.leaf.logged_bytes
+    await hub.run("revoke", "VID-008")
+    await wait_for_log(rig.leaf, "Authorization Violation", seen)
+    await hub.hub.start_control()
+    assert not (await hub.device("VID-008"))["link"]["up"]
+
+
+async def test_with_no_server_running_a_revoked_vehicle_never_gets_in(hub: Hub) -> None:
+    rig = hub.new_vehicle("VID-009")
+    await enrol(rig, await hub.run("enrol", "VID-009"))
+    await rig.leaf.start()
+    await hub.until_link("VID-009", up=True)
+    await hub.hub.stop()
+    await hub.run("revoke", "VID-009")
+    seen = rig.leaf.logged_bytes
+    await hub.hub.server.start()
+    await wait_for_log(rig.leaf, "Authorization Violation", seen)
+    await hub.hub.server.wait_listening(hub.hub.client_port)
+    await hub.hub.start_control()
+    assert not (await hub.device("VID-009"))["link"]["since_ns"]
