@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 import nkeys
@@ -36,10 +36,13 @@ if TYPE_CHECKING:
     from backhaul_codec.enrolment import Token
     from backhaul_codec.identity import Identity
 
-ANSWER_S_MAX = 10.0  # over a link with 600 ms of round trip and 20 kbit/s an answer takes two
+    Request: TypeAlias = Callable[[str, bytes, float], Awaitable[bytes]]
+
+# An answer may be lost at once, or take its time: two seconds at 600 ms of round trip and 20 kbit/s.
+ANSWER_S_MIN, ANSWER_S_MAX = 1.0, 10.0
 RETRY_S = 0.5
 # So many in a row are not a hub that is just starting.
-LOGINS_MAX = 6
+LOGINS_MAX = 4
 _LOGIN_REFUSED = "Authorization Violation"
 
 
@@ -88,7 +91,7 @@ def new_key() -> Credentials:
 async def ask(
     token: Token,
     key: Credentials,
-    request: Callable[[str, bytes], Awaitable[bytes]],
+    request: Request,
     clock: Clock,
     *,
     wait_s: float,
@@ -101,7 +104,7 @@ async def ask(
     Args:
         token: what the hub gave.
         key: this vehicle's, which the hub is to know it by.
-        request: sends one question and returns its answer.
+        request: sends one question and returns its answer, or fails after so many seconds.
         clock: for the deadline.
         wait_s: for so long at most, in seconds.
         complaint: says what is wrong with the link, if anything.
@@ -115,9 +118,11 @@ async def ask(
     deadline_s = clock.monotonic_s() + wait_s
     trouble = ""
     logins_refused = 0
+    answer_s = ANSWER_S_MIN
     while True:
         try:
-            answer = read_answer(await request(request_subject(token.id), body), token.device)
+            said = await request(request_subject(token.id), body, answer_s)
+            answer = read_answer(said, token.device)
         except (NatsError, TimeoutError, EnrolmentError) as error:
             now = complaint() or str(error) or "no answer"
         else:
@@ -138,15 +143,16 @@ async def ask(
                 hint="run it again when there is a link, and the hub's control plane runs;"
                 " the token is not lost",
             )
+        answer_s = min(ANSWER_S_MAX, answer_s * 2)
         await pause(RETRY_S)
 
 
-def requester(client: Client) -> Callable[[str, bytes], Awaitable[bytes]]:
+def requester(client: Client) -> Request:
     """Return a function that sends a question over a connection and waits for the answer."""
 
-    async def request(subject: str, body: bytes) -> bytes:
+    async def request(subject: str, body: bytes, wait_s: float) -> bytes:
         before = cancels()
-        message = await client.request(subject, body, timeout=ANSWER_S_MAX)
+        message = await client.request(subject, body, timeout=wait_s)
         heed_cancel(before)
         return message.data
 

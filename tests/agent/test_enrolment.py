@@ -40,12 +40,14 @@ class Hub:
     def __init__(self, *answers: bytes | Exception, complaint: str = "") -> None:
         self.clock = FakeClock()
         self.asked: list[tuple[str, bytes]] = []
+        self.waited_s: list[float] = []
         self.said: list[str] = []
         self.complaint = complaint
         self._answers = list(answers)
 
-    async def _request(self, subject: str, body: bytes) -> bytes:
+    async def _request(self, subject: str, body: bytes, wait_s: float) -> bytes:
         self.asked.append((subject, body))
+        self.waited_s.append(wait_s)
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -66,6 +68,7 @@ async def test_it_asks_until_it_is_answered_and_says_once_what_it_waits_for() ->
     assert await hub.ask() == IDENTITY
     assert len(hub.asked) == 5
     assert len(set(hub.asked)) == 1
+    assert hub.waited_s == [1.0, 2.0, 4.0, 8.0, 10.0]
     assert read_request(*hub.asked[0]).public_key == KEY.public_key
     assert len(hub.said) == 3
 

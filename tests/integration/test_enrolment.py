@@ -5,6 +5,7 @@ One hub for all of it. Not covered: what hostile vehicles try (tests/security), 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 from contextlib import AsyncExitStack
@@ -120,6 +121,7 @@ async def test_a_token_makes_a_vehicle_once(hub: Hub) -> None:
 
     await publish(rig, 81.5)
     await hub.until(lambda report: lane(report).get("watermark", 0) >= 1)
+    await rig.stop()
 
 
 async def test_what_is_no_token_of_this_hub_is_refused_with_why(hub: Hub) -> None:
@@ -176,8 +178,8 @@ async def test_a_revoked_vehicle_is_cut_and_stays_out_until_it_is_enrolled_anew(
 
     assert "stays, in the streams and in the history" in await hub.run("revoke", "VID-006")
     await hub.until_link("VID-006", up=False)
-    while await hub.sources("VID-006"):
-        pass
+    while await hub.sources("VID-006"):  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
 
     # A later account update, and a restart of all of the hub.
     await hub.run("add-device", "VID-007", "--per-node", "--node", "motor")
@@ -197,7 +199,6 @@ async def test_a_revoked_vehicle_is_cut_and_stays_out_until_it_is_enrolled_anew(
     await publish(rig, 3.0)
     report = await hub.until(lambda report: lane(report, "VID-006").get("messages", 0) >= 3)
     assert lane(report, "VID-006")["gaps"] == []
-    assert lane(report, "VID-006")["repeats"] == 0
     await rig.stop()
 
 
