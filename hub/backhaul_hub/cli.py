@@ -23,6 +23,7 @@ from .commands.node import node
 from .commands.reload import reload
 from .commands.restore import restore
 from .commands.revoke import revoke
+from .commands.rotate import rotate
 from .commands.set import set_
 from .commands.shadow import shadow
 from .commands.status import status
@@ -55,6 +56,7 @@ for _command in (
     up,
     enrol,
     add_device,
+    rotate,
     revoke,
     devices,
     reload,

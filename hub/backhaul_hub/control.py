@@ -46,6 +46,7 @@ from .reception import Reception
 from .registry import Registry
 from .report import Report
 from .reset_service import ResetService
+from .rotation_keeper import RotationKeeper
 from .servers import urls
 from .sole import Sole
 from .source_keeper import SourceKeeper
@@ -160,6 +161,18 @@ class ControlPlane:
             await restore_words(registry, self._words)
             await self._reload(api, registry)
             await self._sources.start(api)
+
+            async def learn() -> None:
+                await self._reload(api, registry)
+                # A node's lanes stand in accounts, and so do revoked keys.
+                await accounts.push(system)
+
+            documents = Documents(self._directory, self._config, keys)
+            self._rotations = RotationKeeper(
+                keys, documents, self._clock, lambda: self._devices, learn
+            )
+            self._consumers.append(self._rotations)
+            await self._rotations.look(registry)
             leafs = Leafs(
                 system,
                 keys.account("FLEET").public,
@@ -167,6 +180,7 @@ class ControlPlane:
                 self._device_of,
                 self._sources.connected,
                 self._sources.disconnected,
+                self._rotations.connected,
                 carried=guard.carried,
                 servers=servers,
             )
@@ -174,13 +188,6 @@ class ControlPlane:
             report = self._report(leafs)
             await self._serve(client, api, registry, report)
             resets = ResetService(client, self._clock, guard.may_ask)
-
-            async def learn() -> None:
-                await self._reload(api, registry)
-                # A node's lanes stand in accounts, too.
-                await accounts.push(system)
-
-            documents = Documents(self._directory, self._config, keys)
             enrolling = EnrolmentService(registry, documents, self._clock, learn)
             known = Known(api, self._continuity, self._clock, self._reader_of)
             times = ClockService(client, self._clock, self._token_of, known, guard.may_ask)
@@ -242,6 +249,7 @@ class ControlPlane:
                         accounts.keep(system, _ACCOUNTS_INTERVAL_S),
                         leafs.watch(LEAFS_INTERVAL_S),
                         guard.run(system, keys.account("FLEET").public, leafs, servers),
+                        self._rotations.run(api, registry, leafs.cut),
                         self._sources.keep(api, lambda: self._reload(api, registry)),
                         self._watch_sources(api, leafs),
                         self._teller.tell_watermarks(self._config.watermark.interval_s),
@@ -284,6 +292,7 @@ class ControlPlane:
                     await _make_writable(api, device)
                 self._teller.forget()
                 self._commands.down_was_made_anew()
+                self._rotations.down_was_made_anew()
             elif name == STATE:
                 self._sync.state_lost()
             elif name == SHADOW:
@@ -345,7 +354,14 @@ class ControlPlane:
 
     def _report(self, leafs: Leafs) -> Report:
         clocks = self._words.clocks
-        return Report(self._continuity, leafs.links, self._sources.lags, clocks, self._sync.report)
+        return Report(
+            self._continuity,
+            leafs.links,
+            self._sources.lags,
+            clocks,
+            self._sync.report,
+            self._rotations.rotations,
+        )
 
     def _people(
         self, client: Client, api: JetStreamApi, registry: Registry, report: Report
@@ -369,6 +385,7 @@ class ControlPlane:
 
         async def reload(message: Msg) -> None:
             await self._reload(api, registry)
+            await self._rotations.look(registry)
             await message.respond(b"{}")
 
         async def stop(message: Msg) -> None:

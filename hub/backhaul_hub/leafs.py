@@ -56,6 +56,8 @@ class Leafs:
         account: public key of the one that leafs are in.
         device_of: tells whose leaf has a name; the name itself is what a leaf says of itself.
         on_connect, on_disconnect: called with the device id.
+        on_login: called with the device id and the public key that it has logged in with, where an
+            event says so: some are missed.
         carried: called with a device and what came over each of its connections: messages, bytes.
         servers: how many the hub has; a leaf may be at any of them.
     """
@@ -68,6 +70,7 @@ class Leafs:
         device_of: Callable[[str], str | None],
         on_connect: Callable[[str], None],
         on_disconnect: Callable[[str], None],
+        on_login: Callable[[str, str], None] = lambda device, public_key: None,
         *,
         carried: Callable[[str, dict[object, tuple[int, int]]], None] = lambda *_: None,
         servers: int = 1,
@@ -79,6 +82,7 @@ class Leafs:
         self._on_connect = on_connect
         self._on_disconnect = on_disconnect
         self._carried = carried
+        self._on_login = on_login
         self._servers = servers
         self.links: dict[str, Link] = {}
         # Of each device that is connected: at which server, and the connection's number there.
@@ -98,6 +102,16 @@ class Leafs:
                 await self.refresh()
             except (HubError, NatsError, ValueError) as error:
                 log.warning("leafs_unknown", error=str(error))
+
+    async def cut(self, device: str) -> None:
+        """Cut a device's link, if it has one; its leaf dials again at once.
+
+        Raises:
+            HubError: its server refused, or does not answer.
+        """
+        if (connection := self._connections.get(device)) is not None:
+            server, number = connection
+            await ask_server(self._client, server, "KICK", {"cid": number})
 
     async def refresh(self) -> None:
         """Ask the servers who is connected, and report what the events did not.
@@ -167,7 +181,8 @@ class Leafs:
             event = json.loads(message.data)
             client = event["client"]
             # As the hub has signed it; the leaf's name is what the leaf says.
-            device = body_of(client["jwt"])["name"]
+            login = body_of(client["jwt"])
+            device, public_key = login["name"], login["sub"]
             connection = event["server"]["id"], client["id"]
         except (ValueError, KeyError, TypeError):
             return
@@ -175,6 +190,7 @@ class Leafs:
             return
         if kind == "CONNECT":
             self._connected(device, connection)
+            self._on_login(device, public_key)
         elif kind == "DISCONNECT" and self._connections.get(device) == connection:
             # An old connection may be found dead after the new one is up; only the newest counts.
             self._disconnected(device, event.get("reason", ""))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from .continuity import Continuity, LaneState
     from .registry import Device
+    from .rotations import Rotation
     from .uplink import UplinkReader
 
 # A server takes 1 MiB in a message.
@@ -32,6 +33,7 @@ class Report:
         lags: of the sources, by (device, lane), where they are known.
         clocks: what devices said last of their clocks.
         sync: tells how a device's heads and stamps stand: "heads" and "future".
+        rotations: the newest of each device's key.
     """
 
     def __init__(
@@ -41,12 +43,14 @@ class Report:
         lags: Mapping[tuple[str, str], int],
         clocks: Mapping[str, ClockWord],
         sync: Callable[[str], dict[str, Any]],
+        rotations: Mapping[str, Rotation],
     ) -> None:
         self._continuity = continuity
         self._links = links
         self._lags = lags
         self._clocks = clocks
         self._sync = sync
+        self._rotations = rotations
 
     def page(
         self, devices: Mapping[str, Device], readers: Sequence[UplinkReader], after: str
@@ -88,6 +92,7 @@ class Report:
             "nodes": known.nodes,
             "leaving": known.leaving,
             "revoked_ns": known.revoked_ns or None,
+            "rotation": _rotation(self._rotations.get(device)),
             "lanes": {
                 lane: self._lane(device, lane, *current[lane]) for lane in lanes[:_LANES_SHOWN]
             },
@@ -127,6 +132,13 @@ class Report:
                 | {"owed": owed[:_RANGES_SHOWN], "owed_ranges": len(owed)}
             )
         return found
+
+
+def _rotation(rotation: Rotation | None) -> dict[str, Any] | None:
+    if rotation is None:
+        return None
+    shown = ("id", "state", "asked_ns", "changed_ns", "public_key", "why")
+    return {key: value for key, value in asdict(rotation).items() if key in shown}
 
 
 def _stream(reader: UplinkReader) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from .keys import read_keys
 from .private_files import alone_in
 from .registry import Registry
 from .revocations import Revocation, revoke
+from .rotations import drop, rotations
 from .servers import urls
 from .setup import write_accounts
 
@@ -65,10 +66,15 @@ async def revoke_device(
                 usable = sum(each.state(now_ns) == "open" for each in tokens)
                 if known is None and not usable:
                     raise RegistryError(f"there is no device {device_id}, and no token for one")
-                changes = enrolment_rows.void_all(device_id, now_ns, "revoked")
-                if known is not None and known.public_key:
-                    row = Revocation(known.public_key, "FLEET", device_id, now_ns)
-                    changes.append(revoke(row))
+                rotation = (await rotations(registry)).get(device_id)
+                # A key that was signed in a rotation logs in as well, whether it was seen to or not.
+                spent = {known.public_key if known else "", rotation.public_key if rotation else ""}
+                changes = [*enrolment_rows.void_all(device_id, now_ns, "revoked"), drop(device_id)]
+                changes += [
+                    revoke(Revocation(key, "FLEET", device_id, now_ns))
+                    for key in sorted(spent)
+                    if key
+                ]
                 await registry.write(changes)
                 Documents(directory, config, keys).remove(device_id)
     except OSError as error:

@@ -12,6 +12,7 @@ from . import (
     heads,
     people_rows,
     revocations,
+    rotations,
     said,
     shadow_state,
 )
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 _DEVICE_NODE = """
 CREATE TABLE device_node (
@@ -45,6 +46,7 @@ _STEPS = {
     5: enrolment_rows.SCHEMA,
     6: _KEYS + revocations.SCHEMA,
     7: people_rows.SCHEMA,
+    8: rotations.SCHEMA,
 }
 
 SCHEMA = f"""
@@ -127,6 +129,7 @@ CREATE TABLE vehicle_clock (
 ) STRICT, WITHOUT ROWID;
 {_DEVICE_NODE}{heads.SCHEMA}{conflicts.SCHEMA}{downlink.SCHEMA}{said.SCHEMA}{command_rows.SCHEMA}
 {shadow_state.SCHEMA}{enrolment_rows.SCHEMA}{revocations.SCHEMA}{people_rows.SCHEMA}
+{rotations.SCHEMA}
 """
 
 

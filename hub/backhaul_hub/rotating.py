@@ -1,0 +1,56 @@
+"""Beginning a rotation: the work behind `backhaul-hub rotate`. The control plane does the rest."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from .errors import ConfigError, RegistryError
+from .private_files import alone_in
+from .registry import Registry
+from .revocations import Revocation, revoke
+from .rotations import Rotation, begin, rotations
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .clock import Clock
+
+
+async def begin_rotation(
+    directory: Path, clock: Clock, device_id: str, *, again: bool = False
+) -> tuple[Rotation, bool]:
+    """Ask a device for another key; return the rotation, and whether it has begun just now.
+
+    One that is under way goes on, unless ``again``: then a new one begins, and a key that the old one
+    had signed and nobody has logged in with is revoked.
+
+    Raises:
+        RegistryError: there is no such device, or it is revoked.
+        ConfigError: hub.db cannot be written.
+    """
+    now_ns = clock.now_ns()
+    try:
+        with alone_in(directory):
+            async with await Registry.open(directory / "hub.db") as registry:
+                known = (await registry.devices()).get(device_id)
+                if known is None or known.revoked_ns:
+                    what = "is revoked" if known else "does not exist"
+                    raise RegistryError(
+                        f"device {device_id} {what}", hint=f"backhaul-hub enrol {device_id}"
+                    )
+                last = (await rotations(registry)).get(device_id)
+                if last is not None and last.under_way and not again:
+                    return last, False
+                rotation = Rotation(
+                    device_id, secrets.token_hex(12), "asked", now_ns,
+                    old_key=known.public_key, changed_ns=now_ns,
+                )  # fmt: skip
+                changes = [begin(rotation)]
+                if last is not None and last.public_key not in ("", known.public_key):
+                    row = Revocation(last.public_key, "FLEET", device_id, now_ns)
+                    changes.append(revoke(row))
+                await registry.write(changes)
+    except OSError as error:
+        raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
+    return rotation, True
