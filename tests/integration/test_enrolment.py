@@ -228,3 +228,58 @@ async def test_with_no_server_running_a_revoked_vehicle_never_gets_in(hub: Hub) 
     await hub.hub.server.wait_listening(hub.hub.client_port)
     await hub.hub.start_control()
     assert not (await hub.device("VID-009"))["link"]["since_ns"]
+
+
+async def test_a_vehicle_gets_another_key_over_the_air(hub: Hub) -> None:
+    rig = hub.new_vehicle("VID-010")
+    await enrol(rig, await hub.run("enrol", "VID-010"))
+    old, creds = key_of(rig), rig.agent_toml.with_name("device.creds").read_text()
+    await rig.start()
+    await hub.until_link("VID-010", up=True)
+
+    assert "is asked for another key" in await hub.run("rotate", "VID-010")
+    await hub.until(lambda report: rotation(report, "VID-010").get("state") == "done")
+    new = key_of(rig)
+    assert new != old
+    assert rotation(await hub.report(), "VID-010")["public_key"] == new
+    await hub.until_link("VID-010", up=True)
+    await until(lambda: not (rig.agent_toml.parent / "backhaul-agent/key-rotation.json").exists())
+
+    # The old key is shut out from now on.
+    seen = rig.leaf.logged_bytes
+    await rig.leaf.stop()
+    rig.agent_toml.with_name("device.creds").write_text(creds)
+    await rig.leaf.start()
+    await wait_for_log(rig.leaf, "Authorization Violation", seen)
+    await rig.stop()
+
+
+@pytest.mark.parametrize("stage", ["asked", "signed"])
+async def test_it_goes_on_where_both_ends_were_killed(hub: Hub, stage: str) -> None:
+    device = f"VID-011-{stage}"
+    rig = hub.new_vehicle(device)
+    await enrol(rig, await hub.run("enrol", device))
+    old = key_of(rig)
+    await rig.start()
+    await hub.until_link(device, up=True)
+    if stage == "asked":
+        await rig.agent.stop(signal.SIGKILL)
+    seen = hub.hub.control.logged_bytes
+    await hub.run("rotate", device)
+    await wait_for_log(hub.hub.control, f'"state": "{stage}"', seen)
+    await rig.agent.stop(signal.SIGKILL)
+    await hub.hub.control.stop(signal.SIGKILL)
+    assert "is at it already" in await hub.run("rotate", device)
+    await rig.leaf.stop(signal.SIGKILL)
+    await hub.hub.start_control()
+    await rig.start()
+    await hub.until(lambda report: rotation(report, device).get("state") == "done")
+    assert key_of(rig) != old
+    await hub.until_link(device, up=True)
+    await rig.stop()
+
+
+def rotation(report: dict[str, Any], device: str) -> dict[str, Any]:
+    """Return where the newest rotation of a device stands; empty: it has had none."""
+    found: dict[str, Any] = next(of(device, report))["rotation"] or {}
+    return found
