@@ -229,6 +229,7 @@ async def test_a_hub_without_commands_is_brought_up_to_date(tmp_path: Path) -> N
                 Change("DROP TABLE enrolment", [()]),
                 Change("DROP TABLE revocation", [()]),
                 Change("DROP TABLE person", [()]),
+                Change("DROP TABLE rotation", [()]),
                 Change("ALTER TABLE device RENAME COLUMN public_key TO password_hash", [()]),
                 Change("PRAGMA user_version = 3", [()]),
             ]

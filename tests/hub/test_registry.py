@@ -121,12 +121,13 @@ async def test_nodes_with_streams_of_their_own_come_back(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("version", "lacking"),
     [
-        (2, ["device_node", "command", "shadow", "enrolment", "revocation", "person"]),
-        (3, ["command", "shadow", "enrolment", "revocation", "person"]),
-        (4, ["shadow", "enrolment", "revocation", "person"]),
-        (5, ["enrolment", "revocation", "person"]),
-        (6, ["revocation", "person"]),
-        (7, ["person"]),
+        (2, ["device_node", "command", "shadow", "enrolment", "revocation", "person", "rotation"]),
+        (3, ["command", "shadow", "enrolment", "revocation", "person", "rotation"]),
+        (4, ["shadow", "enrolment", "revocation", "person", "rotation"]),
+        (5, ["enrolment", "revocation", "person", "rotation"]),
+        (6, ["revocation", "person", "rotation"]),
+        (7, ["person", "rotation"]),
+        (8, ["rotation"]),
     ],
 )
 async def test_an_older_hub_db_is_brought_up_to_date(
