@@ -105,6 +105,10 @@ async def test_everybody_reaches_it_and_certificates_change_under_them(world: Wo
     await (await connect_person(address, creds, anna, ca)).close()
     with pytest.raises(HubError, match="CERTIFICATE_VERIFY_FAILED"):
         await connect_person(address, creds, anna)
+    # How a vehicle is told of the new authority: its document is written anew.
+    await hub(world, "add-device", "VID-001", "--per-device")
+    document = world.hub.directory / "devices" / "VID-001" / "identity.json"
+    assert json.loads(document.read_text())["ca"].count("BEGIN CERTIFICATE") == 2
     # A vehicle and a control plane that know the former authority alone come back.
     await world.hub.control.stop()
     await rig.leaf.stop()
