@@ -8,7 +8,7 @@ from backhaul_codec.credentials import CredentialsError, parse_credentials
 
 from .config import Login
 from .connection import connect
-from .errors import ConfigError, RightsError
+from .errors import ConfigError, HubError, RightsError
 from .nats_jwt import body_of
 from .people import person_of
 
@@ -45,10 +45,14 @@ def read_person(creds: Path) -> Person:
 async def connect_person(url: str, creds: Path, person: Person, ca: Path | None = None) -> Client:
     """Connect to the hub's server, of a cluster to any.
 
-    ``ca``: by which authorities it is known, where it speaks TLS; None: those of this machine.
+    `ca`: the authorities by which it is known, where the URL says TLS; those of the system if None.
 
     Raises:
-        HubError: the server is not there, is not the hub's, or does not take these credentials.
+        HubError: the server is not there, is another one, or does not take these credentials.
     """
     login = Login(creds=str(creds), ca=str(ca or ""))
-    return await connect(url, login, inbox_prefix=person.inbox)
+    try:
+        return await connect(url, login, inbox_prefix=person.inbox)
+    except HubError as error:
+        hint = "see --server and --ca; or the credentials were withdrawn"
+        raise HubError(error.message, hint=hint) from error

@@ -96,12 +96,13 @@ async def test_everybody_reaches_it_and_certificates_change_under_them(world: Wo
             assert await links(system) == before
     assert "VID-001" in await hub(world, "devices")
     creds = world.directory / "anna.creds"
-    await hub(
+    added = await hub(
         world, "user", "add", "anna", "--group", "VID-001", "--may", "read", "--out", str(creds)
     )
     anna = read_person(creds)
     ca = world.hub.directory / "tls" / "ca.pem"
     (address,) = world.hub.addresses()
+    assert f"{ca}\nthen: backhaul-hub tree --creds anna.creds --server {address} --ca" in added
     await (await connect_person(address, creds, anna, ca)).close()
     with pytest.raises(HubError, match="CERTIFICATE_VERIFY_FAILED"):
         await connect_person(address, creds, anna)

@@ -76,6 +76,8 @@ def _access(directory: Path, creds: Path | None, server: str, ca: Path | None) -
         if source("creds") is ParameterSource.COMMANDLINE:
             raise click.UsageError("--dir or --creds, not both")
         return Operator(directory)
+    if source("ca") is ParameterSource.COMMANDLINE and not server.startswith("tls://"):
+        raise click.UsageError("--ca is for a server that speaks TLS: --server tls://...")
     return Visitor(creds, server, ca)
 
 

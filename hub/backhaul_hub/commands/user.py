@@ -47,12 +47,16 @@ def user() -> None:
 def add(name: str, group: str, may: str, out: Path | None, directory: Path) -> None:
     """Make credentials for NAME, who sees and sets exactly what is below NODE, now and later."""
     target = out or directory / "people" / f"{name}.creds"
-    url = load(directory).nats.url
+    nats = load(directory).nats
     asyncio.run(add_person(directory, SystemClock(), Person(name, group, May(may)), target))
-    click.echo(f"""\
-{name} may {may} below {group}. Bring this file to {name}; it is all that it takes, and a secret:
-  {target}
-then: backhaul-hub tree --creds {target.name} --server {url}""")
+    click.echo(
+        f"{name} may {may} below {group}. Bring this file to {name}, it is a secret:\n  {target}"
+    )
+    trust = ""
+    if nats.ca:
+        click.echo(f"and this, which is none:\n  {directory / nats.ca}")
+        trust = f" --ca {Path(nats.ca).name}"
+    click.echo(f"then: backhaul-hub tree --creds {target.name} --server {nats.url}{trust}")
 
 
 @user.command("ls")
