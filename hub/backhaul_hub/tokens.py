@@ -23,7 +23,7 @@ from .keys import read_keys
 from .lanes import check_nodes
 from .logins import new_login
 from .private_files import alone_in
-from .registry import Registry
+from .registry import Registry, check_device_id
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,6 +66,7 @@ async def make_token(
         ConfigError: a node cannot have streams of its own, fleet.leaf_url is no leaf address, or a
             key or file is missing.
     """
+    check_device_id(device_id)
     keys, now_ns = read_keys(directory), clock.now_ns()
     documents = Documents(directory, config, keys)
     wanted = Settings(Link(settings.link_mode, settings.link_kbit_s), check_nodes(settings.nodes))

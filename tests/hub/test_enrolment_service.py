@@ -1,0 +1,245 @@
+"""From a token to a device in hub.db, and out again: the hub's side, without servers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul_codec.enrolment import (
+    Refused,
+    Token,
+    read_token,
+    request_subject,
+    write_answer,
+    write_request,
+)
+from backhaul_codec.identity import Identity
+from backhaul_hub import enrolment_rows
+from backhaul_hub.config import load
+from backhaul_hub.consumers import Change
+from backhaul_hub.documents import Documents
+from backhaul_hub.enrol import DeviceSettings, change_nodes, create_device
+from backhaul_hub.enrolment_service import EnrolmentService
+from backhaul_hub.errors import ConfigError, HubError, RegistryError
+from backhaul_hub.keys import read_keys
+from backhaul_hub.nats_jwt import body_of
+from backhaul_hub.registry import Device, Registry
+from backhaul_hub.revocations import revocations
+from backhaul_hub.revoking import leave_for_servers, revoke_device
+from backhaul_hub.rotating import begin_rotation
+from backhaul_hub.rotations import rotations
+from backhaul_hub.setup import create_hub
+from backhaul_hub.tokens import make_token
+from tests.support.enrolment_tokens import user_key
+
+from .test_setup import layout
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backhaul_codec.credentials import Credentials
+
+S = 1_000_000_000
+KEY, OTHER = user_key(1), user_key(2)
+
+
+class Clock:
+    now = 1_700_000_000 * S
+
+    def now_ns(self) -> int:
+        return self.now
+
+    def monotonic_s(self) -> float:
+        return 0.0
+
+
+class Hub:
+    """A hub's directory, and what the command lines and the service do in it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.clock = Clock()
+        self.directory = directory
+        self.learnt = 0
+        self.trouble: Exception | None = None
+        create_hub(directory, layout(), clock=self.clock)
+        self.config = load(directory)
+        self.documents = Documents(directory, self.config, read_keys(directory))
+
+    async def token(self, *nodes: str, device: str = "VID-001") -> Token:
+        settings = DeviceSettings(20.0, "scheduled", nodes)
+        made = await make_token(self.directory, self.config, self.clock, device, settings, 3600.0)
+        return read_token(made.word)
+
+    async def _learn(self) -> None:
+        if self.trouble is not None:
+            raise self.trouble
+        self.learnt += 1
+
+    async def ask(self, token: Token, key: Credentials = KEY) -> Identity | Refused:
+        async with await Registry.open(self.directory / "hub.db") as registry:
+            service = EnrolmentService(registry, self.documents, self.clock, self._learn)
+            return await service.answer(request_subject(token.id), write_request(token.id, key))
+
+    async def devices(self) -> dict[str, Device]:
+        async with await Registry.open(self.directory / "hub.db") as registry:
+            return await registry.devices()
+
+    async def revoke(self, device: str = "VID-001") -> None:
+        await revoke_device(self.directory, self.config, self.clock, device)
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Hub:
+    return Hub(tmp_path / "hub")
+
+
+def code_of(answer: Identity | Refused) -> str:
+    assert isinstance(answer, Refused), answer
+    write_answer(answer)
+    return answer.code
+
+
+async def test_a_token_holds_no_more_than_the_right_to_ask(hub: Hub) -> None:
+    token = await hub.token()
+    body = body_of(token.jwt)
+    assert body["exp"] == token.expires_s == hub.clock.now // S + 3600
+    assert body["nats"]["pub"] == {"allow": [f"enrol.{token.id}"]}
+    assert body["nats"]["sub"] == {"allow": [f"_INBOX_{token.id}.>"]}
+    assert body["nats"]["allowed_connection_types"] == ["LEAFNODE"]
+    assert token.leaf_urls == ("nats-leaf://hub.example.org:7422",)
+    for path in hub.directory.rglob("*"):
+        assert not path.is_file() or token.seed.encode() not in path.read_bytes()
+
+
+async def test_the_answer_is_the_devices_document_signed_for_its_own_key(hub: Hub) -> None:
+    token = await hub.token("battery")
+    answer = await hub.ask(token)
+    assert isinstance(answer, Identity)
+    assert (answer.device, answer.nodes, answer.link.mode) == ("VID-001", ("battery",), "scheduled")
+    assert (answer.seed, body_of(answer.jwt)["sub"]) == ("", KEY.public_key)
+    device = (await hub.devices())["VID-001"]
+    assert (device.public_key, device.token, device.nodes) == (
+        KEY.public_key, answer.token, ("battery",),
+    )  # fmt: skip
+    assert answer.token != token.id
+    assert await hub.ask(token) == answer
+    assert hub.learnt == 2
+    assert code_of(await hub.ask(token, OTHER)) == "used"
+
+
+async def test_trouble_of_the_hubs_own_is_worth_another_try(hub: Hub) -> None:
+    token = await hub.token()
+    hub.trouble = HubError("the server is away")
+    assert code_of(await hub.ask(token)) == "busy"
+    hub.trouble = None
+    assert isinstance(await hub.ask(token), Identity)
+
+
+async def test_garbage_and_strangers_tokens_change_nothing(hub: Hub) -> None:
+    token = await hub.token()
+    async with await Registry.open(hub.directory / "hub.db") as registry:
+        service = EnrolmentService(registry, hub.documents, hub.clock, hub._learn)
+        for body in (b"", b"{}", write_request("f" * 24, KEY)):
+            assert code_of(await service.answer(request_subject(token.id), body)) == "garbage"
+        unknown = write_request("f" * 24, KEY)
+        assert code_of(await service.answer(request_subject("f" * 24), unknown)) == "unknown"
+    assert await hub.devices() == {}
+    assert hub.learnt == 0
+
+
+async def test_a_token_in_vain_is_not_made(hub: Hub) -> None:
+    await create_device(hub.directory, hub.config, hub.clock, "VID-001", DeviceSettings())
+    with pytest.raises(RegistryError, match="enrolled already"):
+        await hub.token()
+    with pytest.raises(RegistryError, match="no device id"):
+        await hub.token(device="a.b")
+    with pytest.raises(ConfigError, match="cannot have a lane"):
+        await hub.token("x" * 200, device="VID-002")
+
+
+async def test_revoked_it_is_let_in_again_by_another_key_and_token_only(hub: Hub) -> None:
+    first = await hub.token("battery")
+    before = await hub.ask(first)
+    await hub.revoke()
+    assert (await hub.devices())["VID-001"].revoked_ns == hub.clock.now
+    assert not hub.documents.path("VID-001").exists()
+    assert code_of(await hub.ask(first)) == "revoked"
+    second = await hub.token("gps")
+    assert code_of(await hub.ask(second)) == "old_key"
+    after = await hub.ask(second, OTHER)
+    assert isinstance(before, Identity)
+    assert isinstance(after, Identity)
+    assert after.token != before.token
+    device = (await hub.devices())["VID-001"]
+    assert (device.revoked_ns, device.public_key) == (0, OTHER.public_key)
+    assert (device.nodes, device.leaving) == (("gps",), ("battery",))
+
+
+async def test_revoking_takes_back_what_was_never_used_too(hub: Hub) -> None:
+    with pytest.raises(RegistryError, match="there is no device VID-001, and no token"):
+        await hub.revoke()
+    token = await hub.token()
+    await hub.revoke()
+    assert code_of(await hub.ask(token)) == "revoked"
+    assert await hub.devices() == {}
+
+
+async def test_revoking_takes_back_a_key_that_was_signed_on_the_way_to_another(hub: Hub) -> None:
+    await hub.ask(await hub.token())
+    rotation, begun = await begin_rotation(hub.directory, hub.clock, "VID-001")
+    assert begun
+    assert await begin_rotation(hub.directory, hub.clock, "VID-001") == (rotation, False)
+    async with await Registry.open(hub.directory / "hub.db") as registry:
+        await registry.write([_signed(rotation.device, OTHER.public_key)])
+    await hub.revoke()
+    async with await Registry.open(hub.directory / "hub.db") as registry:
+        spent = {each.public_key for each in await revocations(registry)}
+        assert await rotations(registry) == {}
+    assert spent == {KEY.public_key, OTHER.public_key}
+    with pytest.raises(RegistryError, match="is revoked"):
+        await begin_rotation(hub.directory, hub.clock, "VID-001")
+
+
+def _signed(device: str, public_key: str) -> Change:
+    return Change(
+        "UPDATE rotation SET public_key = ?, state = 'signed' WHERE device = ?",
+        [(public_key, device)],
+    )
+
+
+async def test_to_begin_anew_gives_up_the_key_that_was_signed(hub: Hub) -> None:
+    await hub.ask(await hub.token())
+    first, _ = await begin_rotation(hub.directory, hub.clock, "VID-001")
+    async with await Registry.open(hub.directory / "hub.db") as registry:
+        await registry.write([_signed("VID-001", OTHER.public_key)])
+    second, begun = await begin_rotation(hub.directory, hub.clock, "VID-001", again=True)
+    assert begun
+    assert second.id != first.id
+    async with await Registry.open(hub.directory / "hub.db") as registry:
+        assert [each.public_key for each in await revocations(registry)] == [OTHER.public_key]
+    assert not (await hub.devices())["VID-001"].revoked_ns
+
+
+async def test_where_no_server_runs_the_accounts_are_left_for_it(hub: Hub) -> None:
+    await hub.ask(await hub.token())
+    await hub.revoke()
+    assert await leave_for_servers(hub.directory, hub.config, hub.clock)
+    fleet = read_keys(hub.directory).account("FLEET").public
+    (path,) = hub.directory.rglob(f"{fleet}.jwt")
+    assert KEY.public_key in body_of(path.read_text())["nats"]["revocations"]
+
+
+async def test_other_nodes_are_told_a_vehicle_that_has_its_own_key(hub: Hub) -> None:
+    await hub.ask(await hub.token())
+    await change_nodes(hub.directory, hub.clock, "VID-001", ["gps"])
+    document = hub.documents.read("VID-001")
+    assert (document.nodes, document.seed) == (("gps",), "")
+    assert body_of(document.jwt)["sub"] == KEY.public_key
+
+
+async def test_a_forgotten_token_is_unknown(hub: Hub) -> None:
+    token = await hub.token()
+    hub.clock.now += 3600 * S + enrolment_rows.KEPT_NS + S
+    await hub.token(device="VID-002")
+    assert code_of(await hub.ask(token)) == "unknown"
