@@ -181,6 +181,9 @@ async def test_a_revoked_vehicle_is_cut_and_stays_out_until_it_is_enrolled_anew(
     while await hub.sources("VID-006"):  # noqa: ASYNC110
         await asyncio.sleep(0.05)
 
+    shown = await run_to_end([program("backhaul-hub"), "devices", "--dir", str(hub.hub.directory)])
+    assert "revoked" in next(line for line in shown.splitlines() if "VID-006" in line)
+
     # A later account update, and a restart of all of the hub.
     await hub.run("add-device", "VID-007", "--per-node", "--node", "motor")
     await hub.hub.stop()

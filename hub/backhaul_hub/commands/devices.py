@@ -64,8 +64,11 @@ def _print(report: dict[str, Any], clock: Clock) -> None:
     for device in report["devices"]:
         link = device["link"]
         state = "[green]up[/]" if link["up"] else "[red]down[/]"
-        if link["since_ns"]:
-            state += f" {_ago(now_ns - link['since_ns'])}"
+        since_ns = link["since_ns"]
+        if device["revoked_ns"]:
+            state, since_ns = "[red]revoked[/]", device["revoked_ns"]
+        if since_ns:
+            state += f" {_ago(now_ns - since_ns)}"
         for lane, known in compact(device["lanes"]).items() or [("-", None)]:
             table.add_row(
                 device["device"],
@@ -95,6 +98,13 @@ def _print(report: dict[str, Any], clock: Clock) -> None:
                 f" {_ago(ahead['newest_ns'] - ahead['last_ns'])} ahead, the last one read"
                 f" {_ago(now_ns - ahead['last_ns'])} ago; they are kept: set the clock of the"
                 " program that stamps them",
+                err=True,
+            )
+        if (key := device["rotation"]) and key["state"] != "done":
+            why = f": {key['why']}" if key["why"] else ""
+            click.echo(
+                f"{device['device']}: another key is {key['state']}, for"
+                f" {_ago(now_ns - key['changed_ns'])}{why}",
                 err=True,
             )
         if count := device["lanes_not_shown"]:
