@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,9 @@ import pytest
 from backhaul_agent.client import connect
 from benchmarks.commands import settings, storm
 from benchmarks.vehicle_rig import vehicle as rig_of_one
-from demo.rig import program, run_to_end
+from demo.rig import program, run_to_end, wait_for_log
 from tests.integration.conftest import DEADLINE_S, World
+from tests.integration.test_hub_losses import api
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,6 +157,41 @@ async def test_an_outage_fires_nothing_late_and_loses_nothing_in_time(
     await link.heal()
     await recorded(hub, {"id": "in-time"}, lambda found: found[-1]["state"], "done")
     assert log.read_text() == "first\nin-time\n"
+
+
+async def test_a_command_outlives_what_carries_it(world: World, tmp_path: Path) -> None:
+    """Its message in DOWN, the queue, the reader of the queue and the hub's memory are lost in turn."""
+    log = tmp_path / "log"
+    run = json.dumps(["/bin/sh", "-c", f"echo $BACKHAUL_COMMAND_ID >> {log}"])
+    rig, link = await world.vehicle(DEVICE)
+    await restarted(world, rig, f'[[command]]\nname = "unlock"\nrun = {run}\n')
+    hub = await world.hub_client()
+
+    async def send(id_: str, deadline_s: int, state: str) -> None:
+        body = json.dumps({"id": id_, "deadline_s": deadline_s}).encode()
+        await hub.jetstream().publish(f"fleet.prod.veh.{DEVICE}.cmd.unlock", body)
+        await recorded(hub, {"id": id_}, lambda found: found[-1]["state"], state)
+
+    await link.cut()
+    await send("first", 200, "sent")
+    logged = world.hub.control.logged_bytes
+    await api(world, "STREAM.DELETE.DOWN_00")
+    await wait_for_log(world.hub.control, "create DOWN_00", logged)
+    await api(world, "CONSUMER.DELETE.TWIN_CMD.control")
+    await send("second", 200, "sent")
+    await api(world, "STREAM.DELETE.TWIN_CMD")
+    await wait_for_log(world.hub.control, "create TWIN_CMD", logged)
+    await send("third", 200, "sent")
+    await send("late", 2, "sent")
+    await world.hub.control.stop(signal.SIGKILL)
+    await world.hub.start_control()
+    # Nobody speaks of it any more: hub.db has to.
+    await recorded(hub, {"id": "late"}, lambda found: found[-1]["state"], "expired")
+    await link.heal()
+    for id_ in ("first", "second", "third"):
+        await recorded(hub, {"id": id_}, lambda found: found[-1]["state"], "done")
+    assert sorted(log.read_text().split()) == ["first", "second", "third"]
+    await until_gone(hub, "DOWN_00", "in.*.c.*")
 
 
 async def test_the_documentation_sends_a_command_from_any_client(world: World) -> None:
