@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import nats
 import pytest
@@ -35,8 +35,16 @@ age_s_max = 0.05
 [streams]
 out_live_bytes_max = {MIB}
 out_bulk_bytes_max = {16 * MIB}
+[health]
+interval_s = 0.1
+patience = 0
 """
 FULL = "write /data/js/jetstream/VEH/streams/OUT_bulk/msgs/3.blk: no space left on device"
+
+
+def shown(status: dict[str, Any]) -> set[str]:
+    """Return the codes of the conditions that the agent shows."""
+    return {each["code"] for each in status["conditions"]}
 
 
 def delete_answer(description: str, err_code: int = 10057) -> bytes:
@@ -109,6 +117,7 @@ async def test_a_full_leaf_loses_nothing_and_goes_on_after_its_restart(
         kept += await publish(leaf.url, 20, 400)
         status = await agent.wait_for(lambda status: bool(status["leaf"]["failed_streams"]))
         assert "no space left" in status["leaf"]["failed_streams"]["OUT_bulk"]
+        await agent.wait_for(lambda status: "leaf-store" in shown(status))
         assert "restart it" in status["last_error"]
         check = await asyncio.to_thread(CliRunner().invoke, command, ["--url", leaf.url])
         assert check.exit_code == 1
@@ -121,6 +130,7 @@ async def test_a_full_leaf_loses_nothing_and_goes_on_after_its_restart(
         leaf.start()
         await agent.drained()
         status = await agent.wait_for(lambda status: not status["leaf"]["failed_streams"])
+        await agent.wait_for(lambda status: "leaf-store" not in shown(status))
         last = status["lanes"]["bulk"]["last_seq"]
         client = await nats.connect(leaf.url)
         seqs = [found.message.seq for found in await read_stream(client, "OUT_bulk")]
@@ -152,6 +162,7 @@ async def test_ledger_and_leaf_on_one_full_disk_account_for_everything(
         kept += await publish(leaf.url, 300, 700)
         status = await agent.wait_for(lambda status: bool(status["leaf"]["failed_streams"]))
         assert status["ledger"]["disk_full"]
+        await agent.wait_for(lambda status: {"disk-full", "leaf-store"} <= shown(status))
         assert status["ledger"]["evicted_messages"] > 0
         assert status["counters"]["refused"] == {}
         disk.drain()
@@ -160,6 +171,7 @@ async def test_ledger_and_leaf_on_one_full_disk_account_for_everything(
         leaf.start()
         status = await agent.drained()
         assert not status["ledger"]["disk_full"]
+        await agent.wait_for(lambda status: not {"disk-full", "leaf-store"} & shown(status))
         assert status["counters"]["points_kept"] == kept
         client = await nats.connect(leaf.url)
         held = [found.message.seq for found in await read_stream(client, "OUT_bulk")]

@@ -155,6 +155,7 @@ async def test_a_hub_moves_while_it_takes_messages_in(
     writing = asyncio.create_task(go_on())
     blobs = await begin().run(prepare=True)
     assert blobs["OBJ_TWIN_BLOBS"]["messages"] == 8
+    mirrored = (await JetStreamApi(other).request("STREAM.INFO.UP_00"))["created"]
     assert await Objects(client).remove("old")
     states = await begin().run()
     await writing
@@ -182,6 +183,7 @@ async def test_a_hub_moves_while_it_takes_messages_in(
         while (await api.request("STREAM.INFO.TWIN_EVENTS"))["state"]["messages"] < 4:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     made = (await api.request("STREAM.INFO.UP_00"))["created"]
+    assert made == mirrored  # and not copied after all
     async with await Registry.open(tmp_path / "hub" / "migrated" / "hub.db") as registry:
         assert (await registry.position("UP_00")).created == made
     down = await api.request("STREAM.INFO.DOWN_00")

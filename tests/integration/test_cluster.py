@@ -22,6 +22,7 @@ from demo.cluster_rig import NAMES, ClusterRig
 from demo.rig import DeviceRig, RigError, program, run_to_end
 
 from .conftest import World, lane
+from .test_health import until_shown
 from .test_uplink import points
 
 if TYPE_CHECKING:
@@ -131,9 +132,14 @@ async def led(hub: ClusterRig) -> bool:
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
     async with AsyncExitStack() as stack:
-        world = await World(tmp_path, stack, ClusterRig).start()
+        world = World(tmp_path, stack, ClusterRig)
         hub = world.hub
         assert isinstance(hub, ClusterRig)
+        await hub.init()
+        with (hub.directory / "hub.toml").open("a") as toml:
+            toml.write("\n[health]\ninterval_s = 0.1\npatience = 0\n")
+        stack.push_async_callback(hub.stop)
+        await hub.start()
         vehicles = []
         for device in DEVICES:
             vehicle = await DeviceRig.add(hub, device, tmp_path / device)
@@ -153,10 +159,12 @@ async def test_nothing_is_lost_with_one_server_or_two(cluster: Cluster) -> None:
         second = await hub.leader(STREAM)
         assert second != first
     await cluster.is_whole()
+    assert f"{first} is " in (await until_shown(cluster.world, "replica-behind"))["detail"]
 
     async with cluster.load():
         await hub.start_server(first)
         await hub.whole(STREAM)
+        await until_shown(cluster.world, "replica-behind", shown=False)
         await hub.servers[second].stop(signal.SIGKILL)
         await cluster.more()
         await hub.leader(STREAM)

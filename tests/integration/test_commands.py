@@ -182,16 +182,18 @@ async def test_a_command_outlives_what_carries_it(world: World, tmp_path: Path) 
     await api(world, "STREAM.DELETE.TWIN_CMD")
     await wait_for_log(world.hub.control, "create TWIN_CMD", logged)
     await send("third", 200, "sent")
+    await link.heal()
+    for id_ in ("first", "second", "third"):
+        await recorded(hub, {"id": id_}, lambda found: found[-1]["state"], "done")
+    await link.cut()
     await send("late", 2, "sent")
     await world.hub.control.stop(signal.SIGKILL)
     await world.hub.start_control()
     # Nobody speaks of it any more: hub.db has to.
     await recorded(hub, {"id": "late"}, lambda found: found[-1]["state"], "expired")
     await link.heal()
-    for id_ in ("first", "second", "third"):
-        await recorded(hub, {"id": id_}, lambda found: found[-1]["state"], "done")
-    assert sorted(log.read_text().split()) == ["first", "second", "third"]
     await until_gone(hub, "DOWN_00", "in.*.c.*")
+    assert sorted(log.read_text().split()) == ["first", "second", "third"]
 
 
 async def test_the_documentation_sends_a_command_from_any_client(world: World) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import signal
+import sqlite3
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
@@ -37,6 +38,7 @@ interval_s = 0.1
 patience = 0
 consumer_lag_max = 15
 ack_pending_max = 5
+reader_lag_max = 5
 quarantine_shown_s = 1.0
 """
 
@@ -117,6 +119,30 @@ async def test_a_reader_that_lags_and_one_that_does_not_acknowledge(world: World
     for message in messages:
         await message.ack_sync()
     await until_shown(world, "ack-pending", shown=False)
+
+
+async def test_a_control_plane_that_does_not_get_on(world: World) -> None:
+    """Somebody else holds hub.db, so that nothing of what is read can be stored."""
+    rig, _ = await world.vehicle()
+    other = sqlite3.connect(world.hub.directory / "hub.db", isolation_level=None, timeout=60)
+    ends, frames = asyncio.Event(), 0
+
+    async def go_on() -> None:
+        nonlocal frames
+        async with connect(rig.url) as agent:
+            while not ends.is_set():
+                await keep(agent, 250 * frames + 1, 250)
+                frames += 1
+
+    async with asyncio.TaskGroup() as group:
+        other.execute("BEGIN IMMEDIATE")
+        group.create_task(go_on())
+        assert (await until_shown(world, "reader-behind"))["about"] == "UP_00"
+        ends.set()
+    other.execute("ROLLBACK")
+    other.close()
+    await world.until(lambda report: lane(report).get("watermark", 0) == frames)
+    await until_shown(world, "reader-behind", shown=False)
 
 
 async def test_a_stream_that_is_nearly_full(world: World) -> None:
