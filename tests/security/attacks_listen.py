@@ -34,13 +34,14 @@ async def being_told_what_others_listen_to(ground: Ground) -> None:
     await (await ground.leaf().open()).flush()
 
 
-@attack()
+@attack(NO_ISOLATION, harm="honest vehicle's link")
 async def anothers_loop_detection_sent_back(ground: Ground) -> None:
     leaf = await ground.leaf().open()
     await leaf.flush()
-    other = await ground.leaf(name="another", cluster="another").open()
     for subject in leaf.told:
         if subject.startswith("$LDS."):
+            # One of them is the hub's own: the link on which that comes back is cut.
+            other = await ground.leaf().open()
             await other.listen(subject)
             await other.flush()
 

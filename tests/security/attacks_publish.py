@@ -66,6 +66,21 @@ async def frames_delivered_in_anothers_name(ground: Ground) -> None:
         await ground.api.request("STREAM.INFO.UP_00")
 
 
+@attack(PUBLISH_ANYTHING, harm=MARK)
+async def questions_and_answers_of_others(ground: Ground) -> None:
+    token, durable = ground.honest.token, f"{DOWN}.{HONEST}-{ground.honest.token}"
+    await _each(
+        ground,
+        *(f"clk.{HONEST}", f"blob.{HONEST}"),
+        *(f"clkr.{HONEST}.{token}", f"blobr.{HONEST}.{token}", f"dn.{HONEST}.{token}"),
+        *(f"$JS.FC.{durable}.abcd", f"$JS.FC.hub.ABC.{durable}.abcd"),
+        *(f"$JS.FC.OUT_bulk.{token}.abcd", f"_INBOX_{HONEST}.x"),
+        f"$JS.{HONEST}.API.CONSUMER.RESET.OUT_bulk.{token}",
+        *("enrol.a", "ask.write.VID-002", "$SYS.REQ.CLAIMS.UPDATE", "$SYS.REQ.SERVER.PING"),
+        payload=b'{"t1": %s}' % MARK.encode(),
+    )
+
+
 @attack(ONE_WIDE_ACCOUNT, harm="newest of in.VID-002")
 async def writes_into_streams_of_the_hub(ground: Ground) -> None:
     await _each(

@@ -11,20 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from . import (  # noqa: F401 - each enters its attacks
-    attacks_listen,
-    attacks_login,
-    attacks_protocol,
-    attacks_publish,
-    attacks_source,
-)
-from .attack import ATTACKS, Attack
+from .every_attack import ATTACKS
 from .ground import Ground
 from .weaknesses import REAL, WEAKNESSES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from .attack import Attack
     from .weaknesses import Weakness
 
 pytestmark = [pytest.mark.nats, pytest.mark.asyncio(loop_scope="module")]
