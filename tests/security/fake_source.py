@@ -33,7 +33,8 @@ class FakeSource:
 
     async def open(self) -> Self:
         """Connect, and wait until the hub sources from here."""
-        await self._leaf.open()
+        # At once: the hub asks as soon as the link is there, and then not again for 5 s.
+        await self._leaf.open(wait=False)
         await self._leaf.listen(
             *(f"$JS.{self._device}.API.CONSUMER.RESET.{each}.{self._token}" for each in _STREAMS),
             f"$JS.FC.OUT_bulk.{self._token}.*",

@@ -4,7 +4,7 @@ A real leaf server keeps to the permissions that the hub tells it, and sends nei
 replies that it should not. This one sends any bytes, listens to anything, answers what it likes, and
 claims whatever name, domain or account is asked of it. `heard` and `told` are what came of it.
 
-Not covered: compression and websockets, which change how bytes travel and not what they say.
+Not covered: TLS, compression and websockets, which change how bytes travel and not what they say.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import json
 import secrets
-import ssl
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from backhaul_codec.credentials import parse_seed
@@ -85,19 +84,23 @@ class RawLeaf:
         leaf.sign = lambda nonce: {"sig": key.sign(nonce)}
         return leaf
 
-    async def open(self, tls: ssl.SSLContext | None = None) -> Self:
-        """Connect and log in, whether or not the server likes it; ``tls``: if the port speaks it."""
+    async def open(self, *, wait: bool = True) -> Self:
+        """Connect and log in, whether or not the server likes it.
+
+        ``wait`` until it has taken that in: what comes in one piece with a login is not treated as
+        what comes later (an account's subjects are mapped only then).
+        """
         reader, writer = await asyncio.open_connection(
             self._host, self._port, limit=_LINE_BYTES_MAX
         )
         self._writer = writer
         async with asyncio.timeout(ANSWER_S_MAX):
             self.info = json.loads((await reader.readline()).partition(b" ")[2])
-            if tls is not None:
-                await writer.start_tls(tls)
         claims = self.sign(self.info.get("nonce", "")) | self._claims
         self._reading = asyncio.create_task(self._read(reader))
         await self.send(self.first + b"CONNECT " + json.dumps(claims).encode() + b"\r\n")
+        if wait:
+            await self.flush()
         return self
 
     async def close(self) -> None:
@@ -107,7 +110,7 @@ class RawLeaf:
             await asyncio.wait([self._reading])
         if self._writer is not None:
             self._writer.close()
-            with contextlib.suppress(OSError, ssl.SSLError):
+            with contextlib.suppress(OSError):
                 await self._writer.wait_closed()
         self.closed.set()
 
@@ -193,7 +196,7 @@ class RawLeaf:
         try:
             while line := await reader.readline():
                 await self._take(line.rstrip(b"\r\n"), reader)
-        except (OSError, ssl.SSLError, ValueError, asyncio.IncompleteReadError):
+        except (OSError, ValueError, asyncio.IncompleteReadError):
             pass
         finally:
             self.closed.set()
