@@ -135,7 +135,7 @@ def _one_account(patch: pytest.MonkeyPatch) -> None:
     _accounts(patch, edit)
     _rights(patch, widen)
     patch.setattr(
-        "backhaul_hub.enrol.vehicle_jwt",
+        "backhaul_hub.documents.vehicle_jwt",
         lambda keys, device, **more: vehicle_jwt(_InHub(keys), device, **more),  # type: ignore[arg-type]
     )
 
