@@ -26,7 +26,7 @@ from . import scratch
 from .backlog import publish_frames
 from .errors import BenchmarkError
 from .figures import Figure, at_most, report
-from .vehicle_rig import DEVICE, connection
+from .vehicle_rig import DEVICE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -89,7 +89,7 @@ async def _drain(directory: Path, kind: type[HubRig], frames: int) -> float:
     directory.mkdir()
     async with AsyncExitStack() as stack:
         hub, vehicle = await _hub_and_vehicle(stack, directory, kind)
-        async with connection(vehicle.url) as local:
+        async with vehicle.connection() as local:
             await publish_frames(local, frames)
         stack.push_async_callback(hub.stop)
         await hub.start()
@@ -108,7 +108,7 @@ async def _pauses(directory: Path, deaths: int) -> list[float]:
         stack.push_async_callback(hub.stop)
         await hub.start()
         client = await stack.enter_async_context(_connected(hub))
-        local = await stack.enter_async_context(connection(vehicle.url))
+        local = await stack.enter_async_context(vehicle.connection())
         stop, kept, pauses = asyncio.Event(), [0], list[float]()
         async with asyncio.TaskGroup() as group:
             group.create_task(_load(local, stop, kept))

@@ -20,7 +20,7 @@ from backhaul_hub.jetstream import JetStreamApi
 from . import scratch
 from .backlog import FRAME_POINTS, publish_frames, require_all_frames
 from .figures import Figure, report
-from .vehicle_rig import connection, cpu_s, vehicle
+from .vehicle_rig import cpu_s, vehicle
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +71,7 @@ async def _drain(directory: Path, frames: int, sync_interval: str) -> Drain:
     clock = SystemClock()
     async with (
         vehicle(directory, linked=False, hub_sync_interval=sync_interval) as rig,
-        connection(rig.device.url) as leaf,
+        rig.device.connection() as leaf,
         rig.hub.connection() as hub,
     ):
         await publish_frames(leaf, frames)

@@ -21,7 +21,7 @@ from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, report
 from .load import NODE, points
-from .vehicle_rig import DEVICE, connection, cpu_s, vehicle
+from .vehicle_rig import DEVICE, cpu_s, vehicle
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -103,7 +103,7 @@ async def _measure(
 ) -> tuple[Cost, Cost]:
     async with vehicle(directory, hub_sync_interval="2m") as rig:
         await _set_up(rig, setting)
-        async with connection(rig.device.url) as leaf, rig.hub.connection() as hub:
+        async with rig.device.connection() as leaf, rig.hub.connection() as hub:
             await rig.sourced(hub)
             told = await _listen(hub)
             steady = await _cost(rig, hub, leaf, told, _steadily(leaf, 0, seconds))

@@ -17,7 +17,7 @@ from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, at_most, report
 from .plain_link import plain_link
-from .vehicle_rig import connection, vehicle
+from .vehicle_rig import vehicle
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +83,7 @@ async def _metered(directory: Path, visits: int) -> tuple[float, float]:
     """Return bytes and seconds of a visit, the mean; the first one, with its set-up, left out."""
     async with (
         vehicle(directory, link_mode="scheduled", schedule_s=10.0) as rig,
-        connection(rig.device.url) as leaf,
+        rig.device.connection() as leaf,
     ):
         await _back_from(rig, leaf, 1)
         before = _bytes(rig.relay)
@@ -111,7 +111,7 @@ async def _always(directory: Path, seconds: float, settings: str = "") -> Day:
     async with (
         vehicle(directory, agent_settings=settings) as rig,
         rig.hub.connection() as hub,
-        connection(rig.device.url) as leaf,
+        rig.device.connection() as leaf,
     ):
         await rig.sourced(hub)
         await asyncio.sleep(_SETTLE_S)

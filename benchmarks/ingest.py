@@ -105,7 +105,7 @@ async def _ours(directory: Path, figures: list[Figure], *, quick: bool) -> None:
             done = await loads.unheard(20_000 if quick else 100_000)
             figures += done.figures("single JSON, not waiting", "messages")
             figures += await loads.alone(500 if quick else 3_000)
-        async with connection(rig.device.url) as client:
+        async with rig.device.connection() as client:
             found = numbers_in(await read_stream(client, "OUT_bulk"))
         require_exactly("OUT_bulk", found, np.arange(loads.acknowledged))
         figures.append(

@@ -31,7 +31,7 @@ from demo.relay import Relay
 from demo.rig import DeviceRig, HubRig
 
 from .errors import BenchmarkError
-from .vehicle_rig import DEVICE, connection, cpu_s
+from .vehicle_rig import DEVICE, cpu_s
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -178,7 +178,7 @@ async def lane_rig(
         await relay.cut()
         await device.leaf.start()
         await device.leaf.wait_listening(device.client_port)
-        leaf_client = await stack.enter_async_context(connection(device.url))
+        leaf_client = await stack.enter_async_context(device.connection())
         rig = LaneRig(hub, device, relay, login, hub_client, leaf_client, node_lanes(nodes))
         await rig.prepare(load(Path(device.agent_toml)))
         await system.subscribe("$SYS.ACCOUNT.FLEET.*", cb=rig.on_link)

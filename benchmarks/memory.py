@@ -22,7 +22,7 @@ from .backlog import publish_frames, require_all_frames
 from .errors import BenchmarkError
 from .figures import Figure, at_most, report
 from .load import NODE, points
-from .vehicle_rig import connection, vehicle
+from .vehicle_rig import vehicle
 
 if TYPE_CHECKING:
     from backhaul_agent.client import Agent
@@ -49,7 +49,7 @@ async def _measure(directory: Path, *, count: int, frames: int) -> list[Figure]:
     figures: list[Figure] = []
     async with (
         vehicle(directory) as rig,
-        connection(rig.device.url) as leaf,
+        rig.device.connection() as leaf,
         rig.hub.connection() as hub,
     ):
         pid = rig.device.agent.pid

@@ -96,7 +96,7 @@ async def _ours(directory: Path) -> AsyncIterator[LinkUnderTest]:
     async with (
         vehicle(directory, relay_to=ShapedRelay) as rig,
         rig.hub.connection() as hub,
-        connection(rig.device.url) as leaf,
+        rig.device.connection() as leaf,
         connect(rig.device.url) as agent,
     ):
         assert isinstance(rig.relay, ShapedRelay)

@@ -211,7 +211,7 @@ async def _ours(directory: Path, frames: list[bytes]) -> Outcome:
     async with (
         vehicle(directory, relay_to=_link, agent_settings=_AS_THEY_COME) as rig,
         rig.hub.connection() as hub,
-        connection(rig.device.url) as leaf,
+        rig.device.connection() as leaf,
         connect(rig.device.url) as agent,
     ):
         assert isinstance(rig.relay, ShapedRelay)

@@ -295,7 +295,7 @@ class DeviceRig:
             ]
         )
         rig = cls.of(hub, device, directory, link_port=link_port)
-        await rig.enrol("--port", str(rig.client_port), "--state-dir", str(directory))
+        await rig.enrol("--port", str(rig.client_port), "--state-dir", str(directory), "--open")
         return rig
 
     @classmethod
@@ -335,8 +335,22 @@ class DeviceRig:
 
     @property
     def url(self) -> str:
-        """Where local programs on this vehicle connect."""
+        """Where local programs on this vehicle connect, without a key."""
         return f"nats://127.0.0.1:{self.client_port}"
+
+    def options(self) -> dict[str, Any]:
+        """Return the arguments for nats-py's `connect` to log in as the agent does."""
+        seed = self.agent_toml.with_name("agent.nk").read_text().strip()
+        return {"servers": self.url, "nkeys_seed_str": seed}
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Client]:
+        """Connect to the leaf as its agent does: with streams, and all that programs do not see."""
+        client = await nats.connect(**self.options())
+        try:
+            yield client
+        finally:
+            await client.close()
 
     async def start(self) -> None:
         """Start leaf and agent, and wait until the agent takes readings."""
@@ -356,7 +370,7 @@ class DeviceRig:
             RigError: it did not in time.
         """
         deadline = asyncio.get_running_loop().time() + timeout_s
-        client = await nats.connect(self.url)
+        client = await nats.connect(**self.options())
         try:
             while asyncio.get_running_loop().time() < deadline:
                 self.agent.assert_alive()

@@ -7,30 +7,27 @@ import re
 import tomllib
 from typing import TYPE_CHECKING, Any
 
-from backhaul_agent.leaf_config import SYSTEM_USER
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from backhaul_codec.identity import Identity, Link
 
+AGENT_KEY = "agent.nk"
+SYSTEM_KEY = "system.nk"
 Keys = dict[str, Any]
 
 
-def render_agent_toml(
-    identity: Identity, *, client_port: int, state_dir: Path, link: Link, system_password: str
-) -> str:
-    """Render the agent.toml of a vehicle that has none; with a password, its agent switches the link."""
+def render_agent_toml(identity: Identity, *, client_port: int, state_dir: Path, link: Link) -> str:
+    """Render the agent.toml of a vehicle that has none."""
     metered = ""
-    if system_password:
+    if link.mode != "always":
         metered = f"""
 # "scheduled": the link is up every schedule_s seconds, and when an event waits; "on-demand": only
 # then. "always" needs no change to leaf.conf.
 mode = "{link.mode}"
 schedule_s = 3600.0
-system_user = "{SYSTEM_USER}"
-system_password = "{system_password}"
+system_nkey = "{SYSTEM_KEY}"
 """
     text = f"""\
 # Agent of {identity.device}, written by `backhaul-agent enrol`. Unknown keys are refused. What you
@@ -41,6 +38,7 @@ system_password = "{system_password}"
 
 [nats]
 url = "nats://127.0.0.1:{client_port}"
+nkey = "{AGENT_KEY}"
 
 [ledger]
 path = {_value(str(state_dir / "backhaul-agent" / "ledger.db"))}
@@ -60,8 +58,12 @@ rate_kbit_s = {link.kbit_s}
 
 
 def wanted_by(identity: Identity) -> dict[str, Keys]:
-    """Return the tables and keys of agent.toml that are the hub's to say."""
-    return {"device": _device(identity), "streams": _streams(identity)}
+    """Return the keys of agent.toml, by table, that are the document's to say, or of our own making."""
+    return {
+        "device": _device(identity),
+        "nats": {"nkey": AGENT_KEY},
+        "streams": _streams(identity),
+    }
 
 
 def with_keys(text: str, wanted: Mapping[str, Keys]) -> str | None:

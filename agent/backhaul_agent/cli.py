@@ -13,6 +13,7 @@ from backhaul_agent.errors import AgentError
 COMMANDS = {
     "run": "Run the agent until it is told to stop.",
     "enrol": "Make this vehicle's files of what the hub says about it.",
+    "app": "Say which local programs may log in, and what each may do.",
     "status": "Ask a running agent how it is.",
     "get": "Show the current values of state and configuration.",
     "set": "Write configuration: it reaches the hub, and wins there by its time.",

@@ -140,7 +140,7 @@ class Agent:
         time: int | None = None,
         lane: str = "bulk",
     ) -> None:
-        """Publish one point without waiting; refusals appear on ``agent.rejected``.
+        """Publish one point without waiting; refusals appear on ``agent.rejected.>``.
 
         Raises:
             RefusedError: the value cannot be sent at all.

@@ -12,6 +12,7 @@ import msgspec
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
+from backhaul_agent.apps import COMMANDS, OPEN_COMMANDS
 from backhaul_agent.command_book import End
 from backhaul_agent.command_rows import State
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from backhaul_agent.command_rows import CommandRow
 
-SUBJECT = "cmd"  # cmd.<name>, on the leaf server
 GRACE_S = 2.0  # between SIGTERM and SIGKILL, and for output after the end
 LOOK_S = 0.25
 CHUNK_BYTES = 16 * 1024
@@ -125,19 +125,20 @@ async def ask_program(
     """
     body = {"id": row.id, "name": row.name, "deadline_ns": row.deadline_ns}
     payload = msgspec.json.encode(body | {"params": msgspec.Raw(row.params)})
-    try:
-        asking = asyncio.ensure_future(
-            client.request(f"{SUBJECT}.{row.name}", payload, timeout=timeout_s)
-        )
-        answer = await _unless_closed(asking, lambda: client.is_closed)
-    except NoRespondersError:
-        raise NotDeliveredError from None
-    except (NatsError, OSError) as error:
-        why = str(error) or type(error).__name__
-        return End(State.INTERRUPTED, f"its program did not answer ({why}); it may be done")
-    if answer is None:
-        return End(State.INTERRUPTED, "the leaf server went away meanwhile; it may be done")
-    return _answered(answer.data, result_bytes_max)
+    # The program that was given the command, before any that came without a key.
+    for subject in (f"{COMMANDS}.{row.name}", f"{OPEN_COMMANDS}.{row.name}"):
+        try:
+            asking = asyncio.ensure_future(client.request(subject, payload, timeout=timeout_s))
+            answer = await _unless_closed(asking, lambda: client.is_closed)
+        except NoRespondersError:
+            continue
+        except (NatsError, OSError) as error:
+            why = str(error) or type(error).__name__
+            return End(State.INTERRUPTED, f"its program did not answer ({why}); it may be done")
+        if answer is None:
+            return End(State.INTERRUPTED, "the leaf server went away meanwhile; it may be done")
+        return _answered(answer.data, result_bytes_max)
+    raise NotDeliveredError
 
 
 async def _unless_closed(asking: asyncio.Future[Msg], closed: Callable[[], bool]) -> Msg | None:

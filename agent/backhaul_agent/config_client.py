@@ -69,7 +69,8 @@ class ConfigClient:
 
     async def write(self, node: str, points: Points, *, parent: str = "") -> Points:
         """Write points given as in JSON; see `set`."""
-        return await self._points(SET, {"node": node, "points": points, "parent": parent})
+        subject = f"{SET}.{encode_token(node)}"
+        return await self._points(subject, {"node": node, "points": points, "parent": parent})
 
     async def change_tree(self, what: str, **fields: Any) -> Points:
         """Create, move, mirror, delete or undelete a node, see docs/sync.md for the fields."""
@@ -85,7 +86,7 @@ class ConfigClient:
         A point may come twice. After an interruption everything is looked at again, so that the last
         one yielded of each series is what stands.
         """
-        async with self._listen() as news:
+        async with self._listen(*map(encode_token, names[:1])) as news:
             while True:
                 connection = self._agent.nats.stats["reconnects"]
                 for point in await self.get(*names, deleted=True):
@@ -108,10 +109,12 @@ class ConfigClient:
         return points
 
     @asynccontextmanager
-    async def _listen(self) -> AsyncIterator[asyncio.Queue[Msg]]:
+    async def _listen(self, node: str = "") -> AsyncIterator[asyncio.Queue[Msg]]:
         nats, news = self._agent.nats, asyncio.Queue[Any]()
+        # Of a node, and of the edges that lead to it: a program may have no right to more.
+        changes = [f"{CHANGED}.{node}.*.*", f"{CHANGED}.*.{node}.*.*"] if node else [f"{CHANGED}.>"]
         subscriptions = [
-            await nats.subscribe(subject, cb=news.put) for subject in (f"{CHANGED}.>", READY)
+            await nats.subscribe(subject, cb=news.put) for subject in (*changes, READY)
         ]
         await nats.flush()
         try:

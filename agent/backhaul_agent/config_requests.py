@@ -1,6 +1,7 @@
 """What local programs ask of the vehicle's heads, read from JSON: a pure core, no I/O.
 
-Requests: ``agent.get[.<node>[.<type>[.<key>]]]``, ``agent.set``, ``agent.node.<what>``; see docs/sync.md.
+Requests: ``agent.get[.<node>[.<type>[.<key>]]]``, ``agent.set[.<node>]``, ``agent.node.<what>``; see
+docs/sync.md. A node in the subject is what a program's rights can name (docs/apps.md).
 """
 
 from __future__ import annotations
@@ -92,6 +93,21 @@ def read(data: bytes, kind: type[T]) -> T:
         raise RefusedError(Code.BAD_FIELD, str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RefusedError(Code.BAD_JSON, f"not JSON: {error}") from None
+
+
+def require_named(subject: str, prefix: str, node: str) -> None:
+    """Refuse a request for another node than its subject names: rights go by the subject.
+
+    ``prefix`` alone names none, and then any will do. Raises: RefusedError.
+    """
+    if subject == prefix:
+        return
+    try:
+        named = decode_token(subject.removeprefix(f"{prefix}."))
+    except SubjectError as error:
+        raise RefusedError(Code.BAD_SUBJECT, str(error)) from error
+    if node != named:
+        raise RefusedError(Code.BAD_FIELD, f"of node {node!r}, asked as of {named!r}")
 
 
 def value_of(request: PointRequest, bytes_max: int) -> Value:

@@ -32,6 +32,7 @@ from backhaul_agent.config_requests import (
     describe,
     find,
     read,
+    require_named,
 )
 from backhaul_agent.config_writes import ConfigWrites
 from backhaul_agent.errors import Code, RefusedError
@@ -73,7 +74,7 @@ class ConfigService:
         """Serve and announce for as long as the connection lives (the caller cancels)."""
         for subject in (GET, f"{GET}.>", TREE):
             await client.subscribe(subject, cb=_answering(self._look, client))
-        for subject in (SET, f"{NODE}.*"):
+        for subject in (SET, f"{SET}.*", f"{NODE}.*"):
             await client.subscribe(subject, cb=_answering(self._change, client))
         self._missed = True
         while True:
@@ -111,7 +112,12 @@ class ConfigService:
         return await self._write(lambda: self._writes.set(request), 0)
 
     async def _change(self, subject: str, data: bytes) -> Any:
-        make = self._maker(subject.removeprefix(f"{NODE}."), data)
+        if subject.startswith(SET):
+            request = read(data, SetRequest)
+            require_named(subject, SET, request.node)
+            make: Callable[[], Write] = partial(self._writes.set, request)
+        else:
+            make = self._maker(subject.removeprefix(f"{NODE}."), data)
         return {"points": await self._write(make, len(data))}
 
     async def _write(self, make: Callable[[], Write], size: int) -> list[dict[str, Any]]:
@@ -127,7 +133,6 @@ class ConfigService:
     def _maker(self, what: str, data: bytes) -> Callable[[], Write]:
         writes = self._writes
         makers: dict[str, tuple[type[Any], Callable[[Any], Write]]] = {
-            "agent.set": (SetRequest, writes.set),
             "create": (CreateRequest, writes.create),
             "mirror": (MirrorRequest, writes.mirror),
             "move": (MoveRequest, writes.move),

@@ -8,21 +8,17 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from backhaul_agent.enrolment import Attempt, ask, key_for, requester, write_attempt
-from backhaul_agent.errors import EnrolmentFailedError
 from backhaul_agent.temporary_leaf import temporary_leaf
-from backhaul_agent.vehicle_files import ATTEMPT, DEVICE_CREDS, File, files_of
+from backhaul_agent.vehicle_files import ATTEMPT, DEVICE_CREDS, File, files_of, new_seed
 from backhaul_codec.identity import Identity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from backhaul_agent.clock import Clock
@@ -32,27 +28,6 @@ if TYPE_CHECKING:
 
 # Of the server that asks; removed with it.
 _ASKING = "enrolling"
-
-
-@contextmanager
-def alone_in(target: Directory) -> Iterator[None]:
-    """Hold a vehicle's directory, which is made where there is none: two runs would undo each other.
-
-    Raises:
-        VehicleFilesError: it cannot be made.
-        EnrolmentFailedError: another run holds it.
-    """
-    target.write([])
-    descriptor = os.open(target.path, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise EnrolmentFailedError(
-            f"another enrolment works in {target.path}", hint="wait for its end"
-        ) from None
-    finally:
-        os.close(descriptor)
 
 
 def begin(token: Token, target: Directory, wishes: Wishes) -> Credentials:
@@ -68,7 +43,7 @@ def begin(token: Token, target: Directory, wishes: Wishes) -> Credentials:
         device=token.device, token=token.id, leaf_urls=token.leaf_urls, ca=token.ca,
         jwt=token.jwt, seed=token.seed,
     )  # fmt: skip
-    files_of(expected, wishes, target.path, found, str)
+    files_of(expected, wishes, target.path, found, new_seed)
     if f'"{token.id}"' not in found.get(ATTEMPT, ""):
         _write(target, Attempt(token=token.id, seed=key.seed))
     return key

@@ -5,6 +5,7 @@ AgentError
 ├── VehicleFilesError      the files of this vehicle cannot be made of an identity document
 ├── EnrolmentFailedError   the hub did not enrol this vehicle: it refuses, or does not answer
 ├── UnitsError             the systemd units cannot be started
+├── AppError               a local program cannot be added, changed or removed
 ├── MappingError           a replay mapping does not fit its recording
 ├── LedgerError            the ledger cannot be used
 │   ├── LedgerForeignError     the file is not this device's ledger
@@ -17,6 +18,7 @@ AgentError
 ├── LoginError             a file to log in with is missing or damaged
 ├── NoAgentError           nobody listens for publishes on this server
 ├── ArtifactError          an artifact could not be fetched or sent; tried again
+├── LeafReloadError        the leaf server does not read its configuration again
 ├── LinkSwitchError        the link to the hub could not be switched
 └── JetStreamError         the leaf server answered a request with an error
 """
@@ -98,6 +100,14 @@ class EnrolmentFailedError(AgentError):
 
 class UnitsError(AgentError):
     """The systemd units of this vehicle could not be enabled and started; its files are written."""
+
+    def __init__(self, problem: str, *, hint: str) -> None:
+        super().__init__(f"{problem} ({hint})")
+        self.hint = hint
+
+
+class AppError(AgentError):
+    """A local program cannot be added, changed or removed as asked; nothing was."""
 
     def __init__(self, problem: str, *, hint: str) -> None:
         super().__init__(f"{problem} ({hint})")
@@ -186,6 +196,14 @@ class ArtifactError(AgentError):
     def __init__(self, problem: str, *, code: str) -> None:
         super().__init__(problem)
         self.code = code
+
+
+class LeafReloadError(AgentError):
+    """The leaf server was not told to read its configuration, or ``refused`` it."""
+
+    def __init__(self, problem: str, *, refused: bool) -> None:
+        super().__init__(f"the leaf server {problem}")
+        self.refused = refused
 
 
 class LinkSwitchError(AgentError):

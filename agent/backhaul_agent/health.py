@@ -53,7 +53,7 @@ KINDS = (
         "publishers-refused",
         _WARNING,
         "programs on this vehicle publish what cannot be taken",
-        "listen on agent.rejected for what, and why",
+        "listen on agent.rejected.> for what, and why",
     ),
     Kind(
         "lane-stalled",

@@ -17,6 +17,7 @@ from nats.errors import ConnectionClosedError
 from backhaul_agent.errors import NoAgentError, NotKnownError, RefusedError
 from backhaul_agent.history import POINTS_MAX, TIME_MAX, TIME_MIN
 from backhaul_agent.history_service import HISTORY_SUBJECT
+from backhaul_codec.subjects import encode_token
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -67,6 +68,7 @@ async def history(
 
 async def _ask(agent: Agent, request: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
     """Send one request; yield its pieces, and the end."""
+    subject = f"{HISTORY_SUBJECT}.{encode_token(request['node'])}"
     inbox = agent.nats.new_inbox()
     pieces: asyncio.Queue[Msg] = asyncio.Queue()
 
@@ -75,15 +77,15 @@ async def _ask(agent: Agent, request: dict[str, Any]) -> AsyncGenerator[dict[str
 
     subscription = await agent.nats.subscribe(inbox, cb=on_piece)
     try:
-        await agent.nats.publish(HISTORY_SUBJECT, msgspec.json.encode(request), reply=inbox)
+        await agent.nats.publish(subject, msgspec.json.encode(request), reply=inbox)
         while True:
             try:
                 async with asyncio.timeout(SILENCE_S_MAX):
                     message = await pieces.get()
             except (TimeoutError, ConnectionClosedError) as error:
-                raise NotKnownError(HISTORY_SUBJECT, SILENCE_S_MAX) from error
+                raise NotKnownError(subject, SILENCE_S_MAX) from error
             if not message.data:
-                raise NoAgentError(HISTORY_SUBJECT)
+                raise NoAgentError(subject)
             piece = _decode(message.data)
             if refused := piece.get("error"):
                 raise RefusedError(refused["code"], refused["message"])

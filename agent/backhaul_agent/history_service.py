@@ -1,4 +1,4 @@
-"""History for local programs: the subject ``agent.history``.
+"""History for local programs: the subjects ``agent.history`` and ``agent.history.<node>``.
 
 A request is answered with pieces on its reply subject, oldest first, and then a message with
 ``"end": true``. One request is answered at a time, between everything else the agent does; a few
@@ -16,6 +16,7 @@ import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_agent.cancellation import heed_cancel
+from backhaul_agent.config_requests import require_named
 from backhaul_agent.errors import Code, LedgerStorageError, RefusedError
 from backhaul_agent.history import Merge, chunks, read_request
 from backhaul_agent.history_out import OutHistory
@@ -55,7 +56,8 @@ class HistoryService:
                 refusal = RefusedError(Code.BUSY, "others ask for history: try again shortly")
                 await _send(client, message.reply, _refused(refusal))
 
-        await client.subscribe(HISTORY_SUBJECT, cb=on_request)
+        for subject in (HISTORY_SUBJECT, f"{HISTORY_SUBJECT}.*"):
+            await client.subscribe(subject, cb=on_request)
         while True:
             message = await waiting.get()
             if not message.reply:
@@ -78,6 +80,7 @@ class HistoryService:
     async def _answer(self, client: Client, message: Msg) -> dict[str, Any]:
         """Send the pieces; return the end."""
         question = read_request(message.data)
+        require_named(message.subject, HISTORY_SUBJECT, question.node)
         out = OutHistory(client, self._ledger, question)
         ledger = LedgerHistory(self._ledger, question)
         merge = Merge(question.limit)

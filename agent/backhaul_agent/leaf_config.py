@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 # In a directory of its own: there the agent may write, and nowhere else beside leaf.conf.
 LINK_FILE = "link/link.conf"
 NO_LINK = "disabled: true\n"
-# Of the user with which the agent switches the link.
-SYSTEM_USER = "link"
+APPS_FILE = "apps.conf"
 _STORE_DIR = re.compile(r'^  store_dir: (".*")$', re.MULTILINE)
 
 # Subjects that local programs and the agent use among themselves.
@@ -32,6 +31,7 @@ LOCAL_SUBJECTS = (
     "f.>",
     "c.>",
     "cmd.>",
+    "cmdopen.>",
     "s.>",
     "$JS.API.>",
     "$KV.>",
@@ -51,8 +51,6 @@ class LeafServer:
     """Of the certificates that the hub is known by; None: those of the system."""
     creds_file: Path | None = None
     """Of the JWT and key to log in with at the hub; None: the addresses hold a login."""
-    system_password: str = ""
-    """Of the user with which the agent switches the link; empty: there is none."""
     link_file: bool = False
     """Whether the link may be switched off."""
     pid_file: str = ""
@@ -61,9 +59,6 @@ class LeafServer:
 def render_leaf(identity: Identity, server: LeafServer) -> str:
     """Render the leaf.conf of a vehicle."""
     local = ", ".join(quoted(subject) for subject in LOCAL_SUBJECTS)
-    system = ""
-    if password := server.system_password:
-        system = f"users: [{{ user: {SYSTEM_USER}, password: {quoted(password)} }}]"
     pid_file = f"\npid_file: {quoted(server.pid_file)}\n" if server.pid_file else ""
     return f"""\
 # nats-server configuration of {identity.device}. `backhaul-agent enrol` writes all of it anew: what
@@ -71,7 +66,7 @@ def render_leaf(identity: Identity, server: LeafServer) -> str:
 
 # Nobody else's to know: the hub's server cuts an older leaf when one of the same name connects.
 server_name: {quoted(leaf_name(identity.device, identity.token))}
-# Local programs only. They publish to app.<node>.<type> with any NATS client.
+# Local programs only: backhaul-agent app.
 listen: "127.0.0.1:{server.client_port}"
 {pid_file}
 # Frames of long text or bytes may exceed the default of 1 MB.
@@ -89,12 +84,8 @@ feature_flags {{ js_api_reply_v2: true }}
 ping_interval: "10s"
 ping_max: 2
 
-accounts {{
-  SYS {{ {system} }}
-  VEH {{ jetstream: enabled, users: [{{ user: local, password: "" }}] }}
-}}
-system_account: SYS
-no_auth_user: local
+# Who may log in, and the accounts.
+include "{APPS_FILE}"
 
 leafnodes {{
   reconnect: "500ms"

@@ -9,25 +9,19 @@ that becomes disabled and dials again when it is enabled (since 2.14).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-from nats.aio.client import Client
-from nats.errors import Error as NatsError
-
-from backhaul_agent.cancellation import cancels, heed_cancel
-from backhaul_agent.errors import LinkSwitchError, LoginError
+from backhaul_agent.errors import LeafReloadError, LinkSwitchError, LoginError
 from backhaul_agent.files import write_whole
+from backhaul_agent.leaf_reload import reload_leaf
 from backhaul_agent.login import login_options
 
 if TYPE_CHECKING:
     from backhaul_agent.config import Config
 
-ANSWER_S_MAX = 10.0  # the server tries for a second where the last connection is not gone yet
 _TEXT = """\
 # Written by backhaul-agent: whether the link to the hub is there. Included by leaf.conf.
 disabled: {disabled}
@@ -79,33 +73,14 @@ class LinkSwitch:
             ) from error
 
     async def _reload(self) -> None:
-        login, client = self._login(), Client()
+        login = self._login()
         try:
-            async with asyncio.timeout(ANSWER_S_MAX):
-                await client.connect(
-                    servers=[self._url],
-                    **login,
-                    name="backhaul-agent link",
-                    allow_reconnect=False,
-                    max_reconnect_attempts=1,
-                    error_cb=_quiet,
-                )
-                server = await _ask(client, "$SYS.REQ.SERVER.PING.IDZ")
-                answer = await _ask(client, f"$SYS.REQ.SERVER.{server['id']}.RELOAD")
-        except (NatsError, OSError, TimeoutError, msgspec.DecodeError, KeyError) as error:
-            raise LinkSwitchError(
-                f"the leaf server cannot be told to read its configuration: {error!r}",
-                hint="link.system_nkey of agent.toml (or link.system_user and link.system_password)"
-                " must be of account SYS in leaf.conf",
-            ) from error
-        finally:
-            with contextlib.suppress(NatsError, OSError):
-                await client.close()
-        if refused := answer.get("error"):
-            raise LinkSwitchError(
-                f"the leaf server refused its configuration: {refused.get('description')}",
-                hint="nats-server -t -c leaf.conf says more",
-            )
+            await reload_leaf(self._url, login)
+        except LeafReloadError as error:
+            hint = "link.system_nkey of agent.toml must be the key of account SYS in apps.conf"
+            if error.refused:
+                hint = "nats-server -t -c leaf.conf says more"
+            raise LinkSwitchError(str(error), hint=hint) from error
 
     def _login(self) -> dict[str, Any]:
         link = self._link
@@ -116,15 +91,3 @@ class LinkSwitch:
         except LoginError as error:
             problem = f"link.system_nkey {error.path}: {error.problem}"
             raise LinkSwitchError(problem, hint=error.hint) from error
-
-
-async def _ask(client: Client, subject: str) -> dict[str, Any]:
-    before = cancels()
-    message = await client.request(subject, b"", timeout=ANSWER_S_MAX)
-    heed_cancel(before)
-    found: dict[str, Any] = msgspec.json.decode(message.data, type=dict[str, Any])
-    return found
-
-
-async def _quiet(_: Exception) -> None:
-    """Take note of nothing: what went wrong is raised where it was tried."""

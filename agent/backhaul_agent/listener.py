@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from backhaul_agent.writer import Writer
 
 APP_SUBJECTS = "app.>"
-REJECTED_SUBJECT = "agent.rejected"
+REJECTED_PREFIX = "agent.rejected."  # and the subject of what was refused
 NOTES_MAX_MIN = 4096
 log = structlog.get_logger("ingest")
 
@@ -126,7 +126,7 @@ class Listener:
         elif self._answers.qsize() < self._notes_max:
             # Nobody waits for the answer: whoever cares can listen in one place.
             note = {"subject": subject, "points": points, **body}
-            self._send(REJECTED_SUBJECT, msgspec.json.encode(note))
+            self._send(f"{REJECTED_PREFIX}{subject}", msgspec.json.encode(note))
         if count := self.refusals.note(error.code, points):
             log.warning(
                 "refused", code=error.code, points=count, subject=subject, error=error.message

@@ -6,21 +6,33 @@ writes. The same again changes nothing; broken off anywhere, the next run does t
 
 from __future__ import annotations
 
+import fcntl
+import os
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
+import nkeys
 
-from backhaul_agent.agent_toml import render_agent_toml, wanted_by, with_keys
+from backhaul_agent.agent_toml import (
+    AGENT_KEY,
+    SYSTEM_KEY,
+    render_agent_toml,
+    wanted_by,
+    with_keys,
+)
+from backhaul_agent.apps import Apps, read_apps, write_apps
+from backhaul_agent.apps_config import render_apps
 from backhaul_agent.config import parse
 from backhaul_agent.errors import VehicleFilesError
 from backhaul_agent.files import write_whole
 from backhaul_agent.leaf_config import (
+    APPS_FILE,
     LINK_FILE,
     NO_LINK,
-    SYSTEM_USER,
     LeafServer,
     render_leaf,
     store_dir_of,
@@ -28,7 +40,7 @@ from backhaul_agent.leaf_config import (
 from backhaul_codec.credentials import CredentialsError, parse_credentials, parse_seed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from backhaul_agent.config import Config
     from backhaul_codec.identity import Identity, LinkMode
@@ -40,7 +52,11 @@ DEVICE_CREDS = "device.creds"
 CA = "ca.pem"
 # Of an enrolment by token: which, and the key until it is in device.creds.
 ATTEMPT = "enrolment.json"
-_READ = (AGENT_TOML, LEAF_CONF, DEVICE_CREDS, CA, LINK_FILE, ATTEMPT)
+APPS_JSON = "apps.json"
+_READ = (
+    *(AGENT_TOML, LEAF_CONF, DEVICE_CREDS, CA, LINK_FILE, ATTEMPT),
+    *(AGENT_KEY, SYSTEM_KEY, APPS_JSON, APPS_FILE),
+)
 
 DEFAULT_PORT = 4222
 DEFAULT_STATE_DIR = Path("/var/lib")
@@ -56,6 +72,8 @@ class Wishes:
     """Where backhaul-agent/ (ledger) and backhaul-leaf/ (streams) are kept."""
     link_mode: LinkMode | None = None
     """When the link is up; at first as the document says."""
+    open: bool = False
+    """Whether programs without a key are let in; once so, until `backhaul-agent app close`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +101,7 @@ def files_of(
     wishes: Wishes,
     directory: Path,
     found: Mapping[str, str],
-    make_password: Callable[[], str],
+    make_seed: Callable[[], str],
 ) -> list[File]:
     """Return every file of a vehicle, in the order in which they are to be written.
 
@@ -97,11 +115,15 @@ def files_of(
         identity = msgspec.structs.replace(
             identity, link=msgspec.structs.replace(identity.link, mode=wishes.link_mode)
         )
-    agent_toml = _agent_toml(identity, wishes, directory, found.get(AGENT_TOML), make_password)
+    agent_toml = _agent_toml(identity, wishes, directory, found.get(AGENT_TOML))
     config = parse(agent_toml, directory / AGENT_TOML)
     leaf_conf = render_leaf(identity, _leaf_server(identity, wishes, config, directory, found))
-    texts = [(DEVICE_CREDS, 0o600, _creds(identity, found.get(DEVICE_CREDS)))]
-    texts += [(CA, 0o644, identity.ca)]
+    keys = {name: found.get(name) or f"{make_seed()}\n" for name in (AGENT_KEY, SYSTEM_KEY)}
+    apps = read_apps(found[APPS_JSON]) if APPS_JSON in found else Apps()
+    apps = msgspec.structs.replace(apps, open=apps.open or wishes.open)
+    texts = [(name, 0o600, seed) for name, seed in keys.items()]
+    texts += [(DEVICE_CREDS, 0o600, _creds(identity, found.get(DEVICE_CREDS)))]
+    texts += [(CA, 0o644, identity.ca), *_apps_texts(apps, keys)]
     if config.link.switched:
         texts += [(LINK_FILE, 0o644, found.get(LINK_FILE, NO_LINK))]
     if found.get(LEAF_CONF, leaf_conf) != leaf_conf:
@@ -110,12 +132,38 @@ def files_of(
     return [File(name, text, mode, found.get(name)) for name, mode, text in texts if text]
 
 
+def apps_files(apps: Apps, found: Mapping[str, str]) -> list[File]:
+    """Return the files that say which programs there are.
+
+    Raises:
+        VehicleFilesError: this vehicle has not enrolled, or a key is damaged.
+    """
+    texts = _apps_texts(apps, found)
+    return [File(name, text, mode, found.get(name)) for name, mode, text in texts]
+
+
+def _apps_texts(apps: Apps, keys: Mapping[str, str]) -> list[tuple[str, int, str]]:
+    text = render_apps(
+        apps, agent_key=_public(keys, AGENT_KEY), system_key=_public(keys, SYSTEM_KEY)
+    )
+    return [(APPS_JSON, 0o640, write_apps(apps)), (APPS_FILE, 0o640, text)]
+
+
+def _public(keys: Mapping[str, str], name: str) -> str:
+    try:
+        return parse_seed(keys.get(name, "")).public_key
+    except CredentialsError as error:
+        raise VehicleFilesError(
+            f"{name}: {error}",
+            hint="move it away: `backhaul-agent enrol` makes one where there is none",
+        ) from error
+
+
 def _agent_toml(
     identity: Identity,
     wishes: Wishes,
     directory: Path,
     before: str | None,
-    make_password: Callable[[], str],
 ) -> str:
     path = directory / AGENT_TOML
     if before is None:
@@ -124,7 +172,6 @@ def _agent_toml(
             client_port=wishes.client_port or DEFAULT_PORT,
             state_dir=wishes.state_dir or DEFAULT_STATE_DIR,
             link=identity.link,
-            system_password="" if identity.link.mode == "always" else make_password(),
         )
     config = parse(before, path)
     if config.device.id != identity.device:
@@ -135,11 +182,11 @@ def _agent_toml(
     _require_same_state(wishes, config, path)
     wanted = wanted_by(identity)
     if wishes.client_port is not None:
-        wanted["nats"] = {"url": f"nats://127.0.0.1:{wishes.client_port}"}
+        wanted["nats"]["url"] = f"nats://127.0.0.1:{wishes.client_port}"
     if wishes.link_mode is not None:
         wanted["link"] = {"mode": wishes.link_mode}
         if wishes.link_mode != "always" and not config.link.switched:
-            wanted["link"] |= {"system_user": SYSTEM_USER, "system_password": make_password()}
+            wanted["link"]["system_nkey"] = SYSTEM_KEY
     after = with_keys(before, wanted)
     if after is None:
         raise VehicleFilesError(
@@ -170,7 +217,6 @@ def _leaf_server(
         store_dir=store_dir or str(state_dir / "backhaul-leaf"),
         ca_file=directory / CA if identity.ca else None,
         creds_file=directory / DEVICE_CREDS if identity.jwt else None,
-        system_password=config.link.system_password,
         link_file=config.link.switched,
         pid_file=config.link.pid_file,
     )
@@ -197,10 +243,29 @@ class Directory:
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
 
-    def read(self) -> dict[str, str]:
-        """Return the files that are there, by name. Raises: VehicleFilesError."""
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the directory, which is made where there is none: two commands would undo each other.
+
+        Raises:
+            VehicleFilesError: another holds it, or it cannot be made.
+        """
+        self.write([])
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError:
+            raise VehicleFilesError(
+                f"another backhaul-agent changes {self.path}", hint="wait for its end"
+            ) from None
+        finally:
+            os.close(descriptor)
+
+    def read(self, *more: str) -> dict[str, str]:
+        """Return the files that are there, these among them, by name. Raises: VehicleFilesError."""
         found = {}
-        for name in _READ:
+        for name in (*_READ, *more):
             path = self.path / name
             try:
                 found[name] = path.read_text(encoding="utf-8")
@@ -226,3 +291,8 @@ class Directory:
                 f"{error.filename or self.path} cannot be written: {error.strerror}",
                 hint="run it as root, or choose another --dir",
             ) from error
+
+
+def new_seed() -> str:
+    """Return the seed of a new key for a user."""
+    return str(nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER), "ascii")

@@ -171,7 +171,7 @@ async def test_mistakes_are_answered_counted_and_cost_nothing_else(
     tmp_path: Path, nats_server: NatsServer, subject: str, payload: str, code: str
 ) -> None:
     async with bench(tmp_path, nats_server) as it:
-        rejected = await it.client.subscribe("agent.rejected")
+        rejected = await it.client.subscribe("agent.rejected.>")
         answer = await it.ask(subject, payload)
         assert answer["error"]["code"] == code
         assert answer["error"]["message"]

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from backhaul_agent import files, units, vehicle_files
 from backhaul_agent.commands import enrol
-from backhaul_agent.enrol_by_token import alone_in, begin
+from backhaul_agent.enrol_by_token import begin
 from backhaul_agent.errors import EnrolmentFailedError, UnitsError, VehicleFilesError
 from backhaul_agent.vehicle_files import Directory, Wishes
 from backhaul_codec.credentials import parse_credentials
@@ -153,14 +153,14 @@ def test_a_refusal_leaves_no_files_of_a_vehicle(tmp_path: Path, hub: FakeHub) ->
 
 
 def test_two_at_once_do_not_meet(tmp_path: Path) -> None:
-    with alone_in(Directory(tmp_path)):
+    with Directory(tmp_path).alone():
         begin(TOKEN, Directory(tmp_path), Wishes())
         with (
-            pytest.raises(EnrolmentFailedError, match="another enrolment"),
-            alone_in(Directory(tmp_path)),
+            pytest.raises(VehicleFilesError, match="another backhaul-agent"),
+            Directory(tmp_path).alone(),
         ):
             pass
-    with alone_in(Directory(tmp_path)):
+    with Directory(tmp_path).alone():
         pass
 
 

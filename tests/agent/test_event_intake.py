@@ -162,7 +162,7 @@ async def test_a_refusal_that_nobody_waits_for_is_told_in_one_place(
     tmp_path: Path, nats_server: NatsServer
 ) -> None:
     async with bench(tmp_path, nats_server) as it:
-        rejected = await it.client.subscribe("agent.rejected")
+        rejected = await it.client.subscribe("agent.rejected.>")
         await it.client.flush()
         await it.client.publish("agent.event.armed", b"[]")
         note = json.loads((await rejected.next_msg(timeout=5)).data)

@@ -110,6 +110,10 @@ def test_whatever_the_umask_files_have_their_modes(vehicle: Vehicle) -> None:
         "leaf.conf": 0o640,
         "ca.pem": 0o644,
         "link/link.conf": 0o644,
+        "agent.nk": 0o600,
+        "system.nk": 0o600,
+        "apps.json": 0o640,
+        "apps.conf": 0o640,
     }
 
 
@@ -125,7 +129,7 @@ def test_the_same_again_changes_nothing(vehicle: Vehicle) -> None:
 def test_a_run_that_was_cut_short_is_finished_by_the_next(vehicle: Vehicle) -> None:
     vehicle.first()
     whole = {name: text for name, (text, _) in vehicle.all().items()}
-    for name in whole:
+    for name in whole.keys() - {"agent.nk", "system.nk"}:  # these are written first
         (vehicle.dir / name).unlink()
         vehicle.first()
         assert {name: text for name, (text, _) in vehicle.all().items()} == whole
@@ -175,6 +179,23 @@ def test_an_agent_toml_that_is_none_is_left_and_nothing_is_done(vehicle: Vehicle
     assert vehicle.all() == before
 
 
+def test_keys_and_programs_stay(vehicle: Vehicle) -> None:
+    vehicle.first(PLAIN, "--open")
+    before = vehicle.all()
+    vehicle.enrol(msgspec.structs.replace(PLAIN, token="cd34"))
+    after = vehicle.all()
+    for name in ("agent.nk", "system.nk", "apps.json", "apps.conf"):
+        assert after[name] == before[name]
+    assert vehicle.toml()["nats"]["nkey"] == "agent.nk"
+    seed = parse_seed(vehicle.text("agent.nk"))
+    assert seed.public_key in vehicle.text("apps.conf")
+    assert seed.seed not in vehicle.text("apps.conf") + vehicle.text("leaf.conf")
+
+    (vehicle.dir / "agent.nk").write_text("damaged")
+    with pytest.raises(VehicleFilesError, match=r"agent\.nk.*damaged"):
+        vehicle.enrol(PLAIN)
+
+
 def test_a_leaf_conf_edited_by_hand_is_kept_beside_the_new_one(vehicle: Vehicle) -> None:
     vehicle.first()
     path = vehicle.dir / "leaf.conf"
@@ -208,7 +229,7 @@ def test_a_link_can_become_metered_later(vehicle: Vehicle) -> None:
     assert (config.link.mode, config.nats.url) == ("on-demand", "nats://127.0.0.1:4301")
     leaf = vehicle.text("leaf.conf")
     assert 'include "link/link.conf"' in leaf
-    assert config.link.system_password in leaf
+    assert config.link.system_nkey == str(vehicle.dir / "system.nk")
     assert 'listen: "127.0.0.1:4301"' in leaf
     (vehicle.dir / "link" / "link.conf").write_text("disabled: false\n")
     vehicle.enrol(PLAIN)
@@ -244,7 +265,7 @@ def test_a_jwt_without_any_key_is_refused(vehicle: Vehicle) -> None:
     jwt = user_jwt(user_seed("k"))
     with pytest.raises(VehicleFilesError, match="enrol this one again"):
         vehicle.first(msgspec.structs.replace(PLAIN, leaf_urls=("tls://hub",), jwt=jwt))
-    assert not vehicle.dir.exists()
+    assert not list(vehicle.dir.iterdir())
 
 
 def test_what_cannot_be_read_or_written_is_said(vehicle: Vehicle, tmp_path: Path) -> None:

@@ -66,8 +66,12 @@ class World:
         return rig, relay
 
     async def connect(self, url: str) -> Client:
-        """Connect a plain NATS client to a vehicle; it is closed with the test."""
+        """Connect a plain NATS client to a vehicle, as a program; it is closed with the test."""
         return await self._connect({"servers": url})
+
+    async def leaf_client(self, rig: DeviceRig) -> Client:
+        """Connect a plain NATS client to a vehicle, as its agent; it is closed with the test."""
+        return await self._connect(rig.options())
 
     async def hub_client(self, user: str = "control") -> Client:
         """Connect a plain NATS client to the hub; it is closed with the test."""

@@ -254,7 +254,7 @@ async def test_a_vehicle_reads_no_uploads_writes_none_of_another_and_hears_its_o
     for rig in (a, b):
         log = content(tmp_path / "own.log", 5000, seed=ord(rig.device[-1]))
         assert "stored" in await vehicle(rig, "put", str(log))
-    leaf, control = await world.connect(a.url), await world.hub_client()
+    leaf, control = await world.leaf_client(a), await world.hub_client()
     heard: list[tuple[str, Any]] = []
     asked: list[str] = []
     news = asyncio.Event()
@@ -330,7 +330,7 @@ async def test_on_a_metered_link_a_visit_lasts_until_the_file_is_there(
 ) -> None:
     link = ShapedRelay("127.0.0.1", world.hub.leaf_port, rate_bytes_s=100_000, round_trip_s=0.02)
     rig, relay = await world.vehicle_behind(link, link_mode="on-demand", linger_s=1.0)
-    leaf = await world.connect(rig.url)
+    leaf = await world.leaf_client(rig)
 
     async def status() -> dict[str, Any]:
         found: dict[str, Any] = json.loads(

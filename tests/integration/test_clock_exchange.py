@@ -32,7 +32,7 @@ def answers_of(rig: DeviceRig) -> str:
 async def test_a_device_asks_as_itself_and_hears_its_own_answers_only(world: World) -> None:
     a, _ = await world.vehicle("VID-A")
     b, _ = await world.vehicle("VID-B")
-    leaf_a, leaf_b = [await world.connect(url) for url in (a.url, b.url)]
+    leaf_a, leaf_b = [await world.leaf_client(rig) for rig in (a, b)]
     hub = await world.hub_client()
     heard: dict[str, list[tuple[str, int]]] = {"a": [], "b": [], "asked": [], "abused": []}
     news = asyncio.Event()

@@ -114,7 +114,7 @@ async def vehicle(world: World, seconds: float, config: str = "") -> Vehicle:
     made.set_wall_clock(seconds)
     made.configure("\n[frame]\nage_s_max = 0.05\npoints_max = 8\n" + config)
     # The first agent had this machine's true clock: nothing of that may be left.
-    client = await world.connect(rig.url)
+    client = await world.leaf_client(rig)
     for name in ("OUT_live", "OUT_bulk"):
         await client.request(f"$JS.API.STREAM.PURGE.{name}", b"{}")
     await rig.start_agent()

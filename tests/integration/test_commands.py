@@ -44,7 +44,7 @@ async def restarted(world: World, rig: DeviceRig, settings: str) -> None:
     await rig.agent.stop()
     rig.agent_toml.write_text(rig.agent_toml.read_text() + settings)
     await rig.start_agent()
-    local = await world.connect(rig.url)
+    local = await world.leaf_client(rig)
     for _ in range(600):
         status = json.loads((await local.request("agent.status", b"", timeout=5)).data)
         clock, since_ns = status["clock"], status["commands"]["since_ns"]
@@ -137,7 +137,7 @@ async def test_what_cannot_be_done_says_why_and_leaves_nothing_behind(world: Wor
     assert (again["state"], again["runs"]) == ("failed", 1)
     await until_gone(hub, "TWIN_CMD", ">")
     await until_gone(hub, "DOWN_00", "in.*.c.*")
-    await until_gone(await world.connect(rig.url), "IN", "c.*")
+    await until_gone(await world.leaf_client(rig), "IN", "c.*")
 
 
 async def test_an_outage_fires_nothing_late_and_loses_nothing_in_time(

@@ -151,7 +151,7 @@ async def test_a_leaf_that_lost_its_store_changes_nothing(world: World) -> None:
         await ends.vehicle.set("gps", {"rate": 1.0})
         await ends.set_at_hub("hmi", theme="dark")
         before = await ends.agree(lambda heads: len(heads) == 2)
-        client = await ends.world.connect(ends.rig.url)
+        client = await ends.world.leaf_client(ends.rig)
         await client.request("$JS.API.STREAM.DELETE.IN", b"", timeout=5)
         await ends.set_at_hub("hmi", theme="light")
         after = await ends.agree(lambda heads: heads["", "hmi", "theme", ""][0] == "light")
@@ -215,7 +215,7 @@ async def test_newest_values_go_ahead_of_a_backlog(world: World) -> None:
         # Without the control plane the link comes up and nothing drains: all of it is a backlog.
         await world.hub.control.stop()
         await relay.heal()
-        local = await world.connect(ends.rig.url)
+        local = await world.leaf_client(ends.rig)
         told_at = await local.subscribe("e.heads")
         await told_at.next_msg(20)
         await world.hub.start_control()

@@ -157,7 +157,7 @@ async def test_garbage_is_told_for_a_while_and_a_script_can_check(world: World) 
     rig, _ = await world.vehicle()
     await until_shown(world, "link-down", shown=False)
     check = [program("backhaul-hub"), "status", "--check", "--dir", str(world.hub.directory)]
-    local = await world.connect(rig.url)
+    local = await world.leaf_client(rig)
     await local.request("f.battery", b"this is no frame")
     assert (await until_shown(world, "quarantine-grew"))["about"] == "UP_00"
     await until_shown(world, "quarantine-grew", shown=False)
@@ -188,7 +188,7 @@ async def services(client: Client, subject: str) -> list[dict[str, Any]]:
 async def test_both_are_nats_services_each_on_its_own_side_of_the_link(world: World) -> None:
     rig, _ = await world.vehicle()
     await until_shown(world, "link-down", shown=False)
-    hub, local = await world.hub_client(), await world.connect(rig.url)
+    hub, local = await world.hub_client(), await world.leaf_client(rig)
     assert [each["name"] for each in await services(hub, "$SRV.PING")] == ["backhaul-hub"]
     (ping,) = await services(local, "$SRV.PING")
     assert (ping["name"], ping["metadata"]) == ("backhaul-agent", {"device": "VID-001"})

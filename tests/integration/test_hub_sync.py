@@ -65,7 +65,7 @@ async def next_told(subscription: Subscription) -> tuple[str, dict[str, Any]]:
 
 async def test_a_vehicles_point_is_read_watched_and_outlives_a_kill(world: World) -> None:
     rig, _ = await world.vehicle()
-    local, control = await world.connect(rig.url), await world.hub_client()
+    local, control = await world.leaf_client(rig), await world.hub_client()
     changes = await control.subscribe("hub.changed.VID-001")
     await control.flush()
     await publish(local, "battery.limit", 80.5)
@@ -147,7 +147,7 @@ async def test_one_subscription_follows_a_subtree_while_devices_move_and_stream(
     world: World,
 ) -> None:
     rigs = {device: (await world.vehicle(device))[0] for device in ("VID-001", "VID-002")}
-    local = {device: await world.connect(rig.url) for device, rig in rigs.items()}
+    local = {device: await world.leaf_client(rig) for device, rig in rigs.items()}
     for group, under in (("europe", "fleet"), ("berlin", "europe"), ("asia", "fleet")):
         await hub(world, "node", "create", group, "--under", under)
     await hub(world, "node", "move", "VID-001", "--to", "berlin")
@@ -196,7 +196,7 @@ async def test_one_subscription_follows_a_subtree_while_devices_move_and_stream(
 
 async def test_telemetry_is_told_along_the_tree(world: World) -> None:
     rig, _ = await world.vehicle()
-    local, control = await world.connect(rig.url), await world.hub_client()
+    local, control = await world.leaf_client(rig), await world.hub_client()
     await hub(world, "node", "create", "depot")
     await hub(world, "node", "move", "VID-001", "--to", "depot")
     depot = await control.subscribe("up.depot.>")
@@ -341,7 +341,7 @@ async def test_kills_of_the_control_plane_at_any_moment_lose_nothing_that_was_an
 
 async def test_nobody_but_the_hub_hears_and_up_stores_nothing_of_it(world: World) -> None:
     rig, _ = await world.vehicle()
-    local = await world.connect(rig.url)
+    local = await world.leaf_client(rig)
     jobs = await world.hub_client("spark")
     control = await world.hub_client()
     heard: list[str] = []

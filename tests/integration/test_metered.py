@@ -34,7 +34,7 @@ async def status_when(
     world: World, rig: DeviceRig, condition: Callable[[dict[str, Any]], bool]
 ) -> dict[str, Any]:
     """Ask the agent until its status fits."""
-    client = await world.connect(rig.url)
+    client = await world.leaf_client(rig)
     status: dict[str, Any] = {}
     try:
         async with asyncio.timeout(120):
@@ -83,7 +83,7 @@ async def test_what_is_urgent_connects_and_takes_along_what_waited(world: World)
     status = await status_when(world, rig, left(2))
     assert status["lanes"]["bulk"]["watermark"] == 1
     assert status["link"]["next_visit_s"] is None
-    leaf = await world.connect(rig.url)
+    leaf = await world.leaf_client(rig)
     there = await leaf.jetstream().get_last_msg("IN", "c.later")
     assert there.data == b"written while it was away"
     assert relay.accepted == 2

@@ -193,7 +193,7 @@ async def ledger_ends(world: World, vehicles: dict[str, Vehicle]) -> dict[tuple[
     ends: dict[tuple[str, str], int] = {}
     deadline_s = asyncio.get_running_loop().time() + SETTLE_S
     for device, vehicle in vehicles.items():
-        client = await world.connect(vehicle.rig.url)
+        client = await world.leaf_client(vehicle.rig)
         while True:
             status: dict[str, Any] = {}
             with suppress(NatsError):

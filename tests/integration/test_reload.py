@@ -33,7 +33,7 @@ async def test_what_the_hub_sends_goes_on_after_another_device_was_added(world: 
     async def hear(message: Msg) -> None:
         heard.add(message.subject.removeprefix("agent.in."))
 
-    await (await world.connect(vehicle.url)).subscribe("agent.in.>", cb=hear)
+    await (await world.leaf_client(vehicle)).subscribe("agent.in.>", cb=hear)
     await hub.publish("in.VID-001.p.gps.first.%", b"x")
     await until(lambda: "p.gps.first.%" in heard)
     connected = (await world.report())["devices"][0]["link"]["since_ns"]

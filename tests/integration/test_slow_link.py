@@ -28,7 +28,7 @@ async def test_a_backlog_drains_over_20_kbit_s_and_what_is_new_overtakes_it(worl
     await world.until(lambda report: report["devices"][0]["link"]["up"])
     await relay.cut()
     await world.until(lambda report: not report["devices"][0]["link"]["up"])
-    leaf = await world.connect(rig.url)
+    leaf = await world.leaf_client(rig)
     await publish_frames(leaf, FRAMES)
     before = relay.accepted
     await relay.heal()

@@ -93,7 +93,7 @@ async def arrive(world: World, count: int) -> None:
 
 async def confirmed(world: World, rig: DeviceRig, seq: int) -> None:
     """Wait until the agent has heard that the hub holds everything up to `seq`."""
-    local = await world.connect(rig.url)
+    local = await world.leaf_client(rig)
     status: dict[str, Any] = {}
     for _ in range(1000):
         status = json.loads((await local.request("agent.status", b"")).data)
@@ -105,7 +105,7 @@ async def confirmed(world: World, rig: DeviceRig, seq: int) -> None:
 
 async def test_garbage_is_set_aside_with_the_reason_and_stops_nothing(world: World) -> None:
     rig, _ = await world.vehicle()
-    local = await world.connect(rig.url)
+    local = await world.leaf_client(rig)
     async with connect(rig.url) as agent:
         await keep(agent, 1, 250)
         # A local program that writes into the agent's own subjects: to the hub it is garbage.
@@ -123,7 +123,7 @@ async def test_garbage_is_set_aside_with_the_reason_and_stops_nothing(world: Wor
 
 async def test_garbage_of_the_largest_size_stops_nothing(world: World) -> None:
     rig, _ = await world.vehicle()
-    local = await world.connect(rig.url)
+    local = await world.leaf_client(rig)
     await local.publish("f.battery", bytes(local.max_payload))
     await local.flush()
     async with connect(rig.url) as agent:
@@ -201,7 +201,7 @@ async def test_a_store_put_back_while_nobody_looked_is_noticed(world: World) -> 
 
 async def test_a_control_plane_that_crashes_reads_on_where_it_was(world: World) -> None:
     rig, _ = await world.vehicle()
-    local = await world.connect(rig.url)
+    local = await world.leaf_client(rig)
     async with connect(rig.url) as agent:
         await local.request("f.battery", b"garbage")
         await keep(agent, 1, 2500)
@@ -328,7 +328,7 @@ async def test_two_vehicles_are_told_apart(world: World) -> None:
 
 async def test_a_live_point_travels_on_its_own_lane(world: World) -> None:
     rig, _ = await world.vehicle()
-    local = await world.connect(rig.url)
+    local = await world.leaf_client(rig)
     answer = await local.request("app.cargo.door", b'{"value": "open", "lane": "live"}')
     assert json.loads(answer.data) == {"kept": 1}
     status = json.loads((await local.request("agent.status", b"")).data)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from backhaul_agent.clock import SystemClock
-from backhaul_agent.enrol_by_token import alone_in, ask_hub, begin, done
+from backhaul_agent.enrol_by_token import ask_hub, begin, done
 from backhaul_agent.errors import EnrolmentFailedError, VehicleFilesError
+from backhaul_agent.leaf_config import APPS_FILE
 from backhaul_agent.units import UNITS, start_units
 from backhaul_agent.vehicle_files import (
     AGENT_TOML,
@@ -23,6 +23,7 @@ from backhaul_agent.vehicle_files import (
     Directory,
     Wishes,
     files_of,
+    new_seed,
 )
 from backhaul_codec.enrolment import TOKEN_CHARACTERS_MAX, EnrolmentError, read_token
 from backhaul_codec.identity import DOCUMENT_BYTES_MAX, Identity, IdentityError, decode_identity
@@ -77,6 +78,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="For so many seconds the hub may not answer. The token is not lost then.",
 )
+@click.option(
+    "--open",
+    "open_",
+    is_flag=True,
+    help="Let programs without a key in, as `backhaul-agent app open` does.",
+)
 @click.option("--start", is_flag=True, help="Enable and start the systemd units, too.")
 def command(
     word: str,
@@ -87,6 +94,7 @@ def command(
     port: int | None,
     link_mode: LinkMode | None,
     wait_s: float,
+    open_: bool,
     start: bool,
 ) -> None:
     """Make this vehicle one of a hub's, with a token of `backhaul-hub enrol`.
@@ -101,14 +109,19 @@ def command(
     if bool(word) + (token_file is not None) + (document is not None) != 1:
         raise click.UsageError("one of TOKEN, --token-file and --file is needed")
     wishes = Wishes(
-        client_port=port, state_dir=state_dir and state_dir.absolute(), link_mode=link_mode
+        client_port=port,
+        state_dir=state_dir and state_dir.absolute(),
+        link_mode=link_mode,
+        open=open_,
     )
     target = Directory(directory)
     if document is not None:
-        _write(_read(document), wishes, target)
+        identity = _read(document)
+        with target.alone():
+            _write(identity, wishes, target)
     else:
         token = _token(word, token_file)
-        with alone_in(target):
+        with target.alone():
             key = begin(token, target, wishes)
             asking = ask_hub(token, key, target.path, SystemClock(), wait_s=wait_s, report=_report)
             _write(asyncio.run(asking), wishes, target)
@@ -133,7 +146,7 @@ def _report(line: str) -> None:
 
 def _write(identity: Identity, wishes: Wishes, target: Directory) -> None:
     found = target.read()
-    files = files_of(identity, wishes, target.path, found, lambda: secrets.token_urlsafe(24))
+    files = files_of(identity, wishes, target.path, found, new_seed)
     target.write(files)
     for line in _said(files, target.path):
         click.echo(line)
@@ -160,6 +173,8 @@ def _said(files: list[File], directory: Path) -> list[str]:
         lines.append("If you had changed leaf.conf by hand, do so again.")
     if done & {LEAF_CONF, DEVICE_CREDS}:
         lines.append(f"Start the leaf server (again): nats-server -c {directory / LEAF_CONF}")
+    elif APPS_FILE in done:
+        lines.append("Start the leaf server again, for it to read who may log in.")
     if done & {AGENT_TOML, LEAF_CONF}:
         lines.append(
             f"Start the agent (again): backhaul-agent run --config {directory / AGENT_TOML}"

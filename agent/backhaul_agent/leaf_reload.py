@@ -1,0 +1,81 @@
+"""Has the leaf server read its configuration again, over its own system account."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+
+from backhaul_agent.cancellation import cancels, close_quietly, heed_cancel
+from backhaul_agent.errors import LeafReloadError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+ANSWER_S_MAX = 10.0  # the server tries for a second where the last connection is not gone yet
+
+
+async def reload_leaf(url: str, login: dict[str, Any], *, times: int = 1) -> None:
+    """Log in to the system account and have the server read its configuration.
+
+    Raises:
+        LeafReloadError: nobody is there, the login is none, or the configuration is refused.
+    """
+    try:
+        async with _connected(url, login) as client:
+            server = await _ask(client, "$SYS.REQ.SERVER.PING.IDZ")
+            for _ in range(times):
+                answer = await _ask(client, f"$SYS.REQ.SERVER.{server['id']}.RELOAD")
+                if refused := answer.get("error"):
+                    raise LeafReloadError(
+                        f"refused its configuration: {refused.get('description')}", refused=True
+                    )
+    except (NatsError, OSError, TimeoutError, msgspec.DecodeError, KeyError) as error:
+        raise LeafReloadError(
+            f"cannot be told to read its configuration: {error!r}", refused=False
+        ) from error
+
+
+async def lets_in(url: str, login: dict[str, Any]) -> bool:
+    """Tell whether the server takes a login. Raises: LeafReloadError, where it cannot be asked."""
+    try:
+        async with _connected(url, login):
+            return True
+    except (NatsError, OSError, TimeoutError) as error:
+        if "authorization" in str(error).lower():
+            return False
+        raise LeafReloadError(f"cannot be asked: {error!r}", refused=False) from error
+
+
+@asynccontextmanager
+async def _connected(url: str, login: dict[str, Any]) -> AsyncIterator[Client]:
+    client = Client()
+    try:
+        async with asyncio.timeout(ANSWER_S_MAX):
+            await client.connect(
+                servers=[url],
+                **login,
+                name="backhaul-agent reload",
+                allow_reconnect=False,
+                max_reconnect_attempts=1,
+                error_cb=_quiet,
+            )
+            yield client
+    finally:
+        await close_quietly(client)
+
+
+async def _ask(client: Client, subject: str) -> dict[str, Any]:
+    before = cancels()
+    message = await client.request(subject, b"", timeout=ANSWER_S_MAX)
+    heed_cancel(before)
+    found: dict[str, Any] = msgspec.json.decode(message.data, type=dict[str, Any])
+    return found
+
+
+async def _quiet(_: Exception) -> None:
+    """Take note of nothing: what went wrong is raised where it was tried."""
