@@ -102,7 +102,7 @@ class LinkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     "on-demand": only then. ``urgent``: the least class that is. The link is left once nothing has
     come for ``linger_s``, and given up for a while where it is not there after ``connect_s_max``.
     ``file``: what leaf.conf includes to know whether there is a link; the leaf server is told of a
-    change through its account SYS (``system_nkey``, a file, or ``system_user``), or by SIGHUP
+    change through its account SYS (``system_nkey``, a file), or by SIGHUP
     (``pid_file``).
     """
 
@@ -114,15 +114,13 @@ class LinkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     linger_s: Annotated[float, Meta(ge=0, le=3600)] = 2.0
     connect_s_max: Annotated[float, Meta(ge=1, le=3600)] = 60.0
     file: Annotated[str, Meta(min_length=1)] = "link/link.conf"
-    system_user: str = ""
-    system_password: str = ""
     system_nkey: str = ""
     pid_file: str = ""
 
     @property
     def switched(self) -> bool:
         """Whether the agent can have the link switched on and off."""
-        return bool(self.system_nkey or self.system_user or self.pid_file)
+        return bool(self.system_nkey or self.pid_file)
 
 
 class StreamsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -85,9 +85,7 @@ class LinkSwitch:
     def _login(self) -> dict[str, Any]:
         link = self._link
         try:
-            return login_options(
-                user=link.system_user, password=link.system_password, nkey=link.system_nkey
-            )
+            return login_options(nkey=link.system_nkey)
         except LoginError as error:
             problem = f"link.system_nkey {error.path}: {error.problem}"
             raise LinkSwitchError(problem, hint=error.hint) from error

@@ -131,8 +131,7 @@ async def test_a_link_is_switched_by_a_signal_to_the_leaf_server(world: World) -
         ShapedRelay("127.0.0.1", world.hub.leaf_port),
         link_mode="on-demand",
         urgent="state",
-        system_user="",
-        system_password="",
+        system_nkey="",
         pid_file="leaf.pid",
     )
     pid_file = rig.agent_toml.with_name("leaf.pid")
@@ -186,8 +185,8 @@ async def test_a_link_that_cannot_be_switched_says_what_to_do(world: World) -> N
         link = msgspec.structs.replace(config.link, **changed)
         return LinkSwitch(msgspec.structs.replace(config, link=link))
 
-    with pytest.raises(LinkSwitchError, match=r"system_user and link\.system_password"):
-        await switch(system_password="wrong").set(True)
+    with pytest.raises(LinkSwitchError, match=r"link\.system_nkey of agent\.toml must be the key"):
+        await switch(system_nkey=str(rig.agent_toml.with_name("agent.nk"))).set(True)
     blocked = rig.agent_toml.with_name("blocked")
     blocked.write_text("")
     with pytest.raises(LinkSwitchError, match="the right to write in this directory"):
