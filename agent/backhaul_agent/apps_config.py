@@ -33,11 +33,7 @@ def render_apps(apps: Apps, *, agent_key: str, system_key: str) -> str:
         for account, (_, subjects) in programs.items()
         for subject in subjects.carry_out
     ]
-    anybody = ""
     if apps.open:
-        anybody = (
-            f"\n# Whoever brings no key: `backhaul-agent app open`.\nno_auth_user: {OPEN_USER}\n"
-        )
         programs[OPEN_ACCOUNT] = (f'user: {OPEN_USER}, password: ""', OFFERED)
         # Under a name of their own: what a program with a key carries out, nobody else hears.
         commands.append(
@@ -47,11 +43,14 @@ def render_apps(apps: Apps, *, agent_key: str, system_key: str) -> str:
     accounts = "".join(
         _account(account, login, subjects) for account, (login, subjects) in programs.items()
     )
+    anybody = "" if apps.open else _NOBODY
     return f"""\
 # Who may log in to this vehicle's leaf server, by the public halves of keys. Included by leaf.conf.
 # `backhaul-agent enrol` and `backhaul-agent app` write it, from apps.json.
-{anybody}
+
 system_account: SYS
+# Whoever brings no key. A server does not read a change of this again, so it always stands here.
+no_auth_user: {OPEN_USER}
 accounts {{
   SYS {{
     users: [{{ nkey: {system_key}, permissions {{
@@ -71,7 +70,16 @@ accounts {{
 {_lines(commands)}
     ]
   }}
-{accounts}}}
+{accounts}{anybody}}}
+"""
+
+
+# A user that no connection of a program can be: one without a key is refused.
+_NOBODY = f"""
+  {OPEN_ACCOUNT} {{
+    users: [{{ user: {OPEN_USER}, password: "", allowed_connection_types: [LEAFNODE]
+      permissions {{ publish: {{ deny: ">" }}, subscribe: {{ deny: ">" }} }} }}]
+  }}
 """
 
 

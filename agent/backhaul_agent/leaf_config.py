@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from backhaul_codec.identity import leaf_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from backhaul_codec.identity import Identity
@@ -41,6 +42,19 @@ LOCAL_SUBJECTS = (
 )
 
 
+# Of the leaf's own JetStream API a hub may reset consumers; from all else it is kept, also where it
+# would permit itself more. With a domain it is asked for as $JS.<domain>.API.
+LOCAL_API = tuple(
+    f"$JS.*.API.{verb}"
+    for verb in (
+        *("INFO", "STREAM.>", "DIRECT.>", "META.>", "SERVER.>", "ACCOUNT.>"),
+        *("CONSUMER.CREATE.>", "CONSUMER.DURABLE.>", "CONSUMER.DELETE.>", "CONSUMER.INFO.>"),
+        *("CONSUMER.LIST.>", "CONSUMER.NAMES.>", "CONSUMER.MSG.>", "CONSUMER.PAUSE.>"),
+        *("CONSUMER.UNPIN.>", "CONSUMER.LEADER.>"),
+    )
+)
+
+
 @dataclass(frozen=True, slots=True)
 class LeafServer:
     """Settings of the leaf nats-server beside those of the identity document."""
@@ -58,7 +72,7 @@ class LeafServer:
 
 def render_leaf(identity: Identity, server: LeafServer) -> str:
     """Render the leaf.conf of a vehicle."""
-    local = ", ".join(quoted(subject) for subject in LOCAL_SUBJECTS)
+    local = _list(LOCAL_SUBJECTS)
     pid_file = f"\npid_file: {quoted(server.pid_file)}\n" if server.pid_file else ""
     return f"""\
 # nats-server configuration of {identity.device}. `backhaul-agent enrol` writes all of it anew: what
@@ -96,7 +110,7 @@ leafnodes {{
     # The defaults fail from 1.2 s of round trip.
     first_info_timeout: "15s"
     # What is local stays local, whatever the hub may ask for or let through.
-    deny_imports: [{local}]
+    deny_imports: [{local}, {_list(LOCAL_API)}]
     deny_exports: [{local}]
   }}]
 }}
@@ -120,6 +134,10 @@ def store_dir_of(text: str) -> str:
     """Return where a leaf.conf of `render_leaf` keeps streams, empty where it does not say."""
     found = _STORE_DIR.search(text)
     return str(json.loads(found[1])) if found else ""
+
+
+def _list(subjects: Iterable[str]) -> str:
+    return ", ".join(map(quoted, subjects))
 
 
 def quoted(value: str) -> str:

@@ -1,0 +1,474 @@
+"""Local programs with keys of their own: each right works, and each wrong is refused by the real leaf server.
+
+One vehicle with three programs: `gps` has some right of every kind, `other` none but its own node, and
+`nosy` is let in and out again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING, Any
+
+import nats
+import pytest
+import pytest_asyncio
+from click.testing import CliRunner
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+
+from backhaul_agent.artifact_client import ArtifactClient
+from backhaul_agent.cancellation import close_quietly
+from backhaul_agent.cli import cli
+from backhaul_agent.client import Agent, connect
+from backhaul_agent.command_rows import CommandRow, State
+from backhaul_agent.command_runs import NotDeliveredError, ask_program
+from backhaul_agent.config_client import ConfigClient
+from backhaul_agent.errors import AppError, NotKnownError, RefusedError, VehicleFilesError
+from backhaul_agent.history_client import history
+from backhaul_codec import Point
+from backhaul_codec.identity import Identity, encode_identity
+from demo.rig import Part, free_port, program
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+    from pathlib import Path
+
+
+pytestmark = [pytest.mark.nats, pytest.mark.asyncio(loop_scope="module")]
+
+RIGHTS = (
+    *("--publish", "gps", "--publish", "front left", "--event", "armed", "--read", "battery"),
+    *("--set", "pump", "--command", "door.unlock", "--artifacts"),
+)
+
+
+class Login:
+    """A program logged in as a plain client; `refused` is what the server refused it."""
+
+    def __init__(self, client: Client, refused: list[str]) -> None:
+        self.client = client
+        self.refused = refused
+
+    async def refusals(
+        self, publish: Iterable[str], subscribe: Iterable[str]
+    ) -> tuple[set[str], set[str]]:
+        """Try all of it, and return what was refused."""
+        self.refused.clear()
+        for subject in publish:
+            await self.client.publish(subject, b"{}")
+        for subject in subscribe:
+            await self.client.subscribe(subject)
+        # The server answers in order: with this refusal all others have come.
+        await self.client.publish("no.right.to.this", b"x")
+        await until(lambda: any("no.right.to.this" in error for error in self.refused))
+        # The API under the name of its domain is refused under the plain one.
+        plain = "\n".join(self.refused)
+        found = plain + plain.replace("$js.api.stream.names", "$js.vid-001.api.stream.names")
+        return (
+            {each for each in publish if f'publish to "{each.lower()}"' in found},
+            {each for each in subscribe if f'subscription to "{each.lower()}"' in found},
+        )
+
+
+class Vehicle:
+    """A leaf server and an agent, with the files of the real commands."""
+
+    def __init__(self, directory: Path, stack: AsyncExitStack, hub_port: int) -> None:
+        self.dir = directory / "etc"
+        self.port = free_port()
+        self.url = f"nats://127.0.0.1:{self.port}"
+        self._stack = stack
+        self.leaf = Part(
+            "leaf",
+            [program("nats-server"), "-c", str(self.dir / "leaf.conf")],
+            directory / "leaf.log",
+        )
+        self.agent = Part(
+            "agent",
+            [program("backhaul-agent"), "run", "--config", str(self.dir / "agent.toml")],
+            directory / "agent.log",
+        )
+        document = directory / "identity.json"
+        address = f"nats-leaf://any:any@127.0.0.1:{hub_port}"
+        document.write_text(
+            encode_identity(Identity(device="VID-001", token="tok1", leaf_urls=(address,)))
+        )
+        (directory / "var" / "backhaul-agent").mkdir(parents=True)
+        self.enrol = ("enrol", "--file", str(document), "--state-dir", str(directory / "var"))
+
+    async def run(self, *words: str) -> str:
+        done = await asyncio.to_thread(
+            CliRunner().invoke, cli, [*words, "--dir", str(self.dir)], catch_exceptions=False
+        )
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    async def start(self) -> None:
+        await self.run(*self.enrol, "--port", str(self.port))
+        self._stack.push_async_callback(self.leaf.stop)
+        self._stack.push_async_callback(self.agent.stop)
+        await self.leaf.start()
+        await self.leaf.wait_listening(self.port)
+        await self.agent.start()
+        own = await self.login("agent.nk")
+        for _ in range(600):
+            with suppress(NatsError):
+                await own.client.request("agent.status", b"", timeout=0.5)
+                return
+            await asyncio.sleep(0.05)
+        pytest.fail("the agent does not answer")
+
+    async def login(self, key: str = "", **options: Any) -> Login:
+        """Log in with a key file of the vehicle, without any where there is no name."""
+        refused: list[str] = []
+
+        async def note(error: Exception) -> None:
+            refused.append(str(error))
+
+        if key:
+            options["nkeys_seed_str"] = (self.dir / key).read_text().strip()
+        client = Client()
+        self._stack.push_async_callback(close_quietly, client)
+        try:
+            await client.connect(self.url, error_cb=note, allow_reconnect=False, **options)
+        except NatsError:
+            await close_quietly(client)
+            raise
+        return Login(client, refused)
+
+    async def program(self, name: str) -> Agent:
+        """Log in as a program, with the Python client."""
+        key = str(self.dir / "apps" / f"{name}.nk")
+        return await self._stack.enter_async_context(connect(self.url, nkey=key, wait_s=5))
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def vehicle(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Vehicle]:
+    async with AsyncExitStack() as stack:
+        made = Vehicle(tmp_path_factory.mktemp("apps"), stack, free_port())
+        await made.start()
+        assert "taken it over" in await made.run("app", "add", "gps", *RIGHTS)
+        assert "taken it over" in await made.run("app", "add", "other")
+        yield made
+
+
+async def config_of(vehicle: Vehicle) -> ConfigClient:
+    """Heads, as the agent itself sees them."""
+    key = str(vehicle.dir / "agent.nk")
+    return ConfigClient(await vehicle._stack.enter_async_context(connect(vehicle.url, nkey=key)))
+
+
+async def test_a_program_does_what_it_may(vehicle: Vehicle) -> None:
+    gps = await vehicle.program("gps")
+    await gps.publish("gps", "lat", 48.1)
+    await gps.publish("front left", "pressure", 2.2, lane="live")
+    assert (
+        await gps.publish_batch("gps", [Point("gps", "lat", n, 1.0) for n in range(3000)]) == 3000
+    )
+    await gps.event("armed", reason="pilot")
+    assert (await gps.status())["device"] == "VID-001"
+    await ConfigClient(gps).set("pump", {"limit": 80.0})
+    assert "files" in await ArtifactClient(gps).status()
+
+
+async def test_a_program_reads_and_watches_its_nodes(vehicle: Vehicle) -> None:
+    gps, agents = await vehicle.program("gps"), await config_of(vehicle)
+    await agents.set("battery", {"limit": 90.0})
+    await agents.change_tree("create", node="pack")
+    await agents.change_tree("create", node="battery", parent="pack")
+    await agents._agent.publish("battery", "soc", 81.5, time=7)
+    config = ConfigClient(gps)
+    assert [point["value"] for point in await config.get("battery", "limit")] == [90.0]
+    pieces = [piece async for piece in history(gps, "battery", "soc")]
+    assert [piece["values"] for piece in pieces] == [[81.5]]
+
+    seen: list[tuple[str, Any]] = []
+
+    async def watch() -> None:
+        async for point in config.watch("battery"):
+            seen.append((point["type"], point["value"]))  # noqa: PERF401 - it has no end
+
+    watching = asyncio.create_task(watch())
+    await until(lambda: ("limit", 90.0) in seen)
+    await agents.set("pump", {"rate": 1.0})
+    await agents.set("battery", {"limit": 70.0})
+    await agents.set("battery", {"side": "left"}, parent="pack")
+    await until(lambda: ("side", "left") in seen and ("limit", 70.0) in seen)
+    watching.cancel()
+    assert "rate" not in {type_ for type_, _ in seen}
+
+
+async def test_what_is_refused_without_a_request_is_told_to_who_sent_it(vehicle: Vehicle) -> None:
+    gps, other = await vehicle.login("apps/gps.nk"), await vehicle.login("apps/other.nk")
+    mine = await gps.client.subscribe("agent.rejected.app.gps.>")
+    theirs = await other.client.subscribe("agent.rejected.app.other.>")
+    for login in (gps, other):
+        await login.client.flush()
+    await other.client.publish("app.other.lat", b"nonsense")
+    await gps.client.publish("app.gps.lat", b"nonsense")
+    note = json.loads((await mine.next_msg(5)).data)
+    assert (note["subject"], note["error"]["code"]) == ("app.gps.lat", "bad_json")
+    assert (await theirs.next_msg(5)).subject == "agent.rejected.app.other.lat"
+    assert mine.pending_msgs == theirs.pending_msgs == 0
+
+
+async def test_commands_go_to_the_program_that_has_them_and_back(vehicle: Vehicle) -> None:
+    gps = await vehicle.program("gps")
+    agent = (await vehicle.login("agent.nk")).client
+    row = CommandRow(1, "id1", "door.unlock", b'{"door": 2}', 0, 1 << 62, State.RUNNING, 1)
+    with pytest.raises(NotDeliveredError):
+        await ask_program(agent, row, timeout_s=5, result_bytes_max=1000)
+
+    async def unlock(asked: dict[str, Any]) -> dict[str, Any]:
+        return {"unlocked": asked["params"]["door"]}
+
+    subscription = await gps.on_command("door.unlock", unlock)
+    await gps.nats.flush()
+    end = await ask_program(agent, row, timeout_s=5, result_bytes_max=1000)
+    assert (end.state, json.loads(end.result)) == (State.DONE, {"unlocked": 2})
+    await subscription.unsubscribe()
+    await gps.nats.flush()
+    with pytest.raises(NotDeliveredError):
+        await ask_program(agent, row, timeout_s=5, result_bytes_max=1000)
+
+
+PUBLISH = {
+    *("app.gps", "app.gps.lat", "app.battery.soc", "app.other2.x", "app"),
+    *("agent.event.armed", "agent.set", "agent.set.other", "agent.node.create", "agent.tree"),
+    *(
+        "agent.get",
+        "agent.get.other",
+        "agent.history",
+        "agent.history.other",
+        "agent.artifact.list",
+    ),
+    *("agent.changed.gps.lat.%25", "agent.rejected.app.gps", "agent.in.x", "agent.ready"),
+    # Streams of the agent, and their API under all its names; flow control and acknowledgements.
+    *("f.other", "p.other.x.%25", "e.armed", "r.id1", "n.other.f.other", "c.id1", "s.digest"),
+    *("$JS.API.INFO", "$JS.API.STREAM.DELETE.OUT_live", "$JS.VID-001.API.STREAM.NAMES", "$KV.x.y"),
+    *("$JS.ACK.OUT_live.tok1.1.1.1.1.0", "$JS.FC.OUT_live.tok1.x", "$O.x.C.y"),
+    # The hub, commands, other programs' answers, the server itself.
+    *("hubapi.CONSUMER.RESET.DOWN_00.x", "dlv.VID-001.tok1_live", "clk.VID-001", "blob.VID-001"),
+    *("cmd.door.unlock", "cmdopen.x", "_INBOX.x", "_R_.x.y", "$SYS.REQ.SERVER.PING", "$SRV.PING"),
+}
+SUBSCRIBE = {
+    *(">", "app.>", "app.other.>", "agent.>", "agent.changed.>", "agent.changed.other.*.*"),
+    *("agent.rejected.>", "agent.rejected.app.gps.>", "agent.ready", "agent.status", "agent.in.>"),
+    *("cmd.>", "cmd.door.unlock", "cmdopen.>", "f.>", "p.>", "e.>", "$JS.API.>", "$JS.>", "_R_.>"),
+    *("dn.>", "in.>", "$SYS.>", "$SRV.>", "hubapi.>"),
+}
+
+
+async def test_a_program_can_do_nothing_else(vehicle: Vehicle) -> None:
+    other = await vehicle.login("apps/other.nk")
+    publish, subscribe = await other.refusals(PUBLISH, SUBSCRIBE)
+    assert (PUBLISH - publish, SUBSCRIBE - subscribe) == (set(), set())
+    # Nor where rights are many, but for these rights.
+    gps = await vehicle.login("apps/gps.nk")
+    publish = {"app.gps", "app.gps.lat", "agent.event.armed", "agent.artifact.list"}
+    subscribe = {"agent.rejected.app.gps.>", "agent.ready", "cmd.door.unlock"}
+    refused = await gps.refusals(PUBLISH, SUBSCRIBE)
+    assert refused == (PUBLISH - publish, SUBSCRIBE - subscribe)
+
+
+async def test_a_right_to_one_node_is_no_right_to_another_in_the_payload(vehicle: Vehicle) -> None:
+    gps = await vehicle.program("gps")
+    forged = {"node": "battery", "points": [{"type": "limit", "value": 0}]}
+    with pytest.raises(RefusedError, match="asked as of 'pump'"):
+        await gps.ask("agent.set.pump", json.dumps(forged).encode())
+    inbox = gps.nats.new_inbox()
+    answers = await gps.nats.subscribe(inbox)
+    asked = {"node": "gps", "type": "lat"}
+    await gps.nats.publish("agent.history.battery", json.dumps(asked).encode(), reply=inbox)
+    assert json.loads((await answers.next_msg(5)).data)["error"]["code"] == "bad_field"
+    with pytest.raises(NotKnownError):
+        await ConfigClient(Agent(gps.nats, 0.5, gps.clock)).set("battery", {"limit": 0.0})
+
+
+async def test_answers_reach_nobody_but_who_asked(vehicle: Vehicle) -> None:
+    """No reply subject is checked by any server, so what it names must be out of others' reach."""
+    gps, other = await vehicle.program("gps"), await vehicle.login("apps/other.nk")
+    started: list[Any] = []
+
+    async def unlock(asked: dict[str, Any]) -> None:
+        started.append(asked)
+
+    commands = await gps.on_command("door.unlock", unlock)
+    inbox = gps.nats.new_inbox()
+    waiting = await gps.nats.subscribe(inbox)
+    overheard = await other.client.subscribe("_INBOX.>")
+    await gps.nats.flush()
+    for reply in (
+        "cmd.door.unlock",
+        "cmdopen.door.unlock",
+        inbox,
+        "$JS.API.STREAM.DELETE.OUT_live",
+    ):
+        await other.client.publish("app.other.x", b"1", reply=reply)
+        await other.client.publish("agent.status", b"", reply=reply)
+    # What would have come by then has: the same ways, in the same order.
+    await other.client.request("app.other.x", b"1", timeout=5)
+    await gps.publish("gps", "lat", 1.0)
+    await gps.nats.flush()
+    assert started == []
+    await commands.unsubscribe()
+    assert waiting.pending_msgs == 0
+    # Nor is what gps was answered heard by another, where every program's inboxes have one prefix.
+    answered = (gps.nats._resp_sub_prefix or b"").decode()
+    heard = [await overheard.next_msg(5) for _ in range(overheard.pending_msgs)]
+    assert answered.startswith("_INBOX.")
+    assert heard
+    assert not [each.subject for each in heard if each.subject.startswith(answered)]
+    streams = (await vehicle.login("agent.nk")).client.jetstream()
+    assert (await streams.stream_info("OUT_live")).config.name == "OUT_live"
+
+
+async def test_in_one_account_an_answer_would_start_a_command(tmp_path: Path) -> None:
+    """Why each program has an account of its own."""
+    everybody = """accounts {
+      VEH { users: [{ user: agent, password: a }], exports: [{ service: "app.>" }] }
+      APPS {
+        users: [
+          { user: gps, password: a, permissions { subscribe: ["cmd.unlock"] } }
+          { user: other, password: a, permissions { publish: ["app.other.>"] } }
+        ]
+        imports: [{ service: { account: VEH, subject: "app.>" } }]
+      }
+    }"""
+    server = NatsServer(tmp_path / "leaf", extra=everybody)
+    server.start()
+    try:
+        async with AsyncExitStack() as stack:
+            agent, gps, other = [
+                await stack.enter_async_context(
+                    await nats.connect(server.url, user=user, password="a")
+                )
+                for user in ("agent", "gps", "other")
+            ]
+
+            async def keep(message: Any) -> None:
+                await message.respond(b'{"kept":1}')
+
+            await agent.subscribe("app.>", cb=keep)
+            commands = await gps.subscribe("cmd.unlock")
+            await agent.flush()
+            await gps.flush()
+            await other.publish("app.other.x", b"1", reply="cmd.unlock")
+            assert (await commands.next_msg(5)).data == b'{"kept":1}'
+    finally:
+        server.stop()
+
+
+async def test_nobody_is_let_in_without_a_key_until_an_operator_says_so(vehicle: Vehicle) -> None:
+    with pytest.raises(NatsError, match="Authorization"):
+        await vehicle.login()
+    with pytest.raises(NatsError, match="Authorization"):
+        await vehicle.login(user="open", password="")
+    assert "taken it over" in await vehicle.run("app", "open")
+    assert "Whoever has no key" in await vehicle.run("app", "ls")
+    async with connect(vehicle.url) as anybody:
+        await anybody.publish("anything", "x", 1.0)
+        await anybody.event("landed")
+        await ConfigClient(anybody).set("anything", {"x": 1.0})
+        assert await ConfigClient(anybody).get()
+        assert (await ConfigClient(anybody).tree())["root"] == "VID-001"
+
+        # A command goes to who was given it, and to whoever takes it only where nobody was.
+        took: list[str] = []
+
+        async def take(asked: dict[str, Any]) -> None:
+            took.append(asked["name"])
+
+        await anybody.on_command(">", take)
+        await anybody.nats.flush()
+        agent = (await vehicle.login("agent.nk")).client
+        gps = await vehicle.program("gps")
+
+        async def unlock(_: dict[str, Any]) -> str:
+            return "by gps"
+
+        await gps.on_command("door.unlock", unlock)
+        await gps.nats.flush()
+        for name, result in (("door.unlock", b'"by gps"'), ("horn", b"null")):
+            row = CommandRow(1, "id1", name, b"{}", 0, 1 << 62, State.RUNNING, 1)
+            assert (
+                await ask_program(agent, row, timeout_s=5, result_bytes_max=99)
+            ).result == result
+        assert took == ["horn"]
+    login = await vehicle.login()
+    private = {each for each in PUBLISH if not each.startswith(("app", "agent"))}
+    hidden = {">", "app.>", "agent.>", "agent.in.>", "cmdopen.>", "$JS.API.>", "hubapi.>"}
+    assert await login.refusals(private, hidden) == (private, hidden)
+    assert "taken it over" in await vehicle.run("app", "close")
+    await until(lambda: login.client.is_closed)
+    with pytest.raises(NatsError, match="Authorization"):
+        await vehicle.login()
+
+
+async def test_rights_change_and_end_at_once_and_nobody_else_is_disturbed(vehicle: Vehicle) -> None:
+    gps, agent = await vehicle.program("gps"), await vehicle.login("agent.nk")
+    connected = gps.nats.stats["reconnects"], (await gps.status())["connects"]
+    await vehicle.run("app", "add", "nosy", "--read", "battery")
+    seed = (vehicle.dir / "apps" / "nosy.nk").read_text()
+    nosy = await vehicle.program("nosy")
+    await nosy.publish("nosy", "x", 1.0)
+    assert await ConfigClient(nosy).get("battery") is not None
+
+    await vehicle.run("app", "add", "nosy", "--publish", "elsewhere")
+    assert (vehicle.dir / "apps" / "nosy.nk").read_text() == seed
+    await until(lambda: nosy.nats.is_connected)
+    await nosy.publish("elsewhere", "x", 1.0)
+    with pytest.raises(NotKnownError):
+        await Agent(nosy.nats, 0.5, nosy.clock).publish("nosy", "x", 1.0)
+
+    shown = json.loads(await vehicle.run("app", "ls", "--json"))
+    assert shown["apps"]["nosy"]["publish"] == ["elsewhere"]
+    assert "read" not in shown["apps"]["nosy"]
+    assert "taken it over" in await vehicle.run("app", "rm", "nosy")
+    assert not (vehicle.dir / "apps" / "nosy.nk").exists()
+    await until(lambda: not nosy.nats.is_connected)
+    with pytest.raises(NatsError, match="Authorization"):
+        await vehicle.login(nkeys_seed_str=seed.strip())
+    assert (gps.nats.stats["reconnects"], (await gps.status())["connects"]) == connected
+    assert agent.client.is_connected
+    await gps.publish("gps", "lat", 1.0)
+
+
+async def test_the_key_of_the_system_account_reads_configuration_and_does_nothing_else(
+    vehicle: Vehicle,
+) -> None:
+    system = await vehicle.login("system.nk")
+    asked = {"$SYS.REQ.SERVER.PING.VARZ", "$SYS.REQ.ACCOUNT.VEH.CONNZ", "agent.status", "app.x.y"}
+    assert await system.refusals(asked, {"$SYS.>", "app.>"}) == (asked, {"$SYS.>", "app.>"})
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("add", "../x"), "is no name of a program"),
+        (("add", "a.b"), "is no name of a program"),
+        (("add", "x", "--command", "cmd.>"), "command"),
+        (("add", "x", "--command", "door.unlock"), "gps carries out door.unlock"),
+        (("add", "x", "--publish", ""), "is no name of a node"),
+        (("add", "x", "--read", "n" * 300), "is no name of a node"),
+        (("add", "x", *("--set", "n") * 65), "set"),
+        (("rm", "nobody"), "there is no program nobody"),
+    ],
+)
+async def test_a_mistake_is_refused_and_changes_nothing(
+    vehicle: Vehicle, words: tuple[str, ...], complaint: str
+) -> None:
+    before = {path: path.read_text() for path in vehicle.dir.rglob("*") if path.is_file()}
+    with pytest.raises(AppError, match=complaint):
+        await vehicle.run("app", *words)
+    assert {path: path.read_text() for path in vehicle.dir.rglob("*") if path.is_file()} == before
+
+
+async def test_a_vehicle_that_has_not_enrolled_has_no_programs(tmp_path: Path) -> None:
+    with pytest.raises(VehicleFilesError, match="first: backhaul-agent enrol"):
+        CliRunner().invoke(
+            cli, ["app", "add", "gps", "--dir", str(tmp_path)], catch_exceptions=False
+        )
