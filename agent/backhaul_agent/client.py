@@ -29,7 +29,7 @@ from nats.errors import TimeoutError as NatsTimeoutError
 from backhaul_agent.batch import FRAME_POINTS, Batch
 from backhaul_agent.cancellation import cancels, close_quietly, heed_cancel
 from backhaul_agent.clock import CLOCK_HEADER, SYSTEM, Clock, SystemClock, stamp_ms
-from backhaul_agent.errors import Code, NoAgentError, NotKnownError, RefusedError
+from backhaul_agent.errors import Code, NoAgentError, NotKnownError, NotLetInError, RefusedError
 from backhaul_agent.login import login_options
 from backhaul_codec import CodecError, Opaque, Point, encode_frame
 from backhaul_codec.subjects import encode_token
@@ -85,7 +85,10 @@ async def connect(
             )
     except (NatsError, OSError, TimeoutError) as error:
         await close_quietly(nats)
-        raise NoAgentError(f"{url}: {errors[0] if errors else error}") from error
+        problem = str(errors[0] if errors else error)
+        if "authorization" in problem.lower():
+            raise NotLetInError(url, problem) from error
+        raise NoAgentError(f"{url}: {problem}") from error
     try:
         yield Agent(nats, wait_s, clock or SystemClock())
     finally:

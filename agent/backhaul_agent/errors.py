@@ -17,6 +17,7 @@ AgentError
 ├── NotKnownError          a publish got no answer: it may or may not be kept
 ├── LoginError             a file to log in with is missing or damaged
 ├── NoAgentError           nobody listens for publishes on this server
+│   └── NotLetInError          the leaf server refuses the login
 ├── ArtifactError          an artifact could not be fetched or sent; tried again
 ├── LeafReloadError        the leaf server does not read its configuration again
 ├── LinkSwitchError        the link to the hub could not be switched
@@ -233,6 +234,16 @@ class NoAgentError(AgentError):
     def __init__(self, subject: str) -> None:
         super().__init__(f"{subject}: nobody is listening ({self.hint})")
         self.subject = subject
+
+
+class NotLetInError(NoAgentError):
+    """The leaf server does not let this program in."""
+
+    hint = "log in with the key that `backhaul-agent app add` made: --nkey, BACKHAUL_NKEY"
+
+    def __init__(self, url: str, problem: str) -> None:
+        AgentError.__init__(self, f"{url}: {problem} ({self.hint})")
+        self.subject = url
 
 
 class JetStreamError(AgentError):

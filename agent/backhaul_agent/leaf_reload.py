@@ -53,7 +53,7 @@ async def lets_in(url: str, login: dict[str, Any]) -> bool:
 
 @asynccontextmanager
 async def _connected(url: str, login: dict[str, Any]) -> AsyncIterator[Client]:
-    client = Client()
+    client, before = Client(), asyncio.all_tasks()
     try:
         async with asyncio.timeout(ANSWER_S_MAX):
             await client.connect(
@@ -67,6 +67,9 @@ async def _connected(url: str, login: dict[str, Any]) -> AsyncIterator[Client]:
             yield client
     finally:
         await close_quietly(client)
+        # nats-py closes a refused connection in a task of its own, which the loop's end would cut short.
+        if closing := asyncio.all_tasks() - before:
+            await asyncio.wait(closing, timeout=1.0)
 
 
 async def _ask(client: Client, subject: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import pytest_asyncio
 from click.testing import CliRunner
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
 
 from backhaul_agent.artifact_client import ArtifactClient
 from backhaul_agent.cancellation import close_quietly
@@ -30,6 +31,7 @@ from backhaul_agent.history_client import history
 from backhaul_codec import Point
 from backhaul_codec.identity import Identity, encode_identity
 from demo.rig import Part, free_port, program
+from tests.support.nats_server import NatsServer
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ class Vehicle:
 
     def __init__(self, directory: Path, stack: AsyncExitStack, hub_port: int) -> None:
         self.dir = directory / "etc"
-        self.port = free_port()
+        self.port, self.hub_port = free_port(), hub_port
         self.url = f"nats://127.0.0.1:{self.port}"
         self._stack = stack
         self.leaf = Part(
@@ -413,23 +415,24 @@ async def test_rights_change_and_end_at_once_and_nobody_else_is_disturbed(vehicl
     connected = gps.nats.stats["reconnects"], (await gps.status())["connects"]
     await vehicle.run("app", "add", "nosy", "--read", "battery")
     seed = (vehicle.dir / "apps" / "nosy.nk").read_text()
-    nosy = await vehicle.program("nosy")
-    await nosy.publish("nosy", "x", 1.0)
-    assert await ConfigClient(nosy).get("battery") is not None
+    # Without reconnecting: nats-py leaves a socket behind for every time that it is refused.
+    nosy = await vehicle.login("apps/nosy.nk")
+    assert b"kept" in (await nosy.client.request("app.nosy.x", b"1", timeout=5)).data
+    assert b"points" in (await nosy.client.request("agent.get.battery", b"", timeout=5)).data
 
     await vehicle.run("app", "add", "nosy", "--publish", "elsewhere")
     assert (vehicle.dir / "apps" / "nosy.nk").read_text() == seed
-    await until(lambda: nosy.nats.is_connected)
-    await nosy.publish("elsewhere", "x", 1.0)
-    with pytest.raises(NotKnownError):
-        await Agent(nosy.nats, 0.5, nosy.clock).publish("nosy", "x", 1.0)
+    nosy = await vehicle.login("apps/nosy.nk")
+    assert b"kept" in (await nosy.client.request("app.elsewhere.x", b"1", timeout=5)).data
+    gone = {"app.nosy.x", "agent.get.battery"}
+    assert await nosy.refusals(gone, ()) == (gone, set())
 
     shown = json.loads(await vehicle.run("app", "ls", "--json"))
     assert shown["apps"]["nosy"]["publish"] == ["elsewhere"]
     assert "read" not in shown["apps"]["nosy"]
     assert "taken it over" in await vehicle.run("app", "rm", "nosy")
     assert not (vehicle.dir / "apps" / "nosy.nk").exists()
-    await until(lambda: not nosy.nats.is_connected)
+    await until(lambda: nosy.client.is_closed)
     with pytest.raises(NatsError, match="Authorization"):
         await vehicle.login(nkeys_seed_str=seed.strip())
     assert (gps.nats.stats["reconnects"], (await gps.status())["connects"]) == connected
@@ -443,6 +446,49 @@ async def test_the_key_of_the_system_account_reads_configuration_and_does_nothin
     system = await vehicle.login("system.nk")
     asked = {"$SYS.REQ.SERVER.PING.VARZ", "$SYS.REQ.ACCOUNT.VEH.CONNZ", "agent.status", "app.x.y"}
     assert await system.refusals(asked, {"$SYS.>", "app.>"}) == (asked, {"$SYS.>", "app.>"})
+
+
+async def test_no_hub_reaches_the_vehicle_s_api_or_programs_whatever_it_permits_itself(
+    vehicle: Vehicle, tmp_path: Path
+) -> None:
+    """A hub that has given itself every right in the account of the vehicle's user."""
+    agent = (await vehicle.login("agent.nk")).client
+    await agent.jetstream().add_stream(name="VICTIM", subjects=["victim"])
+    hub = NatsServer(
+        tmp_path / "hub",
+        domain="hub",
+        extra=f'leafnodes {{ listen: "127.0.0.1:{vehicle.hub_port}" }}\n'
+        "accounts { A { jetstream: enabled, users: [{ user: any, password: any }] } }",
+    )
+    hub.start()
+    try:
+        async with await nats.connect(hub.url, user="any", password="any") as client:
+
+            async def there(subject: str) -> bool:
+                try:
+                    await client.request(subject, b"", timeout=0.3)
+                except NoRespondersError:
+                    return False
+                except NatsError:  # it arrives, and its answer may not leave the vehicle
+                    return True
+                return True
+
+            # What a hub needs arrives, so the link is up; of all else nobody there has heard.
+            for _ in range(600):
+                if await there("$JS.VID-001.API.CONSUMER.RESET.OUT_live.tok1"):
+                    break
+                await asyncio.sleep(0.05)
+            else:
+                pytest.fail("no link")
+            await client.publish("$JS.VID-001.API.STREAM.DELETE.VICTIM", b"", reply="anywhere")
+            api = [
+                f"$JS.VID-001.API.{verb}" for verb in ("INFO", "STREAM.NAMES", "DIRECT.GET.VICTIM")
+            ]
+            local = ["app.gps.x", "agent.status", "cmd.door.unlock", "cmdopen.x", "$SRV.PING"]
+            assert not [each for each in (*api, *local) if await there(each)]
+        assert (await agent.jetstream().stream_info("VICTIM")).config.name == "VICTIM"
+    finally:
+        hub.stop()
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def arguments(rig: DeviceRig, token: str) -> list[str]:
     directory = rig.agent_toml.parent
     return [
         program("backhaul-agent"), "enrol", token.strip(), "--dir", str(directory),
-        "--state-dir", str(directory), "--port", str(rig.client_port),
+        "--state-dir", str(directory), "--port", str(rig.client_port), "--open",
     ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DEFAULT_URL = "nats://127.0.0.1:4222"
+DEFAULT_CONFIG = Path("/etc/backhaul/agent.toml")
 
 
 def server_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -35,7 +37,7 @@ def server_options(function: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--config",
             type=click.Path(path_type=Path, dir_okay=False),
-            help="Take server and login from the agent's configuration file.",
+            help=f"Take server and login from this file.  [default: {DEFAULT_CONFIG}, if readable]",
         ),
         click.option(
             "--url",
@@ -48,7 +50,12 @@ def server_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def login_of(url: str, config: Path | None, nkey: str) -> dict[str, Any]:
-    """Return the arguments for `client.connect`; ``--url`` and ``--nkey`` win over the file's."""
+    """Return the arguments for `client.connect`; ``--url`` and ``--nkey`` win over the file's.
+
+    Where nothing is said, it is the agent's own login, for whoever may read that.
+    """
+    if not (url or nkey or config) and os.access(DEFAULT_CONFIG, os.R_OK):
+        config = DEFAULT_CONFIG
     nats = load(config).nats if config else NatsConfig(url=DEFAULT_URL)
     login: dict[str, Any] = {"url": url or nats.url}
     if nkey:
