@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
-import nkeys
 
 from backhaul_agent.agent_toml import (
     AGENT_KEY,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from backhaul_agent.config import Config
+    from backhaul_codec.credentials import Credentials
     from backhaul_codec.identity import Identity, LinkMode
 
 AGENT_TOML = "agent.toml"
@@ -101,7 +101,7 @@ def files_of(
     wishes: Wishes,
     directory: Path,
     found: Mapping[str, str],
-    make_seed: Callable[[], str],
+    make_key: Callable[[], Credentials],
 ) -> list[File]:
     """Return every file of a vehicle, in the order in which they are to be written.
 
@@ -118,7 +118,7 @@ def files_of(
     agent_toml = _agent_toml(identity, wishes, directory, found.get(AGENT_TOML))
     config = parse(agent_toml, directory / AGENT_TOML)
     leaf_conf = render_leaf(identity, _leaf_server(identity, wishes, config, directory, found))
-    keys = {name: found.get(name) or f"{make_seed()}\n" for name in (AGENT_KEY, SYSTEM_KEY)}
+    keys = {name: found.get(name) or make_key().text() for name in (AGENT_KEY, SYSTEM_KEY)}
     apps = read_apps(found[APPS_JSON]) if APPS_JSON in found else Apps()
     apps = msgspec.structs.replace(apps, open=apps.open or wishes.open)
     texts = [(name, 0o600, seed) for name, seed in keys.items()]
@@ -291,8 +291,3 @@ class Directory:
                 f"{error.filename or self.path} cannot be written: {error.strerror}",
                 hint="run it as root, or choose another --dir",
             ) from error
-
-
-def new_seed() -> str:
-    """Return the seed of a new key for a user."""
-    return str(nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER), "ascii")

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 import nats
 from nats.errors import NoRespondersError
 
-from backhaul_agent.leaf_config import LeafServer, render_leaf
+from backhaul_agent.apps import Apps
+from backhaul_agent.apps_config import render_apps
+from backhaul_agent.enrolment import new_key
+from backhaul_agent.leaf_config import APPS_FILE, LeafServer, render_leaf
 from backhaul_codec.credentials import Credentials
 from backhaul_hub.jetstream import JetStreamApi
 from demo.rig import Part, free_port, program
@@ -38,6 +41,9 @@ class HonestVehicle:
         creds.write_text(Credentials(identity.seed, "", identity.jwt).text())
         server = LeafServer(self._port, str(directory / "leaf"), creds_file=creds)
         conf.write_text(render_leaf(identity, server))
+        self._key, nobody = new_key(), new_key()
+        users = render_apps(Apps(), agent_key=self._key.public_key, system_key=nobody.public_key)
+        (directory / APPS_FILE).write_text(users)
         self._leaf = Part(
             "honest leaf", [program("nats-server"), "-c", str(conf)], directory / "leaf.log"
         )
@@ -46,7 +52,9 @@ class HonestVehicle:
     async def start(self) -> None:
         await self._leaf.start()
         await self._leaf.wait_listening(self._port)
-        self._client = await nats.connect(f"nats://127.0.0.1:{self._port}")
+        self._client = await nats.connect(
+            f"nats://127.0.0.1:{self._port}", nkeys_seed_str=self._key.seed
+        )
         self._api = JetStreamApi(self._client)
         for subject in _FROM_THE_HUB:
             await self._client.subscribe(subject, cb=self._on_told)

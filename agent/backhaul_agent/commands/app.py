@@ -13,6 +13,7 @@ import msgspec
 from backhaul_agent.agent_toml import SYSTEM_KEY
 from backhaul_agent.apps import App, read_apps, require_app_name
 from backhaul_agent.config import load
+from backhaul_agent.enrolment import new_key
 from backhaul_agent.errors import LeafReloadError, VehicleFilesError
 from backhaul_agent.leaf_reload import lets_in, reload_leaf
 from backhaul_agent.login import login_options
@@ -22,7 +23,6 @@ from backhaul_agent.vehicle_files import (
     Directory,
     File,
     apps_files,
-    new_seed,
 )
 from backhaul_codec.credentials import CredentialsError, parse_seed
 
@@ -82,7 +82,7 @@ def add(
     target, key_file = Directory(directory), f"apps/{require_app_name(name)}.nk"
     with target.alone():
         found = target.read(key_file)
-        seed = found.get(key_file) or f"{new_seed()}\n"
+        seed = found.get(key_file) or new_key().text()
         app = App(
             key=_public_key(seed, target.path / key_file),
             publish=publish or (name,),

@@ -10,6 +10,7 @@ import click
 
 from backhaul_agent.clock import SystemClock
 from backhaul_agent.enrol_by_token import ask_hub, begin, done
+from backhaul_agent.enrolment import new_key
 from backhaul_agent.errors import EnrolmentFailedError, VehicleFilesError
 from backhaul_agent.leaf_config import APPS_FILE
 from backhaul_agent.units import UNITS, start_units
@@ -23,7 +24,6 @@ from backhaul_agent.vehicle_files import (
     Directory,
     Wishes,
     files_of,
-    new_seed,
 )
 from backhaul_codec.enrolment import TOKEN_CHARACTERS_MAX, EnrolmentError, read_token
 from backhaul_codec.identity import DOCUMENT_BYTES_MAX, Identity, IdentityError, decode_identity
@@ -146,7 +146,7 @@ def _report(line: str) -> None:
 
 def _write(identity: Identity, wishes: Wishes, target: Directory) -> None:
     found = target.read()
-    files = files_of(identity, wishes, target.path, found, new_seed)
+    files = files_of(identity, wishes, target.path, found, new_key)
     target.write(files)
     for line in _said(files, target.path):
         click.echo(line)
