@@ -28,6 +28,18 @@ class Goods(StrEnum):
     """To the control plane: the time, artifacts, resets."""
     UNREADABLE = "unreadable"
     """Messages that were stored, and cannot be read."""
+    SUBSCRIPTIONS = "subscriptions"
+    """On one connection. Without a budget: the server refuses more than all of them."""
+
+
+class Carried(NamedTuple):
+    """What a connection has carried since it was made."""
+
+    messages: int = 0
+    size: int = 0
+    """Bytes."""
+    subscriptions: int = 0
+    """That it has now."""
 
 
 class Budget(NamedTuple):
@@ -52,7 +64,7 @@ class _Account:
     """One device: when each of its budgets will be full again, and what its link had carried."""
 
     full_s: dict[Goods, float] = field(default_factory=dict)
-    seen: Mapping[object, tuple[int, int]] = field(default_factory=dict)
+    seen: Mapping[object, Carried] = field(default_factory=dict)
 
 
 class FloodWatch:
@@ -60,14 +72,20 @@ class FloodWatch:
 
     Args:
         budgets: of each device alike.
+        subscriptions_max: so many the server takes on one connection; no honest device needs them.
         suspend_s: how long the first time.
         suspend_s_max: how long at most.
     """
 
     def __init__(
-        self, budgets: Mapping[Goods, Budget], suspend_s: float, suspend_s_max: float
+        self,
+        budgets: Mapping[Goods, Budget],
+        subscriptions_max: int,
+        suspend_s: float,
+        suspend_s_max: float,
     ) -> None:
         self._budgets = budgets
+        self._subscriptions_max = subscriptions_max
         self._suspend_s = suspend_s
         self._suspend_s_max = suspend_s_max
         self._accounts: dict[str, _Account] = {}
@@ -88,17 +106,19 @@ class FloodWatch:
         self._suspend(device, goods, f"{spent:,.0f} {goods} at once", now_s)
         return False
 
-    def carried(self, device: str, links: Mapping[object, tuple[int, int]], now_s: float) -> None:
-        """Take in the messages and bytes that a device's links have carried since they were made.
+    def carried(self, device: str, links: Mapping[object, Carried], now_s: float) -> None:
+        """Take in what each of a device's links has carried since it was made.
 
         Mostly it has one. An old one may not have been found dead yet when the next one is up.
         """
         account = self._accounts.setdefault(device, _Account())
         before, account.seen = account.seen, dict(links)
         for connection, total in links.items():
-            known = before.get(connection, (0, 0))
-            self.spend(device, Goods.MESSAGES, total[0] - known[0], now_s)
-            self.spend(device, Goods.BYTES, total[1] - known[1], now_s)
+            known = before.get(connection, Carried())
+            self.spend(device, Goods.MESSAGES, total.messages - known.messages, now_s)
+            self.spend(device, Goods.BYTES, total.size - known.size, now_s)
+            if (count := total.subscriptions) >= self._subscriptions_max:
+                self._suspend(device, Goods.SUBSCRIPTIONS, f"{count} subscriptions", now_s)
 
     def suspended(self, device: str, now_s: float) -> bool:
         """Tell whether a device is kept out now."""
@@ -120,6 +140,8 @@ class FloodWatch:
                 yield device, f"{each.why}: kept out until {now_s - each.until_s:.0f} s ago"
 
     def _suspend(self, device: str, goods: Goods, why: str, now_s: float) -> None:
+        if self.suspended(device, now_s):
+            return
         before = self._suspensions.get(device)
         length_s = self._suspend_s
         if before is not None and now_s < before.until_s + FORGOTTEN_S:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 import structlog
 from nats.errors import Error as NatsError
 
+from .accounts import SUBS_MAX
 from .errors import HubError
 from .fellow_servers import ask_each
-from .flood import Budget, FloodWatch, Goods
+from .flood import Budget, Carried, FloodWatch, Goods
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -57,6 +58,7 @@ class FloodGuard:
                 Goods.QUESTIONS: Budget(config.questions_s_max, config.questions_burst),
                 Goods.UNREADABLE: Budget(config.unreadable_s_max, config.unreadable_burst),
             },
+            SUBS_MAX,
             config.suspend_s,
             config.suspend_s_max,
         )
@@ -82,8 +84,8 @@ class FloodGuard:
         """Count a message that cannot be read."""
         self.watch.spend(device, Goods.UNREADABLE, 1, self._clock.monotonic_s())
 
-    def carried(self, device: str, links: Mapping[object, tuple[int, int]]) -> None:
-        """Take in the messages and bytes that a device's links have carried since they were made."""
+    def carried(self, device: str, links: Mapping[object, Carried]) -> None:
+        """Take in what each of a device's links has carried since it was made."""
         self.watch.carried(device, links, self._clock.monotonic_s())
 
     def flooding(self) -> Mapping[str, str]:

@@ -12,6 +12,7 @@ from nats.errors import Error as NatsError
 
 from .errors import HubError
 from .fellow_servers import ask_all, ask_server
+from .flood import Carried
 from .nats_jwt import body_of
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Leafs:
         on_connect, on_disconnect: called with the device id.
         on_login: called with the device id and the public key that it has logged in with, where an
             event says so: some are missed.
-        carried: called with a device and what came over each of its connections: messages, bytes.
+        carried: called with a device and what came over each of its connections.
         servers: how many the hub has; a leaf may be at any of them.
     """
 
@@ -72,7 +73,7 @@ class Leafs:
         on_disconnect: Callable[[str], None],
         on_login: Callable[[str, str], None] = lambda device, public_key: None,
         *,
-        carried: Callable[[str, dict[object, tuple[int, int]]], None] = lambda *_: None,
+        carried: Callable[[str, dict[object, Carried]], None] = lambda *_: None,
         servers: int = 1,
     ) -> None:
         self._client = client
@@ -145,7 +146,12 @@ class Leafs:
             self._note(self.links[device], leaf)
             self._carried(
                 device,
-                {(at, each["id"]): (each["in_msgs"], each["in_bytes"]) for at, each in leafs},
+                {
+                    (at, each["id"]): Carried(
+                        each["in_msgs"], each["in_bytes"], each["subscriptions"]
+                    )
+                    for at, each in leafs
+                },
             )
         self._note_unlisted(listed.keys(), {answer["server"]["id"] for answer in answers})
 

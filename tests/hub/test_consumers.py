@@ -53,19 +53,25 @@ async def test_a_consumer_hears_of_good_messages_and_its_rows_are_stored(
     async with await Registry.open(tmp_path / "hub.db") as registry:
         client = await nats.connect(nats_server.url)
         api = JetStreamApi(client)
-        stream = {"name": "UP_00", "subjects": ["up.>", "quarantine.>"], "allow_direct": True}
-        await api.request("STREAM.CREATE.UP_00", stream)
+        for name, subjects in (("UP_00", "up.>"), ("QUARANTINE", "quarantine.>")):
+            stream = {"name": name, "subjects": [subjects], "allow_direct": True}
+            await api.request(f"STREAM.CREATE.{name}", stream)
         for seq in (1, 2, 2):
             frame = encode_frame([Point("battery", "soc", 1, 81.5)], epoch=7, seq=seq)
             await api.publish("up.VID-001.f.battery", frame)
-        recorder = Recorder()
-        reader = UplinkReader("UP_00", client, api, Continuity(), registry, [recorder])
+        await api.publish("up.VID-002.f.battery", b"garbage")
+        recorder, unreadable = Recorder(), list[str]()
+        reader = UplinkReader(
+            *("UP_00", client, api, Continuity(), registry, [recorder]),
+            unreadable=unreadable.append,
+        )
         task = asyncio.create_task(reader.run())
-        await until(lambda: reader.position.seq == 3 and recorder.stored_count > 0)
+        await until(lambda: reader.position.seq == 4 and recorder.stored_count > 0)
         task.cancel()
         await asyncio.wait([task])
         await client.close()
         key = LaneKey("VID-001", "bulk", 7)
+        assert unreadable == ["VID-002"]
         assert recorder.told == [
             (key, 1, "f.battery", True),
             (key, 2, "f.battery", True),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_hub.flood import FORGOTTEN_S, Budget, FloodWatch, Goods
+from backhaul_hub.flood import FORGOTTEN_S, Budget, Carried, FloodWatch, Goods
 
 HONEST, RUDE = "VID-001", "VID-666"
 BUDGETS = {
@@ -19,7 +19,7 @@ BUDGETS = {
 
 @pytest.fixture
 def watch() -> FloodWatch:
-    return FloodWatch(BUDGETS, 60, 3600)
+    return FloodWatch(BUDGETS, 700, 60, 3600)
 
 
 def ask(watch: FloodWatch, count: int, now_s: float, device: str = RUDE) -> int:
@@ -65,29 +65,37 @@ def test_each_time_is_twice_as_long_up_to_a_limit(watch: FloodWatch) -> None:
 
 
 def test_what_a_link_has_carried_counts_by_its_growth(watch: FloodWatch) -> None:
-    watch.carried(RUDE, {1: (900, 0)}, 0)
-    watch.carried(RUDE, {1: (1000, 0)}, 1)
+    watch.carried(RUDE, {1: Carried(900, 0)}, 0)
+    watch.carried(RUDE, {1: Carried(1000, 0)}, 1)
     assert not watch.suspended(RUDE, 1)
-    watch.carried(RUDE, {2: (90, 0)}, 1)
+    watch.carried(RUDE, {2: Carried(90, 0)}, 1)
     assert not watch.suspended(RUDE, 1), "a new connection begins at 0"
-    watch.carried(RUDE, {2: (300, 0)}, 1)
+    watch.carried(RUDE, {2: Carried(300, 0)}, 1)
     assert watch.suspended(RUDE, 1)
     # While the server has not cut it yet the count grows, and that is no second offence.
-    watch.carried(RUDE, {2: (100_000, 0)}, 2)
-    watch.carried(RUDE, {2: (100_000, 0)}, 61)
+    watch.carried(RUDE, {2: Carried(100_000, 0)}, 2)
+    watch.carried(RUDE, {2: Carried(100_000, 0)}, 61)
     assert not watch.suspended(RUDE, 61)
 
 
 def test_a_link_is_judged_by_its_bytes_too(watch: FloodWatch) -> None:
-    watch.carried(RUDE, {1: (1, 10_001)}, 0)
+    watch.carried(RUDE, {1: Carried(1, 10_001)}, 0)
     assert list(watch.lately(0)) == [(RUDE, "10,001 bytes at once: kept out for 60 s more")]
+
+
+def test_who_has_all_the_subscriptions_there_are_is_kept_out(watch: FloodWatch) -> None:
+    watch.carried(RUDE, {1: Carried(subscriptions=699)}, 0)
+    assert not watch.suspended(RUDE, 0)
+    for now_s in (1, 2):
+        watch.carried(RUDE, {1: Carried(subscriptions=700)}, now_s)
+    assert list(watch.lately(2)) == [(RUDE, "700 subscriptions: kept out for 59 s more")]
 
 
 @given(st.lists(st.tuples(st.floats(0, 10), st.integers(1, 20)), max_size=60))
 def test_who_stays_below_the_steady_rate_is_never_kept_out(
     steps: list[tuple[float, int]],
 ) -> None:
-    watch, now_s = FloodWatch(BUDGETS, 60, 3600), 0.0
+    watch, now_s = FloodWatch(BUDGETS, 700, 60, 3600), 0.0
     for pause_s, count in steps:
         now_s += max(pause_s, count / 10)
         assert ask(watch, count, now_s, HONEST) == count
@@ -95,7 +103,7 @@ def test_who_stays_below_the_steady_rate_is_never_kept_out(
 
 @given(st.lists(st.tuples(st.floats(0, 10), st.integers(1, 200)), max_size=60))
 def test_nobody_gets_more_than_the_budget(steps: list[tuple[float, int]]) -> None:
-    watch, now_s, had = FloodWatch(BUDGETS, 60, 3600), 0.0, 0
+    watch, now_s, had = FloodWatch(BUDGETS, 700, 60, 3600), 0.0, 0
     for pause_s, count in steps:
         now_s += pause_s
         had += ask(watch, count, now_s)

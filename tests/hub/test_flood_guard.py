@@ -14,6 +14,7 @@ from backhaul_hub.allowance import BURST
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import Flood
 from backhaul_hub.errors import HubError
+from backhaul_hub.flood import Carried
 from backhaul_hub.flood_guard import FloodGuard
 from backhaul_hub.reception import Reception
 from backhaul_hub.reset_service import ResetService
@@ -89,7 +90,7 @@ async def test_garbage_needs_no_silence() -> None:
 
 async def test_what_a_link_carries_counts() -> None:
     it = Scene()
-    it.guard.carried(RUDE, {1: (int(SETTINGS.messages_burst) + 1, 0)})
+    it.guard.carried(RUDE, {1: Carried(int(SETTINGS.messages_burst) + 1)})
     await it.guard.act()
     assert it.done == [{RUDE}]
 
