@@ -20,6 +20,7 @@ from .fellow_servers import ask_each
 from .lanes import node_lanes
 from .nats_jwt import body_of, same_but_for_time
 from .revocations import FOR_EVER_S, Revocation, in_force, revocations, revoke
+from .rotations import rotations
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -122,8 +123,12 @@ class AccountKeeper:
         devices = await self._registry.devices()
         lanes = {lane for device in devices.values() for lane in node_lanes(device)}
         revoked = in_force(await revocations(self._registry), now_s)
-        for device in self._kept_out & devices.keys():
-            revoked.setdefault("FLEET", {})[devices[device].public_key] = FOR_EVER_S
+        if kept_out := self._kept_out & devices.keys():
+            void = revoked.setdefault("FLEET", {})
+            void |= {devices[each].public_key: FOR_EVER_S for each in kept_out}
+            for each in (await rotations(self._registry)).values():
+                if each.device in kept_out:  # on the way from one key to another: both log in
+                    void |= {key: FOR_EVER_S for key in (each.old_key, each.public_key) if key}
         return account_jwts(self._keys, lanes, revoked, now_s=now_s)
 
     async def _push(self, system: Client) -> list[AccountName]:

@@ -27,6 +27,7 @@ from backhaul_hub.nats_jwt import Rights, body_of, user_jwt
 from backhaul_hub.nkey import Key, new_key
 from backhaul_hub.registry import Device, Registry
 from backhaul_hub.revocations import FOR_EVER_S, Revocation, in_force
+from backhaul_hub.rotations import Rotation, begin
 from backhaul_hub.setup import HubLayout, create_hub
 from demo.cluster_rig import NAMES, ClusterRig
 from demo.rig import HubRig
@@ -219,6 +220,25 @@ async def test_a_revoked_key_is_cut_and_stays_out_whatever_comes_later(hub: Hub)
     await hub.rig.server.wait_listening(hub.rig.leaf_port)
     assert not await hub.lets_in(bad)
     assert await hub.lets_in(good)
+
+
+@pytest.mark.nats
+@pytest.mark.usefixtures("impatient")
+async def test_who_is_kept_out_comes_in_with_no_key_and_comes_back_afterwards(hub: Hub) -> None:
+    old, new, good = hub.vehicle("VID-001"), hub.vehicle("VID-001"), hub.vehicle("VID-002")
+    for device, login in (("VID-001", old), ("VID-002", good)):
+        await hub.registry.add_device(Device(device, f"t-{device}", login.key.public, 0))
+    rotation = Rotation("VID-001", "r1", "signed", 0, new.key.public, old.key.public)
+    await hub.registry.write([begin(rotation)])
+    async with hub.leaf(old) as old_leaf, hub.leaf(good) as good_leaf:
+        assert await old_leaf.flush()
+        await hub.keeper.keep_out(hub.system, frozenset({"VID-001"}))
+        await old_leaf.closed.wait()
+        assert [await hub.lets_in(each) for each in (old, new)] == [False, False]
+        assert await hub.keeper.push(hub.system) == [], "all is as it should be"
+        await hub.keeper.keep_out(hub.system, frozenset())
+        assert [await hub.lets_in(each) for each in (old, new)] == [True, True]
+        assert await good_leaf.flush(), "it was never cut"
 
 
 @pytest.mark.nats
