@@ -23,6 +23,7 @@ from backhaul_codec.enrolment import (
 )
 
 from . import enrolment_rows
+from .allowance import PENDING_MAX, Allowance
 from .enrolment import Repeat, decide
 from .errors import HubError
 from .forged import is_forged
@@ -71,18 +72,22 @@ class EnrolmentService:
         self._documents = documents
         self._clock = clock
         self._learn = learn
+        self._allowance = Allowance()
 
     async def listen(self, client: Client) -> None:
         """Answer what comes over this connection, in account HUB."""
 
         async def asked(message: Msg) -> None:
-            if is_forged(message.reply):
+            # The subject is the token's own, which the server sees to. What is not answered is asked again.
+            if is_forged(message.reply) or not self._allowance.take(
+                message.subject, self._clock.monotonic_s()
+            ):
                 return
             answer = await self.answer(message.subject, message.data)
             with contextlib.suppress(NatsError, ValueError):  # ValueError: nobody wants an answer
                 await message.respond(write_answer(answer))
 
-        await client.subscribe(request_subject("*"), cb=asked)
+        await client.subscribe(request_subject("*"), cb=asked, pending_msgs_limit=PENDING_MAX)
 
     async def answer(self, subject: str, body: bytes) -> Identity | Refused:
         """Return the answer to one request; what it says is stored then."""

@@ -9,6 +9,7 @@ import asyncio
 import json
 import signal
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,15 +17,26 @@ import pytest_asyncio
 
 from backhaul_agent.client import connect
 from backhaul_codec.credentials import parse_credentials
-from backhaul_codec.enrolment import read_token
+from backhaul_codec.enrolment import (
+    read_answer,
+    read_token,
+    request_subject,
+    write_request,
+    write_token,
+)
+from backhaul_codec.identity import Identity
 from backhaul_hub.clock import SystemClock
 from demo.rig import DeviceRig, Part, RigError, program, run_to_end, wait_for_log
+from tests.security.leaf_client import RawLeaf
+from tests.support.enrolment_tokens import user_key
 from tests.support.waiting import until
 
 from .conftest import World, lane
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from tests.security.leaf_client import Heard
 
 pytestmark = [pytest.mark.nats, pytest.mark.asyncio(loop_scope="module")]
 
@@ -139,6 +151,44 @@ async def test_what_is_no_token_of_this_hub_is_refused_with_why(hub: Hub) -> Non
     with pytest.raises(RigError, match="VID-001 is enrolled already"):
         await hub.run("enrol", "VID-001")
     assert await enrol(rig, second)
+
+
+async def test_a_token_is_good_for_asking_and_nothing_else(hub: Hub) -> None:
+    own, other = [read_token(await hub.run("enrol", f"VID-02{each}")) for each in range(2)]
+    login = Identity(device=own.id, token=own.id, leaf_urls=(), jwt=own.jwt, seed=own.seed)
+    key, port = user_key(7), hub.hub.leaf_port
+    stolen = write_request(other.id, key)
+
+    async def tried(deed: Callable[[RawLeaf], Awaitable[object]]) -> list[Heard]:
+        leaf = await RawLeaf.of(login, "127.0.0.1", port, name=f"tried-{id(deed)}").open()
+        try:
+            assert await leaf.logged_in()
+            await deed(leaf)
+            await leaf.flush()
+            return leaf.heard
+        finally:
+            await leaf.close()
+
+    for subject in (
+        request_subject(other.id), "up.VID-001.e.x", "in.VID-001.c.1", "hub.reload", "clk.VID-001",
+        "$JS.API.STREAM.DELETE.UP_00", "hubapi.CONSUMER.RESET.DOWN_00.x",
+    ):  # fmt: skip
+        assert await tried(partial(RawLeaf.publish, subject=subject, payload=stolen)) == []
+    for subject in ("enrol.*", ">", "_INBOX_*.>", f"_INBOX_{other.id}.>", "up.>", "in.>", "dn.>"):
+        assert await tried(partial(_listen, subject)) == []
+    forged = f"$JS.ACK.a.b.1.1.1.1.0@{request_subject(other.id)}"
+    mine = request_subject(own.id)
+    assert await tried(partial(RawLeaf.publish, subject=mine, payload=stolen, reply=forged)) == []
+    # Neither of the two was used up by all that. What may be asked, is answered.
+    asked = write_request(own.id, key)
+    (answer,) = await tried(partial(RawLeaf.request, subject=mine, payload=asked))
+    assert isinstance(read_answer(answer.payload, "VID-020"), Identity)
+    await enrol(hub.new_vehicle("VID-021"), write_token(other))
+    assert len((await hub.report())["streams"]) == 1
+
+
+async def _listen(subject: str, leaf: RawLeaf) -> None:
+    await leaf.listen(subject)
 
 
 async def test_killed_when_the_hub_has_answered_the_next_run_ends_it(hub: Hub) -> None:
