@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from backhaul_codec.enrolment import (
 )
 from backhaul_codec.identity import Identity
 from backhaul_hub import enrolment_rows
+from backhaul_hub.allowance import BURST
 from backhaul_hub.config import load
 from backhaul_hub.consumers import Change
 from backhaul_hub.documents import Documents
@@ -243,3 +245,46 @@ async def test_a_forgotten_token_is_unknown(hub: Hub) -> None:
     hub.clock.now += 3600 * S + enrolment_rows.KEPT_NS + S
     await hub.token(device="VID-002")
     assert code_of(await hub.ask(token)) == "unknown"
+
+
+class Listening:
+    """A connection that hands over what is asked."""
+
+    async def subscribe(self, subject: str, *, cb: Any, pending_msgs_limit: int) -> None:
+        assert subject == "enrol.*"
+        assert pending_msgs_limit
+        self.ask = cb
+
+
+@dataclass
+class Question:
+    """A message as nats-py hands it over."""
+
+    subject: str
+    data: bytes
+    reply: str = "_R_.a.b"
+    answers: list[bytes] = field(default_factory=list)
+
+    async def respond(self, body: bytes) -> None:
+        self.answers.append(body)
+
+
+async def test_a_forged_question_is_not_answered_and_a_token_only_so_often(hub: Hub) -> None:
+    token = await hub.token()
+    client: Any = Listening()
+    body = write_request(token.id, KEY)
+    async with await Registry.open(hub.directory / "hub.db") as registry:
+        await EnrolmentService(registry, hub.documents, hub.clock, hub._learn).listen(client)
+        forged = Question(
+            request_subject(token.id), body, f"$JS.ACK.a.b.1.1.1.1.0@{request_subject(token.id)}"
+        )
+        await client.ask(forged)
+        assert forged.answers == []
+        assert await hub.devices() == {}
+        asked = [Question(request_subject(token.id), body) for _ in range(2 * BURST)]
+        for each in asked:
+            await client.ask(each)
+        assert [len(each.answers) for each in asked] == [1] * BURST + [0] * BURST
+        other = Question(request_subject("f" * 24), write_request("f" * 24, KEY))
+        await client.ask(other)
+        assert len(other.answers) == 1
