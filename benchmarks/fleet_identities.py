@@ -71,11 +71,13 @@ class Fleet:
         self.logins[name] = Credentials(key.seed, key.public, jwt)
 
     async def connect(self, *names: str) -> list[str]:
-        """Open the links of these devices, some at once; return those that were refused."""
+        """Open the links of these devices (anew), some at once; return those that were refused."""
         turns = asyncio.Semaphore(_AT_ONCE)
 
         async def one(name: str) -> bool:
             async with turns:
+                if former := self.links.get(name):
+                    await former.close()
                 self.links[name] = LeafLink(name, self.logins[name])
                 return await self.links[name].open(self.rig.leaf_port)
 

@@ -66,7 +66,6 @@ async def _measure(directory: Path, count: int, links: int) -> list[Figure]:
             pushed = await fleet.keeper.push(system)
             if "FLEET" not in pushed:
                 raise BenchmarkError(f"the accounts changed and were not pushed: {pushed}")
-            await fleet.links[bad].close()
             _require(await fleet.connect(bad), [bad], "refused after a later account update")
             _require(await fleet.cut_off(), [bad], "cut by an update")
             figures.append(

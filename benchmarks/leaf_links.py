@@ -22,6 +22,8 @@ class LeafLink:
 
     def __init__(self, name: str, login: Credentials) -> None:
         self.name = name
+        self.claims = secrets.token_hex(8)
+        """What it says that its name is."""
         self.cut = asyncio.Event()
         """The server has ended it."""
         self.cut_s = 0.0
@@ -43,7 +45,7 @@ class LeafLink:
         claims: dict[str, Any] = {
             "jwt": self._login.jwt,
             "sig": self._login.sign(info["nonce"]),
-            "name": secrets.token_hex(8),
+            "name": self.claims,
             "domain": self.name,
             "headers": True,
             "protocol": 1,
@@ -78,6 +80,8 @@ class LeafLink:
             await asyncio.wait([self._reading])
         if self._writer is not None:
             self._writer.close()
+            with contextlib.suppress(OSError):
+                await self._writer.wait_closed()
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         assert self._writer is not None

@@ -9,6 +9,10 @@ PENDING_MAX = 16_384
 """Questions that were received and not looked at; what comes beside is dropped, and asked again."""
 
 
+# Of answers that were not asked for in time: so much of a pause is made up for.
+AHEAD_S = 0.1
+
+
 class Allowance:
     """How many answers each may still have: a bucket of `BURST`, one more in `REFILL_S`."""
 
@@ -22,3 +26,16 @@ class Allowance:
             return False
         self._full_at_s[name] = full_at_s + REFILL_S
         return True
+
+
+class Pace:
+    """When the next of a row of answers is due, so many a second at most. Times are monotonic."""
+
+    def __init__(self, per_s: float) -> None:
+        self._step_s = 1 / per_s
+        self._due_s = float("-inf")
+
+    def wait_s(self, now_s: float) -> float:
+        """Count one more, and return for how long it is to wait; 0 where it is due."""
+        self._due_s = max(self._due_s + self._step_s, now_s - AHEAD_S)
+        return max(0.0, self._due_s - now_s)

@@ -22,7 +22,7 @@ from nats.errors import Error as NatsError
 from backhaul_codec import blobs
 
 from .accounts import BLOB_QUESTIONS, blob_answer_subject
-from .allowance import PENDING_MAX, Allowance
+from .allowance import PENDING_MAX, Allowance, Pace
 from .errors import HubError
 from .forged import is_forged
 from .objects import Chunks, Objects
@@ -44,7 +44,6 @@ WAITING_MAX = 2 * blobs.WINDOW_BYTES_MAX // 1024
 WAITING_BYTES_MAX = 2 * blobs.WINDOW_BYTES_MAX
 ANSWERS_S_MAX = 400
 """Of one device, in a second: 13 MB of an artifact."""
-_AHEAD_S = 0.1
 OPEN_MAX = 64
 CACHE_BYTES_MAX = 16 << 20
 SWEEP_S = 3600.0
@@ -61,8 +60,7 @@ class _Desk:
     working: bool = False
     reading: Chunks | None = None
     writing: Upload | None = None
-    due_s: float = 0.0
-    """When its next answer is (monotonic)."""
+    pace: Pace = field(default_factory=lambda: Pace(ANSWERS_S_MAX))
 
 
 class BlobService:
@@ -155,7 +153,7 @@ class BlobService:
                 token = self._token_of(desk.device)
                 if token is None:
                     return
-                await self._pace(desk)
+                await asyncio.sleep(desk.pace.wait_s(self._clock.monotonic_s()))
                 answer = await self._answer(desk, question)
                 self.refused += isinstance(answer, blobs.Refused)
                 self.answered += 1
@@ -166,13 +164,6 @@ class BlobService:
             log.warning("artifact_not_answered", device=desk.device, error=repr(error))
         finally:
             desk.working = False
-
-    async def _pace(self, desk: _Desk) -> None:
-        """Wait until this device's next answer is due."""
-        now_s = self._clock.monotonic_s()
-        desk.due_s = max(desk.due_s + 1 / ANSWERS_S_MAX, now_s - _AHEAD_S)
-        if desk.due_s > now_s:
-            await asyncio.sleep(desk.due_s - now_s)
 
     async def _answer(self, desk: _Desk, question: blobs.Question) -> blobs.Answer:
         try:

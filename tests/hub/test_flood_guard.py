@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import nats
 import pytest
 
-from backhaul_hub.allowance import BURST
+from backhaul_hub.allowance import BURST, Pace
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import Flood
 from backhaul_hub.errors import HubError
@@ -136,6 +136,17 @@ async def test_a_reception_hears_again_after_it_was_deaf(nats_server: NatsServer
     watching.cancel()
     await reception.close()
     await vehicle.close()
+
+
+def test_answers_come_so_many_a_second_and_a_short_pause_is_made_up_for() -> None:
+    pace = Pace(100)
+    waits = [pace.wait_s(50.0) for _ in range(30)]
+    assert waits[:11] == pytest.approx([0.0] * 11)
+    assert waits[11:] == pytest.approx([number / 100 for number in range(1, 20)])
+    assert pace.wait_s(50.2) == pytest.approx(0.0)
+    assert [pace.wait_s(1000.0) for _ in range(12)][-1] == pytest.approx(0.01), (
+        "not the whole pause"
+    )
 
 
 class Api:

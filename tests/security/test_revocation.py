@@ -29,7 +29,6 @@ async def test_a_revoked_vehicle_is_the_only_one_cut_and_stays_out(tmp_path: Pat
         async with fleet.rig.connection("system") as system:
             await fleet.enrol("VID-NEW", nodes=("battery",))
             assert "FLEET" in await fleet.keeper.push(system)
-            await fleet.links[BAD].close()
             assert await fleet.connect(BAD) == [BAD], "after a later account update"
             assert await fleet.connect("VID-NEW") == []
         assert await fleet.cut_off() == [BAD]

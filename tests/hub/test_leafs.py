@@ -1,0 +1,51 @@
+"""Who is connected, where leafs logged in unheard and say of themselves what they like."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul_hub.clock import SystemClock
+from backhaul_hub.leafs import Leafs
+from benchmarks.fleet_identities import Fleet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from backhaul_hub.flood import Carried
+
+pytestmark = pytest.mark.nats
+KNOWN, NAMELESS, LATER = "VID-001", "VID-002", "VID-003"
+
+
+async def test_a_leaf_is_counted_by_its_login_and_cut_where_nobody_knows_it(
+    tmp_path: Path,
+) -> None:
+    async with Fleet.running(tmp_path) as fleet:
+        for device in (KNOWN, NAMELESS, LATER):
+            await fleet.enrol(device)
+        assert await fleet.connect(KNOWN, NAMELESS) == []
+        honest = fleet.links[KNOWN].claims
+        carried: dict[str, Mapping[object, Carried]] = {}
+        async with fleet.rig.connection("system") as system:
+            leafs = Leafs(
+                system,
+                fleet.keys.account("FLEET").public,
+                SystemClock(),
+                lambda name: KNOWN if name == honest else None,
+                lambda device: None,
+                lambda device: None,
+                carried=carried.__setitem__,
+            )
+            await leafs.start()
+            await fleet.links[NAMELESS].cut.wait()
+            assert carried.keys() == {KNOWN}
+            # Its login is heard now, so that it counts whatever it says.
+            assert await fleet.connect(NAMELESS, LATER) == []
+            while not {NAMELESS, LATER} <= leafs.links.keys():
+                assert await fleet.cut_off() == []
+            await leafs.refresh()
+            assert carried.keys() == {KNOWN, NAMELESS, LATER}
+            assert await fleet.cut_off() == []
