@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 STOLEN, HONEST, REVOKED, SOURCE = "VID-001", "VID-002", "VID-003", "VID-004"
 """Two are the attacker's: one for links of every kind, and one that stays and is sourced."""
+NOBODYS = "VID-006"
+"""A device to come, of whose token only the id is known to the attacker."""
 CANARY = "CANARY"
 """A stream of the hub that nobody misses."""
 LAMP = f"in.{HONEST}.p.lamp.on.%"

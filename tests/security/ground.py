@@ -17,7 +17,8 @@ from nats.errors import Error as NatsError
 
 from backhaul_codec import Point, encode_frame
 from backhaul_codec.credentials import parse_seed
-from backhaul_codec.identity import decode_identity
+from backhaul_codec.enrolment import read_answer, read_token, request_subject, write_request
+from backhaul_codec.identity import Identity, decode_identity
 from backhaul_hub.account_keeper import AccountKeeper
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
@@ -26,11 +27,24 @@ from backhaul_hub.enrol import DeviceSettings, create_device
 from backhaul_hub.errors import HubError
 from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.keys import read_keys
+from backhaul_hub.nkey import new_key
 from backhaul_hub.registry import Registry
 from backhaul_hub.setup import HubLayout, create_hub
+from backhaul_hub.tokens import make_token
 from demo.rig import HubRig
 
-from .facts import CANARY, EPOCH, HONEST, LAMP, OWN_VALUE, REVOKED, SOURCE, STOLEN, HubFacts
+from .facts import (
+    CANARY,
+    EPOCH,
+    HONEST,
+    LAMP,
+    NOBODYS,
+    OWN_VALUE,
+    REVOKED,
+    SOURCE,
+    STOLEN,
+    HubFacts,
+)
 from .fake_source import FakeSource
 from .honest import HonestVehicle
 from .leaf_client import RawLeaf
@@ -43,7 +57,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_codec.identity import Identity
+    from backhaul_codec.enrolment import Token
     from backhaul_hub.accounts import AccountName
 
     from .attack import Deed
@@ -87,6 +101,11 @@ class Ground:
             await create_device(hub.directory, config, clock, device, DeviceSettings())
         self.stolen, self.honest, self.revoked = map(self._identity, (STOLEN, HONEST, REVOKED))
         self.keys = read_keys(hub.directory)
+        made = [
+            await make_token(hub.directory, config, clock, device, DeviceSettings(), 3600.0)
+            for device in ("VID-005", NOBODYS, "VID-007")
+        ]
+        *self.tokens, self.used_token = (_asker(read_token(each.word)) for each in made)
         self._stack.push_async_callback(hub.server.stop)
         await hub.server.start()
         await hub.server.wait_listening(hub.client_port)
@@ -99,6 +118,7 @@ class Ground:
         self._hub_facts = HubFacts(hub.directory, self.api, self.system, self.honest.token)
         await self._answers(running)
         await self._revoke()
+        await self._use_token()
         self._vehicle = HonestVehicle(self._directory / "honest", self.honest)
         self._stack.push_async_callback(self._vehicle.stop)
         await self._vehicle.start()
@@ -232,6 +252,16 @@ class Ground:
             keeper = AccountKeeper(self.keys, registry, SystemClock())
             await keeper.revoke(self.system, key, REVOKED, "FLEET")
 
+    async def _use_token(self) -> None:
+        used = self.used_token
+        leaf = await self.leaf(used, domain=used.token).open()
+        body = write_request(used.token, parse_seed(new_key("user").seed))
+        answer = await leaf.request(request_subject(used.token), body)
+        assert answer is not None
+        assert isinstance(read_answer(answer.payload, used.device), Identity)
+        await leaf.close()
+        self._leafs.clear()
+
     async def _connect(self, user: str) -> Client:
         client = await self.hub.connect(user)
         self._stack.push_async_callback(client.close)
@@ -246,6 +276,17 @@ class Ground:
                     return
                 await asyncio.sleep(0.05)
         running.result()
+
+
+def _asker(token: Token) -> Identity:
+    """Return a token as an identity, to log in with; its id stands for the device's own token."""
+    return Identity(
+        device=token.device,
+        token=token.id,
+        leaf_urls=token.leaf_urls,
+        jwt=token.jwt,
+        seed=token.seed,
+    )
 
 
 async def _until(condition: Callable[[], Awaitable[bool]]) -> None:

@@ -11,6 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 import backhaul_hub.accounts
+from backhaul_hub.accounts import asking_rights
 from backhaul_hub.logins import vehicle_jwt
 from backhaul_hub.nats_jwt import Import, Scope, account_jwt, user_jwt
 from backhaul_hub.nkey import new_key
@@ -167,8 +168,15 @@ def _everlasting(patch: pytest.MonkeyPatch) -> None:
 
 
 def _believe_subjects(patch: pytest.MonkeyPatch) -> None:
-    for module in ("clock_service", "blob_service"):
+    for module in ("clock_service", "blob_service", "enrolment_service"):
         patch.setattr(f"backhaul_hub.{module}.is_forged", lambda reply: False)
+
+
+def _ask_anything(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        "backhaul_hub.tokens.asking_rights",
+        lambda token_id: replace(asking_rights(token_id), publish=(">",), subscribe=(">",)),
+    )
 
 
 def _guessable_tokens(patch: pytest.MonkeyPatch) -> None:
@@ -215,6 +223,7 @@ ONE_WIDE_ACCOUNT = Weakness(
 FOREIGN_SIGNER = Weakness("a foreign signing key in FLEET", _foreign_key)
 FORGETFUL = Weakness("revocations not in the account's JWT", _forget_revocations)
 EVERLASTING = Weakness("JWTs without an end", _everlasting)
+ASK_ANYTHING = Weakness("a token's rights: >", _ask_anything)
 BELIEVE_SUBJECTS = Weakness("subjects believed with any reply", _believe_subjects)
 GUESSABLE_TOKENS = Weakness("tokens 1, 2, 3", _guessable_tokens)
 SUBJECTS_BY_THE_DEVICE = Weakness(
