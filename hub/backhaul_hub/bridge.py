@@ -15,6 +15,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from nats.errors import Error as NatsError
+
 from .errors import BackupError
 from .private_files import write_private
 from .server_text import lines, quoted
@@ -23,15 +25,17 @@ from .servers import urls
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from nats.aio.client import Client
+
     from .config import Login
 
 API = "migrateapi"
 CONSUMER = "migrate"
 """The mirrors' consumer of each stream of the old hub."""
-_RESET = f"CONSUMER.RESET.*.{CONSUMER}"
+# What a mirror asks; and what tells that there is somebody to ask.
+_RESET, _INFO = f"CONSUMER.RESET.*.{CONSUMER}", "INFO"
 # Of servers up to 2.15, and with domain and account in front, as those from 2.16 on send it.
 _FLOW_CONTROL = (f"$JS.FC.*.{CONSUMER}.*", f"$JS.FC.*.*.*.{CONSUMER}.*")
-_CONNECTED = "Leafnode connection created for account: "
 _CONNECT_S_MAX = 20.0
 _LOOK_S = 0.05
 # Ends when whoever started it ends, however: its standard input is closed then.
@@ -52,19 +56,18 @@ def render_bridge(old: str, new: str, creds: str, ca: str = "") -> str:
         creds: file with credentials of a user of account HUB at both.
         ca: file with the authority of both hubs' certificates; "" where leafs come without TLS.
     """
-    api = f"$JS.hub.API.{_RESET}"
-    services = [api, *_FLOW_CONTROL]
+    api = {f"$JS.hub.API.{verb}": f"{API}.{verb}" for verb in (_INFO, _RESET)}
     return f"""\
 server_name: backhaul-migrate
 listen: "127.0.0.1:-1"
 max_payload: 4MB
 accounts {{
   OLD {{ exports: [
-{lines(f"{{ service: {quoted(each)} }}" for each in services)}
+{lines(f"{{ service: {quoted(each)} }}" for each in (*api, *_FLOW_CONTROL))}
       {{ stream: {quoted(deliver_subject("*"))} }}
   ] }}
   NEW {{ imports: [
-      {{ service: {{ account: OLD, subject: {quoted(api)} }}, to: {quoted(f"{API}.{_RESET}")} }}
+{lines(f"{{ service: {{ account: OLD, subject: {quoted(each)} }}, to: {quoted(to)} }}" for each, to in api.items())}
 {lines(f"{{ service: {{ account: OLD, subject: {quoted(each)} }} }}" for each in _FLOW_CONTROL)}
       {{ stream: {{ account: OLD, subject: {quoted(deliver_subject("*"))} }} }}
   ] }}
@@ -91,12 +94,14 @@ class Bridge:
         old, new: where they take leafs; of a cluster all URLs, separated by commas.
         login: of account HUB, at both.
         ca: file with the authority of both hubs' certificates; where there is none, they have none.
+        there: a connection to the new hub, in that account.
     """
 
-    def __init__(self, old: str, new: str, login: Login, ca: Path) -> None:
+    def __init__(self, old: str, new: str, login: Login, ca: Path, there: Client) -> None:
         authority = str(ca.absolute()) if ca.exists() else ""
         self._text = render_bridge(old, new, str(Path(login.creds).absolute()), authority)
-        self._places = {"OLD": old, "NEW": new}
+        self._places = (old, new)
+        self._there = there
         self._directory = ""
         self._process: asyncio.subprocess.Process | None = None
 
@@ -138,24 +143,25 @@ class Bridge:
         return Path(self._directory) / "log"
 
     async def _connected(self) -> None:
-        waiting = dict(self._places)
+        """Wait until the old hub's API answers at the new hub: then both have taken us."""
         try:
             async with asyncio.timeout(_CONNECT_S_MAX):
-                while waiting:
+                while not await self._answers():  # noqa: ASYNC110
                     await asyncio.sleep(_LOOK_S)
-                    logged = self._log.read_text(errors="replace")
-                    waiting = {
-                        account: url
-                        for account, url in waiting.items()
-                        if _CONNECTED + account not in logged
-                    }
         except TimeoutError:
             logged = self._log.read_text(errors="replace")
             why = [line for line in logged.splitlines() if "[ERR]" in line or "error" in line]
             raise BackupError(
-                f"no leaf connection to {' and '.join(waiting.values())}: {(why or ['silence'])[-1]}",
-                hint="is this its leaf port, as vehicles reach it? say it with --to-leaf, --from-leaf",
+                f"{self._places[0]} and {self._places[1]} are not joined: {(why or ['silence'])[-1]}",
+                hint="are these their leaf ports, as vehicles reach them? say --from-leaf, --to-leaf",
             ) from None
+
+    async def _answers(self) -> bool:
+        try:
+            await self._there.request(f"{API}.{_INFO}", b"", timeout=1)
+        except NatsError:
+            return False
+        return True
 
     async def _end(self) -> None:
         process, self._process = self._process, None

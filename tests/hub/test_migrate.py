@@ -17,6 +17,7 @@ import pytest
 from nats.errors import NoRespondersError
 
 from backhaul_hub.bridge import Bridge, render_bridge
+from backhaul_hub.clock import SystemClock, utc
 from backhaul_hub.errors import BackupError, HubError
 from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.migrate import Migration
@@ -25,10 +26,13 @@ from backhaul_hub.moved import require_here
 from backhaul_hub.objects import Objects
 from backhaul_hub.registry import Registry
 from backhaul_hub.streams import declared_streams, reconcile
+from backhaul_hub.tls_files import CA, TLS, make_certificates
+from backhaul_hub.tls_text import tls_block
 from demo.rig import free_port
 from tests.support.nats_server import NatsServer
 
 from .test_backup import FixedClock, content, hub_at, write
+from .test_twin_streams import make_hub
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -56,8 +60,9 @@ class Pair:
     def leaf(self, name: str) -> str:
         return f"nats-leaf://127.0.0.1:{self.ports[name]}"
 
-    def bridge(self, hub: HubConfig) -> Bridge:
-        return Bridge(self.leaf("here"), self.leaf("there"), hub.nats.control, Path("none"))
+    def bridge(self, hub: HubConfig, there: Client) -> Bridge:
+        leafs = self.leaf("here"), self.leaf("there")
+        return Bridge(*leafs, hub.nats.control, Path("none"), there)
 
 
 @pytest.fixture
@@ -99,7 +104,7 @@ def begin(
     """Return what makes a migration as each run of the command has it."""
     directory = tmp_path / "hub"
     return lambda: Migration(
-        client, other, pair.bridge(hub), hub, FixedClock(), directory, "nats://there"
+        client, other, pair.bridge(hub, other), hub, FixedClock(), directory, "nats://there"
     )
 
 
@@ -278,11 +283,34 @@ async def test_streams_stay_until_the_other_hub_runs_and_has_all(
 
 
 @pytest.mark.nats
+async def test_hubs_that_speak_tls_are_joined_by_their_authority(tmp_path: Path) -> None:
+    directory = tmp_path / "hub"
+    config = make_hub(directory)
+    make_certificates(directory, {directory: ["localhost"]}, utc(SystemClock()))
+    servers, urls = [], []
+    for name in ("here", "there"):
+        port = free_port()
+        extra = f"leafnodes {{ listen: 'localhost:{port}'\n{tls_block(directory)} }}"
+        servers.append(NatsServer(tmp_path / name, domain="hub", extra=extra))
+        urls.append(f"nats-leaf://localhost:{port}")
+    try:
+        for server in servers:
+            server.start()
+        there = await nats.connect(servers[1].url)
+        async with Bridge(urls[0], urls[1], config.nats.control, directory / TLS / CA, there):
+            pass
+        await there.close()
+    finally:
+        for server in servers:
+            server.stop()
+
+
+@pytest.mark.nats
 async def test_a_leaf_port_that_is_none_is_said(
-    pair: Pair, hub: HubConfig, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, hub: HubConfig, other: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("backhaul_hub.bridge._CONNECT_S_MAX", 2.0)
     wrong = f"nats-leaf://127.0.0.1:{free_port()}"
-    with pytest.raises(BackupError, match=r"no leaf connection to nats-leaf.*refused"):
-        async with Bridge(pair.leaf("here"), wrong, hub.nats.control, Path("none")):
+    with pytest.raises(BackupError, match=r"are not joined: .*refused"):
+        async with Bridge(pair.leaf("here"), wrong, hub.nats.control, Path("none"), other):
             pytest.fail("there is nobody")

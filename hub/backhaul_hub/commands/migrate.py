@@ -64,14 +64,15 @@ def migrate(
 
     async def work() -> list[str]:
         config = load(directory)
-        bridge = Bridge(
-            from_leaf or config.fleet.leaf_url,
-            to_leaf or f"nats-leaf://{url.hostname}:{_LEAF_PORT}",
-            config.nats.control,
-            to_ca or directory / TLS / CA,
-        )
         async with hub_client(directory) as here:
             there = await connect(to, config.nats.control)
+            bridge = Bridge(
+                from_leaf or config.fleet.leaf_url,
+                to_leaf or f"nats-leaf://{url.hostname}:{_LEAF_PORT}",
+                config.nats.control,
+                to_ca or directory / TLS / CA,
+                there,
+            )
             try:
                 with progress() as told:
                     migration = Migration(
