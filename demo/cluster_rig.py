@@ -13,6 +13,8 @@ from .rig import HubRig, Part, RigError, free_port, program, run_to_end
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from .rig import Runner
+
 NAMES = ("a", "b", "c")
 _READY_S = 30.0
 
@@ -20,8 +22,10 @@ _READY_S = 30.0
 class ClusterRig(HubRig):
     """A hub in a directory: three nats-servers and one control plane."""
 
-    def __init__(self, directory: Path, *, watermark_interval_s: float = 1.0) -> None:
-        super().__init__(directory, watermark_interval_s=watermark_interval_s)
+    def __init__(
+        self, directory: Path, *, watermark_interval_s: float = 1.0, run: Runner = run_to_end
+    ) -> None:
+        super().__init__(directory, watermark_interval_s=watermark_interval_s, run=run)
         self.client_ports = {name: free_port() for name in NAMES}
         self.leaf_ports = {name: free_port() for name in NAMES}
         self.servers = {
@@ -39,7 +43,7 @@ class ClusterRig(HubRig):
             f"{name}=127.0.0.1:{self.client_ports[name]}:{self.leaf_ports[name]}:{free_port()}"
             for name in NAMES
         )
-        await run_to_end(
+        await self.run(
             [
                 program("backhaul-hub"),
                 "init",

@@ -21,9 +21,11 @@ import nats
 from nats.errors import Error as NatsError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from nats.aio.client import Client
+
+    Runner = Callable[[list[str]], Awaitable[str]]
 
 _STOP_TIMEOUT_S = 10.0
 
@@ -168,10 +170,16 @@ async def run_to_end(arguments: list[str], *, log: Path | None = None) -> str:
 
 
 class HubRig:
-    """A hub in a directory: its nats-server and its control plane."""
+    """A hub in a directory: its nats-server and its control plane.
 
-    def __init__(self, directory: Path, *, watermark_interval_s: float = 1.0) -> None:
+    `run` runs a command to its end, and returns what it printed.
+    """
+
+    def __init__(
+        self, directory: Path, *, watermark_interval_s: float = 1.0, run: Runner = run_to_end
+    ) -> None:
         self.directory = directory
+        self.run = run
         self.client_port = free_port()
         self.leaf_port = free_port()
         self._watermark_interval_s = watermark_interval_s
@@ -189,7 +197,7 @@ class HubRig:
 
     async def init(self, *words: str) -> None:
         """Write the hub directory with the real command, and more words for it."""
-        await run_to_end(
+        await self.run(
             [
                 program("backhaul-hub"),
                 "init",
@@ -282,7 +290,7 @@ class DeviceRig:
         `nodes` have streams of their own.
         """
         (directory / "backhaul-agent").mkdir(parents=True, exist_ok=True)
-        await run_to_end(
+        await hub.run(
             [
                 program("backhaul-hub"),
                 "add-device",
@@ -331,7 +339,7 @@ class DeviceRig:
         document = directory / "identity.json"
         document.write_text(text)
         command = ["enrol", "--file", str(document), "--dir", str(directory)]
-        await run_to_end([program("backhaul-agent"), *command, *words])
+        await self.hub.run([program("backhaul-agent"), *command, *words])
 
     @property
     def url(self) -> str:

@@ -14,6 +14,7 @@ import pytest
 from demo.relay import Relay
 from demo.rig import DeviceRig, HubRig
 from tests.support.patient_client import PatientClient
+from tests.support.run_here import run_here
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -30,7 +31,7 @@ class World:
 
     def __init__(self, directory: Path, stack: AsyncExitStack, kind: type[HubRig] = HubRig) -> None:
         self.directory = directory
-        self.hub = kind(directory / "hub", watermark_interval_s=0.2)
+        self.hub = kind(directory / "hub", watermark_interval_s=0.2, run=run_here)
         self._stack = stack
 
     async def start(self) -> Self:

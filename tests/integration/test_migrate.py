@@ -15,6 +15,7 @@ import pytest
 
 from backhaul_agent.client import connect
 from demo.rig import HubRig, RigError, program, run_to_end
+from tests.support.run_here import run_here
 
 from .conftest import World, lane
 from .test_backup import config_goes_both_ways
@@ -106,7 +107,7 @@ class Move:
 async def another_hub(world: World) -> AsyncIterator[Move]:
     """Have a second hub whose server runs."""
     old = world.hub
-    new = HubRig(world.directory / "hub2", watermark_interval_s=0.2)
+    new = HubRig(world.directory / "hub2", watermark_interval_s=0.2, run=run_here)
     await new.init("--keys-of", str(old.directory))
     await new.server.start()
     try:
