@@ -54,7 +54,7 @@ def run(*, quick: bool) -> dict[str, object]:
 async def _measure(directory: Path, frames: int) -> list[Figure]:
     async with (
         _server(directory / "old") as old,
-        _server(directory / "new") as new,
+        _server(directory / "new", "--keys-of", str(directory / "old" / "hub")) as new,
         old.connection() as here,
         new.connection() as there,
     ):
@@ -77,10 +77,10 @@ async def _measure(directory: Path, frames: int) -> list[Figure]:
 
 
 @asynccontextmanager
-async def _server(directory: Path) -> AsyncIterator[HubRig]:
+async def _server(directory: Path, *words: str) -> AsyncIterator[HubRig]:
     directory.mkdir()
     hub = HubRig(directory / "hub")
-    await hub.init()
+    await hub.init(*words)
     await hub.server.start()
     try:
         await hub.server.wait_listening(hub.client_port)
