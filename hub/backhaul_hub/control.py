@@ -164,8 +164,9 @@ class ControlPlane:
 
             async def learn() -> None:
                 await self._reload(api, registry)
-                # A node's lanes stand in accounts, and so do revoked keys.
-                await accounts.push(system)
+                # A node's lanes stand in accounts, and so do revoked keys. A server that is away is told
+                # when it is back: nobody has to wait for that.
+                await _push(accounts, system)
 
             documents = Documents(self._directory, self._config, keys)
             self._rotations = RotationKeeper(

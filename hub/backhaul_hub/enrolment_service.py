@@ -73,6 +73,7 @@ class EnrolmentService:
         self._clock = clock
         self._learn = learn
         self._allowance = Allowance()
+        self._to_learn = False
 
     async def listen(self, client: Client) -> None:
         """Answer what comes over this connection, in account HUB."""
@@ -104,8 +105,11 @@ class EnrolmentService:
                 return answer
             if is_new:
                 log.info("enrolled", device=answer.device, **asked)
-            # For a repeat as well: the first time may have been cut short here.
-            await self._learn()
+                self._to_learn = True
+            # Not for every repeat: it takes its time where a server of a cluster is away.
+            if self._to_learn:
+                await self._learn()
+                self._to_learn = False
         except (HubError, NatsError, OSError) as error:
             log.warning("enrolment_not_answered", **asked, error=str(error))
             return Refused(
@@ -126,7 +130,9 @@ class EnrolmentService:
             return [], (decision, False)
         assert found is not None
         if isinstance(decision, Repeat):
-            return [], (self._documents.read(found.device), False)
+            assert known is not None
+            # Its key may be another by now, and the hub's address.
+            return [], (self._documents.renew(known, now_s=now_ns // _NS_PER_S), False)
         device = _device(found, known, request.public_key, now_ns)
         link = _settings(found).link
         document = self._documents.make(device, link, now_s=now_ns // _NS_PER_S)
