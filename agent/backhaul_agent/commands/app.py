@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +11,7 @@ import msgspec
 
 from backhaul_agent.agent_toml import SYSTEM_KEY
 from backhaul_agent.apps import App, read_apps, require_app_name
+from backhaul_agent.commands.options import directory_option
 from backhaul_agent.config import load
 from backhaul_agent.enrolment import new_key
 from backhaul_agent.errors import LeafReloadError, VehicleFilesError
@@ -27,19 +27,12 @@ from backhaul_agent.vehicle_files import (
 from backhaul_codec.credentials import CredentialsError, parse_seed
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from backhaul_agent.apps import Apps
 
 # nats-server 2.15.1 lets a new account ask others only after it has read the same file again.
 RELOADS = 2
-
-directory_option = click.option(
-    "--dir",
-    "directory",
-    type=click.Path(path_type=Path),
-    default=Path("/etc/backhaul"),
-    show_default=True,
-    help="Where this vehicle's files are kept.",
-)
 
 
 @click.group(name="app")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from backhaul_agent.clock import SystemClock
+from backhaul_agent.commands.options import directory_option
 from backhaul_agent.enrol_by_token import ask_hub, begin, done
 from backhaul_agent.enrolment import new_key
 from backhaul_agent.errors import EnrolmentFailedError, VehicleFilesError
@@ -47,14 +48,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Instead of a token the identity document: devices/VID/identity.json of the hub.",
 )
-@click.option(
-    "--dir",
-    "directory",
-    type=click.Path(path_type=Path),
-    default=Path("/etc/backhaul"),
-    show_default=True,
-    help="Where this vehicle's files are kept.",
-)
+@directory_option
 @click.option(
     "--state-dir",
     type=click.Path(path_type=Path),

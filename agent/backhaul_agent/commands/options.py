@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DEFAULT_URL = "nats://127.0.0.1:4222"
-DEFAULT_CONFIG = Path("/etc/backhaul/agent.toml")
+DEFAULT_DIR = Path("/etc/backhaul")
+DEFAULT_CONFIG = DEFAULT_DIR / "agent.toml"
+
+directory_option = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_DIR,
+    show_default=True,
+    help="Where this vehicle's files are kept.",
+)
 
 
 def server_options(function: Callable[..., None]) -> Callable[..., None]:
