@@ -21,10 +21,12 @@ ROOT = Path(__file__).parents[1]
 
 
 class Division(LoadScopeScheduling):  # type: ignore[misc]
-    """Has one process take all files that need the JVM, and one all others that start servers.
+    """Has one process take all files that need the JVM, and one all others of a directory that start
+    servers.
 
-    The servers' tests mostly wait; two at a time on two cores would wait for one another. Marks of
-    xdist's own (`loadgroup`) would say the same, but xdist 3.8 does not see them with pytest 9.2.
+    The servers' tests mostly wait; many at a time on two cores would wait for one another, and all
+    in one process would be what everybody waits for. Marks of xdist's own (`loadgroup`) would say the
+    same, but xdist 3.8 does not see them with pytest 9.2.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -40,5 +42,5 @@ def _group(file: str) -> str:
     text = (ROOT / file).read_text()
     for mark in ("spark", "chaos", "nats"):
         if f"pytest.mark.{mark}" in text:
-            return "spark" if mark == "spark" else "servers"
+            return "spark" if mark == "spark" else f"servers of {Path(file).parts[1]}"
     return file
