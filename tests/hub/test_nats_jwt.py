@@ -117,7 +117,9 @@ def test_a_directory_without_keys_is_of_an_older_backhaul(tmp_path: Path) -> Non
     [
         (None, "No such file"),
         ("", "no seed"),
-        (new_key("user").seed, "seed of a user, not of an account"),
+        pytest.param(
+            new_key("user").seed, "seed of a user, not of an account", id="another kind of key"
+        ),
     ],
 )
 def test_a_key_that_is_damaged_or_missing_is_named(
