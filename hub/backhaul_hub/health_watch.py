@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 STATUS_SERVICE = "hub.status"
 # Of one stream: who makes more sees the first of them.
 _CONSUMERS_MAX = 1024
+# Where a server is gone, its fellows wait 4 s for word of the consumers on it before they answer.
+_CONSUMERS_S_MAX = 8.0
 # A server takes 1 MiB in a message.
 _CONDITIONS_SHOWN = 500
 # Devices that are looked at in one go, before others of the control plane have their turn.
@@ -151,11 +153,18 @@ class HealthWatch:
 
     async def _consumers_of(self, stream: str) -> list[Json]:
         found: list[Json] = []
-        while len(found) < _CONSUMERS_MAX:
-            answer = await self._api.request(f"CONSUMER.LIST.{stream}", {"offset": len(found)})
+        offset = 0
+        while offset < _CONSUMERS_MAX:
+            request = {"offset": offset}
+            answer = await self._api.request(
+                f"CONSUMER.LIST.{stream}", request, timeout_s=_CONSUMERS_S_MAX
+            )
             page = answer.get("consumers") or []
             found += page
-            if not page or len(found) >= answer["total"]:
+            # Those that are on a server that is gone come in no page; its replicas tell of it.
+            listed = len(page) + len(answer.get("missing") or [])
+            offset += listed
+            if not listed or offset >= answer["total"]:
                 break
         return found
 

@@ -47,8 +47,10 @@ class JetStreamApi:
         self._timeout_s = timeout_s
         self._patience_s = patience_s
 
-    async def request(self, verb: str, body: Json | None = None) -> Json:
-        """Send `$JS.API.<verb>` and return the answer.
+    async def request(
+        self, verb: str, body: Json | None = None, *, timeout_s: float | None = None
+    ) -> Json:
+        """Send `$JS.API.<verb>` and return the answer; `timeout_s`: other than usual.
 
         Raises:
             JetStreamError: the server answered with an error.
@@ -59,7 +61,7 @@ class JetStreamApi:
         give_up_s = loop.time() + self._patience_s
         while True:
             try:
-                return await self._ask(f"$JS.API.{verb}", payload, None)
+                return await self._ask(f"$JS.API.{verb}", payload, None, timeout_s)
             except HubError as error:
                 if not _may_pass(error) or loop.time() >= give_up_s:
                     raise
@@ -76,11 +78,18 @@ class JetStreamApi:
         """
         return await self._ask(subject, payload, headers)
 
-    async def _ask(self, subject: str, payload: bytes, headers: dict[str, str] | None) -> Json:
+    async def _ask(
+        self,
+        subject: str,
+        payload: bytes,
+        headers: dict[str, str] | None,
+        timeout_s: float | None = None,
+    ) -> Json:
+        timeout_s = timeout_s or self._timeout_s
         try:
             # nats-py's own time limit is asyncio.wait_for, which before Python 3.12 loses a
             # cancellation that comes together with the answer (bpo-37658).
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(timeout_s):
                 message = await self._client.request(
                     subject,
                     payload,
@@ -92,7 +101,7 @@ class JetStreamApi:
                 f"no JetStream behind {subject}", hint="does this user belong to account HUB?"
             ) from None
         except TimeoutError:
-            raise HubError(f"no answer to {subject} in {self._timeout_s:g} s") from None
+            raise HubError(f"no answer to {subject} in {timeout_s:g} s") from None
         answer: Json = json.loads(message.data)
         if error := answer.get("error"):
             raise JetStreamError(subject, error.get("err_code", 0), error.get("description", ""))
