@@ -45,10 +45,12 @@ class Recorded(JetStreamApi):
         super().__init__(client)
         self.told: list[set[str]] = []
 
-    async def request(self, verb: str, body: Json | None = None) -> Json:
+    async def request(
+        self, verb: str, body: Json | None = None, *, timeout_s: float | None = None
+    ) -> Json:
         if verb.startswith("STREAM.UPDATE") and body is not None:
             self.told.append({place.lane for place in sourced({"config": body})})
-        return await super().request(verb, body)
+        return await super().request(verb, body, timeout_s=timeout_s)
 
 
 class Kept:
