@@ -70,7 +70,9 @@ async def connect(
     errors: list[Exception] = []
 
     async def on_error(error: Exception) -> None:
-        errors[:] = [error]
+        # What follows a refusal is the server hanging up, which would hide it.
+        if not errors or not _is_refusal(errors[0]):
+            errors[:] = [error]
 
     login = login_options(user=user, password=password, credentials=credentials, nkey=nkey)
     try:
@@ -85,14 +87,18 @@ async def connect(
             )
     except (NatsError, OSError, TimeoutError) as error:
         await close_quietly(nats)
-        problem = str(errors[0] if errors else error)
-        if "authorization" in problem.lower():
-            raise NotLetInError(url, problem) from error
-        raise NoAgentError(f"{url}: {problem}") from error
+        why = errors[0] if errors else error
+        if _is_refusal(why):
+            raise NotLetInError(url, str(why)) from error
+        raise NoAgentError(f"{url}: {why}") from error
     try:
         yield Agent(nats, wait_s, clock or SystemClock())
     finally:
         await close_quietly(nats)
+
+
+def _is_refusal(error: Exception) -> bool:
+    return "authorization" in str(error).lower()
 
 
 class _Single(NamedTuple):
