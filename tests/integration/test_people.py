@@ -50,7 +50,7 @@ class Line:
 
     @asynccontextmanager
     async def running(self, name: str, *arguments: str) -> AsyncIterator[Process]:
-        """Run a command that goes on until it is interrupted."""
+        """Run a command that goes on until it is ended."""
         server = self._world.hub.addresses()[0]
         login = ("--creds", str(self.creds(name)), "--server", server)
         process = await asyncio.create_subprocess_exec(
@@ -60,7 +60,7 @@ class Line:
         try:
             yield process
         finally:
-            process.send_signal(signal.SIGINT)
+            process.send_signal(signal.SIGTERM)
             await process.wait()
 
     async def json(self, name: str, *arguments: str) -> Any:
