@@ -76,10 +76,11 @@ class InReader:
                 if not prepared:
                     await self._prepare(jetstream)
                     prepared = True
-                if self._doubt and await self._open(jetstream, server):
+                # Nothing is read at a position that belongs to no stream: it would be read again.
+                if not self._doubt or await self._open(jetstream, server):
                     await self._recall(jetstream, recalled)
-                while await self._read(jetstream):
-                    pass
+                    while await self._read(jetstream):
+                        pass
                 self._well()
                 if self.retired:
                     await self._remove(jetstream)

@@ -233,3 +233,27 @@ async def test_a_fault_in_the_middle_of_a_batch_skips_nothing(
         await it.until_read(4)
         assert [data for _, data in it.seen] == [b"a", b"b", b"a", b"b", b"c", b"d"]
         assert it.ledger.meta["count"]
+
+
+class Late(JetStream):
+    """Says at the first look that there is no such stream: it is made right after."""
+
+    asked = 0
+
+    async def created_and_state(self, stream: str) -> tuple[str, dict[str, Any]]:
+        self.asked += 1
+        if self.asked == 1:
+            raise JetStreamError("STREAM.INFO", 404, 10059, "stream not found")
+        return await super().created_and_state(stream)
+
+
+async def test_a_stream_made_right_after_the_look_at_it_is_read_once(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    await make_stream(nats_server, "s.note.a", "s.note.b")
+    async with reader(tmp_path, nats_server, api=Late) as it:
+        await it.until_read(2)
+        assert it.ledger.meta["in_position"] != '["","",2,"",0]'
+        await it.put("s.note.c", b"c")
+        await it.until_read(3)
+        assert [data for _, data in it.seen] == [b"a", b"b", b"c"]
