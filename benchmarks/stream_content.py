@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-from nats.errors import TimeoutError as NatsTimeoutError
-from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from backhaul_codec.columns import decode_columns
+from backhaul_hub.errors import HubError
 from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.shards import inbox_subject
+from backhaul_hub.stored import Stored, StoredReader
 
 from .errors import BenchmarkError, LostDataError
 from .load import FIRST_NS, PASS_NS, SERIES
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-_FETCH_MESSAGES = 500
-_FETCH_S = 10.0
+_READ_MESSAGES = 500
+_READ_S = 10.0
 
 Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -35,21 +36,14 @@ async def read_stream(client: Client, stream: str) -> list[tuple[str, bytes]]:
     Raises:
         BenchmarkError: the server does not hand them out.
     """
+    reader = StoredReader(client, stream, timeout_s=_READ_S)
+    found: list[Stored] = []
     try:
-        info = await JetStreamApi(client).request(f"STREAM.INFO.{stream}")
-        expected = int(info["state"]["messages"])
-        config = ConsumerConfig(
-            ack_policy=AckPolicy.NONE, deliver_policy=DeliverPolicy.ALL, mem_storage=True
-        )
-        subscription = await client.jetstream().pull_subscribe("", stream=stream, config=config)
-        found: list[tuple[str, bytes]] = []
-        while len(found) < expected:
-            wanted = min(_FETCH_MESSAGES, expected - len(found))
-            for message in await subscription.fetch(wanted, timeout=_FETCH_S):
-                found.append((message.subject, message.data))  # noqa: PERF401 - read as it comes
-    except NatsTimeoutError:
-        raise BenchmarkError(f"{stream} does not hand out its messages") from None
-    return found
+        while batch := await reader.read(found[-1].seq + 1 if found else 1, _READ_MESSAGES):
+            found += batch
+    except HubError as error:
+        raise BenchmarkError(f"{stream} does not hand out its messages") from error
+    return [(each.subject, each.body) for each in found]
 
 
 def numbers_in(frames: list[tuple[str, bytes]]) -> Numbers:
@@ -88,7 +82,7 @@ class Tail:
 
     async def start(self) -> None:
         """Begin at the stream's beginning."""
-        inbox = self._client.new_inbox()
+        inbox = inbox_subject(self._stream, self._client.new_inbox())
 
         async def take(message: Msg) -> None:
             self._on_message(message)

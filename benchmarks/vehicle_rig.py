@@ -96,7 +96,7 @@ class VehicleRig:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
         while loop.time() < deadline_s:
-            answer = await client.request("$JS.API.STREAM.INFO.UP_00", b"", timeout=10)
+            answer = await client.request("upapi.STREAM.INFO.UP_00", b"", timeout=10)
             sources = json.loads(answer.data).get("sources") or []
             if len(sources) == 2 and all(
                 0 <= source["active"] < 2_000_000_000 and not source.get("error")

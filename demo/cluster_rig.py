@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from nats.errors import Error as NatsError
 
+from backhaul_hub.shards import api_subject
+
 from .rig import HubRig, Part, RigError, free_port, program, run_to_end
 
 if TYPE_CHECKING:
@@ -88,7 +90,9 @@ class ClusterRig(HubRig):
             end_s = loop.time() + wait_s
             while loop.time() < end_s:
                 try:
-                    answer = await client.request(f"$JS.API.STREAM.INFO.{stream}", b"", timeout=1)
+                    answer = await client.request(
+                        api_subject(f"STREAM.INFO.{stream}"), b"", timeout=1
+                    )
                 except NatsError:
                     await asyncio.sleep(0.1)
                     continue

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from backhaul_codec import decode
 from backhaul_codec.subjects import parse_uplink
+from backhaul_hub import shards
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,10 +27,11 @@ class HubView:
 
     async def watch(self, hub: HubRig) -> None:
         """Read UP_00 from its beginning until cancelled."""
-        client = await hub.connect()
+        # What account HUB hears of account UP comes under this name.
+        client = await hub.connect(inbox_prefix=shards.DELIVERIES.encode())
         try:
             # An ordered consumer starts anew by itself where it misses a message.
-            subscription = await client.jetstream().subscribe(
+            subscription = await client.jetstream(prefix=shards.API).subscribe(
                 "up.>", stream="UP_00", ordered_consumer=True
             )
             async for message in subscription.messages:

@@ -2,6 +2,9 @@
 
     SYS      the servers themselves: events, account updates
     HUB      JetStream and services. No vehicle is ever in it
+    UP       what vehicles have sent, in JetStream, and nothing else: who is behind a source has the
+             server publish empty messages in its account, on any subject. The API has no name there
+             that could be guessed
     FLEET    vehicles' leafs, and no JetStream: reply subjects are never permission-checked, so a device
              in an account with JetStream could reach its API through one
     JOBS     Spark: reads streams through the account boundary, and so with no reply subject of its own
@@ -19,6 +22,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 from backhaul_codec.enrolment import REQUEST_BYTES_MAX, answer_prefix, request_subject
 from backhaul_codec.subjects import SHARED_LANES
 
+from . import shards
 from .lanes import (
     deliver_subject,
     down_deliver_subject,
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
 
     from .keys import HubKeys
 
-AccountName: TypeAlias = Literal["SYS", "HUB", "FLEET", "JOBS", "ENROL", "PEOPLE"]
+AccountName: TypeAlias = Literal["SYS", "HUB", "UP", "FLEET", "JOBS", "ENROL", "PEOPLE"]
 ACCOUNTS: tuple[AccountName, ...] = get_args(AccountName)
 
 # As what account JOBS knows the API: $JS.API is each account's own, and JOBS has none.
@@ -49,7 +53,15 @@ CLOCK_QUESTIONS, CLOCK_ANSWERS = "clk.*", "clkr.*.*"
 BLOB_QUESTIONS, BLOB_ANSWERS = "blob.*", "blobr.*.*"
 _TO_LEAFS = ("dn.>", CLOCK_ANSWERS, BLOB_ANSWERS)
 # The subject says who asks, which the permissions of FLEET make true.
-_FROM_LEAFS = ("dlv.*.*", CLOCK_QUESTIONS, BLOB_QUESTIONS)
+_FROM_LEAFS = (CLOCK_QUESTIONS, BLOB_QUESTIONS)
+_DELIVERIES = "dlv.*.*"
+# The server imports the API into an account by its known names unless something of SYS is there.
+_ALL_OF_API, _NOTHING = "$JS.API.>", "void.>"
+_FROM_UP = f"{shards.DELIVERIES}.>"
+# Acknowledgements of snapshots, and what is put back: as a stream, since a service adds a header.
+_SNAPSHOTS = "$JS.SNAPSHOT.>"
+# Of what is delivered from there, as the twin's events: of no stream's name, since shards are added.
+_UP_FLOW_CONTROL = ("$JS.FC.*.*.*", "$JS.FC.*.*.*.*.*")
 _ENROL = request_subject("*")
 # Questions as messages, not as calls of a service: the hub sees where an answer is to go.
 _FROM_PEOPLE = ("ask.>",)
@@ -82,16 +94,19 @@ def account_jwts(
     public: dict[AccountName, str] = {name: keys.account(name).public for name in ACCOUNTS}
     vehicles = Scope(keys.vehicles.public, "vehicles", vehicle_rights())
     accounts: dict[AccountName, Account] = {
-        "SYS": Account("SYS"),
+        "SYS": Account("SYS", [Export("service", subject) for subject in (_ALL_OF_API, _NOTHING)]),
         "FLEET": Account("FLEET", _fleet_exports(every), _fleet_imports(public), [vehicles]),
         "PEOPLE": Account(
             "PEOPLE",
             [Export("stream", subject) for subject in _FROM_PEOPLE],
             [Import("stream", subject, public["HUB"]) for subject in _TO_PEOPLE],
         ),
-        # After those that it imports from.
-        "HUB": Account("HUB", _hub_exports(), _hub_imports(public, every), jetstream=True),
-        "JOBS": Account("JOBS", imports=_jobs_imports(public)),
+        # After those that they import from.
+        "UP": Account(
+            "UP", _up_exports(keys.up_api), _up_imports(public, keys.up_api, every), jetstream=True
+        ),
+        "HUB": Account("HUB", _hub_exports(), _hub_imports(public, keys.up_api), jetstream=True),
+        "JOBS": Account("JOBS", imports=_jobs_imports(public, keys.up_api)),
         "ENROL": Account("ENROL", imports=[Import("service", _ENROL, public["HUB"])]),
     }
     return {
@@ -169,17 +184,47 @@ def _hub_exports() -> list[Export]:
     services = [RESETS, *_flow_control(DOWN), _ENROL]
     return [
         *(Export("service", subject) for subject in services),
-        *(Export("stream", subject) for subject in (*_TO_LEAFS, *_TO_PEOPLE)),
-        *(Export("service", f"$JS.API.{verb}") for verb in _READ_ONE),
-        Export("service", f"$JS.API.{_READ_MANY}", many_answers=True),
+        *(Export("stream", subject) for subject in (*_TO_LEAFS, *_TO_PEOPLE, _SNAPSHOTS)),
     ]
 
 
-def _jobs_imports(public: Mapping[AccountName, str]) -> list[Import]:
+def _up_exports(secret: str) -> list[Export]:
+    services = [f"{secret}.>", shards.JOINED, *_UP_FLOW_CONTROL]
     return [
-        Import("service", f"$JS.API.{verb}", public["HUB"], f"{JOBS_API}.{verb}")
-        for verb in (*_READ_ONE, _READ_MANY)
+        *(Export("service", subject) for subject in services),
+        # The streams answer it themselves, not the API.
+        Export("service", f"$JS.API.{_READ_MANY}", many_answers=True),
+        Export("stream", _FROM_UP),
     ]
+
+
+def _up_imports(
+    public: Mapping[AccountName, str], secret: str, lanes: Iterable[Lane]
+) -> list[Import]:
+    return [
+        Import("service", _NOTHING, public["SYS"], _ALL_OF_API),
+        Import("service", _ALL_OF_API, public["SYS"], f"{secret}.>", share=True),
+        *(Import("service", subject, public["FLEET"]) for subject in _fleet_services(lanes)),
+        Import("stream", _DELIVERIES, public["FLEET"]),
+        Import("stream", _SNAPSHOTS, public["HUB"]),
+    ]
+
+
+def _api_of_up(
+    public: Mapping[AccountName, str], secret: str, verbs: Iterable[str], here: str
+) -> list[Import]:
+    """Return the imports of a part of UP's API, and of direct gets, under a prefix."""
+    return [
+        *(
+            Import("service", f"{secret}.{verb}", public["UP"], f"{here}.{verb}", share=True)
+            for verb in verbs
+        ),
+        Import("service", f"$JS.API.{_READ_MANY}", public["UP"], f"{here}.{_READ_MANY}"),
+    ]
+
+
+def _jobs_imports(public: Mapping[AccountName, str], secret: str) -> list[Import]:
+    return _api_of_up(public, secret, _READ_ONE, JOBS_API)
 
 
 def _fleet_exports(lanes: Iterable[Lane]) -> list[Export]:
@@ -190,7 +235,7 @@ def _fleet_exports(lanes: Iterable[Lane]) -> list[Export]:
     """
     return [
         *(Export("service", subject) for subject in _fleet_services(lanes)),
-        *(Export("stream", subject) for subject in _FROM_LEAFS),
+        *(Export("stream", subject) for subject in (_DELIVERIES, *_FROM_LEAFS)),
     ]
 
 
@@ -201,9 +246,12 @@ def _fleet_imports(public: Mapping[AccountName, str]) -> list[Import]:
     ]
 
 
-def _hub_imports(public: Mapping[AccountName, str], lanes: Iterable[Lane]) -> list[Import]:
+def _hub_imports(public: Mapping[AccountName, str], secret: str) -> list[Import]:
     return [
-        *(Import("service", subject, public["FLEET"]) for subject in _fleet_services(lanes)),
+        *_api_of_up(public, secret, ("STREAM.>", "CONSUMER.>"), shards.API),
+        Import("service", shards.JOINED, public["UP"], f"{shards.API}.{shards.JOINED}"),
+        *(Import("service", subject, public["UP"]) for subject in _UP_FLOW_CONTROL),
+        Import("stream", _FROM_UP, public["UP"]),
         *(Import("stream", subject, public["FLEET"]) for subject in _FROM_LEAFS),
         *(Import("stream", subject, public["PEOPLE"]) for subject in _FROM_PEOPLE),
     ]

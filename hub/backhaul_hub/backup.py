@@ -38,9 +38,10 @@ from .manifest import (
 )
 from .objects import Objects
 from .private_files import alone_in
+from .shards import is_shard
 from .snapshots import Snapshot
 from .stream_digest import Block, digest_blocks, ranges, still_there
-from .streams import is_shard, stream_names
+from .streams import stream_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .errors import BackupError
-from .streams import DOWN, is_shard
+from .shards import is_shard
+from .streams import DOWN
 from .twin_streams import BLOBS, COMMANDS, STATE
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """The wire between two hubs while streams of one are mirrored at the other: a nats-server for a while.
 
-Both hubs take it for a leaf in account HUB, so neither is told anything new, and both may have the
-same domain. A mirror at the new hub asks `API` for messages of the old one, and hears them on
-`deliver_subject`; nothing else goes across. Why no client can do this: ADR 21.
+Both hubs take it for leafs in their accounts HUB and UP, so neither is told anything new, and both may
+have the same domain. A mirror at the new hub asks `API` for messages of the old one, and hears them
+on `deliver_subject`; nothing else goes across. Why no client can do this: ADR 21.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Self
 
 from nats.errors import Error as NatsError
 
+from . import shards
 from .errors import BackupError
+from .logins import new_login
 from .private_files import write_private
 from .server_text import lines, quoted
 from .servers import urls
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
+    from .clock import Clock
     from .config import Login
+    from .keys import HubKeys
 
 API = "migrateapi"
 CONSUMER = "migrate"
@@ -42,41 +46,57 @@ _LOOK_S = 0.05
 _RUN = '"$0" -c "$1" & read _; kill $!'
 
 
-def deliver_subject(stream: str) -> str:
-    """Return where a mirror hears the messages of a stream."""
-    return f"{CONSUMER}.{stream}"
+def deliver_subject(stream: str, secret: str) -> str:
+    """Return where a mirror hears the messages of a stream.
+
+    `secret` is the hub's `up_api`: what a vehicle has the server publish in account UP must not come here.
+    """
+    return f"{CONSUMER}.{secret}.{stream}"
 
 
-def render_bridge(old: str, new: str, creds: str, ca: str = "") -> str:
+def render_bridge(old: str, new: str, creds: str, up_creds: str, secret: str, ca: str = "") -> str:
     """Render the configuration of the server between two hubs. Pure.
 
     Args:
         old: where it takes leafs; of a cluster all URLs, separated by commas.
         new: likewise.
         creds: file with credentials of a user of account HUB at both.
+        up_creds: likewise of account UP.
+        secret: what JetStream's API is called in account UP.
         ca: file with the authority of both hubs' certificates; "" where leafs come without TLS.
     """
-    api = {f"$JS.hub.API.{verb}": f"{API}.{verb}" for verb in (_INFO, _RESET)}
+    delivered = deliver_subject("*", secret)
     return f"""\
 server_name: backhaul-migrate
 listen: "127.0.0.1:-1"
 max_payload: 4MB
 accounts {{
-  OLD {{ exports: [
-{lines(f"{{ service: {quoted(each)} }}" for each in (*api, *_FLOW_CONTROL))}
-      {{ stream: {quoted(deliver_subject("*"))} }}
-  ] }}
-  NEW {{ imports: [
-{lines(f"{{ service: {{ account: OLD, subject: {quoted(each)} }}, to: {quoted(to)} }}" for each, to in api.items())}
-{lines(f"{{ service: {{ account: OLD, subject: {quoted(each)} }} }}" for each in _FLOW_CONTROL)}
-      {{ stream: {{ account: OLD, subject: {quoted(deliver_subject("*"))} }} }}
-  ] }}
+{_accounts("HUB", "$JS.hub.API", delivered)}
+{_accounts("UP", secret, delivered)}
 }}
 leafnodes {{ remotes: [
-{_remote(old, "OLD", creds, ca)}
-{_remote(new, "NEW", creds, ca)}
+{_remote(old, "OLD_HUB", creds, ca)}
+{_remote(new, "NEW_HUB", creds, ca)}
+{_remote(old, "OLD_UP", up_creds, ca)}
+{_remote(new, "NEW_UP", up_creds, ca)}
 ] }}
 """
+
+
+def _accounts(of: str, prefix: str, delivered: str) -> str:
+    """Render the two accounts between which the mirrors of one account of the hubs are served."""
+    # Resets the consumer answers itself, so they have this name in account UP, too.
+    api = {f"{prefix}.{_INFO}": f"{API}.{_INFO}", f"$JS.hub.API.{_RESET}": f"{API}.{_RESET}"}
+    return f"""\
+  OLD_{of} {{ exports: [
+{lines(f"{{ service: {quoted(each)} }}" for each in (*api, *_FLOW_CONTROL))}
+      {{ stream: {quoted(delivered)} }}
+  ] }}
+  NEW_{of} {{ imports: [
+{lines(f"{{ service: {{ account: OLD_{of}, subject: {quoted(each)} }}, to: {quoted(to)} }}" for each, to in api.items())}
+{lines(f"{{ service: {{ account: OLD_{of}, subject: {quoted(each)} }} }}" for each in _FLOW_CONTROL)}
+      {{ stream: {{ account: OLD_{of}, subject: {quoted(delivered)} }} }}
+  ] }}"""
 
 
 def _remote(places: str, account: str, creds: str, ca: str) -> str:
@@ -93,14 +113,19 @@ class Bridge:
     Args:
         old, new: where they take leafs; of a cluster all URLs, separated by commas.
         login: of account HUB, at both.
+        keys: those of both, which make a login of account UP.
         ca: file with the authority of both hubs' certificates; where there is none, they have none.
-        there: a connection to the new hub, in that account.
+        there: a connection to the new hub, in account HUB.
     """
 
-    def __init__(self, old: str, new: str, login: Login, ca: Path, there: Client) -> None:
-        authority = str(ca.absolute()) if ca.exists() else ""
-        self._text = render_bridge(old, new, str(Path(login.creds).absolute()), authority)
-        self._places = (old, new)
+    def __init__(
+        self, old: str, new: str, login: Login, keys: HubKeys, clock: Clock, ca: Path, there: Client
+    ) -> None:
+        self._old, self._new = old, new
+        self._creds = str(Path(login.creds).absolute())
+        self._keys = keys
+        self._clock = clock
+        self._authority = str(ca.absolute()) if ca.exists() else ""
         self._there = there
         self._directory = ""
         self._process: asyncio.subprocess.Process | None = None
@@ -114,8 +139,10 @@ class Bridge:
         server = _server()
         self._directory = tempfile.mkdtemp(prefix="backhaul-migrate-")
         try:
-            conf = Path(self._directory) / "bridge.conf"
-            write_private(conf, self._text)
+            conf, up_creds = self._file("bridge.conf"), self._file("up.creds")
+            now_s = self._clock.now_ns() // 1_000_000_000
+            write_private(up_creds, new_login(self._keys, "migrate", "UP", now_s=now_s).text())
+            write_private(conf, self._text(up_creds))
             with self._log.open("wb") as log:
                 self._process = await asyncio.create_subprocess_exec(
                     *("sh", "-c", _RUN, server, str(conf)),
@@ -140,25 +167,34 @@ class Bridge:
 
     @property
     def _log(self) -> Path:
-        return Path(self._directory) / "log"
+        return self._file("log")
+
+    def _file(self, name: str) -> Path:
+        return Path(self._directory) / name
+
+    def _text(self, up_creds: Path) -> str:
+        return render_bridge(
+            self._old, self._new, self._creds, str(up_creds), self._keys.up_api, self._authority
+        )
 
     async def _connected(self) -> None:
-        """Wait until the old hub's API answers at the new hub: then both have taken us."""
+        """Wait until the old hub's API answers at the new hub, of each account: then both have taken us."""
         try:
             async with asyncio.timeout(_CONNECT_S_MAX):
-                while not await self._answers():  # noqa: ASYNC110
-                    await asyncio.sleep(_LOOK_S)
+                for subject in (f"{API}.{_INFO}", f"{shards.API}.{shards.JOINED}"):
+                    while not await self._answers(subject):  # noqa: ASYNC110
+                        await asyncio.sleep(_LOOK_S)
         except TimeoutError:
             logged = self._log.read_text(errors="replace")
             why = [line for line in logged.splitlines() if "[ERR]" in line or "error" in line]
             raise BackupError(
-                f"{self._places[0]} and {self._places[1]} are not joined: {(why or ['silence'])[-1]}",
+                f"{self._old} and {self._new} are not joined: {(why or ['silence'])[-1]}",
                 hint="are these their leaf ports, as vehicles reach them? say --from-leaf, --to-leaf",
             ) from None
 
-    async def _answers(self) -> bool:
+    async def _answers(self, subject: str) -> bool:
         try:
-            await self._there.request(f"{API}.{_INFO}", b"", timeout=1)
+            await self._there.request(subject, b"", timeout=1)
         except NatsError:
             return False
         return True

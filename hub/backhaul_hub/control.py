@@ -48,6 +48,7 @@ from .report import Report
 from .reset_service import ResetService
 from .rotation_keeper import RotationKeeper
 from .servers import urls
+from .shards import shard_of, up_name
 from .sole import Sole
 from .source_keeper import SourceKeeper
 from .streams import (
@@ -55,9 +56,7 @@ from .streams import (
     declared_streams,
     quiet_undeclared_shards,
     reconcile,
-    shard_of,
     stream_names,
-    up_name,
 )
 from .sync_shell import SyncShell
 from .telling import Teller

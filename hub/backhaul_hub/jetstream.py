@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from nats.errors import NoRespondersError
 
 from .errors import HubError, JetStreamError
+from .shards import api_subject
 from .stored import stamp_ns
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ _AGAIN_S = 0.25
 
 
 class JetStreamApi:
-    """JetStream API requests over one connection.
+    """JetStream API requests over one connection, for the streams of its account and the shards of UP.
 
     Args:
         client: a connection in the account whose JetStream is meant.
@@ -48,20 +49,32 @@ class JetStreamApi:
         self._patience_s = patience_s
 
     async def request(
-        self, verb: str, body: Json | None = None, *, timeout_s: float | None = None
+        self,
+        verb: str,
+        body: Json | None = None,
+        *,
+        api: str = "",
+        timeout_s: float | None = None,
     ) -> Json:
-        """Send `$JS.API.<verb>` and return the answer; `timeout_s`: other than usual.
+        """Ask for an action, as `STREAM.INFO.UP_00`, and return the answer.
+
+        Args:
+            verb: the action. The stream that it names says which account is asked.
+            body: of the request.
+            api: the API of which account, for an action that names no stream, as `shards.API`.
+            timeout_s: other than usual.
 
         Raises:
             JetStreamError: the server answered with an error.
             HubError: nobody answered in time.
         """
         payload = json.dumps(body).encode() if body is not None else b""
+        subject = f"{api}.{verb}" if api else api_subject(verb)
         loop = asyncio.get_running_loop()
         give_up_s = loop.time() + self._patience_s
         while True:
             try:
-                return await self._ask(f"$JS.API.{verb}", payload, None, timeout_s)
+                return await self._ask(subject, payload, None, timeout_s)
             except HubError as error:
                 if not _may_pass(error) or loop.time() >= give_up_s:
                     raise

@@ -7,6 +7,8 @@ belongs offline.
 
 from __future__ import annotations
 
+import re
+import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from .nkey import Kind
 
 _OPERATOR_JWT = "operator.jwt"
+_UP_API, _UP_API_BYTES = "up-api.txt", 12
 _OPERATOR, _OPERATOR_SIGNING, _VEHICLES = "operator", "operator-signing", "vehicles"
 
 
@@ -39,6 +42,8 @@ class HubKeys:
     """Sign users of the hub's own."""
     vehicles: Key
     """Signs vehicles, whose rights are the template of account FLEET."""
+    up_api: str
+    """What JetStream's API is called in account UP, where nobody may guess it: one token of a subject."""
 
     def account(self, name: AccountName) -> Key:
         """Return an account's key."""
@@ -52,7 +57,8 @@ class HubKeys:
         said = operator_jwt(
             "backhaul", operator, signing.public, accounts["SYS"].public, now_s=now_s
         )
-        return cls(said, signing, accounts, new_key("account")), operator
+        found = cls(said, signing, accounts, new_key("account"), secrets.token_hex(_UP_API_BYTES))
+        return found, operator
 
 
 def key_directory(directory: Path) -> Path:
@@ -70,6 +76,7 @@ def write_keys(directory: Path, keys: HubKeys) -> None:
     target = key_directory(directory)
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_private(target / _OPERATOR_JWT, keys.operator_jwt + "\n")
+    write_private(target / _UP_API, keys.up_api + "\n")
     for name, key in _files(keys).items():
         write_private(target / f"{name}.nk", key.seed + "\n")
 
@@ -91,6 +98,7 @@ def read_keys(directory: Path) -> HubKeys:
         _key(source, _OPERATOR_SIGNING, "operator"),
         {name: _key(source, _file_of(name), "account") for name in ACCOUNTS},
         _key(source, _VEHICLES, "account"),
+        _secret(source / _UP_API),
     )
 
 
@@ -115,6 +123,14 @@ def _key(source: Path, name: str, kind: Kind) -> Key:
     if key.kind != kind:
         raise ConfigError(f"{path} holds the seed of {_a(key.kind)}, not of {_a(kind)}")
     return key
+
+
+def _secret(path: Path) -> str:
+    found = _text(path).strip()
+    # In hexadecimal digits, as it was made: anything else might be a wildcard.
+    if re.fullmatch(rf"[0-9a-f]{{{2 * _UP_API_BYTES}}}", found) is None:
+        raise ConfigError(f"{path} holds no name", hint="put it back from a backup")
+    return found
 
 
 def _text(path: Path) -> str:

@@ -18,14 +18,16 @@ from .backup import API_TIMEOUT_S
 from .backup_files import copy_database, place_file, set_created
 from .errors import BackupError, HubError
 from .jetstream import JetStreamApi
+from .keys import read_keys
 from .manifest import REGISTRY
 from .mirrors import all_mirrored, begin_mirror, can_be_mirrored, end_mirror, promoted
 from .moved import STOP_SERVICE, Move, forget_move, move_of, note_move
 from .restore import begin_down, require_stopped
+from .shards import is_shard
 from .side_by_side import SideBySide
 from .snapshots import Snapshot, copy
 from .stream_digest import BLOCK_SEQS
-from .streams import DOWN, is_shard, stream_names
+from .streams import DOWN, stream_names
 from .twin_streams import STATE
 
 if TYPE_CHECKING:
@@ -76,6 +78,7 @@ class Migration:
         self._old = JetStreamApi(here, timeout_s=API_TIMEOUT_S)
         self._new = JetStreamApi(there, timeout_s=API_TIMEOUT_S)
         self._bridge = bridge
+        self._secret = read_keys(directory).up_api
         self._config = config
         self._clock = clock
         self._directory = directory
@@ -207,7 +210,9 @@ class Migration:
         there = await self._new.stream_info(name)
         if there is not None and not there["config"].get("mirror"):
             return  # it was promoted, or copied, before a run was cut short
-        if can_be_mirrored(config) and await begin_mirror(self._old, self._new, config):
+        if can_be_mirrored(config) and await begin_mirror(
+            self._old, self._new, config, self._secret
+        ):
             self._mirrors.append(name)
 
     async def _catch_up(self) -> None:

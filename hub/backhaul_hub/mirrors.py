@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from .bridge import API, CONSUMER, deliver_subject
 from .errors import JetStreamError
-from .streams import is_shard
+from .shards import is_shard
 
 if TYPE_CHECKING:
     from .jetstream import JetStreamApi, Json
@@ -28,13 +28,13 @@ def can_be_mirrored(config: Json) -> bool:
     return config["retention"] == "limits" and not config.get("mirror")
 
 
-def mirror_of(config: Json) -> Json:
-    """Return the configuration of a mirror of the stream that has this one. Pure."""
+def mirror_of(config: Json, secret: str) -> Json:
+    """Return the configuration of a mirror of the stream that has this one; `secret` as in bridge.py. Pure."""
     name = config["name"]
     mirror = {
         "name": name,
         "external": {"api": API, "deliver": ""},
-        "consumer": {"name": CONSUMER, "deliver_subject": deliver_subject(name)},
+        "consumer": {"name": CONSUMER, "deliver_subject": deliver_subject(name, secret)},
     }
     kept = {key: value for key, value in config.items() if key not in _LATER}
     return kept | {"mirror": mirror}
@@ -46,7 +46,7 @@ def promoted(config: Json) -> Json:
     return config | ({"sources": []} if is_shard(config["name"]) else {})
 
 
-async def begin_mirror(old: JetStreamApi, new: JetStreamApi, config: Json) -> bool:
+async def begin_mirror(old: JetStreamApi, new: JetStreamApi, config: Json, secret: str) -> bool:
     """Have the new server mirror a stream of the old one; return whether it does.
 
     Raises:
@@ -56,7 +56,7 @@ async def begin_mirror(old: JetStreamApi, new: JetStreamApi, config: Json) -> bo
     consumer = {
         "name": CONSUMER,
         "durable_name": CONSUMER,
-        "deliver_subject": deliver_subject(name),
+        "deliver_subject": deliver_subject(name, secret),
         "deliver_policy": "all",
         # As sources of UP have them (ADR 1): a mirror by one of these goes on at once after a cut, by
         # one of the server's own after 10 to 120 s.
@@ -71,7 +71,7 @@ async def begin_mirror(old: JetStreamApi, new: JetStreamApi, config: Json) -> bo
             {"stream_name": name, "config": consumer, "action": ""},
         )
         if await new.stream_info(name) is None:
-            await new.request(f"STREAM.CREATE.{name}", mirror_of(config))
+            await new.request(f"STREAM.CREATE.{name}", mirror_of(config, secret))
     except JetStreamError:
         # A setting that no mirror may have: copied whole, it is as it was.
         await end_mirror(old, name)

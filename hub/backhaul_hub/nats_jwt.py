@@ -72,6 +72,8 @@ class Import:
     """Public key of the account that exports it."""
     here: str = ""
     """Its name here, where that is another."""
+    share: bool = False
+    """Of a service: whether it is told who asks, as JetStream's API has to be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +223,8 @@ def _import(wanted: Import) -> Json:
     found: Json = {"subject": wanted.subject, "account": wanted.account, "type": wanted.kind}
     if wanted.here:
         found["local_subject"] = wanted.here
+    if wanted.share:
+        found["share"] = True
     return found
 
 

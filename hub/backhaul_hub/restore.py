@@ -23,9 +23,10 @@ from .manifest import REGISTRY, Manifest, check_files, load_manifest
 from .objects import Objects
 from .private_files import alone_in
 from .registry import Registry
+from .shards import is_shard
 from .snapshots import put_back
 from .stream_digest import differs
-from .streams import DOWN, declared_streams, is_shard, reconcile
+from .streams import DOWN, declared_streams, reconcile
 from .twin_streams import BLOBS
 from .unfinished import clear_unfinished, mark_unfinished, unfinished
 

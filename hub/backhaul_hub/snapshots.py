@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from nats.errors import Error as NatsError
 
 from .errors import BackupError
+from .shards import inbox_subject
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, Callable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 128 * 1024
 _SILENCE_S_MAX = 30.0
 _WHOLE = "204"
+_NOBODY = "503"
 
 
 class Snapshot:
@@ -45,7 +47,7 @@ class Snapshot:
         Raises:
             HubError: there is no such stream, or nobody answered.
         """
-        inbox = client.new_inbox()
+        inbox = inbox_subject(stream, client.new_inbox())
         chunks = await client.subscribe(inbox)
         request = {"deliver_subject": inbox, "no_consumers": True, "chunk_size": _CHUNK_BYTES}
         try:
@@ -107,11 +109,19 @@ async def put_back(
     stream = snapshot["config"]["name"]
     answer = await api.request(f"STREAM.RESTORE.{stream}", snapshot)
     place = answer["deliver_subject"]
-    async for chunk in chunks:
-        if told := await _send(client, stream, place, chunk):
-            _check(stream, told)
-    # An empty message says that this was all; only then the server looks into it.
-    _check(stream, await _send(client, stream, place, b""))
+    inbox = inbox_subject(stream, client.new_inbox())
+    answers = await client.subscribe(inbox)
+    try:
+        async for chunk in chunks:
+            await client.publish(place, chunk, reply=inbox)
+            if told := await _told(stream, answers):
+                _check(stream, told)
+        # An empty message says that this was all; only then the server looks into it.
+        await client.publish(place, b"", reply=inbox)
+        _check(stream, await _told(stream, answers))
+    finally:
+        if not client.is_closed:
+            await answers.unsubscribe()
 
 
 async def copy(
@@ -123,13 +133,14 @@ async def copy(
         await put_back(client, api, snapshot, chunks)
 
 
-async def _send(client: Client, stream: str, place: str, chunk: bytes) -> bytes:
+async def _told(stream: str, answers: Subscription) -> bytes:
     try:
         async with asyncio.timeout(_SILENCE_S_MAX):
-            # nats-py's own time limit loses cancellations before Python 3.12 (bpo-37658).
-            message = await client.request(place, chunk, timeout=None)  # type: ignore[arg-type]
+            message = await answers.next_msg(timeout=None)
     except (TimeoutError, NatsError) as error:
         raise BackupError(f"{stream}: the server takes no more of it: {error!r}") from error
+    if (message.headers or {}).get("Status") == _NOBODY:
+        raise BackupError(f"{stream}: the server takes no more of it")
     return message.data
 
 

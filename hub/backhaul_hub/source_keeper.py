@@ -13,6 +13,7 @@ from backhaul_codec.subjects import LIVE
 
 from .errors import HubError
 from .leafs import LEAFS_INTERVAL_S
+from .shards import shard_of, up_name
 from .sources import (
     SILENT_LINK_S,
     SOURCES_ADVISED_MAX,
@@ -28,7 +29,6 @@ from .sources import (
     sourced,
     sources_by_shard,
 )
-from .streams import shard_of, up_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

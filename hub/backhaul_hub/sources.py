@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from .lanes import deliver_subject, lanes_of, out_stream
-from .streams import shard_of
+from .shards import shard_of
 
 _FIRST_BACKOFF_S = 1.0
 # The server waits 5 s for the answer to a set-up, also after the source is gone.

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from .errors import HubError
+from .shards import api_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -63,9 +64,8 @@ class StoredReader:
         subscription = await self._client.subscribe(inbox)
         try:
             request = {"seq": seq, "batch": messages_max, "max_bytes": _BATCH_BYTES}
-            await self._client.publish(
-                f"$JS.API.DIRECT.GET.{self._stream}", json.dumps(request).encode(), reply=inbox
-            )
+            subject = api_subject(f"DIRECT.GET.{self._stream}")
+            await self._client.publish(subject, json.dumps(request).encode(), reply=inbox)
             return await self._batch(subscription)
         finally:
             if not self._client.is_closed:

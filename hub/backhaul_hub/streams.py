@@ -6,12 +6,11 @@ differences, what may not: the hub never deletes a stream to change it.
 
 from __future__ import annotations
 
-import re
-import zlib
 from typing import TYPE_CHECKING, Any
 
 from .errors import JetStreamError, LimitsLoweredError, StreamConflictError
 from .jetstream import INSUFFICIENT_STORAGE, REPLICAS_NOT_SUPPORTED, SUBJECTS_OVERLAP
+from .shards import API, is_shard, up_name
 from .twin_streams import twin_streams
 
 if TYPE_CHECKING:
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
 QUARANTINE = "QUARANTINE"
 # One for the fleet: consumers are cheap (5,000 cost 219 MB), unlike sources, which UP is sharded for.
 DOWN = "DOWN_00"
+SOURCED_ONLY = "hub.sourced-only"
+"""What begins the subject that a shard of UP has and nobody publishes on."""
 _SECOND_NS = 1_000_000_000
 _DAY_NS = 86_400 * _SECOND_NS
 
@@ -38,22 +39,6 @@ _HINTS = {
 # Said when a stream is made and never later: a server that restarts with a first_seq above the
 # stream's first message purges the stream.
 _AT_CREATION = frozenset({"first_seq"})
-_SHARD = re.compile(r"UP_\d{2}")
-
-
-def up_name(shard: int) -> str:
-    """Return the name of an UP shard."""
-    return f"UP_{shard:02d}"
-
-
-def is_shard(name: str) -> bool:
-    """Tell whether a stream is a shard of UP, declared or not."""
-    return _SHARD.fullmatch(name) is not None
-
-
-def shard_of(device: str, shards: int) -> int:
-    """Return the shard of a device: stable over restarts and languages (CRC-32)."""
-    return zlib.crc32(device.encode()) % shards
 
 
 def declared_streams(config: HubConfig) -> list[Json]:
@@ -89,7 +74,7 @@ def declared_streams(config: HubConfig) -> list[Json]:
     # Only sources write to UP. A stream without a subject of its own would be given its name as
     # one, and a stream whose last source leaves must have some.
     shards: list[Json] = [
-        {"name": up_name(shard), "subjects": [f"hub.sourced-only.{up_name(shard)}"]} | up
+        {"name": up_name(shard), "subjects": [f"{SOURCED_ONLY}.{up_name(shard)}"]} | up
         for shard in range(config.fleet.shards)
     ]
     twin = twin_streams(config, [shard["name"] for shard in shards])
@@ -175,23 +160,25 @@ def _lasting(declared: Json) -> Json:
 
 
 async def stream_names(api: JetStreamApi) -> set[str]:
-    """Return the names of all streams of the account.
+    """Return the names of all streams, of account UP and of the other.
 
     Raises:
         HubError: the server refused, or nobody answered.
     """
-    return await names(api, "STREAM.NAMES", "streams")
+    return await names(api, "STREAM.NAMES", "streams") | await names(
+        api, "STREAM.NAMES", "streams", API
+    )
 
 
-async def names(api: JetStreamApi, verb: str, key: str) -> set[str]:
-    """Return what a request with pages lists under `key`.
+async def names(api: JetStreamApi, verb: str, key: str, prefix: str = "") -> set[str]:
+    """Return what a request with pages lists under `key`; `prefix` as `JetStreamApi.request`.
 
     Raises:
         HubError: the server refused, or nobody answered.
     """
     found: set[str] = set()
     while True:
-        answer = await api.request(verb, {"offset": len(found)})
+        answer = await api.request(verb, {"offset": len(found)}, api=prefix)
         page = answer.get(key) or []
         found.update(page)
         if not page or len(found) >= answer["total"]:

@@ -17,9 +17,9 @@ from .readings import Readings
 from .rebroadcast import Rebroadcast, Told, told, told_reading
 from .shadow_bucket import Revision
 from .shadow_keeper import ShadowKeeper
+from .shards import up_name
 from .state_publisher import StatePublisher
 from .state_recall import look_back, recall
-from .streams import up_name
 from .sync import HubSync
 from .sync_service import SyncService
 from .sync_store import restore

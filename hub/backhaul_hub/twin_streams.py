@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul_codec.subjects import DEVICE_ID
 
+from . import shards
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -61,7 +63,7 @@ def twin_streams(config: HubConfig, up_streams: Iterable[str]) -> list[Json]:
         "max_age": twin.events_age_days_max * _DAY_NS,
         "max_bytes": twin.events_bytes_max,
         # Of no subject of its own: what stands here, a vehicle has said.
-        "sources": [_events_of(name, twin.env) for name in up_streams],
+        "sources": [events_of(name, twin.env) for name in up_streams],
     }
     commands: dict[str, Any] = {
         "name": COMMANDS,
@@ -91,7 +93,7 @@ def twin_streams(config: HubConfig, up_streams: Iterable[str]) -> list[Json]:
     return [state, events, commands, shadow, blobs]
 
 
-def _events_of(up_stream: str, env: str) -> Json:
+def events_of(up_stream: str, env: str) -> Json:
     """Declare one UP shard as a source of events: what programs said, none of the housekeeping.
 
     Never to be changed on a living stream: the server takes a source with another transform for
@@ -99,6 +101,7 @@ def _events_of(up_stream: str, env: str) -> Json:
     """
     return {
         "name": up_stream,
+        "external": {"api": shards.API, "deliver": shards.DELIVERIES},
         "subject_transforms": [
             {
                 "src": "up.*.e.app.*",

@@ -170,7 +170,10 @@ class UplinkReader:
 
     def _note_unreadable(self, message: Stored, error: UnreadableError) -> None:
         self._log.add(message.seq, message.stored_ns, None)
-        self._unreadable(message.subject.split(".")[1])  # the hub's own transform puts it there
+        prefix, device, *_ = message.subject.split(".")
+        # The hub's own transform puts it there. What stands under UP's own subject is nobody's (ADR 25).
+        if prefix == "up":
+            self._unreadable(device)
         if error.place is not None:
             # It is as the vehicle sealed it: sent again it would be no better.
             key, seq = error.place

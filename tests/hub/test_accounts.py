@@ -207,7 +207,7 @@ async def test_a_revoked_key_is_cut_and_stays_out_whatever_comes_later(hub: Hub)
     assert not await hub.lets_in(again)
     # Another device with lanes of its own: the account is built anew, and this one is still out.
     await hub.registry.add_device(Device("VID-003", "t3", "", 0, nodes=("gps",)))
-    assert await hub.keeper.push(hub.system) == ["FLEET", "HUB"]
+    assert await hub.keeper.push(hub.system) == ["FLEET", "UP"]
     assert not await hub.lets_in(bad)
     assert await hub.keeper.push(hub.system) == [], "all is as it should be"
     # Somebody puts an older account back: the next look notices.

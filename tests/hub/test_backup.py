@@ -19,6 +19,7 @@ import pytest
 from backhaul_hub.backup import Backup
 from backhaul_hub.backup_choice import NOT_KEPT, Choice, chosen
 from backhaul_hub.backup_files import configuration_files, copy_database
+from backhaul_hub.config import load
 from backhaul_hub.errors import BackupError, HubError
 from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.manifest import (
@@ -260,8 +261,14 @@ async def hub(tmp_path: Path, nats_server: NatsServer, client: Client) -> HubCon
 
 
 async def hub_at(client: Client, directory: Path, port: int) -> HubConfig:
-    """Make a hub's streams and hub.db, without vehicles."""
-    config = make_hub(directory, port=port, free=40 << 30)
+    """Make a hub, its streams and hub.db, without vehicles."""
+    make_hub(directory, port=port, free=40 << 30)
+    return await streams_at(client, directory)
+
+
+async def streams_at(client: Client, directory: Path) -> HubConfig:
+    """Make the streams and hub.db of a hub."""
+    config = load(directory)
     api = JetStreamApi(client)
     for declared in declared_streams(config):
         name = declared["name"]

@@ -9,77 +9,114 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
-from pathlib import Path
-from typing import TYPE_CHECKING
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-import nats
 import pytest
 from nats.errors import NoRespondersError
 
+from backhaul_hub import shards
 from backhaul_hub.bridge import Bridge, render_bridge
-from backhaul_hub.clock import SystemClock, utc
+from backhaul_hub.clock import SystemClock
+from backhaul_hub.config import load
+from backhaul_hub.connection import connect
 from backhaul_hub.errors import BackupError, HubError
 from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.keys import read_keys
 from backhaul_hub.migrate import Migration
 from backhaul_hub.mirrors import can_be_mirrored, mirror_of
 from backhaul_hub.moved import require_here
+from backhaul_hub.nats_jwt import Export, Import, account_jwt
 from backhaul_hub.objects import Objects
 from backhaul_hub.registry import Registry
+from backhaul_hub.setup import HubLayout, create_hub
 from backhaul_hub.streams import declared_streams, reconcile
-from backhaul_hub.tls_files import CA, TLS, make_certificates
-from backhaul_hub.tls_text import tls_block
-from demo.rig import free_port
-from tests.support.nats_server import NatsServer
+from backhaul_hub.tls_files import CA, TLS
+from backhaul_hub.tls_setup import TlsChoice
+from demo.rig import HubRig, free_port
 
-from .test_backup import FixedClock, content, hub_at, write
-from .test_twin_streams import make_hub
+from .test_backup import FixedClock, content, streams_at, write
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
 
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
     from backhaul_hub.config import HubConfig
+    from backhaul_hub.nats_jwt import Account
+
+
+WRITTEN = "up.>"
+"""What these tests write to UP, from account HUB as all else."""
 
 
 class Pair:
-    """Two servers of the same domain that take leafs, as those of two hubs are."""
+    """The servers of two hubs with the same keys."""
 
-    def __init__(self, directory: Path) -> None:
-        self.ports = {"here": free_port(), "there": free_port()}
-        self.servers = {
-            name: NatsServer(
-                directory / name,
-                domain="hub",
-                extra=f'leafnodes {{ listen: "127.0.0.1:{port}", isolate_leafnode_interest: true }}',
+    def __init__(self, directory: Path, tls: TlsChoice | None = None) -> None:
+        self.rigs = {"here": HubRig(directory / "hub"), "there": HubRig(directory / "other")}
+        keys_of = None
+        for rig in self.rigs.values():
+            layout = HubLayout(
+                *("127.0.0.1", "127.0.0.1", rig.client_port, rig.leaf_port),
+                *(f"nats-leaf://127.0.0.1:{rig.leaf_port}", 1, 5.0),
+                tls=tls,
+                keys_of=keys_of,
             )
-            for name, port in self.ports.items()
-        }
+            create_hub(rig.directory, layout, free=lambda _: 40 << 30)
+            # Synced now and then: it is about messages, not about the power.
+            conf = rig.directory / "hub.conf"
+            conf.write_text(conf.read_text().replace("sync_interval: always", ""))
+            keys_of = rig.directory
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for rig in self.rigs.values():
+                stack.push_async_callback(rig.stop)
+                await rig.server.start()
+                await rig.server.wait_listening(rig.client_port)
+            yield
 
     def leaf(self, name: str) -> str:
-        return f"nats-leaf://127.0.0.1:{self.ports[name]}"
+        return f"nats-leaf://127.0.0.1:{self.rigs[name].leaf_port}"
 
-    def bridge(self, hub: HubConfig, there: Client) -> Bridge:
-        leafs = self.leaf("here"), self.leaf("there")
-        return Bridge(*leafs, hub.nats.control, Path("none"), there)
+    def bridge(self, hub: HubConfig, there: Client, to_leaf: str = "") -> Bridge:
+        return Bridge(
+            self.leaf("here"),
+            to_leaf or self.leaf("there"),
+            hub.nats.control,
+            read_keys(self.rigs["here"].directory),
+            SystemClock(),
+            self.rigs["here"].directory / TLS / CA,
+            there,
+        )
+
+
+def _writable(account: Account, *rest: Any, **more: Any) -> str:
+    """Let account HUB write to UP, as no hub does."""
+    if account.name == "UP":
+        account = replace(account, exports=[*account.exports, Export("service", WRITTEN)])
+    elif account.name == "HUB":
+        (up,) = {each.account for each in account.imports if each.here.startswith(shards.API)}
+        account = replace(account, imports=[*account.imports, Import("service", WRITTEN, up)])
+    return account_jwt(account, *rest, **more)
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
+async def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Pair]:
+    monkeypatch.setattr("backhaul_hub.accounts.account_jwt", _writable)
     pair = Pair(tmp_path)
-    for server in pair.servers.values():
-        server.start()
-    try:
+    async with pair.running():
         yield pair
-    finally:
-        for server in pair.servers.values():
-            server.stop()
 
 
 @pytest.fixture
 async def client(pair: Pair) -> AsyncIterator[Client]:
-    connection = await nats.connect(pair.servers["here"].url)
+    connection = await pair.rigs["here"].connect()
     yield connection
     await connection.close()
 
@@ -87,14 +124,14 @@ async def client(pair: Pair) -> AsyncIterator[Client]:
 @pytest.fixture
 async def other(pair: Pair) -> AsyncIterator[Client]:
     """A connection to the other server, empty."""
-    connection = await nats.connect(pair.servers["there"].url)
+    connection = await pair.rigs["there"].connect()
     yield connection
     await connection.close()
 
 
 @pytest.fixture
 async def hub(pair: Pair, client: Client, tmp_path: Path) -> HubConfig:
-    return await hub_at(client, tmp_path / "hub", pair.servers["here"].port)
+    return await streams_at(client, tmp_path / "hub")
 
 
 @pytest.fixture
@@ -109,13 +146,15 @@ def begin(
 
 
 def test_all_servers_of_a_cluster_are_dialled() -> None:
-    text = render_bridge("nats://a:1,nats://b:2", "tls://c:3", '/a "b"/control.creds')
-    assert 'urls: ["nats://a:1", "nats://b:2"], account: OLD' in text
-    assert 'urls: ["tls://c:3"], account: NEW' in text
+    text = render_bridge(
+        "nats://a:1,nats://b:2", "tls://c:3", '/a "b"/control.creds', "/tmp/up.creds", "secret"
+    )
+    assert 'urls: ["nats://a:1", "nats://b:2"], account: OLD_UP' in text
+    assert 'urls: ["tls://c:3"], account: NEW_HUB' in text
     assert text.count(r'credentials: "/a \"b\"/control.creds"') == 2
     assert "tls {" not in text
-    text = render_bridge("tls://a:1", "tls://c:3", "creds", "/hub/tls/ca.pem")
-    assert text.count('tls { ca_file: "/hub/tls/ca.pem" }') == 2
+    text = render_bridge("tls://a:1", "tls://c:3", "creds", "up", "secret", "/hub/tls/ca.pem")
+    assert text.count('tls { ca_file: "/hub/tls/ca.pem" }') == 4
 
 
 def test_what_no_mirror_can_be_of_is_known_before() -> None:
@@ -123,7 +162,7 @@ def test_what_no_mirror_can_be_of_is_known_before() -> None:
     assert can_be_mirrored(plain)
     assert not can_be_mirrored(plain | {"retention": "workqueue"})
     assert not can_be_mirrored(plain | {"mirror": {"name": "B"}})
-    mirror = mirror_of(plain)
+    mirror = mirror_of(plain, "secret")
     assert mirror["mirror"]["name"] == "A"
     assert mirror.keys().isdisjoint({"subjects", "sources", "deny_delete"})
 
@@ -284,25 +323,13 @@ async def test_streams_stay_until_the_other_hub_runs_and_has_all(
 
 @pytest.mark.nats
 async def test_hubs_that_speak_tls_are_joined_by_their_authority(tmp_path: Path) -> None:
-    directory = tmp_path / "hub"
-    config = make_hub(directory)
-    make_certificates(directory, {directory: ["localhost"]}, utc(SystemClock()))
-    servers, urls = [], []
-    for name in ("here", "there"):
-        port = free_port()
-        extra = f"leafnodes {{ listen: 'localhost:{port}'\n{tls_block(directory)} }}"
-        servers.append(NatsServer(tmp_path / name, domain="hub", extra=extra))
-        urls.append(f"nats-leaf://localhost:{port}")
-    try:
-        for server in servers:
-            server.start()
-        there = await nats.connect(servers[1].url)
-        async with Bridge(urls[0], urls[1], config.nats.control, directory / TLS / CA, there):
+    pair = Pair(tmp_path, TlsChoice())
+    async with pair.running():
+        new = load(pair.rigs["there"].directory).nats
+        there = await connect(new.url, new.control)
+        async with pair.bridge(load(pair.rigs["here"].directory), there):
             pass
         await there.close()
-    finally:
-        for server in servers:
-            server.stop()
 
 
 @pytest.mark.nats
@@ -312,5 +339,5 @@ async def test_a_leaf_port_that_is_none_is_said(
     monkeypatch.setattr("backhaul_hub.bridge._CONNECT_S_MAX", 2.0)
     wrong = f"nats-leaf://127.0.0.1:{free_port()}"
     with pytest.raises(BackupError, match=r"are not joined: .*refused"):
-        async with Bridge(pair.leaf("here"), wrong, hub.nats.control, Path("none"), other):
+        async with pair.bridge(hub, other, wrong):
             pytest.fail("there is nobody")

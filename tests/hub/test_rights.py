@@ -26,6 +26,7 @@ from backhaul_hub.down_consumers import ensure_down_consumers
 from backhaul_hub.enrol import DeviceSettings, change_nodes, create_device
 from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.keys import read_keys
+from backhaul_hub.logins import new_login
 from backhaul_hub.registry import Device, Registry
 from backhaul_hub.reset_service import ResetService
 from backhaul_hub.setup import HubLayout, create_hub, write_accounts
@@ -71,11 +72,15 @@ class Login:
 class Fleet:
     """A hub's server with two devices, each with the same two nodes, and both their users."""
 
-    def __init__(self, hub: HubRig, mine: Login, theirs: Login, control: Client) -> None:
+    def __init__(
+        self, hub: HubRig, mine: Login, theirs: Login, control: Client, up: Client
+    ) -> None:
         self.hub = hub
         self.mine = mine
         self.theirs = theirs
         self.control = control
+        self.up = up
+        """A user of account UP."""
 
 
 async def log_in(stack: AsyncExitStack, hub: HubRig, device: Device) -> Login:
@@ -127,8 +132,13 @@ async def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         for device in devices.values():
             await ensure_down_consumers(api, device)
         await ResetService(control, SystemClock()).listen(control)
+        login = new_login(keys, "up", "UP", now_s=SystemClock().now_ns() // 10**9)
+        up_creds = tmp_path / "up.creds"
+        up_creds.write_text(login.text())
+        up = await nats.connect(hub.addresses(), user_credentials=str(up_creds))
+        stack.push_async_callback(up.close)
         mine, theirs = [await log_in(stack, hub, devices[id_]) for id_ in (MINE, THEIRS)]
-        yield Fleet(hub, mine, theirs, control)
+        yield Fleet(hub, mine, theirs, control, up)
 
 
 def published(device: Device, lane: str) -> list[str]:
@@ -201,20 +211,18 @@ async def test_what_nodes_lanes_deliver_and_acknowledge_crosses_between_the_acco
 
         return hear
 
-    await fleet.control.subscribe("dlv.>", cb=listener("hub"))
+    await fleet.up.subscribe("dlv.>", cb=listener("hub"))
     for subject in subscribed(device, "n_battery"):
         await fleet.mine.client.subscribe(subject, cb=listener("device"))
-    await asyncio.gather(fleet.control.flush(), fleet.mine.client.flush())
+    await asyncio.gather(fleet.up.flush(), fleet.mine.client.flush())
     delivery = f"dlv.{MINE}.{device.token}_n_battery"
     await fleet.mine.client.publish(delivery, b"x")
     await until(lambda: heard["hub"] == [delivery])
     acknowledged = f"$JS.FC.OUT_n_battery.{device.token}.x9"
     # Of a node that nobody named nothing is exported, and so nothing arrives in account FLEET.
-    await fleet.control.publish(f"$JS.FC.OUT_n_gps.{device.token}.x9", b"x")
-    await fleet.control.publish(acknowledged, b"x")
-    await fleet.control.publish(
-        f"$JS.{MINE}.API.CONSUMER.RESET.OUT_n_battery.{device.token}", b"{}"
-    )
+    await fleet.up.publish(f"$JS.FC.OUT_n_gps.{device.token}.x9", b"x")
+    await fleet.up.publish(acknowledged, b"x")
+    await fleet.up.publish(f"$JS.{MINE}.API.CONSUMER.RESET.OUT_n_battery.{device.token}", b"{}")
     await until(lambda: len(heard["device"]) == 2)
     assert heard["device"][0] == acknowledged
 

@@ -46,11 +46,16 @@ class Recorded(JetStreamApi):
         self.told: list[set[str]] = []
 
     async def request(
-        self, verb: str, body: Json | None = None, *, timeout_s: float | None = None
+        self,
+        verb: str,
+        body: Json | None = None,
+        *,
+        api: str = "",
+        timeout_s: float | None = None,
     ) -> Json:
         if verb.startswith("STREAM.UPDATE") and body is not None:
             self.told.append({place.lane for place in sourced({"config": body})})
-        return await super().request(verb, body, timeout_s=timeout_s)
+        return await super().request(verb, body, api=api, timeout_s=timeout_s)
 
 
 class Kept:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from backhaul_hub.streams import differences, shard_of
+from backhaul_hub.shards import shard_of
+from backhaul_hub.streams import differences
 
 
 def test_no_difference_where_the_server_says_more_than_was_declared() -> None:

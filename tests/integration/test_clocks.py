@@ -125,7 +125,7 @@ async def read_up(world: World, device: str) -> dict[str, list[Message]]:
     """Read from UP all messages of a device, each position counted once, by letter."""
     client = await world.hub.connect()
     try:
-        jetstream = client.jetstream()
+        jetstream = client.jetstream(prefix="upapi")
         last = (await jetstream.stream_info("UP_00")).state.last_seq
         found: dict[tuple[str, int, int], tuple[str, Message]] = {}
         for seq in range(1, last + 1):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_agent.client import connect
+from backhaul_hub.shards import api_subject
 from benchmarks.commands import settings, storm
 from benchmarks.vehicle_rig import vehicle as rig_of_one
 from demo.rig import program, run_to_end, wait_for_log
@@ -241,7 +242,7 @@ async def until_gone(client: Client, stream: str, pattern: str) -> None:
     request = json.dumps({"subjects_filter": pattern}).encode()
     subjects: dict[str, int] = {}
     for _ in range(300):
-        answer = await client.request(f"$JS.API.STREAM.INFO.{stream}", request, timeout=5)
+        answer = await client.request(api_subject(f"STREAM.INFO.{stream}"), request, timeout=5)
         subjects = json.loads(answer.data)["state"].get("subjects") or {}
         if not subjects:
             return

@@ -64,7 +64,7 @@ class Ends:
 
     async def uplink(self, kind: str) -> list[Point]:
         """Return the events of a kind in UP, in order."""
-        jetstream = self.client.jetstream()
+        jetstream = self.client.jetstream(prefix="upapi")
         state = (await jetstream.stream_info("UP_00")).state
         found = []
         for seq in range(state.first_seq, state.last_seq + 1):

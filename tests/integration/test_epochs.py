@@ -65,7 +65,7 @@ def iso(time_s: int) -> str:
 async def epoch_words(world: World) -> list[dict[str, Any]]:
     """Return what vehicles have said of epochs that began."""
     client = await world.hub_client()
-    jetstream = client.jetstream()
+    jetstream = client.jetstream(prefix="upapi")
     last = (await jetstream.stream_info("UP_00")).state.last_seq
     words = []
     for seq in range(1, last + 1):

@@ -15,6 +15,7 @@ import pytest
 
 from backhaul_agent.client import connect
 from backhaul_codec import peek
+from backhaul_hub.shards import api_subject
 from backhaul_hub.stored import StoredReader
 from demo.rig import run_to_end, wait_for_log
 
@@ -45,7 +46,7 @@ async def in_up(world: World) -> list[int]:
 
 async def api(world: World, verb: str, body: object = None) -> None:
     client = await world.hub_client()
-    answer = await client.request(f"$JS.API.{verb}", json.dumps(body or {}).encode(), timeout=10)
+    answer = await client.request(api_subject(verb), json.dumps(body or {}).encode(), timeout=10)
     assert "error" not in json.loads(answer.data), answer.data
 
 

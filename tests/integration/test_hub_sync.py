@@ -372,7 +372,7 @@ async def test_nobody_but_the_hub_hears_and_up_stores_nothing_of_it(world: World
         for subject in heard
         if subject != "up.fleet.VID-001.forged.%" and subject != "hub.set"
     ] == []
-    stored = await control.jetstream().stream_info("UP_00", subjects_filter=">")
+    stored = await control.jetstream(prefix="upapi").stream_info("UP_00", subjects_filter=">")
     for subject in stored.state.subjects or {}:
         parse_uplink(subject)  # a vehicle's own word; it goes on marking its lanes meanwhile
 

@@ -98,7 +98,7 @@ async def restart(rig: DeviceRig) -> None:
 async def arrived(world: World) -> list[tuple[str, Reading]]:
     """Read UP from outside: lane and point of every message, each counted once."""
     client = await world.hub_client()
-    jetstream = client.jetstream()
+    jetstream = client.jetstream(prefix="upapi")
     last = (await jetstream.stream_info("UP_00")).state.last_seq
     seen: dict[tuple[str, str, int, int], list[tuple[str, Reading]]] = {}
     for seq in range(1, last + 1):

@@ -254,7 +254,7 @@ async def compared(world: World, word: Word) -> tuple[History, list[str]]:
     All seqs of the current epochs are there, but what is sent again may still come, and the hub
     counts each message; and what is left of former epochs may still be asked for.
     """
-    jetstream = (await world.hub_client()).jetstream()
+    jetstream = (await world.hub_client()).jetstream(prefix="upapi")
     clock = asyncio.get_running_loop()
     deadline_s = clock.time() + SETTLE_S
     while True:

@@ -96,7 +96,7 @@ async def test_events_of_an_outage_appear_once_in_order_with_their_times(world: 
                 await asyncio.sleep(0.1)
         # As if the hub had lost all of it: the vehicle sends it once more.
         hub = await world.hub_client()
-        await hub.jetstream().purge_stream("UP_00")
+        await hub.jetstream(prefix="upapi").purge_stream("UP_00")
         async with asyncio.timeout(DEADLINE_S):
             while not (await events(world))["repeats"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)

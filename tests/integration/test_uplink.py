@@ -40,7 +40,7 @@ async def keep(agent: Agent, first: int, count: int) -> None:
 async def at_the_hub(world: World) -> list[int]:
     """Read UP from outside: the times, in seconds, of all points, each message counted once."""
     client = await world.hub_client()
-    jetstream = client.jetstream()
+    jetstream = client.jetstream(prefix="upapi")
     last = (await jetstream.stream_info("UP_00")).state.last_seq
     seen: dict[tuple[str, str, int, int], list[int]] = {}
     for seq in range(1, last + 1):
@@ -168,7 +168,11 @@ async def test_the_jobs_user_reads_and_does_nothing_else(world: World) -> None:
     got = await jobs.request("jobsapi.DIRECT.GET.UP_00", ask)
     assert got.headers is not None
     assert got.headers["Nats-Subject"] == "up.VID-001.f.battery"
-    for reply in ("$JS.API.STREAM.DELETE.QUARANTINE", "in.VID-001.s.watermark.bulk"):
+    for reply in (
+        "$JS.API.STREAM.DELETE.QUARANTINE",
+        "$JS.API.STREAM.DELETE.UP_00",
+        "in.VID-001.s.watermark.bulk",
+    ):
         await jobs.publish("jobsapi.DIRECT.GET.UP_00", ask, reply=reply)
         await jobs.publish(reply, b"{}")
     await jobs.flush()
@@ -337,7 +341,7 @@ async def test_a_live_point_travels_on_its_own_lane(world: World) -> None:
     assert lane(report, name="live")["gaps"] == []
     hub = await world.hub_client()
     ask = b'{"last_by_subj": "up.VID-001.p.cargo.door.%"}'
-    assert b"open" in (await hub.request("$JS.API.DIRECT.GET.UP_00", ask)).data
+    assert b"open" in (await hub.request("upapi.DIRECT.GET.UP_00", ask)).data
 
 
 async def test_a_stranger_cannot_connect_as_a_vehicle(world: World) -> None:

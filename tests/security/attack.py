@@ -26,8 +26,6 @@ class Attack:
     """Rules, any of which dropped lets it through; none: docs/security.md says why."""
     harm: str
     """What is then seen: part of one of the sentences of `Ground.attacked`."""
-    open: str = ""
-    """Why it gets through as things are, where it does."""
 
     @property
     def name(self) -> str:
@@ -37,12 +35,12 @@ class Attack:
 ATTACKS: list[Attack] = []
 
 
-def attack(*falls_with: Weakness, harm: str = "", open: str = "") -> Callable[[Deed], Deed]:
+def attack(*falls_with: Weakness, harm: str = "") -> Callable[[Deed], Deed]:
     """Enter an attack into the list."""
 
     def enter(deed: Deed) -> Deed:
         assert bool(falls_with) == bool(harm)
-        ATTACKS.append(Attack(deed, falls_with, harm, open))
+        ATTACKS.append(Attack(deed, falls_with, harm))
         return deed
 
     return enter

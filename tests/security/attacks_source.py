@@ -5,17 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul_codec import Point, encode_frame
+from backhaul_hub.streams import SOURCED_ONLY
 from tests.support.waiting import until
 
 from .attack import attack
-from .facts import CANARY, HONEST
+from .facts import CANARY, HONEST, LAMP
 from .leaf_client import forged
-from .weaknesses import MESSAGE_IDS, ROLLUPS, SUBJECTS_BY_THE_DEVICE
+from .weaknesses import MESSAGE_IDS, ROLLUPS, SUBJECTS_BY_THE_DEVICE, UP_IN_HUB
 
 if TYPE_CHECKING:
     from .ground import Ground
 
-_OPEN = "the server lets a source say where its stream answers: docs/security.md, open"
+_FLOW_CONTROL = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
+# As what account UP, or a client of account HUB, might know JetStream's API.
+_APIS = ("$JS.API", "$JS.hub.API", "upapi", "hubapi", "jobsapi", "*")
 
 
 @attack(SUBJECTS_BY_THE_DEVICE, harm="messages UP_00 up.VID-002.f.forged")
@@ -40,16 +43,15 @@ async def a_roll_up_of_all(ground: Ground) -> None:
     await source.deliver(b"attack", headers=b"NATS/1.0\r\nNats-Rollup: all\r\n\r\n")
 
 
-@attack(open=_OPEN)
+@attack(UP_IN_HUB, harm="stream CANARY")
 async def flow_control_that_is_answered_with_a_delete(ground: Ground) -> None:
     source = await ground.source()
-    await source.speak(
-        reply=f"$JS.API.STREAM.DELETE.{CANARY}",
-        headers=b"NATS/1.0 100 FlowControl Request\r\n\r\n",
-    )
+    for api in _APIS:
+        for stream in (CANARY, "UP_00"):
+            await source.speak(reply=f"{api}.STREAM.DELETE.{stream}", headers=_FLOW_CONTROL)
 
 
-@attack(open=_OPEN)
+@attack(UP_IN_HUB, harm="stream CANARY")
 async def a_heartbeat_that_is_answered_with_a_delete(ground: Ground) -> None:
     source = await ground.source()
     await source.speak(
@@ -58,12 +60,27 @@ async def a_heartbeat_that_is_answered_with_a_delete(ground: Ground) -> None:
     )
 
 
-@attack(open=_OPEN)
+@attack(UP_IN_HUB, harm=f"newest of in.{HONEST}")
 async def flow_control_that_is_answered_into_anothers_settings(ground: Ground) -> None:
     source = await ground.source()
-    await source.speak(
-        reply=f"in.{HONEST}.p.lamp.on.%", headers=b"NATS/1.0 100 FlowControl Request\r\n\r\n"
-    )
+    for subject in (LAMP, f"dlv.{HONEST}.{ground.honest.token}_bulk", f"up.{HONEST}.f.lamp"):
+        await source.speak(reply=subject, headers=_FLOW_CONTROL)
+
+
+@attack()
+async def flow_control_that_is_answered_into_up_itself(ground: Ground) -> None:
+    """The one stream that such an answer reaches: it is set aside, and honest work goes on."""
+    source = await ground.source()
+    for subject in (f"{SOURCED_ONLY}.UP_00", "$JS.API.DIRECT.GET.UP_00", "updeliver.>", ">"):
+        await source.speak(reply=subject, headers=_FLOW_CONTROL)
+
+
+@attack()
+async def a_reading_that_looks_like_flow_control(ground: Ground) -> None:
+    """Of the twin's events, which are sourced from UP: would theirs answer it?"""
+    source = await ground.source()
+    for body in (b"", b"attack"):
+        await source.deliver(body, subject="e.app.x", headers=_FLOW_CONTROL)
 
 
 @attack()

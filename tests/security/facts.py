@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from backhaul_codec.identity import leaf_name
 from backhaul_hub.errors import JetStreamError
-from backhaul_hub.streams import DOWN
+from backhaul_hub.streams import DOWN, SOURCED_ONLY, stream_names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,7 +55,7 @@ class HubFacts:
     async def read(self) -> Facts:
         """Return all facts: streams, what they hold, hub.db, the link."""
         found: Facts = {}
-        for name in await self._names("STREAM.NAMES", "streams"):
+        for name in sorted(await stream_names(self._api)):
             info = await self._api.request(f"STREAM.INFO.{name}", {"subjects_filter": ">"})
             config = info["config"]
             # Sources come and go with connections; those of the honest one stay.
@@ -125,9 +125,9 @@ class HubFacts:
 def _is_attackers(subject: str) -> bool:
     """Tell whether a subject in a stream says that it is of a stolen vehicle, as it may be."""
     kinds = ("up.{}.", "in.{}.", "fleet.prod.veh.{}.", "$KV.TWIN_SHADOW.fleet.prod.veh.{}.")
-    return subject.startswith(
-        tuple(kind.format(device) for kind in kinds for device in (STOLEN, SOURCE))
-    )
+    own = [kind.format(device) for kind in kinds for device in (STOLEN, SOURCE)]
+    # A source can have the server publish in account UP, where nothing else takes a message in.
+    return subject.startswith((SOURCED_ONLY, *own))
 
 
 def _is_honest_work(subject: str) -> bool:

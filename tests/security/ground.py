@@ -9,6 +9,7 @@ done harm where facts have changed, or where something was heard that tells of a
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 from typing import TYPE_CHECKING, Any
 
@@ -244,8 +245,9 @@ class Ground:
         return int((info["state"].get("subjects") or {}).get(subject, 0))
 
     async def _last(self, stream: str, subject: str) -> bytes:
-        verb = f"$JS.API.DIRECT.GET.{stream}.{subject}"
-        return (await self.control.request(verb, b"", timeout=10)).data
+        ask = {"last_by_subj": subject}
+        found = (await self.api.request(f"STREAM.MSG.GET.{stream}", ask))["message"]
+        return base64.b64decode(found.get("data", ""))
 
     async def _revoke(self) -> None:
         key = parse_seed(self.revoked.seed).public_key

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import backhaul_hub.accounts
-from backhaul_hub.accounts import asking_rights
+from backhaul_hub.accounts import BLOB_QUESTIONS, CLOCK_QUESTIONS, asking_rights
 from backhaul_hub.logins import vehicle_jwt
 from backhaul_hub.nats_jwt import Import, Scope, account_jwt, user_jwt
 from backhaul_hub.nkey import new_key
@@ -19,6 +19,7 @@ from backhaul_hub.reset_service import RESETS
 from backhaul_hub.server_config import render_hub
 from backhaul_hub.sources import lane_source
 from backhaul_hub.streams import declared_streams
+from backhaul_hub.twin_streams import events_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +56,32 @@ def _accounts(patch: pytest.MonkeyPatch, edit: Callable[[Account], Account]) -> 
         "backhaul_hub.accounts.account_jwt",
         lambda account, *rest, **more: account_jwt(edit(account), *rest, **more),
     )
+
+
+def _up_in_hub(patch: pytest.MonkeyPatch) -> None:
+    """Have the streams that source from leafs stand in account HUB, as they did before ADR 25."""
+    for module in ("shards", "streams"):
+        patch.setattr(f"backhaul_hub.{module}.API", "$JS.API")
+    patch.setattr(
+        "backhaul_hub.twin_streams.events_of",
+        lambda up_stream, env: {
+            key: value for key, value in events_of(up_stream, env).items() if key != "external"
+        },
+    )
+    known: dict[str, str] = {}
+    from_leafs: list[Import] = []
+
+    def written(account: Account, public_key: str, *rest: Any, **more: Any) -> str:
+        known[account.name] = public_key
+        kept = account.imports
+        if account.name == "UP":
+            from_leafs[:] = [each for each in kept if each.account == known["FLEET"]]
+            kept = [each for each in kept if each not in from_leafs]
+        elif account.name == "HUB":
+            kept = [*(each for each in kept if each.account != known["UP"]), *from_leafs]
+        return account_jwt(replace(account, imports=kept), public_key, *rest, **more)
+
+    patch.setattr("backhaul_hub.accounts.account_jwt", written)
 
 
 def _nothing(patch: pytest.MonkeyPatch) -> None:
@@ -125,7 +152,8 @@ def _one_account(patch: pytest.MonkeyPatch) -> None:
             vehicles[:] = account.scopes
             return replace(account, exports=[], imports=[], scopes=[])
         if account.name == "HUB":
-            imports = [each for each in account.imports if each.subject.startswith("enrol")]
+            of_fleet = (CLOCK_QUESTIONS, BLOB_QUESTIONS)
+            imports = [each for each in account.imports if each.subject not in of_fleet]
             return replace(account, imports=imports, scopes=vehicles)
         return account
 
@@ -230,5 +258,6 @@ SUBJECTS_BY_THE_DEVICE = Weakness(
     "UP's subjects by the device", _subjects_by_the_device, serves=False
 )
 ROLLUPS = Weakness("roll-ups allowed in UP", _rollups)
+UP_IN_HUB = Weakness("UP in account HUB", _up_in_hub)
 MESSAGE_IDS = Weakness("message ids in shared streams", _nothing)
 WEAKNESSES = [each for each in list(globals().values()) if isinstance(each, Weakness)][1:]

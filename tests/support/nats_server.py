@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul_hub import shards
 from demo.rig import free_port
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 READY_S_MAX = 30.0
 DOMAIN = "VID-001"
+MAPPINGS = f'mappings {{ "{shards.API}.>": "$JS.API.>" }}'
+"""For what a hub has in an account of its own and a server without accounts in its only one."""
 
 
 class NatsServer:
@@ -41,7 +44,7 @@ class NatsServer:
         directory.mkdir(parents=True, exist_ok=True)
         self._config.write_text(
             f"host: 127.0.0.1\nport: {self.port}\nserver_name: {directory.name}\n"
-            f'jetstream: {{ store_dir: "{self.store}", domain: {domain} }}\n{extra}\n'
+            f'jetstream: {{ store_dir: "{self.store}", domain: {domain} }}\n{MAPPINGS}\n{extra}\n'
         )
 
     @property

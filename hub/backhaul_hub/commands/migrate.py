@@ -12,6 +12,7 @@ from backhaul_hub.bridge import Bridge
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.connection import connect
+from backhaul_hub.keys import read_keys
 from backhaul_hub.migrate import HANDOVER, Migration
 from backhaul_hub.tls_files import CA, TLS
 
@@ -70,6 +71,8 @@ def migrate(
                 from_leaf or config.fleet.leaf_url,
                 to_leaf or f"nats-leaf://{url.hostname}:{_LEAF_PORT}",
                 config.nats.control,
+                read_keys(directory),
+                SystemClock(),
                 to_ca or directory / TLS / CA,
                 there,
             )

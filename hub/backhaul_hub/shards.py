@@ -1,0 +1,45 @@
+"""The shards of UP, and how account HUB reaches them: they stand in an account of their own. Pure.
+
+The server publishes an empty message wherever the leaf behind a source tells it to, in the account of
+the sourcing stream. So UP's account holds nothing that such a message could harm, and JetStream's
+API has no name there that could be guessed (ADR 25). HUB imports it, as `API`.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+
+API = "upapi"
+"""JetStream's API of account UP, as account HUB knows it."""
+JOINED = "migrateapi.INFO"
+"""What tells in account UP that the other hub's is joined to it (bridge.py)."""
+DELIVERIES = "updeliver"
+"""What begins every subject on which account HUB hears something of account UP."""
+_OWN_API = "$JS.API"
+_SHARD = re.compile(r"UP_\d{2}")
+
+
+def up_name(shard: int) -> str:
+    """Return the name of an UP shard."""
+    return f"UP_{shard:02d}"
+
+
+def is_shard(name: str) -> bool:
+    """Tell whether a stream is a shard of UP, declared or not."""
+    return _SHARD.fullmatch(name) is not None
+
+
+def shard_of(device: str, shards: int) -> int:
+    """Return the shard of a device: stable over restarts and languages (CRC-32)."""
+    return zlib.crc32(device.encode()) % shards
+
+
+def api_subject(verb: str) -> str:
+    """Return where account HUB asks for an action of JetStream's API: by the stream it names."""
+    return f"{API if any(map(is_shard, verb.split('.'))) else _OWN_API}.{verb}"
+
+
+def inbox_subject(stream: str, inbox: str) -> str:
+    """Return where account HUB hears what a stream delivers, by an inbox that nobody can guess."""
+    return f"{DELIVERIES}.{inbox}" if is_shard(stream) else inbox
