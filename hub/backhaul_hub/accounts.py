@@ -7,7 +7,7 @@
              that could be guessed
     FLEET    vehicles' leafs, and no JetStream: reply subjects are never permission-checked, so a device
              in an account with JetStream could reach its API through one
-    JOBS     Spark: reads streams through the account boundary, and so with no reply subject of its own
+    JOBS     Spark: reads UP through the account boundary, and so with no reply subject of its own
              choosing: creates nothing, deletes nothing, writes nothing
     ENROL    leafs of devices that are not enrolled yet
     PEOPLE   operators' and dashboards' users
@@ -55,7 +55,7 @@ _TO_LEAFS = ("dn.>", CLOCK_ANSWERS, BLOB_ANSWERS)
 # The subject says who asks, which the permissions of FLEET make true.
 _FROM_LEAFS = (CLOCK_QUESTIONS, BLOB_QUESTIONS)
 _DELIVERIES = "dlv.*.*"
-# The server imports the API into an account by its known names unless something of SYS is there.
+# The server imports the API into an account by its known names unless something of SYS is there (ADR 25).
 _ALL_OF_API, _NOTHING = "$JS.API.>", "void.>"
 _FROM_UP = f"{shards.DELIVERIES}.>"
 # Acknowledgements of snapshots, and what is put back: as a stream, since a service adds a header.

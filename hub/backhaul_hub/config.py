@@ -49,7 +49,7 @@ class Nats(_Section, frozen=True):
     control: Login
     """Account HUB, everything: the control plane."""
     spark: Login
-    """Account HUB, reading streams only: the jobs."""
+    """Account JOBS, reading UP only: the jobs."""
     system: Login
     """The system account: connect events, reloads."""
     ca: str = ""

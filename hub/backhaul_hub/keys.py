@@ -2,7 +2,7 @@
 
 Whoever has `operator-signing.nk` makes accounts, whoever has `vehicles.nk` makes vehicles. The
 operator's own seed, `operator.nk`, replaces the signing key and is needed by nothing that runs: it
-belongs offline.
+belongs offline. Beside them stands a secret that is no key, `up-api.txt`.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ def read_keys(directory: Path) -> HubKeys:
         ConfigError: one is missing or damaged.
     """
     source = key_directory(directory)
-    if not source.is_dir():
+    if not (source / _UP_API).exists():
         raise ConfigError(
-            f"{directory} has no keys: it was made by an older backhaul, or is no hub directory",
+            f"{directory} has no keys, or lacks {_UP_API}: it was made by an older backhaul, or is no hub directory",
             hint="make a new hub with: backhaul-hub init",
         )
     return HubKeys(
