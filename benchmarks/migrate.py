@@ -57,10 +57,11 @@ async def _measure(directory: Path, frames: int) -> list[Figure]:
         _server(directory / "new", "--keys-of", str(directory / "old" / "hub")) as new,
         old.connection() as here,
         new.connection() as there,
+        old.connection_in("UP") as up,
     ):
-        await _fill(old, here, frames)
+        await _fill(old, here, up, frames)
         snapshot_s = await _by_snapshot(here, there)
-        writer = asyncio.create_task(_write(here))
+        writer = asyncio.create_task(_write(up))
         began_s = SystemClock().monotonic_s()
         said = await _migrate(old, new)
         ended_s = SystemClock().monotonic_s()
@@ -89,7 +90,7 @@ async def _server(directory: Path, *words: str) -> AsyncIterator[HubRig]:
         await hub.server.stop()
 
 
-async def _fill(hub: HubRig, client: Client, frames: int) -> None:
+async def _fill(hub: HubRig, client: Client, vehicle: Client, frames: int) -> None:
     """Make a hub's streams, and have UP take in frames as if from a vehicle."""
     api = JetStreamApi(client)
     config = load(hub.directory)
@@ -99,10 +100,11 @@ async def _fill(hub: HubRig, client: Client, frames: int) -> None:
     async with await Registry.open(hub.directory / "hub.db"):
         pass  # it has run once
     window = asyncio.Semaphore(_WINDOW_MESSAGES)
+    sent = JetStreamApi(vehicle)
 
     async def one(body: bytes) -> None:
         try:
-            await api.publish(_SUBJECT, body)
+            await sent.publish(_SUBJECT, body)
         finally:
             window.release()
 

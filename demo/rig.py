@@ -20,10 +20,17 @@ from typing import TYPE_CHECKING, Any, Self
 import nats
 from nats.errors import Error as NatsError
 
+from backhaul_hub.clock import SystemClock
+from backhaul_hub.keys import read_keys
+from backhaul_hub.logins import new_login
+from backhaul_hub.private_files import write_private
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from nats.aio.client import Client
+
+    from backhaul_hub.accounts import AccountName
 
     Runner = Callable[[list[str]], Awaitable[str]]
 
@@ -251,6 +258,19 @@ class HubRig:
     async def connect(self, user: str = "control", **options: Any) -> Client:
         """Connect to the hub as one of its users; the caller closes."""
         return await nats.connect(**self.options(user), **options)
+
+    @asynccontextmanager
+    async def connection_in(self, account: AccountName) -> AsyncIterator[Client]:
+        """Connect as a new user of an account, as of UP, where the hub has none; close at the end."""
+        now_s = SystemClock().now_ns() // 1_000_000_000
+        login = new_login(read_keys(self.directory), "rig", account, now_s=now_s)
+        creds = self.directory.parent / f"{self.directory.name}-{account}.creds"
+        write_private(creds, login.text())
+        client = await nats.connect(self.addresses(), user_credentials=str(creds))
+        try:
+            yield client
+        finally:
+            await client.close()
 
     @asynccontextmanager
     async def connection(self, user: str = "control", **options: Any) -> AsyncIterator[Client]:

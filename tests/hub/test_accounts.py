@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from nats.errors import NoRespondersError
 
 from backhaul_codec.credentials import Credentials
 from backhaul_hub.account_keeper import AccountKeeper
@@ -20,6 +21,7 @@ from backhaul_hub.config import load
 from backhaul_hub.connection import connect
 from backhaul_hub.errors import HubError
 from backhaul_hub.fellow_servers import ask_each
+from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.keys import HubKeys, read_keys
 from backhaul_hub.lanes import NODES_MAX
 from backhaul_hub.logins import new_login, vehicle_jwt
@@ -29,6 +31,7 @@ from backhaul_hub.registry import Device, Registry
 from backhaul_hub.revocations import FOR_EVER_S, Revocation, in_force
 from backhaul_hub.rotations import Rotation, begin
 from backhaul_hub.setup import HubLayout, create_hub
+from backhaul_hub.streams import stream_names
 from demo.cluster_rig import NAMES, ClusterRig
 from demo.rig import HubRig
 from tests.security.leaf_client import RawLeaf
@@ -118,6 +121,24 @@ async def test_each_of_the_hubs_users_is_in_its_own_account(hub: Hub) -> None:
         own = json.loads((await spark.request("$JS.API.STREAM.LIST", b"", timeout=5)).data)
         assert own["error"]["err_code"] == 10039, "JOBS has no JetStream of its own"
     await hub.system.request("$SYS.REQ.SERVER.PING.IDZ", b"{}", timeout=5)
+
+
+@pytest.mark.nats
+async def test_in_account_up_the_api_answers_under_its_secret_name_alone(hub: Hub) -> None:
+    """What a source has the server publish there must not reach it (ADR 25)."""
+    verb, secret = "STREAM.NAMES", hub.keys.up_api
+    async with hub.rig.connection_in("UP") as up, hub.rig.connection("control") as control:
+        api = JetStreamApi(control)
+        await api.request("STREAM.CREATE.UP_00", {"name": "UP_00", "subjects": ["x"]})
+        for prefix in ("$JS.API", "$JS.hub.API", "upapi", "hubapi", "jobsapi", "*"):
+            with pytest.raises(NoRespondersError):
+                await up.request(f"{prefix}.{verb}", b"", timeout=5)
+        named = json.loads((await up.request(f"{secret}.{verb}", b"", timeout=5)).data)
+        assert named["streams"] == ["UP_00"]
+        with pytest.raises(NoRespondersError):
+            await control.request(f"{secret}.{verb}", b"", timeout=5)
+        assert (await api.request(verb))["streams"] is None
+        assert await stream_names(api) == {"UP_00"}
 
 
 @pytest.mark.nats

@@ -67,6 +67,24 @@ def test_a_hub_may_take_the_place_of_another(tmp_path: Path) -> None:
         create_hub(tmp_path / "x", replace(LAYOUT, keys_of=tmp_path))
 
 
+@pytest.mark.parametrize(
+    "damage", ["", ">", "*", "7edd.430587fb41c4f047a563", "7EDD430587FB41C4F047A563"]
+)
+def test_a_name_of_the_api_that_is_none_is_refused(tmp_path: Path, damage: str) -> None:
+    """A wildcard would have every name of account UP lead to the API."""
+    create_hub(tmp_path, LAYOUT)
+    (tmp_path / "keys" / "up-api.txt").write_text(damage)
+    with pytest.raises(ConfigError, match=r"up-api\.txt holds no name"):
+        read_keys(tmp_path)
+
+
+def test_a_hub_without_an_account_for_up_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    create_hub(tmp_path, LAYOUT)
+    (tmp_path / "keys" / "up-api.txt").unlink()
+    with pytest.raises(ConfigError, match="made by an older backhaul"):
+        read_keys(tmp_path)
+
+
 def test_a_hub_of_an_older_backhaul_is_refused_with_what_to_do(tmp_path: Path) -> None:
     create_hub(tmp_path, LAYOUT)
     path = tmp_path / "hub.toml"

@@ -10,13 +10,11 @@ import asyncio
 import contextlib
 import io
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from nats.errors import NoRespondersError
 
-from backhaul_hub import shards
 from backhaul_hub.bridge import Bridge, render_bridge
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
@@ -27,11 +25,10 @@ from backhaul_hub.keys import read_keys
 from backhaul_hub.migrate import Migration
 from backhaul_hub.mirrors import can_be_mirrored, mirror_of
 from backhaul_hub.moved import require_here
-from backhaul_hub.nats_jwt import Export, Import, account_jwt
 from backhaul_hub.objects import Objects
 from backhaul_hub.registry import Registry
 from backhaul_hub.setup import HubLayout, create_hub
-from backhaul_hub.streams import declared_streams, reconcile
+from backhaul_hub.streams import declared_streams, reconcile, stream_names
 from backhaul_hub.tls_files import CA, TLS
 from backhaul_hub.tls_setup import TlsChoice
 from demo.rig import HubRig, free_port
@@ -46,11 +43,6 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
 
     from backhaul_hub.config import HubConfig
-    from backhaul_hub.nats_jwt import Account
-
-
-WRITTEN = "up.>"
-"""What these tests write to UP, from account HUB as all else."""
 
 
 class Pair:
@@ -96,19 +88,8 @@ class Pair:
         )
 
 
-def _writable(account: Account, *rest: Any, **more: Any) -> str:
-    """Let account HUB write to UP, as no hub does."""
-    if account.name == "UP":
-        account = replace(account, exports=[*account.exports, Export("service", WRITTEN)])
-    elif account.name == "HUB":
-        (up,) = {each.account for each in account.imports if each.here.startswith(shards.API)}
-        account = replace(account, imports=[*account.imports, Import("service", WRITTEN, up)])
-    return account_jwt(account, *rest, **more)
-
-
 @pytest.fixture
-async def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Pair]:
-    monkeypatch.setattr("backhaul_hub.accounts.account_jwt", _writable)
+async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
     pair = Pair(tmp_path)
     async with pair.running():
         yield pair
@@ -127,6 +108,19 @@ async def other(pair: Pair) -> AsyncIterator[Client]:
     connection = await pair.rigs["there"].connect()
     yield connection
     await connection.close()
+
+
+@pytest.fixture
+async def up(pair: Pair) -> AsyncIterator[Client]:
+    """A connection in account UP, which writes as if vehicles were sourced."""
+    async with pair.rigs["here"].connection_in("UP") as connection:
+        yield connection
+
+
+@pytest.fixture
+async def other_up(pair: Pair) -> AsyncIterator[Client]:
+    async with pair.rigs["there"].connection_in("UP") as connection:
+        yield connection
 
 
 @pytest.fixture
@@ -172,12 +166,14 @@ async def test_a_hub_moves_while_it_takes_messages_in(
     begin: Callable[[], Migration],
     hub: HubConfig,
     client: Client,
+    up: Client,
     other: Client,
+    other_up: Client,
     tmp_path: Path,
 ) -> None:
     """What was acknowledged here is there, under its sequence; what comes too late is refused."""
-    await write(client, "up.VID-001.f.battery", 9000)
-    await write(client, "up.VID-001.e.app.armed", 3)
+    await write(up, "up.VID-001.f.battery", 9000)
+    await write(up, "up.VID-001.e.app.armed", 3)
     await client.request("fleet.prod.veh.VID-001.cmd.lock", b"{}", timeout=5)
     await Objects(client).put("map", io.BytesIO(b"x" * 300_000))
     await Objects(client).put("old", io.BytesIO(b"y" * 300_000))
@@ -192,7 +188,7 @@ async def test_a_hub_moves_while_it_takes_messages_in(
     async def go_on() -> None:
         with contextlib.suppress(HubError):
             while True:
-                answer = await JetStreamApi(client).publish("up.VID-001.f.battery", b"under way")
+                answer = await JetStreamApi(up).publish("up.VID-001.f.battery", b"under way")
                 acknowledged.append(answer["seq"])
 
     # No mirror hears of what is deleted: first the object is there, then it is gone here.
@@ -221,7 +217,7 @@ async def test_a_hub_moves_while_it_takes_messages_in(
     await there.put("fleet.prod.veh.VID-001.desired", b"and on")
 
     # The streams there are no mirrors any more, and TWIN_EVENTS goes on where it was.
-    await other.request("up.VID-001.e.app.armed", b"again", timeout=5)
+    await other_up.request("up.VID-001.e.app.armed", b"again", timeout=5)
     api = JetStreamApi(other)
     async with asyncio.timeout(60):
         while (await api.request("STREAM.INFO.TWIN_EVENTS"))["state"]["messages"] < 4:  # noqa: ASYNC110
@@ -238,14 +234,14 @@ async def test_a_hub_moves_while_it_takes_messages_in(
 
 @pytest.mark.nats
 async def test_a_migration_that_was_cut_short_goes_on_or_is_taken_back(
-    begin: Callable[[], Migration], client: Client, other: Client, tmp_path: Path
+    begin: Callable[[], Migration], client: Client, up: Client, other: Client, tmp_path: Path
 ) -> None:
-    await write(client, "up.VID-001.f.battery", 500)
+    await write(up, "up.VID-001.f.battery", 500)
     await write(client, "quarantine.UP_00.1.1", 5)
     here, there = JetStreamApi(client), JetStreamApi(other)
     assert (await begin().run(prepare=True))["UP_00"]["messages"] >= 300
     require_here(tmp_path / "hub")
-    await write(client, "up.VID-001.f.battery", 500)  # it works on
+    await write(up, "up.VID-001.f.battery", 500)  # it works on
 
     work = begin()
 
@@ -256,8 +252,8 @@ async def test_a_migration_that_was_cut_short_goes_on_or_is_taken_back(
     work._progress = cut
     with pytest.raises(HubError, match="cut"):
         await work.run()
-    up = await there.request("STREAM.INFO.UP_00")
-    assert not up["config"].get("mirror")
+    info = await there.request("STREAM.INFO.UP_00")
+    assert not info["config"].get("mirror")
     with pytest.raises(NoRespondersError):
         await client.request("quarantine.UP_00.1.1", b"too late", timeout=5)
     states = await begin().run()
@@ -265,16 +261,16 @@ async def test_a_migration_that_was_cut_short_goes_on_or_is_taken_back(
     assert states["UP_00"]["messages"] == 1000
     # Once more: all of it is whole there already, and is kept.
     await begin().run()
-    assert (await there.request("STREAM.INFO.UP_00"))["created"] == up["created"]
+    assert (await there.request("STREAM.INFO.UP_00"))["created"] == info["created"]
 
     with pytest.raises(BackupError, match="no control plane runs at nats://there"):
         await begin().remove()
     await begin().abort()
-    assert (await there.request("STREAM.NAMES"))["streams"] is None
+    assert await stream_names(there) == set()
     require_here(tmp_path / "hub")
     assert not (tmp_path / "hub" / "migrated").exists()
     # As it was: it takes messages in, and nobody mirrors it.
-    await write(client, "up.VID-001.f.battery", 1)
+    await write(up, "up.VID-001.f.battery", 1)
     await write(client, "quarantine.UP_00.1.1", 1)
     assert (await here.request("STREAM.INFO.UP_00"))["state"]["messages"] == 1001
     assert await here.consumer_info("UP_00", "migrate") is None
@@ -284,11 +280,15 @@ async def test_a_migration_that_was_cut_short_goes_on_or_is_taken_back(
 
 @pytest.mark.nats
 async def test_a_server_that_holds_something_is_not_moved_to(
-    begin: Callable[[], Migration], client: Client, other: Client, tmp_path: Path
+    begin: Callable[[], Migration],
+    client: Client,
+    other: Client,
+    other_up: Client,
+    tmp_path: Path,
 ) -> None:
     api = JetStreamApi(other)
     await api.request("STREAM.CREATE.UP_00", {"name": "UP_00", "subjects": ["up.>"]})
-    await write(other, "up.VID-009.f.battery", 2)
+    await write(other_up, "up.VID-009.f.battery", 2)
     with pytest.raises(BackupError, match="holds 2 messages in UP_00"):
         await begin().run()
     require_here(tmp_path / "hub")
@@ -300,9 +300,9 @@ async def test_a_server_that_holds_something_is_not_moved_to(
 
 @pytest.mark.nats
 async def test_streams_stay_until_the_other_hub_runs_and_has_all(
-    begin: Callable[[], Migration], client: Client, other: Client, tmp_path: Path
+    begin: Callable[[], Migration], client: Client, up: Client, other: Client, tmp_path: Path
 ) -> None:
-    await write(client, "up.VID-001.f.battery", 5)
+    await write(up, "up.VID-001.f.battery", 5)
     await begin().run()
 
     async def answer(message: Msg) -> None:
@@ -316,7 +316,7 @@ async def test_streams_stay_until_the_other_hub_runs_and_has_all(
         await begin().remove()
     await JetStreamApi(client).request("STREAM.DELETE.QUARANTINE")
     assert "UP_00" in await begin().remove()
-    assert (await JetStreamApi(client).request("STREAM.NAMES"))["streams"] is None
+    assert await stream_names(JetStreamApi(client)) == set()
     with pytest.raises(BackupError, match="has moved"):
         require_here(tmp_path / "hub")
 

@@ -26,7 +26,6 @@ from backhaul_hub.down_consumers import ensure_down_consumers
 from backhaul_hub.enrol import DeviceSettings, change_nodes, create_device
 from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.keys import read_keys
-from backhaul_hub.logins import new_login
 from backhaul_hub.registry import Device, Registry
 from backhaul_hub.reset_service import ResetService
 from backhaul_hub.setup import HubLayout, create_hub, write_accounts
@@ -132,11 +131,7 @@ async def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         for device in devices.values():
             await ensure_down_consumers(api, device)
         await ResetService(control, SystemClock()).listen(control)
-        login = new_login(keys, "up", "UP", now_s=SystemClock().now_ns() // 10**9)
-        up_creds = tmp_path / "up.creds"
-        up_creds.write_text(login.text())
-        up = await nats.connect(hub.addresses(), user_credentials=str(up_creds))
-        stack.push_async_callback(up.close)
+        up = await stack.enter_async_context(hub.connection_in("UP"))
         mine, theirs = [await log_in(stack, hub, devices[id_]) for id_ in (MINE, THEIRS)]
         yield Fleet(hub, mine, theirs, control, up)
 

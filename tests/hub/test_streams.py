@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backhaul_hub.shards import shard_of
+from backhaul_hub.shards import api_subject, inbox_subject, shard_of
 from backhaul_hub.streams import differences
 
 
@@ -21,3 +21,12 @@ def test_limits_may_change_in_place_and_storage_may_not() -> None:
 def test_a_device_stays_in_its_shard() -> None:
     """The numbers are in the field: another hash would strand every device's history."""
     assert [shard_of(f"VID-{number:03}", 8) for number in range(1, 6)] == [4, 6, 0, 3, 5]
+
+
+def test_a_request_goes_to_the_account_of_the_stream_that_it_names() -> None:
+    assert api_subject("STREAM.INFO.UP_00") == "upapi.STREAM.INFO.UP_00"
+    assert api_subject("CONSUMER.INFO.UP_07.migrate") == "upapi.CONSUMER.INFO.UP_07.migrate"
+    for verb in ("STREAM.NAMES", "STREAM.INFO.DOWN_00", "STREAM.INFO.UP_0", "STREAM.INFO.UPSTREAM"):
+        assert api_subject(verb) == f"$JS.API.{verb}"
+    assert inbox_subject("UP_00", "_INBOX.a") == "updeliver._INBOX.a"
+    assert inbox_subject("QUARANTINE", "_INBOX.a") == "_INBOX.a"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from backhaul_codec import Point, encode_frame
@@ -16,6 +17,7 @@ from .weaknesses import MESSAGE_IDS, ROLLUPS, SUBJECTS_BY_THE_DEVICE, UP_IN_HUB
 if TYPE_CHECKING:
     from .ground import Ground
 
+_STORED_S_MAX = 20.0
 _FLOW_CONTROL = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
 # As what account UP, or a client of account HUB, might know JetStream's API.
 _APIS = ("$JS.API", "$JS.hub.API", "upapi", "hubapi", "jobsapi", "*")
@@ -41,6 +43,13 @@ async def message_ids_that_another_will_use(ground: Ground) -> None:
 async def a_roll_up_of_all(ground: Ground) -> None:
     source = await ground.source()
     await source.deliver(b"attack", headers=b"NATS/1.0\r\nNats-Rollup: all\r\n\r\n")
+
+
+async def _stored(ground: Ground) -> bool:
+    """Tell whether UP holds a message under the subject that nobody publishes on."""
+    ask = {"subjects_filter": f"{SOURCED_ONLY}.>"}
+    info = await ground.api.request("STREAM.INFO.UP_00", ask)
+    return bool(info["state"].get("subjects"))
 
 
 @attack(UP_IN_HUB, harm="stream CANARY")
@@ -71,8 +80,11 @@ async def flow_control_that_is_answered_into_anothers_settings(ground: Ground) -
 async def flow_control_that_is_answered_into_up_itself(ground: Ground) -> None:
     """The one stream that such an answer reaches: it is set aside, and honest work goes on."""
     source = await ground.source()
-    for subject in (f"{SOURCED_ONLY}.UP_00", "$JS.API.DIRECT.GET.UP_00", "updeliver.>", ">"):
+    for subject in ("$JS.API.DIRECT.GET.UP_00", "updeliver.>", ">", f"{SOURCED_ONLY}.UP_00"):
         await source.speak(reply=subject, headers=_FLOW_CONTROL)
+    async with asyncio.timeout(_STORED_S_MAX):
+        while not await _stored(ground):  # noqa: ASYNC110 - nobody says so
+            await asyncio.sleep(0.01)
 
 
 @attack()
