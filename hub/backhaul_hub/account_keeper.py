@@ -21,6 +21,7 @@ from .lanes import node_lanes
 from .nats_jwt import body_of, same_but_for_time
 from .revocations import FOR_EVER_S, Revocation, in_force, revocations, revoke
 from .rotations import rotations
+from .up_guard import guessable_names
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -136,7 +137,9 @@ class AccountKeeper:
         found = await asyncio.gather(*(self._there(system, name) for name in jwts))
         pushed: list[AccountName] = []
         for (name, jwt), there in zip(jwts.items(), found, strict=True):
-            if all(_same(each, jwt) for each in there):
+            if all(_same(each, jwt) for each in there) and not (
+                name == "UP" and await self._is_open(system)
+            ):
                 continue
             # Servers that compare take the newest, so none may be as new as this.
             newest = max(map(_signed_s, there))
@@ -146,6 +149,13 @@ class AccountKeeper:
         if (answering := min(map(len, found))) < self._servers:
             raise HubError(f"{answering} of {self._servers} servers answer")
         return pushed
+
+    async def _is_open(self, system: Client) -> bool:
+        """Tell whether a server has the API in account UP, which being told of it once more mends."""
+        names = await guessable_names(system, self._keys, self._servers)
+        if names:
+            log.error("api_was_open_in_account_up", names=sorted(names))
+        return bool(names)
 
     async def _there(self, system: Client, name: AccountName) -> list[str]:
         """Return what the servers have of an account, of each that answers; "" where it has none."""

@@ -25,13 +25,14 @@ from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.keys import HubKeys, read_keys
 from backhaul_hub.lanes import NODES_MAX
 from backhaul_hub.logins import new_login, vehicle_jwt
-from backhaul_hub.nats_jwt import Rights, body_of, user_jwt
+from backhaul_hub.nats_jwt import Account, Rights, account_jwt, body_of, user_jwt
 from backhaul_hub.nkey import Key, new_key
 from backhaul_hub.registry import Device, Registry
 from backhaul_hub.revocations import FOR_EVER_S, Revocation, in_force
 from backhaul_hub.rotations import Rotation, begin
 from backhaul_hub.setup import HubLayout, create_hub
 from backhaul_hub.streams import stream_names
+from backhaul_hub.up_guard import guessable_names, leading_to_api
 from demo.cluster_rig import NAMES, ClusterRig
 from demo.rig import HubRig
 from tests.security.leaf_client import RawLeaf
@@ -139,6 +140,44 @@ async def test_in_account_up_the_api_answers_under_its_secret_name_alone(hub: Hu
             await control.request(f"{secret}.{verb}", b"", timeout=5)
         assert (await api.request(verb))["streams"] is None
         assert await stream_names(api) == {"UP_00"}
+
+
+@pytest.mark.nats
+async def test_an_account_up_that_a_server_has_opened_is_closed_again(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where SYS seems not to offer what stands in the API's place, the server puts its own there."""
+
+    def written(account: Account, *rest: Any, **more: Any) -> str:
+        if account.name == "SYS":
+            account = replace(account, exports=account.exports[:1])
+        return account_jwt(account, *rest, **more)
+
+    async with hub.rig.connection_in("UP") as up:
+        assert await guessable_names(hub.system, hub.keys, 1) == set()
+        with monkeypatch.context() as patch:
+            patch.setattr("backhaul_hub.accounts.account_jwt", written)
+            assert await hub.keeper.push(hub.system) == ["SYS"]
+            same = (await hub.keeper.build(NOW_S + 60))["UP"]
+            await up.flush()
+            await hub.system.request("$SYS.REQ.CLAIMS.UPDATE", same.encode(), timeout=5)
+        assert await guessable_names(hub.system, hub.keys, 1) == {"$JS.API.>"}
+        await up.request("$JS.API.STREAM.NAMES", b"", timeout=5)
+        assert await hub.keeper.push(hub.system) == ["SYS", "UP"]
+        assert await guessable_names(hub.system, hub.keys, 1) == set()
+        with pytest.raises(NoRespondersError):
+            await up.request("$JS.API.STREAM.NAMES", b"", timeout=5)
+
+
+def test_only_what_leads_to_the_api_of_sys_counts() -> None:
+    imports = [
+        {"type": "service", "account": "SYS", "subject": "$JS.API.>", "local_subject": "a.>"},
+        {"type": "service", "account": "SYS", "subject": "$JS.API.>"},
+        {"type": "service", "account": "SYS", "subject": "void.>", "local_subject": "$JS.API.>"},
+        {"type": "service", "account": "FLEET", "subject": "$JS.API.x", "local_subject": "b"},
+        {"type": "stream", "subject": "dlv.*.*", "account": "FLEET"},
+    ]
+    assert leading_to_api(imports, "SYS") == {"a.>", "$JS.API.>"}
 
 
 @pytest.mark.nats
