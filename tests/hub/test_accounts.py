@@ -163,10 +163,25 @@ async def test_an_account_up_that_a_server_has_opened_is_closed_again(
             await hub.system.request("$SYS.REQ.CLAIMS.UPDATE", same.encode(), timeout=5)
         assert await guessable_names(hub.system, hub.keys, 1) == {"$JS.API.>"}
         await up.request("$JS.API.STREAM.NAMES", b"", timeout=5)
-        assert await hub.keeper.push(hub.system) == ["SYS", "UP"]
+        # Told of SYS, the server looks at those again that import from it.
+        assert await hub.keeper.push(hub.system) == ["SYS"]
         assert await guessable_names(hub.system, hub.keys, 1) == set()
         with pytest.raises(NoRespondersError):
             await up.request("$JS.API.STREAM.NAMES", b"", timeout=5)
+
+
+@pytest.mark.nats
+async def test_a_server_that_has_account_up_open_is_told_of_it_once_more(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [{"$JS.API.>"}, set[str]()]
+
+    async def found(*_: object) -> set[str]:
+        return answers.pop(0)
+
+    monkeypatch.setattr("backhaul_hub.account_keeper.guessable_names", found)
+    assert await hub.keeper.push(hub.system) == ["UP"]
+    assert await hub.keeper.push(hub.system) == []
 
 
 def test_only_what_leads_to_the_api_of_sys_counts() -> None:
