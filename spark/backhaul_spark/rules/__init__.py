@@ -1,0 +1,1 @@
+"""Rules over the signals of a fleet: what raises an alert, and what a twin knows of its device."""

@@ -1,0 +1,79 @@
+"""What a rule says: alerts as rows of Arrow. docs/twin-actor.md explains each column.
+
+An alert is known by its id, which is made of what it says and nothing else (no batch, no wall
+clock): a batch that is done again, or the same rule run over the table, gives the same ids.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa  # type: ignore[import-untyped]
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Kind = Literal["raised", "cleared"]
+Severity = Literal["info", "warning", "critical"]
+
+ALERTS = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("device", pa.string(), nullable=False),
+        pa.field("rule", pa.string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),  # raised | cleared
+        pa.field("severity", pa.string(), nullable=False),  # info | warning | critical
+        pa.field("time_ns", pa.int64(), nullable=False),  # event time
+        pa.field("late", pa.bool_(), nullable=False),
+        pa.field("node", pa.string(), nullable=False),
+        pa.field("type", pa.string(), nullable=False),
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("value", pa.float64()),
+        pa.field("limit", pa.float64()),
+        pa.field("unit", pa.string(), nullable=False),
+        pa.field("text", pa.string(), nullable=False),
+        pa.field("command", pa.string(), nullable=False),  # "" for none
+        pa.field("params", pa.string(), nullable=False),  # JSON object; "{}" for none
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One alert. `time_ns` is event time; `late` says that it was old news when the hub got it.
+
+    A late alert carries no command, whoever makes it: what was too hot yesterday need not be cooled.
+    """
+
+    device: str
+    rule: str
+    kind: Kind
+    severity: Severity
+    time_ns: int
+    text: str
+    late: bool = False
+    node: str = ""
+    type: str = ""
+    key: str = ""
+    value: float | None = None
+    limit: float | None = None
+    unit: str = ""
+    command: str = ""
+    params: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """Name what is said; a device id and a rule's name hold no colon."""
+        return f"{self.device}:{self.rule}:{self.kind}:{self.time_ns}"
+
+    def to_row(self) -> dict[str, Any]:
+        """Return a row of schema ALERTS."""
+        row = asdict(self) | {"id": self.id, "params": json.dumps(self.params)}
+        return row | {"command": "", "params": "{}"} if self.late else row
+
+
+def alert_table(alerts: Iterable[Alert]) -> pa.Table:
+    """Return the alerts as a table of schema ALERTS."""
+    return pa.Table.from_pylist([alert.to_row() for alert in alerts], schema=ALERTS)
