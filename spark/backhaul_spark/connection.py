@@ -1,4 +1,4 @@
-"""A small synchronous NATS client: requests and direct-get batches over one socket.
+"""A small synchronous NATS client: requests, direct-get batches and many publishes over one socket.
 
 Why not nats-py: a Spark task is a plain generator in a worker process, and the same reads
 through asyncio run at a third of the speed (measured in docs/adr/0003-delta-through-delta-rs.md).
@@ -21,6 +21,8 @@ from backhaul_spark.endpoint import read_creds
 from backhaul_spark.errors import HubProtocolError, LoginRefused, NoAnswer, Unreachable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from backhaul_spark.endpoint import Endpoint
 
 RECEIVE_BYTES = 1 << 18
@@ -79,25 +81,44 @@ class Connection:
 
     def send(self, subject: str, body: bytes) -> bytes:
         """Send a request; return the reply subject on which its answers will come."""
-        self._requests += 1
-        reply = f"{self._inbox}.{self._requests}"
-        self._write(b"PUB %s %s %d\r\n%s\r\n" % (subject.encode(), reply.encode(), len(body), body))
-        return reply.encode()
+        return self.send_all([(subject, b"", body)])[0]
+
+    def send_all(self, requests: Iterable[tuple[str, bytes, bytes]]) -> list[bytes]:
+        """Send requests (subject, header block or b"", body) in one write; return their reply subjects."""
+        replies: list[bytes] = []
+        data = bytearray()
+        for subject, header, body in requests:
+            self._requests += 1
+            reply = b"%s.%d" % (self._inbox.encode(), self._requests)
+            names, size = b"%s %s" % (subject.encode(), reply), len(header) + len(body)
+            if header:
+                data += b"HPUB %s %d %d\r\n%s%s\r\n" % (names, len(header), size, header, body)
+            else:
+                data += b"PUB %s %d\r\n%s\r\n" % (names, size, body)
+            replies.append(reply)
+        self._write(data)
+        return replies
 
     def answer(self, reply: bytes, what: str) -> tuple[bytes, bytes]:
         """Wait for the next answer on `reply`; answers to abandoned requests are passed over."""
         deadline = self._clock.monotonic() + self._timeout_s
         while True:
-            line = self._line(deadline, what)
-            if line.startswith((b"HMSG ", b"MSG ")):
-                parts = line.split()
-                total = int(parts[-1])
-                header = int(parts[-2]) if line[0] == 72 else 0  # b"H"
-                data = self._exactly(total + 2, deadline, what)
-                if parts[1] == reply:
-                    return data[:header], data[header:total]
-            else:
-                self._control(line)
+            to, header, body = self._message(deadline, what)
+            if to == reply:
+                return header, body
+
+    def any_answer(self, what: str) -> tuple[bytes, bytes, bytes]:
+        """Wait for the next answer to anything: (reply subject, header block, body)."""
+        return self._message(self._clock.monotonic() + self._timeout_s, what)
+
+    def _message(self, deadline: float, what: str) -> tuple[bytes, bytes, bytes]:
+        while not (line := self._line(deadline, what)).startswith((b"HMSG ", b"MSG ")):
+            self._control(line)
+        parts = line.split()
+        total = int(parts[-1])
+        header = int(parts[-2]) if line[0] == 72 else 0  # b"H"
+        data = self._exactly(total + 2, deadline, what)
+        return parts[1], data[:header], data[header:total]
 
     # -- below: bytes
 
@@ -179,7 +200,7 @@ class Connection:
         elif not line.startswith((b"PONG", b"INFO ", b"+OK")):
             raise HubProtocolError(self.server, f"unexpected line {line[:80]!r}")
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes | bytearray) -> None:
         try:
             self._socket.settimeout(self._timeout_s)
             self._socket.sendall(data)

@@ -7,12 +7,16 @@
     │   ├── LoginRefused     wrong user, password, key or certificate
     │   ├── NoAnswer         connected, but a request got no answer in time
     │   ├── ServerBehind     one of a cluster lacks what its stream's leader has
+    │   ├── NobodyTakes      no stream takes what is published
+    │   ├── PublishRefused   a stream takes a message not, and never will
     │   └── HubProtocolError an answer that this client cannot read
     ├── StreamError          one stream
     │   ├── StreamMissing    it is not there (or not any more)
     │   ├── StreamClosed     it is there, but direct get is off
     │   ├── StreamRecreated  it was deleted and made again since the checkpoint
-    │   └── MessagesGone     messages that the reader still wanted are deleted
+    │   ├── MessagesGone     messages that the reader still wanted are deleted
+    │   └── StreamFull       it has no room for what is published
+    ├── AlertUnfit           an alert of which no message can be made
     ├── TableError           the tables
     │   ├── TableMissing     nothing was ever ingested there
     │   ├── TablesBusy       another ingest is running, or overtook this one
@@ -91,6 +95,24 @@ class HubProtocolError(HubError):
         super().__init__(f"{server}: {detail}")
 
 
+class NobodyTakes(HubError):
+    """No stream takes what is published: it is not there, or this user may not publish to it."""
+
+    hint = "`backhaul-hub up` makes the streams; the twin job logs in by creds/twin.creds"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(f"the hub takes no alerts and commands: {detail}")
+
+
+class PublishRefused(HubError):
+    """A stream refused a message for what it is."""
+
+    hint = "a rule's alert is not as the hub takes it: nothing goes on before the rule is mended"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(f"the hub refused an alert or a command: {detail}")
+
+
 class StreamError(BackhaulSparkError):
     """One stream cannot be read as asked."""
 
@@ -150,6 +172,25 @@ class MessagesGone(StreamError):
         super().__init__(
             stream, f"stream {stream} no longer has messages {lo} to {hi} ({hi - lo + 1})"
         )
+
+
+class StreamFull(StreamError):
+    """A stream that refuses what is new has no room."""
+
+    hint = "TWIN_CMD empties itself while `backhaul-hub up` runs, and of all that is 5 minutes old"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("TWIN_CMD", f"the hub has no room: {detail}")
+
+
+class AlertUnfit(BackhaulSparkError):
+    """An alert says what cannot be told the hub; a rule made it so."""
+
+    hint = "mend the rule: device, command and params go into subjects and JSON"
+
+    def __init__(self, alert_id: str, reason: str) -> None:
+        self.alert_id, self.reason = alert_id, reason
+        super().__init__(f"alert {alert_id}: {reason}")
 
 
 class TableError(BackhaulSparkError):

@@ -8,6 +8,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_spark.messages import STAMP
 from backhaul_spark.points import POINTS
+from backhaul_spark.rules.alert import ALERTS
+from backhaul_spark.rules.snapshot import SNAPSHOTS
 
 # Raised with every change to a column; a table keeps the number it was made with as a property.
 SCHEMA_VERSION = 1
@@ -196,3 +198,19 @@ ROLLUPS_TABLE = TableSpec(
     ("width", "date"),
     "one row a series and window of a minute (1m) or an hour (1h)",
 )
+
+ALERTS_TABLE = TableSpec(
+    "alerts",
+    pa.schema(
+        [
+            *ALERTS,
+            pa.field("batch", pa.int64()),
+            pa.field("written_at", STAMP),
+            pa.field("date", pa.date32()),
+        ]
+    ),
+    ("date",),
+    "every alert of the twin job, once; by the day that it is about",
+)
+
+TWINS_TABLE = TableSpec("twins", SNAPSHOTS, (), "the newest that the twin job knows of each device")

@@ -1,0 +1,143 @@
+"""The tables `alerts` and `twins`: each alert once, and the newest word on each device. Driver.
+
+An alert is known by its id, whichever batch brings it: a batch that is done again may say more than
+the first time, since timers have run on, and a new checkpoint begins at batch 0. So what the table
+has is looked up, among the files of that time. The batch id is committed with the rows all the same:
+of two drivers on one table, Delta refuses the one that was thought dead.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+from deltalake import CommitProperties, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+from backhaul_spark.errors import TablesBusy
+from backhaul_spark.messages import STAMP
+from backhaul_spark.schemas import ALERTS_TABLE, TWINS_TABLE
+from backhaul_spark.tables import make_table
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from backhaul_spark.clock import Clock
+
+APP = "backhaul-twin"
+# Every so many commits small files become large ones, and files that no reader can still need go.
+# All of twins is written anew with each commit, so that its former files are by far the most.
+_TIDY_EVERY = {"alerts": 100, "twins": 20}
+_KEPT_HOURS = {"alerts": 168, "twins": 1}
+
+
+class AlertTables:
+    """The two tables of one table root, created where they are missing."""
+
+    def __init__(self, root: str, clock: Clock) -> None:
+        self._root = root
+        self._clock = clock
+        self._alerts = make_table(root, ALERTS_TABLE)
+        self._twins = make_table(root, TWINS_TABLE)
+        self._commits = dict.fromkeys(_TIDY_EVERY, 0)
+
+    def add_alerts(self, batch_id: int, alerts: pa.Table) -> int:
+        """Append those alerts that the table has not got; return how many.
+
+        Raises:
+            TablesBusy: another driver has written since.
+        """
+        if not alerts.num_rows:
+            return 0
+        self._alerts.update_incremental()
+        known = self._known(alerts)
+        new = alerts.filter(pc.invert(pc.is_in(alerts["id"], value_set=known)))
+        new = new.take(_first_of_each(new["id"]))
+        if new.num_rows:
+            written = pa.array([self._clock.now_ns() // 1000] * new.num_rows, STAMP)
+            rows = (
+                new.append_column("batch", pa.array([batch_id] * new.num_rows, pa.int64()))
+                .append_column("written_at", written)
+                .append_column("date", _days(new["time_ns"]))
+            )
+            self._append(rows, batch_id)
+        return int(new.num_rows)
+
+    def put_twins(self, batch_id: int, snapshots: pa.Table) -> int:
+        """Put the newest snapshot of each device in the place of an older one; return of how many.
+
+        Raises:
+            TablesBusy: another driver has written since.
+        """
+        newest = newest_of_each(snapshots)
+        if newest.num_rows:
+            self._twins.update_incremental()
+            merge = self._twins.merge(
+                newest,
+                predicate="t.device = s.device",
+                source_alias="s",
+                target_alias="t",
+                commit_properties=_transaction(batch_id),
+            )
+            try:
+                (
+                    merge.when_matched_update_all(predicate="s.at_ns >= t.at_ns")
+                    .when_not_matched_insert_all()
+                    .execute()
+                )
+            except CommitFailedError as error:
+                raise TablesBusy(self._root, "another twin job has taken over") from error
+            self._tidy(self._twins, TWINS_TABLE.name)
+        return int(newest.num_rows)
+
+    def _known(self, alerts: pa.Table) -> pa.Array:
+        """Return the ids that the table has of the time that these alerts are about."""
+        span = pc.min_max(alerts["time_ns"]).as_py()
+        days = pc.unique(_days(alerts["time_ns"]))
+        found = self._alerts.to_pyarrow_dataset().to_table(
+            columns=["id"],
+            filter=pc.field("date").isin(days)
+            & (pc.field("time_ns") >= span["min"])
+            & (pc.field("time_ns") <= span["max"]),
+        )
+        return found["id"].combine_chunks()
+
+    def _append(self, rows: pa.Table, batch_id: int) -> None:
+        try:
+            write_deltalake(
+                self._alerts, rows, mode="append", commit_properties=_transaction(batch_id)
+            )
+        except CommitFailedError as error:
+            raise TablesBusy(self._root, "another twin job has taken over") from error
+        self._tidy(self._alerts, ALERTS_TABLE.name)
+
+    def _tidy(self, table: DeltaTable, name: str) -> None:
+        self._commits[name] += 1
+        if self._commits[name] % _TIDY_EVERY[name]:
+            return
+        with suppress(CommitFailedError):  # somebody else compacts, which is as good
+            table.optimize.compact()
+            table.vacuum(_KEPT_HOURS[name], dry_run=False, enforce_retention_duration=False)
+        table.update_incremental()
+
+
+def newest_of_each(snapshots: pa.Table) -> pa.Table:
+    """Return the newest row of each device, of equal ones the last."""
+    order = pc.sort_indices(snapshots, sort_keys=[("at_ns", "ascending")]).to_numpy()[::-1]
+    return snapshots.take(order[_first_of_each(snapshots["device"].take(order))])
+
+
+def _first_of_each(values: pa.ChunkedArray) -> np.ndarray:
+    codes = values.combine_chunks().dictionary_encode().indices.to_numpy()
+    return np.sort(np.unique(codes, return_index=True)[1])
+
+
+def _days(times_ns: pa.ChunkedArray) -> pa.ChunkedArray:
+    return times_ns.cast(pa.timestamp("ns")).cast(pa.date32(), safe=False)
+
+
+def _transaction(batch_id: int) -> CommitProperties:
+    return CommitProperties(app_transactions=[Transaction(APP, batch_id)])
