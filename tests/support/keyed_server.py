@@ -35,6 +35,7 @@ class KeyedServer:
         trusted = operator_jwt("hub", operator, operator.public, system.public, now_s=now_s)
         self.server = NatsServer(
             directory,
+            mappings="",  # an operator's server has no account of its own
             extra=f"operator: {trusted}\nsystem_account: {system.public}\n"
             f"resolver: MEMORY\nresolver_preload {{\n{preload}\n}}",
         )

@@ -33,7 +33,14 @@ MAPPINGS = f'mappings {{ "{shards.API}.>": "$JS.API.>" }}'
 class NatsServer:
     """One nats-server process. Not covered: power loss; a kill leaves the page cache whole."""
 
-    def __init__(self, directory: Path, *, domain: str = DOMAIN, extra: str = "") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        domain: str = DOMAIN,
+        mappings: str = MAPPINGS,
+        extra: str = "",
+    ) -> None:
         self.directory = directory
         self.port = free_port()
         self.url = f"nats://127.0.0.1:{self.port}"
@@ -44,7 +51,7 @@ class NatsServer:
         directory.mkdir(parents=True, exist_ok=True)
         self._config.write_text(
             f"host: 127.0.0.1\nport: {self.port}\nserver_name: {directory.name}\n"
-            f'jetstream: {{ store_dir: "{self.store}", domain: {domain} }}\n{MAPPINGS}\n{extra}\n'
+            f'jetstream: {{ store_dir: "{self.store}", domain: {domain} }}\n{mappings}\n{extra}\n'
         )
 
     @property
