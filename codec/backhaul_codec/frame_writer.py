@@ -98,11 +98,11 @@ def _time_fields(times: Sequence[int]) -> dict[int, Any]:
         raise CodecError(f"a time is not an int64 of nanoseconds but {bad.__name__}", "time")
     require_time(min(times))
     require_time(max(times))
-    steps = _differences(times)
+    steps = differences(times)
     unit = gcd(*steps) or 1
     if unit > 1:
         steps = [step // unit for step in steps]
-    return {Field.T0: times[0], Field.UNIT: unit, Field.DT: _signed(steps, _column_for(steps))}
+    return {Field.T0: times[0], Field.UNIT: unit, Field.DT: signed(steps, column_for(steps))}
 
 
 class _Columns:
@@ -151,7 +151,7 @@ class _Columns:
         data: dict[int, bytes] = {}
         for column, numbers in enumerate(self.integers):
             if numbers:
-                data[column] = _signed(numbers, column)
+                data[column] = signed(numbers, column)
         for column, doubles in self.floats.items():
             if doubles:
                 data[column] = _planes(doubles)
@@ -170,7 +170,7 @@ class _Columns:
 
     def _add_doubles(self, values: list[float], *, odd: bool) -> None:
         integers = None if odd else scale(values)
-        if integers is not None and _column_for(_differences(integers.numbers)) < 3:
+        if integers is not None and column_for(differences(integers.numbers)) < 3:
             self._add_integers(FLOAT64, integers)
             return
         narrow = as_float32(values)
@@ -184,8 +184,8 @@ class _Columns:
             self.kinds += bytes((FLOAT64, FLOAT64_COLUMN, 0))
 
     def _add_integers(self, dtype: int, integers: Integers) -> None:
-        steps = _differences(integers.numbers)
-        column = _column_for(steps)
+        steps = differences(integers.numbers)
+        column = column_for(steps)
         self.integers[column] += steps
         self.bases.append(integers.numbers[0])
         self.kinds += bytes((dtype, column, integers.exponent))
@@ -241,7 +241,7 @@ def _is_negative_zero(value: float) -> bool:
     return value == 0.0 and copysign(1.0, value) < 0
 
 
-def _differences(numbers: Sequence[int]) -> list[int]:
+def differences(numbers: Sequence[int]) -> list[int]:
     """Return each number less the one before, modulo 2**64 as an int64."""
     steps = list(map(sub, numbers[1:], numbers))
     if steps and (max(steps) > INT64_MAX or min(steps) < INT64_MIN):
@@ -249,7 +249,7 @@ def _differences(numbers: Sequence[int]) -> list[int]:
     return steps
 
 
-def _column_for(steps: list[int]) -> int:
+def column_for(steps: list[int]) -> int:
     """Return the narrowest of columns 0..3 (int8, 16, 32, 64) that holds all of the steps."""
     if not steps:
         return 0
@@ -262,7 +262,8 @@ def _indices(indices: list[int], count: int) -> bytes:
     return _planes(array(INDEX_CODES[width], indices))
 
 
-def _signed(numbers: list[int], column: int) -> bytes:
+def signed(numbers: list[int], column: int) -> bytes:
+    """Return numbers as the data of one of columns 0..3."""
     return _planes(array(SIGNED_CODES[INTEGER_WIDTHS[column]], numbers))
 
 
