@@ -26,6 +26,7 @@ from .commands.revoke import revoke
 from .commands.rotate import rotate
 from .commands.set import set_
 from .commands.shadow import shadow
+from .commands.simulate import simulate
 from .commands.status import status
 from .commands.tls import tls
 from .commands.tree import tree
@@ -48,6 +49,7 @@ def cli() -> None:
     `shadow`, the tree with `tree` and `node`. Files for vehicles, and from them, are kept with
     `artifact`. Vehicles are told to do something with `command`; `commands` says what became of
     it. `user` gives people rights to a part of the tree. `reload` has every server of a cluster learn of new devices; `tls` renews their certificates.
+    `simulate` loads a test hub with a fleet that is not there.
     """
 
 
@@ -78,6 +80,7 @@ for _command in (
     command,
     command_list,
     user,
+    simulate,
 ):
     cli.add_command(_command)
 

@@ -61,6 +61,8 @@ class HubLayout:
     keys_of: Path | None = None
     """Another hub's directory, whose place this one takes: it has the same keys, so that vehicles
     may move."""
+    sync_interval: str = "always"
+    """How often the server syncs; all else than always is for hubs that make no promise."""
 
     @property
     def url(self) -> str:
@@ -125,6 +127,7 @@ def create_hub(
             system_account=keys.account("SYS").public,
             system_jwt=accounts["SYS"],
             resolver_dir=str(_resolver(directory)),
+            sync_interval=layout.sync_interval,
         )
         for target, each in _servers(directory, layout, server):
             target.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -16,6 +16,7 @@ from backhaul_hub.control import ControlPlane
 from backhaul_hub.errors import HubError, LimitsLoweredError, StreamConflictError
 from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.moved import require_here
+from backhaul_hub.simulated.target import require_real
 from backhaul_hub.streams import declared_streams, planned
 from backhaul_hub.unfinished import require_finished
 
@@ -68,6 +69,7 @@ async def _check(directory: Path, lower_limits: bool) -> list[str]:
 
 
 async def _run(directory: Path, lower_limits: bool) -> None:
+    require_real(directory)
     require_finished(directory)
     require_here(directory)
     plane = ControlPlane(directory, load(directory), SystemClock(), lower_limits=lower_limits)
