@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+
+from backhaul_spark.rules.statistics import curve_of, figures
+from backhaul_spark.rules.twins import of_rule
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from backhaul_spark.rules.plan import Plan
+    from backhaul_spark.rules.twins import Twins
 
 SNAPSHOTS = pa.schema(
     [
@@ -18,3 +31,63 @@ SNAPSHOTS = pa.schema(
         pa.field("at_ns", pa.int64(), nullable=False),  # when this was taken
     ]
 )
+
+
+# How much of a device's health an open alert takes.
+_TAKES = {"info": 0.05, "warning": 0.2, "critical": 0.5}
+
+
+def snapshot_table(plan: Plan, twins: Twins, rows: NDArray[np.intp], at_ns: int) -> pa.Table:
+    """Return these rows of `twins.devices` as a table of schema SNAPSHOTS."""
+    devices = twins.devices
+    health = np.ones(len(rows))
+    opened: list[list[str]] = [[] for _ in rows]
+    for spoken in plan.rules:
+        state = devices[of_rule(spoken.rule)]
+        if "open" not in (state.dtype.names or ()):
+            continue
+        here = state["open"][rows]
+        health[here] *= 1 - _TAKES[spoken.rule.severity]
+        for place in np.flatnonzero(here).tolist():
+            opened[place].append(spoken.rule.name)
+    known = {str(series): _figures(devices[str(series)][rows]) for series in plan.statistics}
+    charge = known[str(plan.statistics[0])]
+    curves = devices["curve"][rows]
+    base = devices["device"][rows]
+    statistics = []
+    for place in range(len(rows)):
+        said: dict[str, Any] = {
+            name: {key: column[place] for key, column in columns.items()}
+            for name, columns in known.items()
+            if columns["last"][place] is not None
+        }
+        said["battery_curve"] = curve_of(curves[place])
+        said["untimely_points"] = int(base["untimely"][place])
+        statistics.append(json.dumps(said))
+    names = [twins.names[key] for key in devices.keys[rows].tolist()]
+    columns = [
+        names,
+        base["stored_ns"],
+        health.round(3),
+        charge["last"],
+        charge["slope"],
+        [json.dumps(rules) for rules in opened],
+        statistics,
+        np.full(len(rows), at_ns),
+    ]
+    arrays = [
+        pa.array(column, field.type) for column, field in zip(columns, SNAPSHOTS, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=SNAPSHOTS)
+
+
+def _figures(rows: NDArray[Any]) -> dict[str, list[float | int | None]]:
+    """Return each row's figures as JSON takes them; None for what is not known."""
+    never = rows["time_ns"] == 0
+    found = figures(rows) | {"last": rows["last"].astype(float)}
+    said: dict[str, list[float | int | None]] = {
+        name: [None if blank or not np.isfinite(v) else round(float(v), 4)
+               for v, blank in zip(column, never, strict=True)]
+        for name, column in found.items()
+    }  # fmt: skip
+    return said | {"time_ns": rows["time_ns"].tolist()}

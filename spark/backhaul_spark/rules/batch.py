@@ -1,0 +1,114 @@
+"""What the rules get to see of a batch of messages: arrays, packed for the way between processes.
+
+A row a point through Spark's own columns would cost more than the rules themselves. So the source
+packs what one bucket of devices is told by a few thousand messages into one row of bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import cbor2
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+# One a message, whatever it holds: who spoke, in which place of which lane, and when it was stored.
+MESSAGE = np.dtype(
+    [("device", "u8"), ("lane", "u8"), ("seq", "i8"), ("stored_ns", "i8"), ("mark", "u1")]
+)
+# One a wanted point: `message` counts in the messages beside it, `signal` in the wanted series.
+SAMPLE = np.dtype([("message", "i4"), ("signal", "u1"), ("time_ns", "i8"), ("value", "f8")])
+
+# `signal` of a point whose time cannot be true: it is counted, and no rule sees it.
+UNTIMELY = 255
+# `mark`: why a vehicle marked its lanes (docs/continuity.md); 0 is no mark, OTHER_MARK any other.
+MARKS = {"start": 1, "link": 2, "hour": 3, "stop": 4}
+OTHER_MARK = 5
+
+
+@dataclass(frozen=True, slots=True)
+class HeadWord:
+    """A value written to a series that a rule is configured by; docs/wire-format.md says who wins."""
+
+    device: str
+    series: int
+    time_ns: int
+    origin: str
+    tombstone: int
+    value: float | int | str
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What some messages tell one bucket of devices."""
+
+    messages: NDArray[np.void]
+    samples: NDArray[np.void]
+    devices: Sequence[str]
+    heads: Sequence[HeadWord] = field(default_factory=list)
+
+    def said(self) -> bytes:
+        """Pack what is not numbers."""
+        heads = [
+            [h.device, h.series, h.time_ns, h.origin, h.tombstone, h.value] for h in self.heads
+        ]
+        return cbor2.dumps([list(self.devices), heads])
+
+    @classmethod
+    def unpack(cls, messages: bytes, samples: bytes, said: bytes) -> Batch:
+        """Read what `said`, and the arrays' own bytes, hold."""
+        devices, heads = cbor2.loads(said)
+        return cls(
+            np.frombuffer(messages, MESSAGE),
+            np.frombuffer(samples, SAMPLE),
+            devices,
+            [HeadWord(*head) for head in heads],
+        )
+
+    @classmethod
+    def join(cls, batches: Iterable[Batch]) -> Batch:
+        """Return all of them as one."""
+        parts = list(batches)
+        starts = np.cumsum([0, *(len(part.messages) for part in parts)])
+        samples = np.concatenate([np.empty(0, SAMPLE), *(part.samples for part in parts)])
+        lengths = [len(part.samples) for part in parts]
+        samples["message"] += np.repeat(starts[:-1], lengths).astype(np.int32)
+        return cls(
+            np.concatenate([np.empty(0, MESSAGE), *(part.messages for part in parts)]),
+            samples,
+            sorted({device for part in parts for device in part.devices}),
+            [head for part in parts for head in part.heads],
+        )
+
+
+@lru_cache(maxsize=1 << 18)
+def device_hash(device: str) -> int:
+    """Return 64 bits that stand for a name: what state is looked up by."""
+    return int.from_bytes(blake2b(device.encode(), digest_size=8).digest(), "little")
+
+
+def hashes(names: Iterable[str]) -> NDArray[np.uint64]:
+    """Return `device_hash` of each."""
+    return np.fromiter((device_hash(name) for name in names), np.uint64)
+
+
+def lane_hashes(
+    devices: NDArray[np.uint64], lanes: NDArray[np.uint64], epochs: NDArray[np.int64]
+) -> NDArray[np.uint64]:
+    """Return 64 bits that stand for (device, lane, epoch)."""
+    return _mix(devices ^ _mix(lanes + _mix(epochs.astype(np.uint64))))
+
+
+def _mix(values: NDArray[Any]) -> NDArray[np.uint64]:
+    # splitmix64: numbers that are close end far apart.
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(values ^ (values >> np.uint64(31)), np.uint64)

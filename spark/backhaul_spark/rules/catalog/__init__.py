@@ -1,0 +1,26 @@
+"""The rules, a file each. A file put here is found; nothing else has to be told."""
+
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from backhaul_spark.rules.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def known_rules() -> dict[str, type[Rule]]:
+    """Return the rules of this package by name, in the order of names."""
+    for module in pkgutil.iter_modules(__path__):
+        import_module(f"{__name__}.{module.name}")
+    found = {rule.name: rule for rule in _below(Rule) if rule.__module__.startswith(__name__)}
+    return dict(sorted(found.items()))
+
+
+def _below(kind: type[Rule]) -> Iterator[type[Rule]]:
+    for rule in kind.__subclasses__():
+        yield rule
+        yield from _below(rule)

@@ -1,0 +1,135 @@
+"""A vehicle that is not heard of, and why it was not when it is again."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from msgspec import Meta
+
+from backhaul_spark.rules import rule
+from backhaul_spark.rules.batch import MARKS
+from backhaul_spark.rules.rule import SECOND_NS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backhaul_spark.rules.rule import Finding, Mask, Rows, Said
+    from backhaul_spark.rules.series import Series
+
+_Positive = Annotated[float, Meta(gt=0)]
+# Marks that say why nothing came: there was no link, or nothing that could have spoken.
+_NOTES = {MARKS["link"]: "link", MARKS["start"]: "start"}
+
+
+class SilenceSettings(rule.Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`explain_s`: so long after a vehicle is back its own word of the reason is waited for.
+
+    It marks a link that came up at once, or 30 s after its last mark (docs/continuity.md).
+    """
+
+    after_s: _Positive = 300.0
+    explain_s: _Positive = 45.0
+
+
+class Silence(rule.Rule):
+    """Nothing of the device was stored at the hub for 5 minutes.
+
+    By the hub's clock, not the vehicle's: a replayed backlog is a sign of life too. The alert's time
+    is when the limit was reached; that of its end when the first message came again.
+    """
+
+    name = "silence"
+    unit = "s"
+    severity = "warning"
+    # `heard_ns`: newest message. `back_ns`: first one after a silence whose end was not told yet.
+    # `lost_ns`: the last one before that silence.
+    state = np.dtype([("open", "?"), ("heard_ns", "i8"), ("back_ns", "i8"), ("lost_ns", "i8")])
+    Settings = SilenceSettings
+
+    def heard(self, state: Rows, first: Mask, messages: Rows) -> Iterator[Finding]:
+        """Find silences between messages, told of already or not, and the vehicle's word on them."""
+        stored = messages["stored_ns"]
+        before = np.maximum(np.where(first, 0, np.r_[0, stored[:-1]]), state["heard_ns"])
+        gap = (before > 0) & (stored - before > self._after_ns)
+        told = first & state["open"]
+        if (gap & ~told).any():
+            yield self._raised(gap & ~told, before)
+        yield from self._ends(state, first, gap | told, before, messages)
+        last = np.r_[first[1:], True]
+        state["heard_ns"][last] = np.maximum(stored, state["heard_ns"])[last]
+        state["open"] = False
+
+    def tick(self, state: Rows, now_ns: int) -> Iterator[Finding]:
+        heard = state["heard_ns"]
+        silent = (heard > 0) & ~state["open"] & (now_ns - heard > self._after_ns)
+        # One that is back, and away again, was back first.
+        waited = now_ns - state["back_ns"] > self.settings.explain_s * SECOND_NS
+        told = (state["back_ns"] > 0) & (waited | silent)
+        yield self._cleared(told, state["back_ns"].copy(), state["lost_ns"], "")
+        state["back_ns"][told] = 0
+        yield self._raised(silent, heard)
+        state["open"] |= silent
+
+    def _ends(
+        self, state: Rows, first: Mask, gap: Mask, before: rule.Integers, messages: Rows
+    ) -> Iterator[Finding]:
+        """Pair each silence's end with what comes next of its device: a reason, or another silence.
+
+        What comes next may be in the same message: a vehicle often begins with its mark.
+        """
+        mark = messages["mark"]
+        pending = np.flatnonzero(first & (state["back_ns"] > 0))
+        ends, words = np.flatnonzero(gap), np.flatnonzero(np.isin(mark, list(_NOTES)))
+        if not len(pending) + len(ends):
+            return
+        row = np.r_[pending, ends, words]
+        order = np.lexsort((np.repeat([0, 1, 2], [len(pending), len(ends), len(words)]), row))
+        row = row[order]
+        none = np.zeros(len(words), np.int64)
+        back = np.r_[state["back_ns"][pending], messages["stored_ns"][ends], none][order]
+        lost = np.r_[state["lost_ns"][pending], before[ends], none][order]
+        device = np.cumsum(first)[row]
+        follows = np.r_[False, (device[1:] == device[:-1]) & (back[:-1] > 0)]
+        note = np.where(back > 0, 0, mark[row])
+        for code in (0, *_NOTES):
+            at = np.flatnonzero(follows & (note == code))
+            if len(at):
+                where, ended, since = np.zeros((3, len(mark)), np.int64)
+                where[row[at]], ended[row[at]], since[row[at]] = 1, back[at - 1], lost[at - 1]
+                yield self._cleared(where > 0, ended, since, _NOTES.get(code, ""))
+        newest = np.flatnonzero(np.r_[device[1:] != device[:-1], True])
+        # The row of the device's last message is the one that stays.
+        last = np.flatnonzero(np.r_[first[1:], True])[device[newest] - 1]
+        state["back_ns"][last], state["lost_ns"][last] = back[newest], lost[newest]
+
+    def _raised(self, where: Mask, heard_ns: rule.Integers) -> Finding:
+        seconds = np.full(len(where), self.settings.after_s)
+        return rule.Finding("raised", where, heard_ns + self._after_ns, seconds,
+                            self.settings.after_s)  # fmt: skip
+
+    def _cleared(
+        self, where: Mask, back_ns: rule.Integers, lost_ns: rule.Integers, note: str
+    ) -> Finding:
+        seconds = (back_ns - lost_ns) / SECOND_NS
+        return rule.Finding("cleared", where, back_ns, seconds, self.settings.after_s, note)
+
+    @property
+    def _after_ns(self) -> int:
+        return int(self.settings.after_s * SECOND_NS)
+
+    def sentence(self, said: Said, series: Series | None) -> str:
+        lost_ns = said.time_ns - int(said.value * SECOND_NS)
+        if said.kind == "raised":
+            return f"nothing was heard for {said.limit:g} s, since {_clock(lost_ns)}"
+        span = f"from {_clock(lost_ns)} to {_clock(said.time_ns)}"
+        if said.note == "link":
+            return f"the link was down {span}; the vehicle ran meanwhile"
+        if said.note == "start":
+            return f"the vehicle's agent did not run, or has started again: silent {span}"
+        return f"heard again; silent {span} without an explanation"
+
+
+def _clock(time_ns: int) -> str:
+    return f"{datetime.fromtimestamp(time_ns / SECOND_NS, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,119 @@
+"""twin.toml: which rules run, on which series, with which limits. docs/twin-actor.md lists the keys."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from backhaul_spark.errors import OptionError
+from backhaul_spark.rules.catalog import known_rules
+from backhaul_spark.rules.plan import SERIES_MAX, Plan
+from backhaul_spark.rules.rule import Rule, Spoken
+from backhaul_spark.rules.series import Series, parse_series
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_Positive = Annotated[float, Meta(gt=0)]
+
+
+class TwinSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The section [twin]."""
+
+    late_after_s: _Positive = 120.0
+    snapshot_every_s: _Positive = 60.0
+    forget_after_days: _Positive = 30.0
+    tick_s: _Positive = 5.0
+    buckets: Annotated[int, Meta(ge=1, le=64)] = 8
+    statistics: tuple[str, ...] = ("battery.soc", "battery.temp", "cpu.load")
+
+
+def read_plan(path: str | None) -> Plan:
+    """Read the file; without one everything is as it is by default.
+
+    Raises:
+        OptionError: it cannot be read, or says something that cannot be.
+    """
+    if path is None:
+        return plan_from({}, "twin.toml")
+    try:
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise OptionError("--config", path, f"a readable file ({error.strerror})") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise OptionError("--config", path, f"TOML: {error}") from error
+    return plan_from(values, path)
+
+
+def plan_from(values: Mapping[str, Any], where: str) -> Plan:
+    """Return the plan that the file's values come to. `where` names the file in errors."""
+    # [fleet] is for the fleet-wide jobs; one file serves both.
+    _refuse_unknown(values, {"twin", "signals", "rules", "fleet"}, where)
+    twin = _section(values.get("twin", {}), TwinSection, f"{where}: [twin]")
+    signals = _table(values.get("signals", {}), f"{where}: [signals]")
+    kinds = known_rules()
+    rules = _table(values.get("rules", {}), f"{where}: [rules]")
+    _refuse_unknown(rules, set(kinds), f"{where}: [rules]")
+    places = {str(key): _series(text, f"{where}: [signals] {key}") for key, text in signals.items()}
+    wanted = {
+        text for kind in kinds.values() for text in (*kind.signals.values(), *kind.heads.values())
+    }
+    _refuse_unknown(places, wanted | set(TwinSection().statistics), f"{where}: [signals]")
+    made = [
+        _rule(kind, rules.get(name, {}), f"{where}: [rules.{name}]") for name, kind in kinds.items()
+    ]
+    statistics = [_series(text, f"{where}: [twin] statistics") for text in twin.statistics]
+    plan_rules = tuple(
+        Spoken(rule, _placed(rule.signals, places), _placed(rule.heads, places))
+        for rule in made
+        if rule.settings.enabled
+    )
+    if not statistics or len(statistics) > SERIES_MAX // 2:
+        raise OptionError(f"{where}: [twin] statistics", twin.statistics, "1 to 125 series")
+    return Plan(
+        rules=plan_rules,
+        statistics=tuple(places.get(str(series), series) for series in statistics),
+        late_after_s=twin.late_after_s,
+        snapshot_every_s=twin.snapshot_every_s,
+        forget_after_s=twin.forget_after_days * 86400,
+        buckets=twin.buckets,
+        tick_s=twin.tick_s,
+    )
+
+
+def _rule(kind: type[Rule], values: object, where: str) -> Rule:
+    return kind(_section(values, kind.Settings, where))
+
+
+def _placed(names: Mapping[str, str], places: Mapping[str, Series]) -> dict[str, Series]:
+    """Return where a rule's series are: where [signals] says, else where the rule itself does."""
+    return {name: places.get(text) or parse_series(text) for name, text in names.items()}
+
+
+def _section(values: object, kind: type[Any], where: str) -> Any:
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        raise OptionError(where, values, str(error)) from error
+
+
+def _table(values: object, where: str) -> dict[str, Any]:
+    if not isinstance(values, dict):
+        raise OptionError(where, values, "a table")
+    return values
+
+
+def _series(text: object, where: str) -> Series:
+    if not isinstance(text, str):
+        raise OptionError(where, text, "a series such as battery.soc")
+    return parse_series(text, where)
+
+
+def _refuse_unknown(values: Mapping[str, Any], known: set[str], where: str) -> None:
+    for key in values:
+        if key not in known:
+            raise OptionError(where, key, f"one of {', '.join(sorted(known))}")

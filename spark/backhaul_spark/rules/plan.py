@@ -1,0 +1,50 @@
+"""Which rules run over which series, and how long things take: what the configuration comes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from backhaul_spark.rules.rule import SECOND_NS, Spoken
+from backhaul_spark.rules.series import Series
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Codes of signals are one byte, and the last one is taken (batch.UNTIMELY).
+SERIES_MAX = 250
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the engine works by.
+
+    `statistics`: series that rolling figures are kept of, the state of charge first. `late_after_s`: see
+    docs/twin-actor.md. `snapshot_every_s`: at most so often is a device shown that speaks.
+    """
+
+    rules: tuple[Spoken, ...]
+    statistics: tuple[Series, ...] = (Series("battery", "soc"),)
+    late_after_s: float = 120.0
+    snapshot_every_s: float = 60.0
+    forget_after_s: float = 30 * 86400.0
+    buckets: int = 8
+    tick_s: float = 5.0
+    series: tuple[Series, ...] = field(init=False)
+    heads: tuple[Series, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        signals = [*self.statistics, *(s for rule in self.rules for s in rule.signals.values())]
+        heads = [head for rule in self.rules for head in rule.heads.values()]
+        object.__setattr__(self, "series", _once(signals))
+        object.__setattr__(self, "heads", _once(heads))
+        assert len(self.series) <= SERIES_MAX
+
+    @property
+    def late_after_ns(self) -> int:
+        """Return `late_after_s` in ns."""
+        return int(self.late_after_s * SECOND_NS)
+
+
+def _once(series: Iterable[Series]) -> tuple[Series, ...]:
+    return tuple(dict.fromkeys(series))

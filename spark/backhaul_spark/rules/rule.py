@@ -1,0 +1,139 @@
+"""What a rule is. docs/twin-actor.md says how to add one: a file in rules/catalog, and nothing else.
+
+A rule never loops over samples or devices. The engine cuts a batch into rounds in which each device
+has one sample at most, in the order of time; so a rule is written as if for one sample of one device,
+in numpy, and works on thousands of devices at once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from backhaul_spark.rules.alert import Kind, Severity
+    from backhaul_spark.rules.series import Series
+
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+    # Rows of a rule's `state`, or of batch.MESSAGE; written to in place.
+    Rows = NDArray[Any]
+
+SECOND_NS = 1_000_000_000
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Base of what the configuration may say of a rule, under [rules.<name>]."""
+
+    enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """One sample of each of some devices. All arrays have the same length.
+
+    `signal` holds the names that the rule gives to its signals; `heads` the value of each of its
+    config points, NaN where none was written.
+    """
+
+    signal: NDArray[np.str_]
+    time_ns: Integers
+    value: Floats
+    heads: Mapping[str, Floats]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Say of which devices something is to be told.
+
+    `where`: a mask over the devices that the rule was given. The others are as long as `where`, or
+    one value for all. `note`: whatever `sentence` needs to know.
+    """
+
+    kind: Kind
+    where: Mask
+    time_ns: Integers
+    value: Floats
+    limit: Floats | float
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One alert, before it is put in words."""
+
+    device: str
+    kind: Kind
+    time_ns: int
+    value: float
+    limit: float
+    note: str
+
+
+class Rule(ABC):
+    """One rule. Subclasses in rules/catalog are found by themselves.
+
+    `name`: as in alerts and in the configuration. `unit`: of `value` and `limit`. `signals`, `heads`:
+    what the rule calls the series that it is about, and where they are by default; the first signal
+    is the one that its alerts name. Heads are config points whose newest value counts. `state`: the
+    fields that it remembers of each device, all zero at first; `open` says that an alert is open.
+    """
+
+    name: ClassVar[str]
+    unit: ClassVar[str]
+    severity: ClassVar[Severity]
+    signals: ClassVar[Mapping[str, str]] = {}
+    heads: ClassVar[Mapping[str, str]] = {}
+    state: ClassVar[np.dtype[Any]]
+    Settings: ClassVar[type[Settings]] = Settings
+
+    def __init__(self, settings: Any = None) -> None:
+        self.settings: Any = self.Settings() if settings is None else settings
+
+    def step(self, state: Rows, sample: Samples) -> Iterator[Finding]:
+        """Take one sample of each of some devices, newer than those before; write to `state`."""
+        yield from ()
+
+    def heard(self, state: Rows, first: Mask, messages: Rows) -> Iterator[Finding]:
+        """Take messages, whatever they hold, by device and in the order in which they were stored.
+
+        Here `state` has a row for each message, all of a device's being copies; what is written to
+        the row of its last message stays. `first`: where a device's messages begin.
+        """
+        yield from ()
+
+    def tick(self, state: Rows, now_ns: int) -> Iterator[Finding]:
+        """Look at all devices every few seconds. `now_ns`: up to when everything stored was read."""
+        yield from ()
+
+    def sentence(self, said: Said, series: Series | None) -> str:
+        """Put an alert in words, without the device's name."""
+        word = "above" if said.kind == "raised" else "back within"
+        return f"{series} is {said.value:g} {self.unit}, {word} {said.limit:g}"
+
+    def command(self, said: Said) -> tuple[str, dict[str, Any]] | None:
+        """Return what the vehicle is to do about it, with parameters; None for nothing."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A rule with the series that the configuration gives it."""
+
+    rule: Rule
+    signals: Mapping[str, Series] = field(default_factory=dict)
+    heads: Mapping[str, Series] = field(default_factory=dict)
+
+    @property
+    def series(self) -> Series | None:
+        """Return the series that its alerts name."""
+        return next(iter(self.signals.values()), None)

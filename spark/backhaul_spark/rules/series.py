@@ -1,0 +1,35 @@
+"""Name a series of a vehicle as people write it: `battery.soc`, or `battery.soc.cell-7`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from backhaul_codec.subjects import SubjectError, decode_token, encode_token
+from backhaul_spark.errors import OptionError
+
+
+class Series(NamedTuple):
+    """A series: node, type, key ("" for none)."""
+
+    node: str
+    type: str
+    key: str = ""
+
+    def __str__(self) -> str:
+        parts = self if self.key else self[:2]
+        return ".".join(encode_token(part) for part in parts)
+
+
+def parse_series(text: str, option: str = "signals") -> Series:
+    """Read `node.type` or `node.type.key`; names are percent-encoded as in subjects.
+
+    Raises:
+        OptionError: it is none.
+    """
+    try:
+        names = [decode_token(token) for token in text.split(".")]
+    except SubjectError as error:
+        raise OptionError(option, text, f"a series such as battery.soc: {error}") from error
+    if not 2 <= len(names) <= 3:
+        raise OptionError(option, text, "a series such as battery.soc or node.type.key")
+    return Series(*names)

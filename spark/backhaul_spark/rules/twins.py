@@ -1,0 +1,129 @@
+"""What is remembered of the devices of one bucket."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import cbor2
+import numpy as np
+
+from backhaul_codec.merge import Head, join
+from backhaul_spark.rules.batch import device_hash, hashes
+from backhaul_spark.rules.repeats import lane_table
+from backhaul_spark.rules.statistics import CURVE, SERIES
+from backhaul_spark.rules.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from backhaul_spark.rules.batch import HeadWord
+    from backhaul_spark.rules.plan import Plan
+    from backhaul_spark.rules.rule import Rule
+
+# `stored_ns`: of its newest message; `shown_ns`: when its last snapshot was taken; `untimely`: points
+# whose time cannot be true.
+DEVICE = np.dtype([("stored_ns", "i8"), ("shown_ns", "i8"), ("untimely", "u4")])
+
+
+def of_rule(rule: Rule) -> str:
+    """Name the section of a rule's own fields."""
+    return f"rule:{rule.name}"
+
+
+def times_of(rule: Rule) -> str:
+    """Name the section with the time of the newest sample that a rule had of each signal."""
+    return f"times:{rule.name}"
+
+
+class Twins:
+    """The state of one bucket: tables of numbers, and what is not numbers.
+
+    `devices`: a row each. `late`: rules' fields once more, for devices of which older samples come
+    after newer ones. `lanes`: see repeats.py. `names`: hash to device. `heads`: config points, also of
+    devices that were not heard of yet.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        rules = {}
+        for spoken in plan.rules:
+            rules[of_rule(spoken.rule)] = np.zeros(1, spoken.rule.state)
+            times = np.dtype([(name, "i8") for name in spoken.signals] or [("none", "i1")])
+            rules[times_of(spoken.rule)] = np.zeros(1, times)
+        blanks: dict[str, NDArray[Any]] = {"device": np.zeros(1, DEVICE), **rules}
+        blanks |= {str(series): np.zeros(1, SERIES) for series in plan.statistics}
+        blanks["curve"] = np.zeros(1, CURVE)
+        blanks["heads"] = np.zeros(1, np.dtype([(str(head), "f8") for head in plan.heads]))
+        for head in plan.heads:
+            blanks["heads"][str(head)] = np.nan
+        self.devices = Table(blanks)
+        self.late = Table(rules | {"device": np.zeros(1, DEVICE)})
+        self.lanes = lane_table()
+        self.names: dict[int, str] = {}
+        self.heads: dict[tuple[str, str], Head] = {}
+        self.names_changed = False
+
+    def rows(self, keys: NDArray[np.uint64], devices: Sequence[str]) -> NDArray[np.intp]:
+        """Return the rows of devices, new ones with what was configured before they came."""
+        new = [name for name in devices if device_hash(name) not in self.names]
+        if new:
+            self.names |= {device_hash(name): name for name in new}
+            self.names_changed = True
+        rows = self.devices.rows(keys)
+        for name in new:
+            for head in self._plan.heads:
+                self._apply(name, str(head))
+        return rows
+
+    def hear(self, words: Sequence[HeadWord]) -> None:
+        """Merge config points: the newest stays, whatever came first (docs/wire-format.md)."""
+        for word in words:
+            series = str(self._plan.heads[word.series])
+            point = Head(word.time_ns, word.origin, word.value, word.tombstone)
+            before = self.heads.get((word.device, series))
+            head = point if before is None else join(before, point)
+            if head is not before:
+                self.heads[word.device, series] = head
+                self.names_changed = True
+                self._apply(word.device, series)
+
+    def _apply(self, device: str, series: str) -> None:
+        head = self.heads.get((device, series))
+        [row] = self.devices.find(hashes([device]))
+        if head is not None and row >= 0:
+            number = isinstance(head.value, float | int) and not head.deleted
+            self.devices["heads"][series][row] = head.value if number else np.nan
+
+    def forget(self, before_ns: int) -> None:
+        """Drop the devices, and lanes, of which nothing was stored since."""
+        gone = self.devices["device"]["stored_ns"] < before_ns
+        for key in self.devices.keys[gone].tolist():
+            self.names.pop(key, None)
+            self.names_changed = True
+        self.devices.keep(~gone)
+        self.lanes.keep(self.lanes["lane"]["stored_ns"] >= before_ns)
+
+    def pack(self) -> bytes:
+        """Return the numbers, which change with every batch."""
+        return cbor2.dumps([self.devices.pack(), self.late.pack(), self.lanes.pack()])
+
+    def pack_names(self) -> bytes:
+        """Return the rest, which seldom changes (`names_changed`)."""
+        heads = [
+            [*key, head.time, head.origin, head.value, head.tombstone]
+            for key, head in self.heads.items()
+        ]
+        return cbor2.dumps([list(self.names.values()), heads])
+
+    def unpack(self, numbers: bytes, names: bytes) -> None:
+        """Take over what was packed."""
+        for table, packed in zip(
+            (self.devices, self.late, self.lanes), cbor2.loads(numbers), strict=True
+        ):
+            table.unpack(packed)
+        known, heads = cbor2.loads(names)
+        self.names = {device_hash(name): name for name in known}
+        self.heads = {(h[0], h[1]): Head(h[2], h[3], h[4], h[5]) for h in heads}
+        self.names_changed = False
