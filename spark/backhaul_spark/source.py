@@ -5,7 +5,10 @@
 
 Options, besides those of endpoint.py (servers, user, password, credentials, api, tls_ca):
     streams      names or patterns, separated by commas (default UP_*)
-    format       messages (default): one row a message; points: one row a point
+    format       messages (default): one row a message; points: one row a point; samples: what the
+                 twin's rules see, packed (rules/samples.py); then also
+    signals, heads   series that are wanted, as battery.soc, separated by commas
+    buckets      into how many parts devices are divided (default 8)
     starting     earliest (default) or latest, for a new query; then the checkpoint counts
     maxMessages  most messages a micro-batch (default: all there are)
     partitions   tasks a batch (default 2)
@@ -38,6 +41,7 @@ from backhaul_spark.endpoint import Endpoint, endpoint_from
 from backhaul_spark.errors import MessagesGone, OptionError
 from backhaul_spark.messages import MESSAGES, gap_batch, holes, message_batch
 from backhaul_spark.points import POINT_ROWS, point_rows
+from backhaul_spark.rules.samples import SAMPLE_ROWS, sample_rows, wanted_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,7 +51,7 @@ if TYPE_CHECKING:
 
 _REWIND_LOOKS, _REWIND_LOOK_S = 15, 1.0
 
-FORMATS = {"messages": MESSAGES, "points": POINT_ROWS}
+FORMATS = {"messages": MESSAGES, "points": POINT_ROWS, "samples": SAMPLE_ROWS}
 
 
 class Settings:
@@ -64,6 +68,9 @@ class Settings:
         self.starting = _one_of(lower, "starting", "earliest", "earliest", "latest")
         self.partitions = _positive(lower, "partitions", 2)
         self.max_messages = _positive(lower, "maxmessages", 0)
+        self.wanted = wanted_from(
+            lower.get("signals", ""), lower.get("heads", ""), _positive(lower, "buckets", 8)
+        )
 
     def streams(self) -> dict[str, StreamInfo]:
         """Ask the hub what streams there are. Driver."""
@@ -216,10 +223,11 @@ def read_span(settings: Settings, span: offsets.Span) -> Iterator[pa.RecordBatch
     Raises:
         MessagesGone: messages were deleted inside the span, and `onGap` is "fail".
     """
-    as_points = settings.format == "points"
     for batch in _message_batches(settings, span):
-        if as_points:
+        if settings.format == "points":
             yield from point_rows(batch)
+        elif settings.format == "samples":
+            yield sample_rows(batch, settings.wanted)
         else:
             yield batch
 

@@ -75,21 +75,10 @@ class IngestQuery:
     def run(self, every_s: float | None, stopping: Callable[[], bool] = lambda: False) -> None:
         """Start the query and wait until it ends, or until `stopping` says so.
 
-        A flag that is looked at, not an exception out of a signal handler: one that strikes while
-        Python talks to the JVM leaves a broken conversation behind.
-
         Raises:
             BackhaulSparkError: the query failed.
         """
-        query = self.start(every_s)
-        try:
-            while not query.awaitTermination(_LOOK_S):
-                if stopping():
-                    query.stop()
-                    return
-        except Exception as error:
-            if not stopping():
-                raise named_error(error) from error
+        wait_for_end(self.start(every_s), stopping)
 
     def _batch(self, messages: DataFrame, batch: int) -> None:
         if self._ingest.done(self._app_id(), batch):
@@ -109,10 +98,33 @@ class IngestQuery:
 
         A new checkpoint counts from 0 again. It must not be taken for a replay of the old one.
         """
-        if not self._app:
-            with open_input(self._checkpoint, "metadata") as file:
-                self._app = f"backhaul-checkpoint-{json.loads(file.read())['id']}"
+        self._app = self._app or checkpoint_id(self._checkpoint)
         return self._app
+
+
+def checkpoint_id(uri: str) -> str:
+    """Name a checkpoint. Raises: OSError while its query has not started yet."""
+    with open_input(uri, "metadata") as file:
+        return f"backhaul-checkpoint-{json.loads(file.read())['id']}"
+
+
+def wait_for_end(query: StreamingQuery, stopping: Callable[[], bool]) -> None:
+    """Wait until a query ends; end it when `stopping` says so.
+
+    A flag that is looked at, not an exception out of a signal handler: one that strikes while
+    Python talks to the JVM leaves a broken conversation behind.
+
+    Raises:
+        BackhaulSparkError: the query failed.
+    """
+    try:
+        while not query.awaitTermination(_LOOK_S):
+            if stopping():
+                query.stop()
+                return
+    except Exception as error:
+        if not stopping():
+            raise named_error(error) from error
 
 
 def _ddl(schema: pa.Schema) -> str:

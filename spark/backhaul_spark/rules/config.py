@@ -28,6 +28,7 @@ class TwinSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     snapshot_every_s: _Positive = 60.0
     forget_after_days: _Positive = 30.0
     tick_s: _Positive = 5.0
+    grace_s: Annotated[float, Meta(ge=0)] = 60.0
     buckets: Annotated[int, Meta(ge=1, le=64)] = 8
     statistics: tuple[str, ...] = ("battery.soc", "battery.temp", "cpu.load")
 
@@ -82,6 +83,7 @@ def plan_from(values: Mapping[str, Any], where: str) -> Plan:
         forget_after_s=twin.forget_after_days * 86400,
         buckets=twin.buckets,
         tick_s=twin.tick_s,
+        grace_s=twin.grace_s,
     )
 
 

@@ -44,7 +44,7 @@ class Engine:
         self._ticking = [s for s in plan.rules if type(s.rule).tick is not Rule.tick]
         self._stepping = [s for s in plan.rules if type(s.rule).step is not Rule.step]
 
-    def take(self, twins: Twins, batch: Batch, now_ns: int) -> tuple[list[Alert], set[int]]:
+    def take(self, twins: Twins, batch: Batch, now_ns: int) -> tuple[list[Alert], NDArray[np.intp]]:
         """Take in a batch of one bucket.
 
         Args:
@@ -64,21 +64,22 @@ class Engine:
         self._count(twins, samples)
         for spoken in self._stepping:
             alerts += self._stepped(twins, spoken, samples, now_ns)
-        return alerts, set(np.unique(rows).tolist())
+        return alerts, np.unique(rows)
 
-    def tick(self, twins: Twins, now_ns: int, until_ns: int) -> tuple[list[Alert], set[int]]:
+    def tick(
+        self, twins: Twins, now_ns: int, until_ns: int
+    ) -> tuple[list[Alert], NDArray[np.intp]]:
         """Look at every device. `until_ns`: all that was stored up to then has been taken in."""
         twins.forget(now_ns - int(self.plan.forget_after_s * SECOND_NS))
         twins.late.keep(twins.late["device"]["stored_ns"] > now_ns - REPLAY_NS)
-        everyone = np.arange(len(twins.devices))
         alerts: list[Alert] = []
-        told: set[int] = set()
+        told = np.zeros(len(twins.devices), np.bool_)
         for spoken in self._ticking:
             state = twins.devices[of_rule(spoken.rule)]
             for finding in spoken.rule.tick(state, until_ns):
                 alerts += self._alerts(twins, spoken, finding, twins.devices.keys, None, now_ns)
-                told.update(everyone[finding.where].tolist())
-        return alerts, told
+                told |= finding.where
+        return alerts, np.flatnonzero(told)
 
     def _heard(
         self, twins: Twins, batch: Batch, rows: NDArray[np.intp], now_ns: int

@@ -30,6 +30,7 @@ class Plan:
     forget_after_s: float = 30 * 86400.0
     buckets: int = 8
     tick_s: float = 5.0
+    grace_s: float = 60.0
     series: tuple[Series, ...] = field(init=False)
     heads: tuple[Series, ...] = field(init=False)
 

@@ -1,0 +1,166 @@
+"""The twin actor: the engine as a stateful operator of Spark, a bucket of devices a key. Executor.
+
+State is two values of bytes a bucket, not one a device: Spark handles 1,500 devices a second that way,
+and the arrays hold tens of thousands. A bucket's timer ticks for ever.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+from backhaul_spark.rules.alert import ALERTS, Alert, alert_table
+from backhaul_spark.rules.batch import Batch, hashes
+from backhaul_spark.rules.engine import Engine
+from backhaul_spark.rules.rule import SECOND_NS
+from backhaul_spark.rules.snapshot import SNAPSHOTS, snapshot_table
+from backhaul_spark.rules.twins import Twins
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+    from pyspark.sql.streaming.stateful_processor import (
+        ExpiredTimerInfo,
+        StatefulProcessorHandle,
+        TimerValues,
+    )
+
+    from backhaul_spark.rules.plan import Plan
+
+# One row for all alerts, one for all snapshots of a bucket: a table of Arrow each, as bytes.
+OUTPUT = "bucket int, what string, content binary"
+KINDS = {"alerts": ALERTS, "snapshots": SNAPSHOTS}
+_MS_NS = 1_000_000
+# What was stored up to so long before a batch runs has been read by it, unless the batch says otherwise.
+BEHIND_NS = 30 * SECOND_NS
+
+
+class TwinActor(StatefulProcessor):
+    """Keeps one bucket's twins.
+
+    Args:
+        plan: what to run.
+        started_ms: when this query started, wall clock. The hub may have been away until then, so for
+            `plan.grace_s` nobody's silence is told.
+    """
+
+    def __init__(self, plan: Plan, started_ms: int) -> None:
+        self._plan = plan
+        self._started_ms = started_ms
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state. Executor."""
+        self._handle = handle
+        self._engine = Engine(self._plan)
+        self._numbers = handle.getValueState("numbers", "packed binary, until_ns long, at_ms long")
+        self._names = handle.getValueState("names", "packed binary")
+
+    def handleInputRows(
+        self, key: Any, rows: Iterator[Any], timerValues: TimerValues
+    ) -> Iterator[pd.DataFrame]:
+        """Take in one bucket's part of a batch: rows of samples.SAMPLE_ROWS. Executor."""
+        now_ms = timerValues.getCurrentProcessingTimeInMs()
+        frame = pd.concat(list(rows))
+        columns = (frame["messages"], frame["samples"], frame["said"])
+        batch = Batch.join(Batch.unpack(*parts) for parts in zip(*columns, strict=True))
+        twins, _, _ = self._load(now_ms)
+        alerts, touched = self._engine.take(twins, batch, now_ms * _MS_NS)
+        # How far each stream was read; the one that is furthest behind counts.
+        until_ns = int(frame.groupby("stream")["until_ns"].max().min())
+        yield from self._say(key, twins, alerts, touched, now_ms)
+        self._save(twins, until_ns, now_ms)
+
+    def handleExpiredTimer(
+        self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
+    ) -> Iterator[pd.DataFrame]:
+        """Look at all devices of a bucket, and have it ticked again. Executor."""
+        now_ms = timerValues.getCurrentProcessingTimeInMs()
+        self._handle.registerTimer(now_ms + self._tick_ms)
+        if now_ms - self._started_ms < self._plan.grace_s * 1000:
+            return
+        now_ns = now_ms * _MS_NS
+        twins, until_ns, at_ms = self._load(now_ms)
+        read_ns = read_until(now_ns, until_ns, same_batch=at_ms == now_ms)
+        alerts, touched = self._engine.tick(twins, now_ns, read_ns)
+        yield from self._say(key, twins, alerts, touched, now_ms)
+        self._save(twins, until_ns, at_ms)
+
+    def close(self) -> None:
+        """Release nothing: Spark closes the state. Executor."""
+
+    def _load(self, now_ms: int) -> tuple[Twins, int, int]:
+        twins = Twins(self._plan)
+        found = self._numbers.get()
+        if found is None:
+            self._handle.registerTimer(now_ms + self._tick_ms)
+            return twins, 0, 0
+        names = self._names.get()
+        packed, until_ns, at_ms = found
+        twins.unpack(bytes(packed), bytes(names[0]) if names else twins.pack_names())
+        return twins, until_ns, at_ms
+
+    def _save(self, twins: Twins, until_ns: int, at_ms: int) -> None:
+        self._numbers.update((twins.pack(), until_ns, at_ms))
+        if twins.names_changed:
+            self._names.update((twins.pack_names(),))
+
+    def _say(
+        self, key: Any, twins: Twins, alerts: list[Alert], touched: NDArray[np.intp], now_ms: int
+    ) -> Iterator[pd.DataFrame]:
+        """Yield the alerts, and snapshots of the devices that they, and the time, call for."""
+        now_ns = now_ms * _MS_NS
+        shown = twins.devices["device"]["shown_ns"]
+        due = touched[now_ns - shown[touched] >= self._plan.snapshot_every_s * SECOND_NS]
+        named = twins.devices.find(hashes({alert.device for alert in alerts}))
+        rows = np.union1d(due, named)
+        shown[rows] = now_ns
+        content = {}
+        if alerts:
+            content["alerts"] = to_bytes(alert_table(alerts))
+        if len(rows):
+            content["snapshots"] = to_bytes(snapshot_table(self._plan, twins, rows, now_ns))
+        if content:
+            yield pd.DataFrame(
+                {
+                    "bucket": [key[0]] * len(content),
+                    "what": list(content),
+                    "content": list(content.values()),
+                }
+            )
+
+    @property
+    def _tick_ms(self) -> int:
+        return round(self._plan.tick_s * 1000)
+
+
+def read_until(now_ns: int, until_ns: int, *, same_batch: bool) -> int:
+    """Return up to when everything that the hub stored has been taken in.
+
+    Args:
+        now_ns: when the batch runs.
+        until_ns: when the newest message was stored of the last batch that had any.
+        same_batch: that is this one. One without any has found nothing more to read.
+    """
+    behind = same_batch and now_ns - until_ns > BEHIND_NS
+    return until_ns if behind else now_ns
+
+
+def to_bytes(table: pa.Table) -> bytes:
+    """Pack a table for the way to the driver."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def tables_of(rows: list[tuple[str, bytes]]) -> dict[str, pa.Table]:
+    """Return what the buckets said in one batch, by `what`; empty tables for nothing. Driver."""
+    found = {what: [schema.empty_table()] for what, schema in KINDS.items()}
+    for what, content in rows:
+        found[what].append(pa.ipc.open_stream(content).read_all())
+    return {what: pa.concat_tables(tables) for what, tables in found.items()}

@@ -1,0 +1,226 @@
+"""From stored messages to what Spark's operator yields, without a JVM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from pyspark.sql.streaming.tws_tester import TwsTester
+
+from backhaul_codec import Opaque, Point, encode_frame, encode_point
+from backhaul_codec.points import JSON
+from backhaul_spark.direct_get import Stored
+from backhaul_spark.errors import OptionError
+from backhaul_spark.messages import message_batch
+from backhaul_spark.rules.actor import TwinActor, read_until, tables_of
+from backhaul_spark.rules.batch import MARKS, SAMPLE, UNTIMELY, Batch
+from backhaul_spark.rules.config import plan_from
+from backhaul_spark.rules.samples import Wanted, sample_rows
+from backhaul_spark.rules.series import Series, parse_series
+from backhaul_spark.source import Settings
+from tests.support.twin_batches import T0, S
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd  # type: ignore[import-untyped]
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+SOC, TEMP = Series("battery", "soc"), Series("battery", "temp")
+LIMIT = Series("config", "temp_max")
+WANTED = Wanted((SOC, TEMP), (LIMIT,), 1)
+STORED_S = 100
+
+
+def stored(*messages: tuple[str, bytes], stream: str = "UP_00") -> pa.RecordBatch:
+    """Messages (subject, body) as the source has them, stored STORED_S after T0."""
+    part = Stored(
+        seqs=list(range(1, len(messages) + 1)),
+        subjects=[subject for subject, _ in messages],
+        times=["2026-01-01T00:01:40Z"] * len(messages),
+        bodies=[body for _, body in messages],
+    )
+    return message_batch(stream, part)
+
+
+def frame(seq: int, *points: tuple[str, float, Any], clock: int = 0) -> bytes:
+    made = [Point("battery", type_, T0 + int(at * S), value) for type_, at, value in points]
+    return encode_frame(made, epoch=1, seq=seq, clock=clock)
+
+
+def seen(*messages: tuple[str, bytes], wanted: Wanted = WANTED) -> Batch:
+    return Batch.join(batches(sample_rows(stored(*messages), wanted)))
+
+
+def batches(rows: pa.RecordBatch) -> list[Batch]:
+    columns = [rows.column(name).to_pylist() for name in ("messages", "samples", "said")]
+    return [Batch.unpack(*parts) for parts in zip(*columns, strict=True)]
+
+
+def test_wanted_points_come_out_of_frames_and_all_messages_are_signs_of_life() -> None:
+    batch = seen(
+        ("up.A.f.battery", frame(1, ("soc", 1, 80.5), ("other", 1, 5.0), ("temp", 2, 21))),
+        ("up.B.f.battery", frame(7, ("other", 1, 5.0))),
+        ("up.B.f.battery", b"garbage"),
+    )
+    assert batch.devices == ["A", "B"]
+    assert batch.messages["seq"].tolist() == [1, 7]
+    assert set(batch.messages["stored_ns"].tolist()) == {T0 + STORED_S * S}
+    rows = [tuple(row) for row in batch.samples[["message", "signal", "time_ns", "value"]].tolist()]
+    assert rows == [(0, 0, T0 + S, 80.5), (0, 1, T0 + 2 * S, 21.0)]
+
+
+def test_a_point_that_cannot_be_true_or_is_deleted_or_text_is_no_sample() -> None:
+    gone = encode_point(Point("battery", "soc", T0, 5.0, tombstone=1), epoch=1, seq=9)
+    batch = seen(
+        ("up.A.f.battery", frame(1, ("soc", STORED_S + 61, 1.0), ("soc", STORED_S + 59, 2.0))),
+        ("up.A.f.battery", frame(2, ("soc", 1, 3.0), clock=2)),
+        ("up.A.f.battery", frame(3, ("soc", 1, "full"))),
+        ("up.A.p.battery.soc.%", gone),
+    )
+    assert batch.samples["signal"].tolist() == [UNTIMELY, 0, UNTIMELY]
+
+
+def test_a_threshold_is_read_from_both_directions() -> None:
+    def limit(value: float, at: float = 0, **more: Any) -> Point:
+        return Point("config", "temp_max", T0 + int(at * S), value, **more)
+
+    node_frame = encode_frame([limit(50, origin="hub:ann")], epoch=0, seq=0)
+    batch = seen(
+        ("up.A.p.config.temp_max.%", encode_point(limit(70), epoch=1, seq=1)),
+        ("up.A.p.config.temp_max.%", encode_point(limit(70, STORED_S + 6), epoch=1, seq=2)),
+        ("in.B.p.config.temp_max.%", encode_point(limit(60, origin="hub"), epoch=0, seq=0)),
+        ("in.B.p.config", node_frame),
+        ("in.B.p.config.other.%", encode_point(Point("config", "other", T0, 1.0), epoch=0, seq=0)),
+        ("in.B.c.abc", b"a command"),
+        ("in.B.s.watermark", b"{}"),
+        ("in.B.p.config.temp_max.%", b"broken"),
+    )
+    assert [(h.device, h.value, h.origin) for h in batch.heads] == [
+        ("A", 70, ""),
+        ("B", 60, "hub"),
+        ("B", 50, "hub:ann"),
+    ]
+    # What the hub writes is no sign of life of a vehicle.
+    assert batch.devices == ["A"]
+    assert len(batch.messages) == 2
+
+
+def test_a_mark_is_known_by_its_why() -> None:
+    def mark(body: bytes, epoch: int = 1) -> bytes:
+        return encode_point(Point("", "mark", T0, Opaque(JSON, body)), epoch=epoch, seq=5)
+
+    batch = seen(
+        ("up.A.e.mark", mark(b'{"epoch": 1, "lanes": {"live": 4}, "why": "link"}')),
+        ("up.A.e.mark", mark(b'{"epoch": 1, "lanes": {"live": 4}, "why": "start"}')),
+        ("up.A.e.mark", mark(b'{"epoch": 1, "lanes": {"live": 4}, "why": "moon"}')),
+        ("up.A.e.mark", mark(b'{"epoch": 2, "lanes": {}, "why": "link"}')),
+        ("up.A.e.mark", mark(b"[]")),
+    )
+    assert batch.messages["mark"].tolist() == [MARKS["link"], MARKS["start"], 5, 0, 0]
+
+
+def test_every_bucket_gets_a_row_and_only_its_own_devices() -> None:
+    messages = [
+        (f"up.D{n}.f.battery", frame(1, ("soc", n, float(n)), ("temp", n, n))) for n in range(50)
+    ]
+    rows = sample_rows(stored(*messages), Wanted((SOC, TEMP), (LIMIT,), 7))
+    assert rows.column("bucket").to_pylist() == list(range(7))
+    assert set(rows.column("until_ns").to_pylist()) == {T0 + STORED_S * S}
+    parts = batches(rows)
+    assert sum(len(part.messages) for part in parts) == 50
+    both = Batch.join(parts)
+    found = {}
+    for row in both.samples[both.samples["signal"] == 0]:
+        found[int(both.messages["device"][row["message"]])] = row["value"]
+    assert sorted(found.values()) == list(range(50))
+    assert sorted(both.devices) == sorted(f"D{n}" for n in range(50))
+    empty = batches(sample_rows(stored(("up.A.x", b"")), Wanted((SOC,), (), 2)))
+    assert [len(part.messages) for part in empty] == [0, 0]
+    assert np.concatenate([part.samples for part in empty]).dtype == SAMPLE
+
+
+@pytest.mark.parametrize("text", ["soc", "a.b.c.d", "a.b c"], ids=["one", "four", "blank"])
+def test_what_is_no_series_is_refused(text: str) -> None:
+    with pytest.raises(OptionError, match=r"a series such as battery\.soc"):
+        Settings({"servers": "nats://h", "signals": text})
+    assert str(parse_series("a.b.c%20d")) == "a.b.c%20d"
+
+
+class Actor:
+    """The operator in Spark's own tester: one bucket."""
+
+    def __init__(self, **twin: Any) -> None:
+        self.plan = plan_from({"twin": {"buckets": 1, "grace_s": 0} | twin}, "test")
+        self.tester = TwsTester(TwinActor(self.plan, T0 // 1_000_000), timeMode="ProcessingTime")
+        self.wanted = Wanted(self.plan.series, self.plan.heads, 1)
+        self.at(0)
+
+    def at(self, seconds: float) -> dict[str, list[dict[str, Any]]]:
+        """Let the clock be at so many seconds after T0; return what timers say."""
+        return self._said(self.tester.setProcessingTime(T0 // 1_000_000 + int(seconds * 1000)))
+
+    def take(self, *messages: tuple[str, bytes]) -> dict[str, list[dict[str, Any]]]:
+        rows = sample_rows(stored(*messages), self.wanted).to_pandas()
+        return self._said(self.tester.testInPandas(0, rows.drop(columns="bucket")))
+
+    @staticmethod
+    def _said(frame: Sequence[Any] | pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
+        rows = [] if not len(frame) else list(zip(frame["what"], frame["content"], strict=True))  # type: ignore[call-overload]
+        return {what: table.to_pylist() for what, table in tables_of(rows).items()}
+
+
+HOT = frame(1, ("temp", 90, 70), ("temp", 91, 70), ("temp", 92, 70))
+
+
+def test_the_actor_says_alerts_and_snapshots_and_remembers_between_batches() -> None:
+    actor = Actor()
+    actor.at(STORED_S)
+    first = actor.take(("up.A.f.battery", HOT))
+    assert [row["rule"] for row in first["alerts"]] == ["temperature"]
+    assert [row["device"] for row in first["snapshots"]] == ["A"]
+    again = actor.take(("up.A.f.battery", HOT))
+    assert again == {"alerts": [], "snapshots": []}
+    cool = actor.take(("up.A.f.battery", frame(2, ("temp", 93, 20))))
+    assert [row["kind"] for row in cool["alerts"]] == ["cleared"]
+    assert [row["open_alerts"] for row in cool["snapshots"]] == ["[]"]
+
+
+def test_a_device_that_speaks_is_shown_once_in_a_while() -> None:
+    actor = Actor(snapshot_every_s=60)
+    shown = []
+    for number in range(10):
+        actor.at(STORED_S + 20 * number)
+        said = actor.take(("up.A.f.battery", frame(number + 1, ("soc", number, 50.0))))
+        shown.append(len(said["snapshots"]))
+    assert shown == [1, 0, 0, 1, 0, 0, 1, 0, 0, 1]
+
+
+def test_the_timer_finds_silence_once_however_long_it_ticks() -> None:
+    actor = Actor()
+    actor.at(STORED_S)
+    actor.take(("up.A.f.battery", frame(1, ("soc", 1, 50.0))))
+    raised = [alert for s in range(105, 900, 5) for alert in actor.at(s)["alerts"]]
+    assert [(row["rule"], row["kind"], row["time_ns"]) for row in raised] == [
+        ("silence", "raised", T0 + (STORED_S + 300) * S)
+    ]
+
+
+def test_a_query_that_has_just_started_waits_before_it_calls_anybody_silent() -> None:
+    actor = Actor(grace_s=1000)
+    actor.at(STORED_S)
+    actor.take(("up.A.f.battery", frame(1, ("soc", 1, 50.0))))
+    assert [s for s in range(105, 1200, 5) if actor.at(s)["alerts"]] == [1000]
+
+
+def test_a_batch_that_is_behind_makes_nobody_silent() -> None:
+    """What it read was stored an hour ago: of the hour since there is more to come."""
+    now_ns, stored_ns = T0 + 5000 * S, T0 + STORED_S * S
+    assert read_until(now_ns, stored_ns, same_batch=True) == stored_ns
+    assert read_until(now_ns, stored_ns, same_batch=False) == now_ns
+    assert read_until(now_ns, now_ns - S, same_batch=True) == now_ns
+    actor = Actor()
+    actor.at(5000)
+    actor.take(("up.A.f.battery", frame(1, ("soc", 1, 50.0))))
+    assert len(actor.at(5005)["alerts"]) == 1
