@@ -9,6 +9,8 @@
              in an account with JetStream could reach its API through one
     JOBS     Spark: reads UP through the account boundary, and so with no reply subject of its own
              choosing: creates nothing, deletes nothing, writes nothing
+    TWIN     the twin job: reads UP as JOBS does, and DOWN, and publishes alerts and commands, as calls of
+             a service: the server, and not the job, says where the acknowledgement goes
     ENROL    leafs of devices that are not enrolled yet
     PEOPLE   operators' and dashboards' users
 
@@ -40,15 +42,20 @@ if TYPE_CHECKING:
 
     from .keys import HubKeys
 
-AccountName: TypeAlias = Literal["SYS", "HUB", "UP", "FLEET", "JOBS", "ENROL", "PEOPLE"]
+AccountName: TypeAlias = Literal["SYS", "HUB", "UP", "FLEET", "JOBS", "TWIN", "ENROL", "PEOPLE"]
 ACCOUNTS: tuple[AccountName, ...] = get_args(AccountName)
 
-# As what account JOBS knows the API: $JS.API is each account's own, and JOBS has none.
-JOBS_API = "jobsapi"
+# As what accounts JOBS and TWIN know the API: $JS.API is each account's own, and they have none. DOWN
+# stands in another account than UP, and who asks by one name is answered by one.
+JOBS_API, DOWN_API = "jobsapi", "downapi"
 # What a reader of streams asks that has one answer. One message, as a stream's leader has it: of a
 # cluster any server answers a direct get, and may be behind.
 _READ_ONE = ("STREAM.INFO.*", "STREAM.LIST", "STREAM.MSG.GET.*")
 _READ_MANY = "DIRECT.GET.*"
+_READ_ONE_OF_DOWN = (f"STREAM.INFO.{DOWN}", f"STREAM.MSG.GET.{DOWN}")
+_READ_MANY_OF_DOWN = f"DIRECT.GET.{DOWN}"
+# The hub's streams take those of its own env alone.
+_FROM_TWIN = ("fleet.*.veh.*.evt.alert.>", "fleet.*.veh.*.cmd.>")
 CLOCK_QUESTIONS, CLOCK_ANSWERS = "clk.*", "clkr.*.*"
 BLOB_QUESTIONS, BLOB_ANSWERS = "blob.*", "blobr.*.*"
 _TO_LEAFS = ("dn.>", CLOCK_ANSWERS, BLOB_ANSWERS)
@@ -106,7 +113,8 @@ def account_jwts(
             "UP", _up_exports(keys.up_api), _up_imports(public, keys.up_api, every), jetstream=True
         ),
         "HUB": Account("HUB", _hub_exports(), _hub_imports(public, keys.up_api), jetstream=True),
-        "JOBS": Account("JOBS", imports=_jobs_imports(public, keys.up_api)),
+        "JOBS": Account("JOBS", imports=_jobs_imports(public, keys.up_api), leafs=False),
+        "TWIN": Account("TWIN", imports=_twin_imports(public, keys.up_api), leafs=False),
         "ENROL": Account("ENROL", imports=[Import("service", _ENROL, public["HUB"])]),
     }
     return {
@@ -181,9 +189,12 @@ def blob_answer_subject(device: str, token: str) -> str:
 
 def _hub_exports() -> list[Export]:
     # No leaf reaches the API itself: a leaf's reply can have that told any subject (ADR 17).
-    services = [RESETS, *_flow_control(DOWN), _ENROL]
+    services = [RESETS, *_flow_control(DOWN), _ENROL, *_FROM_TWIN]
     return [
         *(Export("service", subject) for subject in services),
+        # For TWIN, where nobody comes as a leaf.
+        *(Export("service", f"$JS.API.{verb}") for verb in _READ_ONE_OF_DOWN),
+        Export("service", f"$JS.API.{_READ_MANY_OF_DOWN}", many_answers=True),
         *(Export("stream", subject) for subject in (*_TO_LEAFS, *_TO_PEOPLE, _SNAPSHOTS)),
     ]
 
@@ -225,6 +236,19 @@ def _api_of_up(
 
 def _jobs_imports(public: Mapping[AccountName, str], secret: str) -> list[Import]:
     return _api_of_up(public, secret, _READ_ONE, JOBS_API)
+
+
+def _twin_imports(public: Mapping[AccountName, str], secret: str) -> list[Import]:
+    hub = public["HUB"]
+    return [
+        *_jobs_imports(public, secret),
+        *(
+            Import("service", f"$JS.API.{verb}", hub, f"{DOWN_API}.{verb}", share=True)
+            for verb in _READ_ONE_OF_DOWN
+        ),
+        Import("service", f"$JS.API.{_READ_MANY_OF_DOWN}", hub, f"{DOWN_API}.{_READ_MANY_OF_DOWN}"),
+        *(Import("service", subject, hub) for subject in _FROM_TWIN),
+    ]
 
 
 def _fleet_exports(lanes: Iterable[Lane]) -> list[Export]:

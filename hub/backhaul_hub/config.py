@@ -52,6 +52,8 @@ class Nats(_Section, frozen=True):
     """Account JOBS, reading UP only: the jobs."""
     system: Login
     """The system account: connect events, reloads."""
+    twin: Login = Login(creds="creds/twin.creds", api="jobsapi")
+    """Account TWIN, reading UP and DOWN, publishing alerts and commands: the twin job."""
     ca: str = ""
     """The authorities by which the servers are known: a PEM file, relative to the hub directory;
     empty: those of the system."""
@@ -267,7 +269,7 @@ def load(directory: Path) -> HubConfig:
             hint = "made by an older backhaul: make a new hub with init, then migrate"
         raise ConfigError(f"{path}: {error}", hint=hint) from error
     nats = config.nats
-    users = ("control", "spark", "system")
+    users = ("control", "spark", "twin", "system")
     here = {name: _in(directory, getattr(nats, name), nats.ca) for name in users}
     return msgspec.structs.replace(config, nats=msgspec.structs.replace(nats, **here))
 

@@ -39,6 +39,8 @@ from .keys import read_keys
 from .known import Known
 from .leafs import LEAFS_INTERVAL_S, Leafs
 from .live import told_command
+from .live_alerts import LiveAlerts
+from .logins import add_twin_login, creds_file
 from .metrics import METRICS
 from .moved import STOP_SERVICE
 from .people_services import Hub, PeopleServices
@@ -76,6 +78,7 @@ if TYPE_CHECKING:
     from .config import HubConfig
     from .consumers import Consumer
     from .jetstream import Json
+    from .keys import HubKeys
     from .registry import Device
 
 log = structlog.get_logger(__name__)
@@ -111,6 +114,7 @@ class ControlPlane:
         self._readers: list[UplinkReader] = []
         self._sync = SyncShell(config, clock, lambda: self._devices)
         self._commands = CommandShell(config, clock, lambda: self._devices, self._tell_command)
+        self._alerts = LiveAlerts(config.twin.env, self._sync.tell_live, self._sync.ancestors)
         self._consumers: list[Consumer] = [*self._sync.consumers, self._commands]
         self._sources = SourceKeeper(config, clock, self._continuity, lambda: self._devices)
         self._stop = asyncio.Event()
@@ -127,6 +131,7 @@ class ControlPlane:
                 await Registry.open(self._directory / "hub.db")
             )
             keys = read_keys(self._directory)
+            self._add_twin_login(keys)
             servers = len(urls(self._config.nats.url))
             system = await connect(self._config.nats.url, self._config.nats.system)
             stack.push_async_callback(system.close)
@@ -203,6 +208,7 @@ class ControlPlane:
             syncing = await self._sync.start(client, api, registry)
             commanding = await self._commands.start(client, api, registry)
             await serve_commands(client, registry)
+            await self._alerts.start(client, api)
             asking = self._people(client, api, registry, report)
             self._readers = [
                 UplinkReader(
@@ -260,6 +266,7 @@ class ControlPlane:
                         health.run(),
                         metrics_server.serve(self._config.metrics.listen, METRICS, health.samples),
                         watch_connections(client, system),
+                        self._alerts.keep(api),
                         *syncing,
                         *commanding,
                         asking.run(),
@@ -273,6 +280,14 @@ class ControlPlane:
     def stop(self) -> None:
         """Let `run` come to its end."""
         self._stop.set()
+
+    def _add_twin_login(self, keys: HubKeys) -> None:
+        try:
+            if add_twin_login(self._directory, keys, now_s=self._clock.now_ns() // 1_000_000_000):
+                log.info("login_of_the_twin_job_made", file=creds_file("twin"))
+        except OSError as error:
+            # A hub directory that is read only serves vehicles all the same.
+            log.warning("no_login_for_the_twin_job", error=str(error))
 
     async def _reconcile(self, api: JetStreamApi, declared: Json) -> None:
         for change in await reconcile(api, declared, lower_limits=self._lower_limits):

@@ -1,8 +1,9 @@
-"""TWIN_EVENTS: events that programs on vehicles reported, read back without repeats.
+"""TWIN_EVENTS: events that programs on vehicles reported, and alerts about vehicles, each read once.
 
 The stream is sourced from UP, so the body of a message is the one that the vehicle sealed
 (docs/wire-format.md), and a message that was sent again stands there again. It is known by its device,
-epoch and seq, which are in the body; what is missing, continuity knows (`hiding`).
+epoch and seq, which are in the body; what is missing, continuity knows (`hiding`). An alert is the
+twin job's word, JSON, and stands there once by its subject (docs/twin.md).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 from nats.errors import Error as NatsError
 from nats.js.api import DeliverPolicy
 
@@ -38,25 +40,33 @@ if TYPE_CHECKING:
 
 SAID = ("previous", "reason", "data")
 # A vehicle's clock may be ahead by as much before the hub refuses its stamps many times over.
+ALERT = "alert"
+"""The kind of all alerts; `….evt.alert.<rule>.<kind>.<digest>` are their subjects."""
+_ALERT_TOKENS = 9
 _CLOCK_AHEAD_NS = 600 * 1_000_000_000
 _SECOND_NS = 1_000_000_000
 _SILENT_NS = 4 * _SECOND_NS
 
 
 class VehicleEvent(NamedTuple):
-    """One event. `said` is what there is of previous, reason and data."""
+    """One event. `said` is what there is of previous, reason and data.
+
+    An alert has neither epoch nor seq, but an id; its data say which rule, how bad, and the figures.
+    """
 
     time: int
     device: str
     epoch: int
     seq: int
     kind: str
+    id: str
     said: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON has it."""
         stamp = {"vid": self.device, "timestamp": rfc3339(self.time), "time": self.time}
-        return stamp | {"kind": self.kind} | self.said | {"epoch": self.epoch, "seq": self.seq}
+        named = {"id": self.id} if self.id else {"epoch": self.epoch, "seq": self.seq}
+        return stamp | {"kind": self.kind} | self.said | named
 
 
 class Found(NamedTuple):
@@ -74,12 +84,30 @@ class Found(NamedTuple):
 
 
 def read_event(subject: str, body: bytes) -> VehicleEvent | None:
-    """Read one message of TWIN_EVENTS; None where it is no event."""
+    """Read one message of TWIN_EVENTS; None where it is neither event nor alert."""
+    if subject.count(".") == _ALERT_TOKENS - 1:
+        return read_alert(subject, body)
     try:
         _, _, _, device, _, token = subject.split(".")
         return event_of(device, decode_token(token), decode(body))
     except (ValueError, CodecError, SubjectError):
         return None
+
+
+def read_alert(subject: str, body: bytes) -> VehicleEvent | None:
+    """Read one alert, which its subject says the device of; None where it is none."""
+    try:
+        said = msgspec.json.decode(body)
+        time, id_, text = said.pop("time"), said.pop("id"), said.pop("text")
+        del said["vid"]
+    except (msgspec.DecodeError, RecursionError, KeyError, AttributeError, TypeError):
+        return None
+    device = subject.split(".")[3]
+    typed = isinstance(time, int) and isinstance(id_, str) and id_ and isinstance(text, str)
+    # As far as times go in 64 bits: beyond, no date can be made of one.
+    if not typed or not 0 <= time < 1 << 63 or not DEVICE_ID.match(device):
+        return None
+    return VehicleEvent(time, device, 0, 0, ALERT, id_, {"reason": text, "data": said})
 
 
 def event_of(device: str, kind: str, message: Message) -> VehicleEvent | None:
@@ -94,7 +122,7 @@ def event_of(device: str, kind: str, message: Message) -> VehicleEvent | None:
     if not isinstance(said, dict) or not DEVICE_ID.match(device) or not message.seq:
         return None
     said = {name: said[name] for name in SAID if name in said}
-    return VehicleEvent(point.time, device, message.epoch, message.seq, kind, said)
+    return VehicleEvent(point.time, device, message.epoch, message.seq, kind, "", said)
 
 
 class EventLog:
@@ -117,7 +145,7 @@ class EventLog:
             return
         if event.time < self._since_ns:
             return
-        if not self._seen.setdefault((event.device, event.epoch), RangeSet()).add(event.seq):
+        if not event.id and not self._is_new(event):
             self._repeats += 1
             return
         # What stands first decides: no two events have the same time, device, epoch and seq.
@@ -126,6 +154,10 @@ class EventLog:
         else:
             heapq.heappushpop(self._newest, event)
             self._earlier += 1
+
+    def _is_new(self, event: VehicleEvent) -> bool:
+        seen = self._seen.setdefault((event.device, event.epoch), RangeSet())
+        return seen.add(event.seq) > 0
 
     def found(self) -> Found:
         """Return what there is."""
@@ -151,14 +183,16 @@ async def find_events(
     prefixes = [f"fleet.{env}.veh.*"]
     if devices is not None:
         prefixes = [device_prefix(env, device) for device in devices]
-    which = "*" if kind is None else encode_token(kind)
+    which = ["*" if kind is None else encode_token(kind)]
+    if kind in (None, ALERT):
+        which.append(f"{ALERT}.>")
     # Nothing is stored before it happened.
     start_s = max(0, since_ns - _CLOCK_AHEAD_NS) // _SECOND_NS
     messages = pending(
         client,
         EVENTS,
         DeliverPolicy.BY_START_TIME,
-        filter_subjects=[f"{prefix}.evt.{which}" for prefix in prefixes],
+        filter_subjects=[f"{prefix}.evt.{each}" for prefix in prefixes for each in which],
         opt_start_time=datetime.fromtimestamp(start_s, UTC),
     )
     info = await JetStreamApi(client).request(f"STREAM.INFO.{EVENTS}")

@@ -7,6 +7,7 @@ belongs offline. Beside them stands a secret that is no key, `up-api.txt`.
 
 from __future__ import annotations
 
+import hmac
 import re
 import secrets
 from dataclasses import dataclass
@@ -93,10 +94,17 @@ def read_keys(directory: Path) -> HubKeys:
             f"{directory} has no keys, or lacks {_UP_API}: it was made by an older backhaul, or is no hub directory",
             hint="make a new hub with: backhaul-hub init",
         )
+    accounts: dict[AccountName, Key] = {
+        name: _key(source, _file_of(name), "account") for name in ACCOUNTS if name != "TWIN"
+    }
+    if (source / f"{_file_of('TWIN')}.nk").exists():
+        accounts["TWIN"] = _key(source, _file_of("TWIN"), "account")
+    else:
+        accounts["TWIN"] = _twin_of(accounts["HUB"])
     return HubKeys(
         _text(source / _OPERATOR_JWT).strip(),
         _key(source, _OPERATOR_SIGNING, "operator"),
-        {name: _key(source, _file_of(name), "account") for name in ACCOUNTS},
+        accounts,
         _key(source, _VEHICLES, "account"),
         _secret(source / _UP_API),
     )
@@ -108,6 +116,17 @@ def _files(keys: HubKeys) -> dict[str, Key]:
         _VEHICLES: keys.vehicles,
         **{_file_of(name): key for name, key in keys.accounts.items()},
     }
+
+
+def _twin_of(hub: Key) -> Key:
+    """Return the key of account TWIN in a hub made before there was one: the same wherever HUB's is.
+
+    So backups and hub directories of that time need no new file. Whoever has HUB's key may do all that
+    TWIN's users may anyway.
+    """
+    return new_key(
+        "account", lambda count: hmac.digest(hub.seed.encode(), b"TWIN", "sha256")[:count]
+    )
 
 
 def _file_of(account: AccountName) -> str:

@@ -1,4 +1,4 @@
-"""Who logs in: JWTs of vehicles, and credentials of the hub's own users. Pure but for randomness."""
+"""Who logs in: JWTs of vehicles, and credentials of the hub's own users."""
 
 from __future__ import annotations
 
@@ -10,14 +10,41 @@ from .accounts import vehicle_tags
 from .lanes import node_lanes
 from .nats_jwt import Rights, user_jwt
 from .nkey import new_key
+from .private_files import write_private
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .accounts import AccountName
     from .keys import HubKeys
     from .registry import Device
 
-OWN_USERS: dict[str, AccountName] = {"control": "HUB", "spark": "JOBS", "system": "SYS"}
+OWN_USERS: dict[str, AccountName] = {
+    "control": "HUB",
+    "spark": "JOBS",
+    "twin": "TWIN",
+    "system": "SYS",
+}
 """The hub's own users, as hub.toml names them, each with its account."""
+
+
+def creds_file(user: str) -> str:
+    """Return where one of them has its credentials, in the hub directory."""
+    return f"creds/{user}.creds"
+
+
+def add_twin_login(directory: Path, keys: HubKeys, *, now_s: int) -> bool:
+    """Write the login of the twin job where a hub of before it has none; tell whether that was so.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path = directory / creds_file("twin")
+    if path.exists():
+        return False
+    path.parent.mkdir(exist_ok=True, mode=0o700)
+    write_private(path, new_login(keys, "twin", OWN_USERS["twin"], now_s=now_s).text())
+    return True
 
 
 def vehicle_jwt(keys: HubKeys, device: Device, *, now_s: int) -> str:

@@ -85,6 +85,8 @@ class Account:
     imports: Sequence[Import] = ()
     scopes: Sequence[Scope] = ()
     jetstream: bool = False
+    leafs: bool = True
+    """Whether its users may come as leafs. They say subjects that clients cannot (ADR 17)."""
 
 
 def operator_jwt(
@@ -115,7 +117,7 @@ def account_jwt(
     claims: Json = {
         "exports": [_export(each) for each in account.exports],
         "imports": [_import(each) for each in account.imports],
-        "limits": _limits(jetstream=account.jetstream),
+        "limits": _limits(account),
         "signing_keys": [_scope(each) for each in account.scopes],
         "revocations": dict(sorted(revoked.items())),
         "default_permissions": {"pub": {}, "sub": {}},
@@ -202,12 +204,14 @@ def _base64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def _limits(*, jetstream: bool) -> Json:
+def _limits(account: Account) -> Json:
     limits: Json = dict.fromkeys(
         ("subs", "data", "payload", "imports", "exports", "conn", "leaf"), UNLIMITED
     )
     limits |= {"wildcards": True, "disallow_bearer": True}
-    if jetstream:
+    if not account.leafs:
+        limits["leaf"] = 0
+    if account.jetstream:
         limits |= dict.fromkeys(("mem_storage", "disk_storage", "streams", "consumer"), UNLIMITED)
     return limits
 

@@ -12,7 +12,7 @@ from .clock import SystemClock
 from .config import Down, Quarantine
 from .errors import ConfigError
 from .keys import HubKeys, operator_seed_file, read_keys, write_keys
-from .logins import OWN_USERS, new_login
+from .logins import OWN_USERS, creds_file, new_login
 from .private_files import write_private
 from .room import store_bytes_max, twin_bytes_max
 from .server_config import HubServer, render_hub
@@ -113,7 +113,7 @@ def create_hub(
         (directory / "creds").mkdir(exist_ok=True, mode=0o700)
         for user, account in OWN_USERS.items():
             login = new_login(keys, user, account, now_s=now_s)
-            write_private(directory / _creds(user), login.text())
+            write_private(directory / creds_file(user), login.text())
         accounts = account_jwts(keys, [], {}, now_s=now_s)
         store = store_bytes_max(free(directory))
         server = HubServer(
@@ -163,10 +163,6 @@ def _keys(directory: Path, layout: HubLayout, now_s: int) -> HubKeys:
 
 def _resolver(directory: Path) -> Path:
     return (directory / "accounts").absolute()
-
-
-def _creds(user: str) -> str:
-    return f"creds/{user}.creds"
 
 
 def _servers(
@@ -230,9 +226,10 @@ def _hub_toml(layout: HubLayout, store: int) -> str:
 # Of a cluster all servers, separated by commas.
 url = "{layout.url}"
 {_ca(layout)}# Credentials files, relative to this directory.
-control = {{ creds = "{_creds("control")}" }}
-spark = {{ creds = "{_creds("spark")}", api = "{JOBS_API}" }}
-system = {{ creds = "{_creds("system")}" }}
+control = {{ creds = "{creds_file("control")}" }}
+spark = {{ creds = "{creds_file("spark")}", api = "{JOBS_API}" }}
+twin = {{ creds = "{creds_file("twin")}", api = "{JOBS_API}" }}
+system = {{ creds = "{creds_file("system")}" }}
 
 [fleet]
 # Where vehicles reach this hub's leaf ports, of a cluster all, separated by commas; goes into what

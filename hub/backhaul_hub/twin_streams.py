@@ -62,7 +62,8 @@ def twin_streams(config: HubConfig, up_streams: Iterable[str]) -> list[Json]:
         "name": EVENTS,
         "max_age": twin.events_age_days_max * _DAY_NS,
         "max_bytes": twin.events_bytes_max,
-        # Of no subject of its own: what stands here, a vehicle has said.
+        # What else stands here a vehicle has said: its kinds of events have one token.
+        "subjects": [f"{every_device}.evt.alert.>"],
         "sources": [events_of(name, twin.env) for name in up_streams],
     }
     commands: dict[str, Any] = {

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul_spark.clock import SYSTEM_CLOCK, Clock
 from backhaul_spark.connection import Connection
+from backhaul_spark.endpoint import DOWN, api_of
 from backhaul_spark.errors import (
     HubError,
     HubProtocolError,
@@ -91,10 +92,21 @@ class Reader:
                 info = _stream_info(stream)
                 if any(fnmatchcase(info.name, pattern) for pattern in patterns):
                     found[info.name] = info
+        if any(pattern.startswith("DOWN_") and fnmatchcase(DOWN, pattern) for pattern in patterns):
+            found |= self._down()
         for pattern in patterns:
             if not set("*?[") & set(pattern) and pattern not in found:
                 raise StreamMissing(pattern)
         return dict(sorted(found.items()))
+
+    def _down(self) -> dict[str, StreamInfo]:
+        """Return what there is of DOWN, which stands in no list of UP's."""
+        header, body = self.connection.request(f"{self._api_of(DOWN)}.STREAM.INFO.{DOWN}", b"")
+        answer = {} if header.startswith(b"NATS/1.0 503") else json.loads(body)
+        return {DOWN: _stream_info(answer)} if "config" in answer else {}
+
+    def _api_of(self, stream: str) -> str:
+        return api_of(self.connection.api, stream)
 
     def read(self, stream: str, lo: int, hi: int) -> Iterator[Stored]:
         """Yield the messages `lo` to `hi` (included) that the stream still has, in order.
@@ -128,7 +140,7 @@ class Reader:
             return
         for lo, hi in missing:
             header, body = self.connection.request(
-                f"{self.connection.api}.STREAM.MSG.GET.{stream}",
+                f"{self._api_of(stream)}.STREAM.MSG.GET.{stream}",
                 json.dumps({"seq": lo, "next_by_subj": ">"}).encode(),
             )
             answer = {} if header.startswith(b"NATS/1.0 503") else json.loads(body)
@@ -142,7 +154,7 @@ class Reader:
         wanted = {"seq": lo, "batch": min(BATCH_MESSAGES, hi - lo + 1), "max_bytes": BATCH_BYTES}
         what = f"direct get of {stream} from {lo}"
         reply = self.connection.send(
-            f"{self.connection.api}.DIRECT.GET.{stream}", json.dumps(wanted).encode()
+            f"{self._api_of(stream)}.DIRECT.GET.{stream}", json.dumps(wanted).encode()
         )
         part = Stored()
         while True:

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 4222
 JETSTREAM_API = "$JS.API"
 JOBS_API = "jobsapi"
-"""What a hub calls it for the users of its account JOBS, which is where `.creds` files are from."""
+"""What a hub calls it for the users of its accounts JOBS and TWIN, which is where `.creds` files are from."""
+DOWN, DOWN_API = "DOWN_00", "downapi"
+"""The stream of what goes to vehicles; it stands in another account, and TWIN alone has a name for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,11 @@ class Endpoint:
 
     def __str__(self) -> str:
         return ",".join(f"{host}:{port}" for host, port in self.servers)
+
+
+def api_of(api: str, stream: str) -> str:
+    """Return the prefix of JetStream's API for one stream, where a login's is `api`."""
+    return DOWN_API if api == JOBS_API and stream == DOWN else api
 
 
 def parse_servers(text: str) -> tuple[tuple[tuple[str, int], ...], bool, str, str]:

@@ -79,6 +79,71 @@ def test_what_is_no_event_is_counted_and_no_more(subject: str, message: bytes) -
     assert log.found() == ([], 0, 0, 1, 0, ())
 
 
+ALERT = "fleet.prod.veh.VID-001.evt.alert.hot.raised.0af1"
+
+
+def alert_body(id_: str = "VID-001:hot:raised:5", time: int = 5, **more: Any) -> bytes:
+    said = {"vid": "VID-009", "time": time, "id": id_, "text": "61 °C", "rule": "hot", **more}
+    return json.dumps(said).encode()
+
+
+def test_an_alert_is_an_event_of_the_device_in_its_subject() -> None:
+    found = read_event(ALERT, alert_body(value=61.0))
+    assert found is not None
+    assert found.to_json() == {
+        "vid": "VID-001",
+        "timestamp": "1970-01-01T00:00:00.000000005Z",
+        "time": 5,
+        "kind": "alert",
+        "reason": "61 °C",
+        "data": {"rule": "hot", "value": 61.0},
+        "id": "VID-001:hot:raised:5",
+    }
+
+
+@pytest.mark.parametrize(
+    ("subject", "message"),
+    [
+        (ALERT, b""),
+        (ALERT, b"[]"),
+        (ALERT, b"{}"),
+        (ALERT, b"[" * 100_000),
+        (ALERT, rb'{"vid": "a", "time": 1, "id": "x", "text": "\ud800"}'),
+        (ALERT, alert_body("")),
+        (ALERT, alert_body(time=-1)),
+        (ALERT, alert_body(time=1 << 63)),
+        (ALERT.replace("VID-001", "-"), alert_body()),
+        (ALERT.replace(".0af1", ""), alert_body()),
+        (ALERT + ".more", alert_body()),
+    ],
+    ids=[
+        "empty",
+        "list",
+        "bare",
+        "deep",
+        "half",
+        "no id",
+        "past",
+        "future",
+        "vid",
+        "short",
+        "long",
+    ],
+)
+def test_what_is_no_alert_is_counted_and_no_more(subject: str, message: bytes) -> None:
+    assert read_event(subject, message) is None
+
+
+def test_alerts_of_one_moment_stand_beside_a_vehicles_events() -> None:
+    log = EventLog(0, 10)
+    for id_ in ("b", "a"):
+        log.add(ALERT, alert_body(id_, 100))
+    log.add(ARMED, body(3, 100))
+    found = log.found()
+    assert [event.id for event in found.events] == ["a", "b", ""]
+    assert (found.repeats, found.unreadable) == (0, 0)
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 12), st.integers(7, 8)), max_size=40),
     st.integers(1, 5),

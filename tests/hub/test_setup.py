@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from backhaul_codec.credentials import parse_credentials
 from backhaul_codec.identity import Identity, Link, decode_identity
 from backhaul_codec.ranges import RangeSet
 from backhaul_hub.account_keeper import AccountKeeper
@@ -15,8 +16,9 @@ from backhaul_hub.config import load
 from backhaul_hub.continuity import LaneKey, LaneState
 from backhaul_hub.enrol import DeviceSettings, change_nodes, create_device
 from backhaul_hub.errors import ConfigError, RegistryError
-from backhaul_hub.keys import read_keys
+from backhaul_hub.keys import read_keys, write_keys
 from backhaul_hub.lanes import lanes_of
+from backhaul_hub.logins import add_twin_login
 from backhaul_hub.nats_jwt import body_of
 from backhaul_hub.nkey import read_key
 from backhaul_hub.registry import Position, Registry
@@ -77,6 +79,28 @@ async def test_a_devices_document_is_its_own(tmp_path: Path) -> None:
     assert login["iss"] == read_keys(hub).vehicles.public
     assert (login["name"], login["iat"]) == ("VID-001", 1_700_000_000)
     assert identity.seed.encode() not in (hub / "hub.db").read_bytes(), "the hub forgets it"
+
+
+def test_a_hub_from_before_the_twin_job_gets_its_login_and_the_same_key_each_time(
+    tmp_path: Path,
+) -> None:
+    hub = tmp_path / "hub"
+    create_hub(hub, layout())
+    assert not add_twin_login(hub, read_keys(hub), now_s=1)
+    toml = hub / "hub.toml"
+    lines = toml.read_text().splitlines()
+    toml.write_text("\n".join(line for line in lines if not line.startswith("twin = ")))
+    for file in ("keys/account-twin.nk", "creds/twin.creds"):
+        (hub / file).unlink()
+    keys = read_keys(hub)
+    assert keys == read_keys(hub)
+    assert keys.account("TWIN").public != keys.account("HUB").public
+    assert add_twin_login(hub, keys, now_s=1)
+    login = parse_credentials((hub / "creds" / "twin.creds").read_text())
+    assert body_of(login.jwt)["iss"] == keys.account("TWIN").public
+    assert load(hub).nats.twin.creds == str(hub / "creds" / "twin.creds")
+    write_keys(tmp_path / "moved", keys)
+    assert read_keys(tmp_path / "moved") == keys, "a hub that takes its place has the same"
 
 
 async def test_an_attempt_that_failed_halfway_can_be_made_again(tmp_path: Path) -> None:

@@ -134,6 +134,25 @@ async def test_all_five_are_made_once_and_read_back_as_declared(
 
 
 @pytest.mark.nats
+async def test_the_events_of_an_older_hub_take_alerts_from_now_on(
+    client: Client, tmp_path: Path
+) -> None:
+    events = declared(make_hub(tmp_path, free=8 * GIB), "TWIN_EVENTS")
+    older = {name: value for name, value in events.items() if name != "subjects"}
+    api = JetStreamApi(client)
+    for name in ("UP_00", "TWIN_EVENTS"):
+        small = {"name": name, "subjects": ["up.>"], "allow_direct": True}
+        await reconcile(api, older if name == "TWIN_EVENTS" else small)
+    created = (await api.request("STREAM.INFO.TWIN_EVENTS"))["created"]
+    [change] = await reconcile(api, events)
+    assert change.startswith("update TWIN_EVENTS: subjects lacks")
+    ack = await api.publish("fleet.prod.veh.VID-001.evt.alert.hot.raised.a", b"{}")
+    assert ack["stream"] == "TWIN_EVENTS"
+    assert await reconcile(api, events) == []
+    assert (await api.request("STREAM.INFO.TWIN_EVENTS"))["created"] == created
+
+
+@pytest.mark.nats
 async def test_stock_clients_take_the_bucket_and_the_store_for_their_own(
     client: Client, tmp_path: Path
 ) -> None:

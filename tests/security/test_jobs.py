@@ -1,0 +1,403 @@
+"""A compromised Spark job: what it can do at the hub by the logins of ingest and twin, and what it cannot.
+
+It has nats-py, which says what it is told, the job's own client, and for links that no client makes a
+hand-written leaf. Before and after, all that streams hold is compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from nats.errors import Error as NatsError
+
+from backhaul_codec.credentials import parse_credentials
+from backhaul_hub.config import load
+from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.nats_jwt import Account, account_jwt
+from backhaul_hub.setup import HubLayout, create_hub
+from backhaul_hub.streams import declared_streams, reconcile, stream_names
+from backhaul_spark.connection import Connection
+from backhaul_spark.direct_get import Reader
+from backhaul_spark.endpoint import endpoint_from
+from backhaul_spark.errors import StreamMissing
+from backhaul_spark.sink.outgoing import Outgoing
+from backhaul_spark.sink.publisher import Publisher
+from demo.rig import HubRig
+
+from .leaf_client import RawLeaf
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from nats.aio.client import Client
+
+pytestmark = pytest.mark.nats
+
+ALERT = "fleet.prod.veh.VID-001.evt.alert.hot.raised.0af1"
+COMMAND = "fleet.prod.veh.VID-001.cmd.cool_down"
+DELETE = "$JS.API.STREAM.DELETE.TWIN_EVENTS"
+STREAMS = (
+    "UP_00",
+    "DOWN_00",
+    "TWIN_EVENTS",
+    "TWIN_CMD",
+    "TWIN_STATE",
+    "QUARANTINE",
+    "KV_TWIN_SHADOW",
+)
+VERBS = (
+    *("STREAM.INFO.{}", "STREAM.MSG.GET.{}", "DIRECT.GET.{}", "STREAM.NAMES", "STREAM.LIST"),
+    *("STREAM.CREATE.{}", "STREAM.UPDATE.{}", "STREAM.DELETE.{}", "STREAM.PURGE.{}"),
+    *("STREAM.MSG.DELETE.{}", "STREAM.SNAPSHOT.{}", "STREAM.RESTORE.{}", "INFO", "ACCOUNT.PURGE.x"),
+    *("CONSUMER.CREATE.{}.x", "CONSUMER.LIST.{}", "CONSUMER.MSG.NEXT.{}.control"),
+    *("CONSUMER.DELETE.{}.control", "CONSUMER.RESET.{}.control", "STREAM.LEADER.STEPDOWN.{}"),
+)
+READS = ("STREAM.INFO", "STREAM.MSG.GET", "DIRECT.GET")
+ELSEWHERE = (
+    *(
+        "in.VID-001.p.lamp.on.%",
+        "in.VID-001.c.1",
+        "up.VID-001.f.gps",
+        "dlv.VID-001.x",
+        "dn.VID-001.x",
+    ),
+    *(
+        "hub.sourced-only.UP_00",
+        "updeliver.x",
+        "upapi.STREAM.NAMES",
+        "quarantine.UP_00.1.1",
+        "void.x",
+    ),
+    *("fleet.prod.veh.VID-001.state.a.b", "fleet.prod.veh.VID-001.evt.armed"),
+    *(
+        "fleet.prod.veh.VID-001.evt.alert",
+        "fleet.prod.veh.VID-001.res.1",
+        "fleet.prod.veh.VID-001.x",
+    ),
+    *("fleet.lab.veh.VID-001.evt.alert.a", "fleet.lab.veh.VID-001.cmd.a"),
+    *("$KV.TWIN_SHADOW.fleet.prod.veh.VID-001.desired", "$O.TWIN_BLOBS.M.x", "$JS.FC.UP_00.a.b"),
+    *("hub.devices", "hub.reload", "hub.set", "hub.commands.deliver", "hub.alerts.deliver"),
+    *("ask.ann.x.get", "up.x.y", "inbox.ann.x", "clk.VID-001", "blob.VID-001", "enrol.x"),
+    *(
+        "$SYS.REQ.CLAIMS.UPDATE",
+        "$SYS.REQ.SERVER.PING",
+        "$SYS.REQ.ACCOUNT.x.CLAIMS.LOOKUP",
+        ">",
+        "*",
+    ),
+)
+
+
+class Hub:
+    """A hub's server with its streams, and a message in UP and in DOWN."""
+
+    def __init__(self, rig: HubRig, control: Client) -> None:
+        self.rig = rig
+        self.control = control
+        self.api = JetStreamApi(control)
+
+    async def fill(self) -> None:
+        """Make the streams, and put into each what somebody might want."""
+        for declared in declared_streams(load(self.rig.directory)):
+            await reconcile(self.api, declared)
+        await self.api.publish("in.VID-001.p.lamp.on.%", b"lit")
+        async with self.rig.connection_in("UP") as up:
+            await up.request("hub.sourced-only.UP_00", b"seen", timeout=10)
+
+    async def facts(self) -> dict[str, Any]:
+        """Return what all streams are and hold, but for what the twin's login may write."""
+        found = {}
+        for name in sorted(await stream_names(self.api)):
+            info = await self.api.request(f"STREAM.INFO.{name}", {"subjects_filter": ">"})
+            subjects = info["state"].get("subjects") or {}
+            held = {each for each in subjects if ".evt.alert." not in each and ".cmd." not in each}
+            found[name] = (info["config"], sorted(held), info["state"]["consumer_count"])
+        return found
+
+    def creds(self, user: str) -> str:
+        return str(self.rig.directory / "creds" / f"{user}.creds")
+
+    def endpoint(self, user: str) -> Any:
+        options = {"servers": self.rig.addresses()[0], "credentials": self.creds(user)}
+        return endpoint_from(options)
+
+    async def in_thread(self, user: str, work: Callable[[Connection], Any]) -> Any:
+        """Do something over the job's own client."""
+
+        def run() -> Any:
+            connection = Connection(self.endpoint(user))
+            try:
+                return work(connection)
+            finally:
+                connection.close()
+
+        return await asyncio.to_thread(run)
+
+    async def leaf(self, user: str) -> RawLeaf:
+        """Return a hand-written leaf with a job's login."""
+        login = parse_credentials((self.rig.directory / "creds" / f"{user}.creds").read_text())
+        claims = {"jwt": login.jwt, "name": "job", "domain": "job", "headers": True}
+        leaf = RawLeaf("127.0.0.1", self.rig.leaf_port, claims)
+        leaf.sign = lambda nonce: {"sig": login.sign(nonce)}
+        return await leaf.open()
+
+
+@asynccontextmanager
+async def opened(directory: Path) -> AsyncIterator[Hub]:
+    async with AsyncExitStack() as stack:
+        rig = HubRig(directory / "hub")
+        layout = HubLayout(
+            *("127.0.0.1", "127.0.0.1", rig.client_port, rig.leaf_port),
+            *(f"nats-leaf://127.0.0.1:{rig.leaf_port}", 1, 5.0),
+        )
+        create_hub(rig.directory, layout)
+        stack.push_async_callback(rig.stop)
+        await rig.server.start()
+        await rig.server.wait_listening(rig.client_port)
+        control = await stack.enter_async_context(rig.connection())
+        hub = Hub(rig, control)
+        await hub.fill()
+        yield hub
+
+
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[Hub]:
+    async with opened(tmp_path) as found:
+        yield found
+
+
+async def quiet(error: Exception) -> None:
+    """Hear what the server refuses: that is what is tried here."""
+
+
+async def answered(client: Client, subject: str, body: bytes = b"", **more: Any) -> dict[str, Any]:
+    """Ask; return what is answered, {} where nobody does."""
+    with contextlib.suppress(NatsError, ValueError):
+        answer = await client.request(subject, body, timeout=0.2, **more)
+        said = json.loads(answer.data or b"{}")
+        return said if isinstance(said, dict) else {}
+    return {}
+
+
+def _body(name: str) -> bytes:
+    """Return a body with which the API would do what is asked."""
+    if ".MSG." in name or "DIRECT" in name:
+        return b'{"seq": 1}'
+    if "STREAM.CREATE" in name or "STREAM.UPDATE" in name:
+        stream = name.rpartition(".")[2]
+        return json.dumps({"name": stream, "subjects": [f"x.{stream}"]}).encode()
+    return b""
+
+
+async def test_the_twin_job_reads_up_and_down_and_ingest_up_alone(hub: Hub) -> None:
+    def read(connection: Connection) -> list[bytes]:
+        reader = Reader(connection)
+        found = reader.streams(["UP_*", "DOWN_*"])
+        return [
+            body
+            for name, info in found.items()
+            for part in reader.read(name, info.first_seq, info.last_seq)
+            for body in part.bodies
+        ]
+
+    assert await hub.in_thread("twin", read) == [b"lit", b"seen"]
+    assert await hub.in_thread("spark", read) == [b"seen"]
+    with pytest.raises(StreamMissing, match="DOWN_00"):
+        await hub.in_thread("spark", lambda each: Reader(each).streams(["DOWN_00"]))
+    body = json.dumps({"seq": 2}).encode()  # DOWN begins there
+    _, said = await hub.in_thread(
+        "twin", lambda each: each.request("downapi.STREAM.MSG.GET.DOWN_00", body)
+    )
+    assert json.loads(said)["message"]["subject"] == "in.VID-001.p.lamp.on.%"
+
+
+async def test_the_twin_job_publishes_alerts_and_commands_each_once(hub: Hub) -> None:
+    once = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: 0\r\n\r\n"
+    subjects = [f"{ALERT}{number}" for number in range(300)]
+
+    def publish(again: int) -> Any:
+        publisher = Publisher(hub.endpoint("twin"), give_up=lambda: True)
+        try:
+            publisher.publish([COMMAND], lambda each: Outgoing(each, b"", b"{}"))
+            return publisher.publish(subjects, lambda each: Outgoing(each, once, b"%d" % again))
+        finally:
+            publisher.close()
+
+    assert await asyncio.to_thread(publish, 1) == (300, 0, 0)
+    assert await asyncio.to_thread(publish, 2) == (0, 300, 0)
+    state = (await hub.api.request("STREAM.INFO.TWIN_EVENTS"))["state"]
+    assert state["messages"] == 300
+    assert (await hub.api.request("STREAM.INFO.TWIN_CMD"))["state"]["messages"] == 2
+
+
+@pytest.mark.parametrize("user", ["spark", "twin"])
+async def test_a_job_reaches_nothing_else_by_any_name(hub: Hub, user: str) -> None:
+    before = await hub.facts()
+    async with hub.rig.connection(user, error_cb=quiet) as job:
+        heard: dict[str, dict[str, Any]] = {}
+        for prefix in ("$JS.API", "$JS.hub.API", "jobsapi", "downapi", "upapi", "hubapi"):
+            names = [
+                f"{prefix}.{verb.format(stream)}"
+                for verb in VERBS
+                for stream in (STREAMS if "{}" in verb else ("",))
+            ]
+            found = await asyncio.gather(*(answered(job, name, _body(name)) for name in names))
+            heard |= dict(zip(names, found, strict=True))
+        # Its own account has no JetStream, nor is there a cluster, and it is told so.
+        reached = {
+            name: said
+            for name, said in heard.items()
+            if said and said.get("error", {}).get("err_code") not in (10039, 10010)
+        }
+        asks = {f"jobsapi.{verb}.{stream}" for verb in READS for stream in STREAMS}
+        gets = {f"jobsapi.{verb}.UP_00" for verb in READS} | {"jobsapi.STREAM.LIST"}
+        if user == "twin":
+            gets |= {f"downapi.{verb}.DOWN_00" for verb in READS}
+        assert reached.keys() <= asks | gets
+        got = {name for name, said in reached.items() if "error" not in said}
+        assert got <= gets
+        assert {name for name in gets if "INFO" in name} <= got
+        subjects = [*ELSEWHERE, *((ALERT, COMMAND) if user == "spark" else ())]
+        for subject in subjects:
+            await job.publish(subject, b"{}")
+        found = await asyncio.gather(*(answered(job, subject, b"{}") for subject in subjects))
+        assert [said for said in found if said] == []
+    assert await hub.facts() == before
+    for name in ("TWIN_EVENTS", "TWIN_CMD"):
+        assert (await hub.api.request(f"STREAM.INFO.{name}"))["state"]["messages"] == 0
+
+
+async def test_the_answer_goes_to_the_job_alone_whatever_reply_it_names(hub: Hub) -> None:
+    before = await hub.facts()
+    read = json.dumps({"seq": 1}).encode()
+    victims = (DELETE, "in.VID-001.c.1", "fleet.prod.veh.VID-001.state.a.b", "hub.reload", "up.x.y")
+    async with hub.rig.connection("twin", error_cb=quiet) as job:
+        for reply in victims:
+            await job.publish(ALERT + reply[-1], b"{}", reply=reply)
+            await job.publish(COMMAND, b"{}", reply=reply)
+            for api in ("jobsapi.STREAM.INFO.UP_00", "jobsapi.DIRECT.GET.UP_00"):
+                await job.publish(api, read, reply=reply)
+            for api in ("downapi.STREAM.INFO.DOWN_00", "downapi.DIRECT.GET.DOWN_00"):
+                await job.publish(api, read, reply=reply)
+        await job.flush()
+        assert (await answered(job, ALERT))["stream"] == "TWIN_EVENTS"
+    async with hub.rig.connection("spark", error_cb=quiet) as job:
+        for reply in (*victims, ALERT, COMMAND):
+            for api in ("jobsapi.STREAM.INFO.UP_00", "jobsapi.DIRECT.GET.UP_00"):
+                await job.publish(api, read, reply=reply)
+        await job.flush()
+    assert await hub.facts() == before
+    commands = (await hub.api.request("STREAM.INFO.TWIN_CMD"))["state"]["messages"]
+    assert commands == len(victims), "those of the twin job itself, and none of Spark's"
+
+
+HEADERS = (
+    {"Nats-Rollup": "all"},
+    {"Nats-Rollup": "sub"},
+    {"Nats-Expected-Stream": "UP_00"},
+    {"Nats-TTL": "1s"},
+    {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "in.VID-001.c.1"},
+    {"Nats-Batch-Id": "x", "Nats-Batch-Sequence": "1"},
+    {"Nats-Incr": "1"},
+)
+
+
+async def test_no_header_has_a_stream_do_more_than_store(hub: Hub) -> None:
+    await hub.api.publish("fleet.prod.veh.VID-002.evt.alert.a", b"{}")
+    async with hub.rig.connection("twin", error_cb=quiet) as job:
+        for headers in HEADERS:
+            said = await answered(job, ALERT, b"{}", headers=headers)
+            assert "error" in said, (headers, said)
+    held = await hub.api.request("STREAM.INFO.TWIN_EVENTS", {"subjects_filter": ">"})
+    assert list(held["state"]["subjects"]) == ["fleet.prod.veh.VID-002.evt.alert.a"]
+
+
+async def test_a_trace_goes_nowhere_but_to_the_job(hub: Hub) -> None:
+    before = await hub.facts()
+    async with hub.rig.connection("twin", error_cb=quiet) as job:
+        for target in ("in.VID-001.c.1", "hub.reload", DELETE, "fleet.prod.veh.VID-001.state.a.b"):
+            headers = {"Nats-Trace-Dest": target, "Accept-Encoding": "identity"}
+            await job.publish(ALERT + "0", b"{}", headers=headers)
+            await job.publish(COMMAND, b"{}", headers=headers)
+        await job.flush()
+    assert await hub.facts() == before
+
+
+async def test_a_job_hears_nothing_that_was_not_for_it(hub: Hub) -> None:
+    heard: list[str] = []
+    async with (
+        hub.rig.connection("twin", error_cb=quiet) as twin,
+        hub.rig.connection("spark", error_cb=quiet) as spark,
+    ):
+
+        async def hear(message: Any) -> None:
+            heard.append(message.subject)
+
+        for job in (twin, spark):
+            for subject in (">", "fleet.>", "in.>", "up.>", "$SYS.>", "_INBOX.>"):
+                with contextlib.suppress(NatsError):
+                    await job.subscribe(subject, cb=hear)
+            await job.flush()
+        for subject in (
+            "in.VID-001.c.1",
+            COMMAND,
+            ALERT,
+            "up.a.b.c.d",
+            "fleet.prod.veh.VID-001.res.1",
+        ):
+            await hub.control.publish(subject, b"{}")
+        await hub.control.flush()
+        for job in (twin, spark):
+            await job.flush()
+        assert heard == []
+
+
+@asynccontextmanager
+async def with_leafs(patch: pytest.MonkeyPatch, directory: Path) -> AsyncIterator[Hub]:
+    """A hub that lets jobs come as leafs."""
+
+    def written(account: Account, *rest: Any, **more: Any) -> str:
+        return account_jwt(replace(account, leafs=True), *rest, **more)
+
+    patch.setattr("backhaul_hub.accounts.account_jwt", written)
+    async with opened(directory) as found:
+        yield found
+
+
+async def forge(hub: Hub, user: str) -> None:
+    """Have the hub told to delete streams, by a reply that no client may use (ADR 17)."""
+    leaf = await hub.leaf(user)
+    for subject in ("jobsapi.STREAM.INFO.UP_00", "downapi.STREAM.INFO.DOWN_00", ALERT):
+        for stream in ("UP_00", "TWIN_EVENTS"):
+            reply = f"$JS.ACK.a.b.1.1.1.1.0@$JS.API.STREAM.DELETE.{stream}"
+            await leaf.publish(subject, b"", reply=reply)
+    await leaf.flush()
+    await leaf.close()
+
+
+@pytest.mark.parametrize("user", ["spark", "twin"])
+async def test_no_job_comes_as_a_leaf_which_could_say_any_subject(hub: Hub, user: str) -> None:
+    before = await hub.facts()
+    await forge(hub, user)
+    leaf = await hub.leaf(user)
+    assert not await leaf.logged_in()
+    await leaf.close()
+    assert await hub.facts() == before
+
+
+@pytest.mark.parametrize(("user", "stream"), [("spark", "UP_00"), ("twin", "TWIN_EVENTS")])
+async def test_as_a_leaf_it_would_get_through(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, user: str, stream: str
+) -> None:
+    async with with_leafs(monkeypatch, tmp_path) as hub:
+        await forge(hub, user)
+        async with asyncio.timeout(20):
+            while stream in await stream_names(hub.api):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
