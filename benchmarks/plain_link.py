@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from backhaul_hub.jetstream import JetStreamApi
+from demo.ports import free_port
 from demo.relay import Relay
-from demo.rig import Part, free_port, program
+from demo.rig import Part, program
 
 from .errors import BenchmarkError
 from .vehicle_rig import connection

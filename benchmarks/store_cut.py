@@ -26,7 +26,8 @@ from backhaul_agent.ledger_rows import Changes, Outgoing
 from backhaul_codec import Point, encode_point
 from backhaul_hub.errors import HubError
 from backhaul_hub.jetstream import JetStreamApi
-from demo.rig import Part, free_port, program
+from demo.ports import free_port
+from demo.rig import Part, program
 
 from . import scratch
 from .figures import Figure, report

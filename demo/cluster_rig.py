@@ -10,7 +10,8 @@ from nats.errors import Error as NatsError
 
 from backhaul_hub.shards import api_subject
 
-from .rig import HubRig, Part, RigError, free_port, program, run_to_end
+from .ports import free_port
+from .rig import HubRig, Part, RigError, program, run_to_end
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from .rig import Runner
 
 NAMES = ("a", "b", "c")
-_READY_S = 30.0
+_READY_S = 60.0
 
 
 class ClusterRig(HubRig):
@@ -110,7 +111,7 @@ class ClusterRig(HubRig):
         return name
 
     async def whole(self, stream: str) -> None:
-        """Wait until every server has all of a stream. Raises: RigError: not in 30 s."""
+        """Wait until every server has all of a stream. Raises: RigError: not in a minute."""
         loop = asyncio.get_running_loop()
         end_s = loop.time() + _READY_S
         while loop.time() < end_s:

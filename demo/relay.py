@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from typing import Self
+
+from .ports import free_port
 
 _CHUNK_BYTES = 65_536
 
@@ -18,10 +21,12 @@ class Relay:
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
-        self._server: asyncio.Server | None = None
+        # asyncio's own server loses sight of a connection that comes as it is closed.
+        self._listener: socket.socket | None = None
         self._pairs: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
-        self.port = 0
+        # Not one of the system's: while the link is cut that could become anybody's.
+        self.port = free_port()
         self.up_bytes = 0
         self.down_bytes = 0
 
@@ -34,25 +39,44 @@ class Relay:
 
     async def heal(self) -> None:
         """Let connections through (again), on the same port as before."""
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        listener = socket.create_server(("127.0.0.1", self.port))
+        listener.setblocking(False)
+        asyncio.get_running_loop().add_reader(listener, self._take, listener)
+        self._listener = listener
 
     async def cut(self) -> None:
         """Reset every connection and refuse new ones."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        if self._listener is not None:
+            asyncio.get_running_loop().remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
         for writer in list(self._writers):
             writer.transport.abort()
         # Aborted transports end their pumps; cancelling the tasks as well would be reported as an
         # error of the server's callback.
         await asyncio.gather(*self._pairs, return_exceptions=True)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._pairs.add(task)
+    def _take(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # it has gone again
+            connection, _ = listener.accept()
+            task = asyncio.create_task(self._carry(connection))
+            self._pairs.add(task)
+            task.add_done_callback(self._pairs.discard)
+
+    async def _carry(self, connection: socket.socket) -> None:
+        if self._listener is None:  # cut since it came
+            connection.close()
+            return
+        connection.setblocking(False)
+        reader, writer = await asyncio.open_connection(sock=connection)
         self._writers.add(writer)
+        try:
+            if self._listener is not None:
+                await self._forward(reader, writer)
+        finally:
+            self._end(writer)
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         far: asyncio.StreamWriter | None = None
         try:
             far_reader, far = await asyncio.open_connection(*self._target)
@@ -63,12 +87,13 @@ class Relay:
         except* (OSError, EOFError):
             pass  # one side is gone, which is what a link does
         finally:
-            self._pairs.discard(task)
-            for end in (writer, far):
-                if end is not None:
-                    self._writers.discard(end)
-                    with contextlib.suppress(OSError):
-                        end.close()
+            if far is not None:
+                self._end(far)
+
+    def _end(self, writer: asyncio.StreamWriter) -> None:
+        self._writers.discard(writer)
+        with contextlib.suppress(OSError):
+            writer.close()
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import re
 import shutil
 import signal
-import socket
 import sys
 import tomllib
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import nats
 from nats.errors import Error as NatsError
 
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.keys import read_keys
 from backhaul_hub.logins import new_login
 from backhaul_hub.private_files import write_private
+
+from .patient import connect
+from .ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -39,26 +38,6 @@ _STOP_TIMEOUT_S = 10.0
 
 class RigError(Exception):
     """A part did not start, or ended when it should not have."""
-
-
-# Below those that the system hands out by itself: no connection made meanwhile can take one. Each
-# process has a stretch of its own, so that two test runs side by side do not meet.
-_PORTS_EACH = 128
-_FIRST_PORT = 20_000 + os.getpid() % 64 * _PORTS_EACH
-_PORTS = cycle(range(_FIRST_PORT, _FIRST_PORT + _PORTS_EACH))
-
-
-def free_port() -> int:
-    """Return a TCP port on loopback that nobody listens on just now, nor was given a short while ago.
-
-    Raises:
-        RigError: there is none.
-    """
-    for port in islice(_PORTS, _PORTS_EACH):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise RigError(f"{_PORTS_EACH} ports from {_FIRST_PORT} on are all in use")
 
 
 def program(name: str) -> str:
@@ -257,7 +236,7 @@ class HubRig:
 
     async def connect(self, user: str = "control", **options: Any) -> Client:
         """Connect to the hub as one of its users; the caller closes."""
-        return await nats.connect(**self.options(user), **options)
+        return await connect(**self.options(user), **options)
 
     @asynccontextmanager
     async def connection_in(self, account: AccountName) -> AsyncIterator[Client]:
@@ -266,7 +245,7 @@ class HubRig:
         login = new_login(read_keys(self.directory), "rig", account, now_s=now_s)
         creds = self.directory.parent / f"{self.directory.name}-{account}.creds"
         write_private(creds, login.text())
-        client = await nats.connect(self.addresses(), user_credentials=str(creds))
+        client = await connect(self.addresses(), user_credentials=str(creds))
         try:
             yield client
         finally:
@@ -374,7 +353,7 @@ class DeviceRig:
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Client]:
         """Connect to the leaf as its agent does: with streams, and all that programs do not see."""
-        client = await nats.connect(**self.options())
+        client = await connect(**self.options())
         try:
             yield client
         finally:
@@ -398,7 +377,7 @@ class DeviceRig:
             RigError: it did not in time.
         """
         deadline = asyncio.get_running_loop().time() + timeout_s
-        client = await nats.connect(**self.options())
+        client = await connect(**self.options())
         try:
             while asyncio.get_running_loop().time() < deadline:
                 self.agent.assert_alive()

@@ -52,9 +52,9 @@ class ShapedRelay(Relay):
             flowing.set()  # their pumps can end; what they hold finds its connection reset
         await super().cut()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
-        await super()._accept(reader, writer)
+        await super()._forward(reader, writer)
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool

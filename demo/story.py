@@ -10,11 +10,10 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import nats
-
 from backhaul_agent.client import connect
 from backhaul_codec import Point
 
+from . import patient
 from .account import Account, Verdict
 from .picture import Progress, draw, read_series
 from .relay import Relay
@@ -141,7 +140,7 @@ class Story:
 
         On the live lane, which goes ahead of telemetry.
         """
-        client = await nats.connect(url)
+        client = await patient.connect(url)
         try:
             for count in itertools.count(1):
                 point = Point("watchdog", "beat", time.time_ns(), float(count))

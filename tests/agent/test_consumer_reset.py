@@ -11,13 +11,13 @@ import json
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import nats
 import pytest
 
 from backhaul_agent.config import Config, DeviceConfig
 from backhaul_agent.jetstream import JetStream
 from backhaul_agent.link import requester
 from backhaul_agent.link_config import out_consumer_config, out_stream_config
+from demo import patient
 from tests.support.nats_server import DOMAIN, NatsServer
 
 if TYPE_CHECKING:
@@ -53,11 +53,11 @@ async def position_after_reset(client: Client, number: int, random: Random) -> t
         arrived.set()
 
     subscription = await client.subscribe(f"dlv.{number}", cb=on_message)
-    await asyncio.wait_for(arrived.wait(), 5)
+    await asyncio.wait_for(arrived.wait(), 60)
     # No condition to wait for: the server tells nobody when it writes.
     await asyncio.sleep(FILE_WRITE_S + random.uniform(-0.004, 0.004))
     await subscription.unsubscribe()
-    answer = await client.request(f"$JS.API.CONSUMER.RESET.O{number}.tok1", b"", timeout=5)
+    answer = await client.request(f"$JS.API.CONSUMER.RESET.O{number}.tok1", b"", timeout=30)
     said: dict[str, Any] = json.loads(answer.data)
     return said["delivered"]["stream_seq"], said["ack_floor"]["stream_seq"]
 
@@ -66,7 +66,7 @@ async def test_a_reset_before_the_first_ack_never_says_that_anything_was_deliver
     slow_disk_server: NatsServer,
 ) -> None:
     config = Config(device=DeviceConfig(id="VID-001", token="tok1"))
-    client = await nats.connect(slow_disk_server.url)
+    client = await patient.connect(slow_disk_server.url)
     jetstream = JetStream(requester(client))
     for number in range(STREAMS):
         name = f"O{number}"

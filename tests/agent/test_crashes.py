@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-import nats
 import pytest
 
 from backhaul_agent.client import Agent, connect
 from backhaul_agent.errors import AgentError
 from backhaul_codec import Point
+from demo import patient
 from tests.support.agent_process import AgentProcess
 from tests.support.agent_streams import assert_no_holes, points_of, read_stream
 from tests.support.hub_word import hub_that_knows
@@ -59,7 +59,8 @@ class Load:
         return numbers
 
     async def run(self) -> None:
-        async with connect(self._url, wait_s=1.0) as client, asyncio.TaskGroup() as group:
+        async with connect(self._url) as agent, asyncio.TaskGroup() as group:
+            client = Agent(agent.nats, 1.0, agent.clock)
             for publish in (self.single, self.live, self.small_batch, self.large_batch):
                 group.create_task(self.repeat(client, publish))
 
@@ -108,7 +109,7 @@ async def check(
     server: NatsServer, load: Load, streams: tuple[str, ...] = ("OUT_live", "OUT_bulk")
 ) -> None:
     """Every acknowledged point is in OUT exactly once; nothing is there that nobody sent."""
-    client = await nats.connect(server.url)
+    client = await patient.connect(server.url)
     try:
         for stream in streams:
             assert_no_holes(await read_stream(client, stream))
@@ -200,7 +201,7 @@ async def test_stopping_in_order_leaves_nothing_in_memory(
             await client.send("late", "n", float(number))
         await client.status()
     assert agent.stop() == 0
-    client_ = await nats.connect(nats_server.url)
+    client_ = await patient.connect(nats_server.url)
     try:
         values = [point.value for point in await points_of(client_, "OUT_bulk")]
     finally:

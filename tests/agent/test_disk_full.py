@@ -65,7 +65,7 @@ class Bench:
     async def account(self) -> None:
         """Stop the writer, and see that every seq is held or explained."""
         self.writer.stop()
-        await asyncio.wait_for(self._run, 20)
+        await asyncio.wait_for(self._run, 60)
         await account_loosely(self.ledger, {"live": 0, "bulk": 0})
 
     async def keep(self, count: int) -> None:
@@ -93,7 +93,7 @@ class Bench:
             self.writer.submit(Arrival(content, size, True, answer))
         except RefusedError as refusal:
             return f"{refusal.code}: {refusal.message}"
-        said = await asyncio.wait_for(answered, 20)
+        said = await asyncio.wait_for(answered, 60)
         self.kept[value_class] += said == "kept"
         return said
 
@@ -122,7 +122,7 @@ async def bench(
 
 
 async def until(wanted: Callable[[], Any]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not wanted():  # noqa: ASYNC110 - a condition in another task
             await asyncio.sleep(0.01)
 

@@ -7,7 +7,6 @@ import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import nats
 import pytest
 
 from backhaul_agent.config import Config, DeviceConfig
@@ -17,6 +16,7 @@ from backhaul_agent.jetstream import JetStream
 from backhaul_agent.ledger import Ledger
 from backhaul_agent.link import requester
 from backhaul_agent.writer import Writer
+from demo import patient
 from tests.agent.test_ledger import FailingDisk
 from tests.support.agent_clock import FakeClock
 
@@ -68,11 +68,11 @@ class Reader:
 
     async def api(self, request: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         data = json.dumps(body or {}).encode()
-        answer = await self.client.request(f"$JS.API.{request}", data, timeout=5)
+        answer = await self.client.request(f"$JS.API.{request}", data, timeout=30)
         return json.loads(answer.data)  # type: ignore[no-any-return]
 
     async def put(self, subject: str, data: bytes = b"x") -> None:
-        answer = json.loads((await self.client.request(subject, data, timeout=5)).data)
+        answer = json.loads((await self.client.request(subject, data, timeout=30)).data)
         assert answer["seq"]
 
     async def until_read(self, seq: int) -> None:
@@ -82,7 +82,7 @@ class Reader:
 
 
 async def until(wanted: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             if wanted():
                 return
@@ -90,10 +90,10 @@ async def until(wanted: Callable[[], bool]) -> None:
 
 
 async def make_stream(server: NatsServer, *subjects: str) -> None:
-    client = await nats.connect(server.url)
-    await client.request("$JS.API.STREAM.CREATE.IN", json.dumps(STREAM).encode(), timeout=5)
+    client = await patient.connect(server.url)
+    await client.request("$JS.API.STREAM.CREATE.IN", json.dumps(STREAM).encode(), timeout=30)
     for subject in subjects:
-        await client.request(subject, subject[-1:].encode(), timeout=5)
+        await client.request(subject, subject[-1:].encode(), timeout=30)
     await client.close()
 
 
@@ -106,7 +106,7 @@ async def reader(
         path / "ledger.db", device="VID-001", bytes_max=1 << 26, epoch=lambda: 42, opener=disk
     )
     writer = Writer(ledger, CONFIG, FakeClock(), on_commit=lambda: None)
-    client = await nats.connect(server.url)
+    client = await patient.connect(server.url)
     made = Reader(client, Downlink(CONFIG, ledger, writer), ledger, disk)
     tasks = [
         asyncio.create_task(writer.run()),

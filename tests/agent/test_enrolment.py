@@ -20,7 +20,7 @@ from backhaul_agent.errors import EnrolmentFailedError
 from backhaul_agent.temporary_leaf import temporary_leaf
 from backhaul_codec.enrolment import Refused, read_request, write_answer
 from backhaul_codec.identity import Identity
-from demo.rig import free_port
+from demo.ports import free_port
 from tests.support.agent_clock import FakeClock
 from tests.support.enrolment_tokens import some_token, unsigned_jwt, user_key
 from tests.support.waiting import until

@@ -165,7 +165,7 @@ async def test_a_refusal_that_nobody_waits_for_is_told_in_one_place(
         rejected = await it.client.subscribe("agent.rejected.>")
         await it.client.flush()
         await it.client.publish("agent.event.armed", b"[]")
-        note = json.loads((await rejected.next_msg(timeout=5)).data)
+        note = json.loads((await rejected.next_msg(timeout=30)).data)
         assert (note["subject"], note["error"]["code"]) == ("agent.event.armed", "bad_field")
 
 

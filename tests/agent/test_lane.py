@@ -185,7 +185,7 @@ class Rig:
         return lane
 
     async def drained(self) -> None:
-        await asyncio.wait_for(self.lane.drained(), 5)
+        await asyncio.wait_for(self.lane.drained(), 60)
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 
 async def until(wanted: Callable[[], object]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not wanted():  # noqa: ASYNC110 - no event to wait for in a fake
             await asyncio.sleep(0.001)
 

@@ -7,7 +7,6 @@ import json
 import random
 from typing import TYPE_CHECKING, Any
 
-import nats
 import pytest
 from click.testing import CliRunner
 
@@ -16,6 +15,7 @@ from backhaul_agent.commands.leaf_check import command
 from backhaul_agent.jetstream import JetStream
 from backhaul_agent.leaf_store import LeafStore, free_bytes, needs_restart
 from backhaul_codec import Opaque
+from demo import patient
 from tests.support.agent_process import AgentProcess
 from tests.support.agent_streams import read_stream
 from tests.support.nats_server import NatsServer
@@ -69,7 +69,7 @@ async def test_a_stream_that_cannot_be_written_is_told_until_it_can() -> None:
     for expected in ({"OUT_bulk": FULL}, {}):
         asked.clear()
         task = asyncio.create_task(store.run(JetStream(request)))
-        await asyncio.wait_for(asked.wait(), 5)
+        await asyncio.wait_for(asked.wait(), 60)
         await asyncio.sleep(0)
         assert store.failed == expected
         assert ("restart it" in store.error) is bool(expected)
@@ -132,7 +132,7 @@ async def test_a_full_leaf_loses_nothing_and_goes_on_after_its_restart(
         status = await agent.wait_for(lambda status: not status["leaf"]["failed_streams"])
         await agent.wait_for(lambda status: "leaf-store" not in shown(status))
         last = status["lanes"]["bulk"]["last_seq"]
-        client = await nats.connect(leaf.url)
+        client = await patient.connect(leaf.url)
         seqs = [found.message.seq for found in await read_stream(client, "OUT_bulk")]
         await client.close()
         assert seqs == list(range(1, last + 1))
@@ -173,7 +173,7 @@ async def test_ledger_and_leaf_on_one_full_disk_account_for_everything(
         assert not status["ledger"]["disk_full"]
         await agent.wait_for(lambda status: not {"disk-full", "leaf-store"} & shown(status))
         assert status["counters"]["points_kept"] == kept
-        client = await nats.connect(leaf.url)
+        client = await patient.connect(leaf.url)
         held = [found.message.seq for found in await read_stream(client, "OUT_bulk")]
         explained: set[int] = set()
         for found in await read_stream(client, "OUT_live"):

@@ -45,7 +45,7 @@ async def served(link: Link, session: Callable[[Any], Awaitable[None]], times: i
         await session(client)
 
     running = asyncio.create_task(link.run(counted))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         for _ in range(times):
             await begun.acquire()
     running.cancel()

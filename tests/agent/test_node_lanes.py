@@ -11,12 +11,12 @@ import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import nats
 import pytest
 
 from backhaul_agent.client import Agent, connect
 from backhaul_agent.config_client import ConfigClient
 from backhaul_codec import Kind, Point, encode_point
+from demo import patient
 from tests.agent.test_crashes import QUICK, Load, check, kill_while_it_grows
 from tests.agent.test_daemon import Bench, bench
 from tests.agent.test_history_service import points_of as history_of
@@ -70,7 +70,7 @@ async def test_kills_lose_and_double_nothing_in_any_lane(
 
 async def all_in_their_own_lanes(server: NatsServer, *nodes: str) -> None:
     """Nothing about the nodes is in a shared lane, and nothing else is in theirs."""
-    client = await nats.connect(server.url)
+    client = await patient.connect(server.url)
     try:
         for lane in ("live", "bulk"):
             found = await read_stream(client, f"OUT_{lane}")
@@ -112,7 +112,7 @@ async def make_down(it: Bench) -> None:
 
 async def write_at_the_hub(it: Bench, subject: str, point: Point | bytes) -> None:
     data = point if isinstance(point, bytes) else encode_point(point, epoch=0, seq=0)
-    await it.client.request(f"in.VID-001.{subject}", data, timeout=5)
+    await it.client.request(f"in.VID-001.{subject}", data, timeout=30)
 
 
 async def sent(it: Bench, lane: str) -> list[tuple[str, Kind]]:
@@ -125,9 +125,9 @@ async def sent(it: Bench, lane: str) -> list[tuple[str, Kind]]:
 
 async def until_stored(client: Client, stream: str, messages: int | None) -> None:
     """Wait until a stream holds so many messages; None: until there is no such stream."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
-            answer = await client.request(f"$JS.API.STREAM.INFO.{stream}", b"", timeout=5)
+            answer = await client.request(f"$JS.API.STREAM.INFO.{stream}", b"", timeout=30)
             info = json.loads(answer.data)
             if info.get("state", {}).get("messages") == messages:
                 return
@@ -197,9 +197,9 @@ async def test_a_node_no_longer_named_shares_again_and_loses_nothing(
         await make_down(it)
         await agent.publish("gps", "lat", 1.0, time=1)
         await it.drained()
-    client = await nats.connect(nats_server.url)  # while the agent is away
+    client = await patient.connect(nats_server.url)  # while the agent is away
     late = encode_point(Point("gps", "rate", 10**18, 7.0, origin="hub"), epoch=0, seq=0)
-    await client.request("in.VID-001.n.gps.p.gps.rate.%", late, timeout=5)
+    await client.request("in.VID-001.n.gps.p.gps.rate.%", late, timeout=30)
     await until_stored(client, "IN_n_gps", 1)
     await client.close()
     async with bench(tmp_path, nats_server) as it, connect(nats_server.url) as agent:

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import nats
 import pytest
 from click.testing import CliRunner
 
@@ -19,6 +18,7 @@ from backhaul_agent.errors import MappingError
 from backhaul_agent.replay.mapping import load
 from backhaul_agent.replay.points import RowMapper, row_time
 from backhaul_agent.replay.readers import open_recording
+from demo import patient
 from tests.support.agent_clock import FakeClock
 from tests.support.agent_process import AgentProcess
 from tests.support.agent_streams import points_of
@@ -234,7 +234,7 @@ async def test_a_replay_through_a_running_agent(tmp_path: Path, nats_server: Nat
             " (rows count from 0): 2-3" in result.output
         )
         await agent.drained()
-        client = await nats.connect(nats_server.url)
+        client = await patient.connect(nats_server.url)
         found = await points_of(client, "OUT_bulk")
         await client.close()
         expected, _ = points(recording, mapping)

@@ -96,7 +96,7 @@ class Hub:
         await self.cb(SimpleNamespace(data=json.dumps(answer).encode()))
 
     async def until_asked(self, times: int) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while len(self.asked) < times:
                 self.news.clear()
                 await self.news.wait()

@@ -115,13 +115,13 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.nats
 async def test_each_of_the_hubs_users_is_in_its_own_account(hub: Hub) -> None:
     async with hub.rig.connection("control") as control, hub.rig.connection("spark") as spark:
-        answer = json.loads((await control.request("$JS.API.INFO", b"", timeout=5)).data)
+        answer = json.loads((await control.request("$JS.API.INFO", b"", timeout=30)).data)
         assert answer["limits"]["max_storage"] == -1
-        listed = json.loads((await spark.request("jobsapi.STREAM.LIST", b"", timeout=5)).data)
+        listed = json.loads((await spark.request("jobsapi.STREAM.LIST", b"", timeout=30)).data)
         assert listed["total"] == 0
-        own = json.loads((await spark.request("$JS.API.STREAM.LIST", b"", timeout=5)).data)
+        own = json.loads((await spark.request("$JS.API.STREAM.LIST", b"", timeout=30)).data)
         assert own["error"]["err_code"] == 10039, "JOBS has no JetStream of its own"
-    await hub.system.request("$SYS.REQ.SERVER.PING.IDZ", b"{}", timeout=5)
+    await hub.system.request("$SYS.REQ.SERVER.PING.IDZ", b"{}", timeout=30)
 
 
 @pytest.mark.nats
@@ -133,11 +133,11 @@ async def test_in_account_up_the_api_answers_under_its_secret_name_alone(hub: Hu
         await api.request("STREAM.CREATE.UP_00", {"name": "UP_00", "subjects": ["x"]})
         for prefix in ("$JS.API", "$JS.hub.API", "upapi", "hubapi", "jobsapi", "*"):
             with pytest.raises(NoRespondersError):
-                await up.request(f"{prefix}.{verb}", b"", timeout=5)
-        named = json.loads((await up.request(f"{secret}.{verb}", b"", timeout=5)).data)
+                await up.request(f"{prefix}.{verb}", b"", timeout=30)
+        named = json.loads((await up.request(f"{secret}.{verb}", b"", timeout=30)).data)
         assert named["streams"] == ["UP_00"]
         with pytest.raises(NoRespondersError):
-            await control.request(f"{secret}.{verb}", b"", timeout=5)
+            await control.request(f"{secret}.{verb}", b"", timeout=30)
         assert (await api.request(verb))["streams"] is None
         assert await stream_names(api) == {"UP_00"}
 
@@ -160,14 +160,14 @@ async def test_an_account_up_that_a_server_has_opened_is_closed_again(
             assert await hub.keeper.push(hub.system) == ["SYS"]
             same = (await hub.keeper.build(NOW_S + 60))["UP"]
             await up.flush()
-            await hub.system.request("$SYS.REQ.CLAIMS.UPDATE", same.encode(), timeout=5)
+            await hub.system.request("$SYS.REQ.CLAIMS.UPDATE", same.encode(), timeout=30)
         assert await guessable_names(hub.system, hub.keys, 1) == {"$JS.API.>"}
-        await up.request("$JS.API.STREAM.NAMES", b"", timeout=5)
+        await up.request("$JS.API.STREAM.NAMES", b"", timeout=30)
         # Told of SYS, the server looks at those again that import from it.
         assert await hub.keeper.push(hub.system) == ["SYS"]
         assert await guessable_names(hub.system, hub.keys, 1) == set()
         with pytest.raises(NoRespondersError):
-            await up.request("$JS.API.STREAM.NAMES", b"", timeout=5)
+            await up.request("$JS.API.STREAM.NAMES", b"", timeout=30)
 
 
 @pytest.mark.nats
@@ -286,7 +286,7 @@ async def test_a_revoked_key_is_cut_and_stays_out_whatever_comes_later(hub: Hub)
     assert not await hub.lets_in(bad)
     assert await hub.keeper.push(hub.system) == [], "all is as it should be"
     # Somebody puts an older account back: the next look notices.
-    await hub.system.request("$SYS.REQ.CLAIMS.UPDATE", before["FLEET"].encode(), timeout=5)
+    await hub.system.request("$SYS.REQ.CLAIMS.UPDATE", before["FLEET"].encode(), timeout=30)
     assert await hub.lets_in(bad)
     assert await hub.keeper.push(hub.system) == ["FLEET"]
     assert not await hub.lets_in(bad)

@@ -13,7 +13,6 @@ import stat
 import sys
 from typing import TYPE_CHECKING
 
-import nats
 import pytest
 
 from backhaul_hub.backup import Backup
@@ -46,6 +45,7 @@ from backhaul_hub.stream_digest import (
     still_there,
 )
 from backhaul_hub.streams import declared_streams, reconcile
+from demo import patient
 from tests.support.nats_server import NatsServer
 from tests.support.waiting import until
 
@@ -249,7 +249,7 @@ def test_backups_rotate_and_an_unfinished_one_is_gone_on_with(tmp_path: Path) ->
 
 @pytest.fixture
 async def client(nats_server: NatsServer) -> AsyncIterator[Client]:
-    connection = await nats.connect(nats_server.url)
+    connection = await patient.connect(nats_server.url)
     yield connection
     await connection.close()
 
@@ -332,7 +332,7 @@ async def test_a_backup_taken_while_writes_go_on_comes_back_as_it_was(
     data = os.urandom(700_000)
     await Objects(client).put("map", io.BytesIO(data))
 
-    other = await nats.connect(nats_server.url)
+    other = await patient.connect(nats_server.url)
     going = asyncio.Event()
 
     async def go_on() -> None:
@@ -536,7 +536,7 @@ async def test_a_stream_goes_from_one_server_to_another_without_a_file(
     await api.request("STREAM.PURGE.empty")
     server = NatsServer(tmp_path / "other")
     server.start()
-    there = await nats.connect(server.url)
+    there = await patient.connect(server.url)
     try:
         for name in ("full", "empty"):
             snapshot = await Snapshot.begin(client, api, name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import nats
 import pytest
 
 from backhaul_codec import Point, encode_frame
@@ -14,6 +13,7 @@ from backhaul_hub.continuity import Continuity, LaneKey
 from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.registry import Registry
 from backhaul_hub.uplink import UplinkReader
+from demo import patient
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ async def test_a_consumer_hears_of_good_messages_and_its_rows_are_stored(
     nats_server: NatsServer, tmp_path: Path
 ) -> None:
     async with await Registry.open(tmp_path / "hub.db") as registry:
-        client = await nats.connect(nats_server.url)
+        client = await patient.connect(nats_server.url)
         api = JetStreamApi(client)
         for name, subjects in (("UP_00", "up.>"), ("QUARANTINE", "quarantine.>")):
             stream = {"name": name, "subjects": [subjects], "allow_direct": True}

@@ -6,7 +6,6 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
-import nats
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -24,6 +23,7 @@ from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.registry import Device, Position, Registry
 from backhaul_hub.streams import declared_streams, reconcile
 from backhaul_hub.word_book import WordBook
+from demo import patient
 from tests.hub.test_twin_streams import make_hub
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def test_a_stream_that_is_not_heard_is_named() -> None:
 async def sourced(client: Client, count: int) -> None:
     """Wait until TWIN_EVENTS holds so many messages."""
     js = client.jetstream()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await js.stream_info("TWIN_EVENTS")).state.messages < count:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
@@ -213,7 +213,7 @@ async def test_the_stream_takes_programs_events_alone_and_every_shard(
     nats_server: NatsServer, tmp_path: Path
 ) -> None:
     config = make_hub(tmp_path, shards=2, free=16 << 30)
-    client = await nats.connect(nats_server.url)
+    client = await patient.connect(nats_server.url)
     try:
         api = JetStreamApi(client)
         for declared in declared_streams(config):
@@ -275,7 +275,7 @@ async def test_the_command_shows_events_and_where_others_may_be_missing(
             )
         lanes, changes = continuity.take_changed(), book.take_changes()
         await registry.store("UP_00", Position(), lanes, changes)
-    client = await nats.connect(nats_server.url)
+    client = await patient.connect(nats_server.url)
     try:
         api = JetStreamApi(client)
         for declared in declared_streams(config):

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import nats
 import pytest
 
 from backhaul_hub.allowance import BURST, Pace
@@ -18,6 +17,7 @@ from backhaul_hub.flood import Carried
 from backhaul_hub.flood_guard import FloodGuard
 from backhaul_hub.reception import Reception
 from backhaul_hub.reset_service import ResetService
+from demo import patient
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ async def test_a_reception_hears_again_after_it_was_deaf(nats_server: NatsServer
         await client.flush()
 
     async def connect() -> Client:
-        return await nats.connect(nats_server.url)
+        return await patient.connect(nats_server.url)
 
     reception, vehicle = Reception(connect), await connect()
     await reception.open(listen)

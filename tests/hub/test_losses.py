@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import nats
 import pytest
 
 from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.stored import Stored, StoredReader
+from demo import patient
 from tests.support.waiting import until
 
 from .up_stream import LANE, STREAM, Up
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.nats]
 async def up(nats_server: NatsServer, tmp_path: Path) -> Up:
     """A stream UP_00 with the seqs 1 to 20 of one lane, at the stream's sequences 1 to 20."""
     up = Up(nats_server, tmp_path)
-    client = await nats.connect(nats_server.url)
+    client = await patient.connect(nats_server.url)
     up.api = JetStreamApi(client)
     await up.create()
     await up.frames(*range(1, 21))
@@ -66,7 +66,7 @@ async def test_a_purge_of_everything_leaves_gaps_up_to_the_newest(up: Up) -> Non
 async def test_a_purge_while_nobody_looked_is_noticed_at_the_start(up: Up) -> None:
     async with up.reading():
         await up.settles((1, 20))
-    client = await nats.connect(up.server.url)
+    client = await patient.connect(up.server.url)
     await JetStreamApi(client).request(f"STREAM.PURGE.{STREAM}", {"seq": 15})
     await client.close()
     async with up.reading():
@@ -140,7 +140,7 @@ async def test_an_older_copy_that_took_in_as_much_as_was_lost_is_noticed(up: Up)
     up.server.kill()
     up.put_back(copy)
     up.server.start()
-    client = await nats.connect(up.server.url)
+    client = await patient.connect(up.server.url)
     up.api = JetStreamApi(client)
     await up.frames(*range(31, 61))  # 31..60 where 21..50 would have been
     await client.close()

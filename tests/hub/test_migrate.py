@@ -31,7 +31,8 @@ from backhaul_hub.setup import HubLayout, create_hub
 from backhaul_hub.streams import declared_streams, reconcile, stream_names
 from backhaul_hub.tls_files import CA, TLS
 from backhaul_hub.tls_setup import TlsChoice
-from demo.rig import HubRig, free_port
+from demo.ports import free_port
+from demo.rig import HubRig
 
 from .test_backup import FixedClock, content, streams_at, write
 
@@ -174,7 +175,7 @@ async def test_a_hub_moves_while_it_takes_messages_in(
     """What was acknowledged here is there, under its sequence; what comes too late is refused."""
     await write(up, "up.VID-001.f.battery", 9000)
     await write(up, "up.VID-001.e.app.armed", 3)
-    await client.request("fleet.prod.veh.VID-001.cmd.lock", b"{}", timeout=5)
+    await client.request("fleet.prod.veh.VID-001.cmd.lock", b"{}", timeout=30)
     await Objects(client).put("map", io.BytesIO(b"x" * 300_000))
     await Objects(client).put("old", io.BytesIO(b"y" * 300_000))
     store = await client.jetstream().key_value("TWIN_SHADOW")
@@ -217,7 +218,7 @@ async def test_a_hub_moves_while_it_takes_messages_in(
     await there.put("fleet.prod.veh.VID-001.desired", b"and on")
 
     # The streams there are no mirrors any more, and TWIN_EVENTS goes on where it was.
-    await other_up.request("up.VID-001.e.app.armed", b"again", timeout=5)
+    await other_up.request("up.VID-001.e.app.armed", b"again", timeout=30)
     api = JetStreamApi(other)
     async with asyncio.timeout(60):
         while (await api.request("STREAM.INFO.TWIN_EVENTS"))["state"]["messages"] < 4:  # noqa: ASYNC110
@@ -255,7 +256,7 @@ async def test_a_migration_that_was_cut_short_goes_on_or_is_taken_back(
     info = await there.request("STREAM.INFO.UP_00")
     assert not info["config"].get("mirror")
     with pytest.raises(NoRespondersError):
-        await client.request("quarantine.UP_00.1.1", b"too late", timeout=5)
+        await client.request("quarantine.UP_00.1.1", b"too late", timeout=30)
     states = await begin().run()
     assert states["QUARANTINE"]["messages"] == 5
     assert states["UP_00"]["messages"] == 1000

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import nats
 import pytest
 
 from backhaul_hub.down_consumers import drop_stale_consumers, ensure_down_consumers
@@ -24,6 +23,7 @@ from backhaul_hub.streams import (
     reconcile,
     stream_names,
 )
+from demo import patient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -44,7 +44,7 @@ async def sourced_by(api: JetStreamApi, stream: str) -> frozenset[Place]:
 
 @pytest.fixture
 async def client(nats_server: NatsServer) -> AsyncIterator[Client]:
-    connection = await nats.connect(nats_server.url)
+    connection = await patient.connect(nats_server.url)
     yield connection
     await connection.close()
 

@@ -30,6 +30,7 @@ from backhaul_hub.registry import Device, Registry
 from backhaul_hub.reset_service import ResetService
 from backhaul_hub.setup import HubLayout, create_hub, write_accounts
 from backhaul_hub.streams import DOWN
+from demo import patient
 from demo.rig import HubRig
 from tests.support.waiting import until
 
@@ -92,7 +93,7 @@ async def log_in(stack: AsyncExitStack, hub: HubRig, device: Device) -> Login:
     identity = decode_identity((directory / "identity.json").read_bytes())
     creds = directory / "device.creds"
     creds.write_text(Credentials(identity.seed, device.public_key, identity.jwt).text())
-    client = await nats.connect(
+    client = await patient.connect(
         hub.addresses(),
         user_credentials=str(creds),
         error_cb=note,
@@ -186,7 +187,7 @@ async def test_a_device_may_nothing_for_lanes_of_another_or_for_lanes_that_nobod
 
 async def test_a_device_resets_its_own_nodes_durable_and_no_other(fleet: Fleet) -> None:
     own = f"hubapi.CONSUMER.RESET.{DOWN}.{MINE}-{fleet.mine.device.token}_n_battery"
-    answer = await fleet.mine.client.request(own, b"{}", timeout=5)
+    answer = await fleet.mine.client.request(own, b"{}", timeout=30)
     assert "error" not in json.loads(answer.data), answer.data
     foreign = own.replace(fleet.mine.device.token, fleet.theirs.device.token)
     with pytest.raises(nats.errors.TimeoutError):

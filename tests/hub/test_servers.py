@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import nats
 import pytest
 from click.testing import CliRunner
 from nats.errors import NoRespondersError
@@ -16,6 +15,7 @@ from backhaul_hub.enrol import DeviceSettings, create_device
 from backhaul_hub.errors import ConfigError, HubError
 from backhaul_hub.servers import ServerPlace, read_places, server_directories, urls
 from backhaul_hub.sole import Sole
+from demo import patient
 
 from .test_setup import FixedClock
 
@@ -95,8 +95,8 @@ def test_vehicles_may_have_other_addresses_of_the_servers(tmp_path: Path) -> Non
 
 @pytest.mark.nats
 async def test_a_second_control_plane_is_refused(nats_server: NatsServer) -> None:
-    first = await nats.connect(nats_server.url)
-    second = await nats.connect(nats_server.url)
+    first = await patient.connect(nats_server.url)
+    second = await patient.connect(nats_server.url)
     async with first, second:
         await Sole(first, 1, "one").start()
         with pytest.raises(HubError, match="another control plane"):
@@ -110,7 +110,7 @@ async def test_of_two_that_come_to_see_each_other_the_younger_ends(
     async def unheard(*_: object, **__: object) -> None:
         raise NoRespondersError
 
-    clients = [await nats.connect(nats_server.url) for _ in range(2)]
+    clients = [await patient.connect(nats_server.url) for _ in range(2)]
     async with clients[0], clients[1]:
         elder, younger = Sole(clients[0], 1, "elder"), Sole(clients[1], 2, "younger")
         # As behind a cut between servers: neither hears the other when it starts.

@@ -7,7 +7,6 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import nats
 import pytest
 
 from backhaul_hub.clock import SystemClock
@@ -19,6 +18,7 @@ from backhaul_hub.registry import Device
 from backhaul_hub.setup import HubLayout, create_hub
 from backhaul_hub.source_keeper import SourceKeeper
 from backhaul_hub.sources import sourced
+from demo import patient
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Kept:
 @pytest.fixture
 async def kept(tmp_path: Path, nats_server: NatsServer) -> AsyncIterator[Kept]:
     async with AsyncExitStack() as stack:
-        client = await nats.connect(nats_server.url)
+        client = await patient.connect(nats_server.url)
         stack.push_async_callback(client.close)
         api = Recorded(client)
         await api.request("STREAM.CREATE.UP_00", {"name": "UP_00", "subjects": ["nothing.here"]})

@@ -13,7 +13,7 @@ from backhaul_hub.cli import cli
 from backhaul_hub.errors import CertificateError
 from backhaul_hub.setup import HubLayout, create_hub
 from backhaul_hub.tls_files import make_certificates
-from demo.rig import free_port
+from demo.ports import free_port
 
 from .test_tls_files import own
 

@@ -8,7 +8,6 @@ import ssl
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import nats
 import pytest
 
 from backhaul_hub.authority import AUTHORITY_LIFE, SERVER_LIFE, read_certificates
@@ -16,7 +15,8 @@ from backhaul_hub.certificate_watch import CertificateWatch
 from backhaul_hub.fellow_servers import ask_all, reload_servers
 from backhaul_hub.tls_files import Renewal, make_certificates, renew, server_certificates
 from backhaul_hub.tls_text import tls_block
-from demo.rig import free_port
+from demo import patient
+from demo.ports import free_port
 from tests.support.nats_server import NatsServer
 from tests.support.waiting import until
 
@@ -85,7 +85,9 @@ leafnodes {{
         """Connect to the hub over TLS."""
         trusted = ssl.create_default_context(cafile=str(self.ca))
         url = f"tls://localhost:{self.server.port}"
-        return await nats.connect(url, user=user, password=user, tls=trusted, allow_reconnect=False)
+        return await patient.connect(
+            url, user=user, password=user, tls=trusted, allow_reconnect=False
+        )
 
 
 @pytest.fixture
@@ -168,7 +170,7 @@ async def test_certificate_and_authority_change_while_leafs_stay_and_traffic_goe
     leaf = hub.vehicle("vehicle", hub.ca)
     leaf.start()
     system, listener = await hub.client("system"), await hub.client("vehicle")
-    program = await nats.connect(leaf.url)
+    program = await patient.connect(leaf.url)
     before = await connected(system, "vehicle")
     traffic = Traffic(program, listener)
     await traffic.start()

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import nats
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +33,7 @@ from backhaul_hub.twin_state import (
     state_subject,
 )
 from backhaul_hub.writes import Put
+from demo import patient
 from tests.hub.test_twin_streams import make_hub
 from tests.support.hub_sync import DEVICE, START_NS, FakeClock, Hub, Vehicle
 from tests.support.strategies import exact, points
@@ -201,7 +201,7 @@ class Twin:
             messages: int = (await js.stream_info("TWIN_STATE")).state.messages
             return messages
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while await enough() < count:  # noqa: ASYNC110 - nobody says so
                 await asyncio.sleep(0.01)
         # One more, and it would come before this is answered.
@@ -217,7 +217,7 @@ class Twin:
 @asynccontextmanager
 async def a_twin(server: NatsServer, tmp_path: Path, *, run: bool = True) -> AsyncIterator[Twin]:
     config = make_hub(tmp_path / "hub", free=8 << 30)
-    client = await nats.connect(server.url, max_reconnect_attempts=-1, reconnect_time_wait=0.1)
+    client = await patient.connect(server.url, max_reconnect_attempts=-1, reconnect_time_wait=0.1)
     try:
         for declared in declared_streams(config):
             await reconcile(JetStreamApi(client), declared)

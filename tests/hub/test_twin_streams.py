@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import nats
 import pytest
 from click.testing import CliRunner
 
@@ -17,6 +16,7 @@ from backhaul_hub.room import store_bytes_max, twin_bytes_max
 from backhaul_hub.setup import HubLayout, create_hub
 from backhaul_hub.streams import declared_streams, planned, reconcile
 from backhaul_hub.twin_streams import device_prefix
+from demo import patient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -55,7 +55,7 @@ def declared(config: HubConfig, name: str) -> Json:
 
 @pytest.fixture
 async def client(nats_server: NatsServer) -> AsyncIterator[Client]:
-    connection = await nats.connect(nats_server.url)
+    connection = await patient.connect(nats_server.url)
     yield connection
     await connection.close()
 

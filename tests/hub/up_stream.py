@@ -7,8 +7,6 @@ import shutil
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-import nats
-
 from backhaul_codec import Point, encode_frame, encode_point
 from backhaul_codec.points import JSON, Opaque
 from backhaul_hub.continuity import Continuity, LaneKey, LaneState
@@ -17,6 +15,7 @@ from backhaul_hub.registry import Registry
 from backhaul_hub.uplink import UplinkReader
 from backhaul_hub.word_book import WordBook
 from backhaul_hub.word_store import restore
+from demo import patient
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ class Up:
             # The writer's own connection would show what is not committed yet.
             await Registry.open_existing(path) as self._beside,
         ):
-            client = await nats.connect(
+            client = await patient.connect(
                 self.server.url, max_reconnect_attempts=-1, reconnect_time_wait=0.1
             )
             self.api = JetStreamApi(client)

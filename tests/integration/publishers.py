@@ -11,13 +11,13 @@ from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-import nats
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
-from backhaul_agent.client import connect
+from backhaul_agent.client import Agent, connect
 from backhaul_agent.errors import AgentError, NoAgentError, RefusedError
 from backhaul_codec import Point
+from demo import patient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -73,7 +73,8 @@ class Publishers:
 
     async def _batches(self) -> None:
         """Publish frames that pass through as they are, several at once."""
-        async with connect(self._url, wait_s=WAIT_S) as agent:
+        async with connect(self._url) as connected:
+            agent = Agent(connected.nats, WAIT_S, connected.clock)
             while True:
                 frames = []
                 for _ in range(self._random.randint(1, 3)):
@@ -85,7 +86,8 @@ class Publishers:
 
     async def _small_batches(self) -> None:
         """Publish frames that are taken apart and packed anew with others, on two nodes."""
-        async with connect(self._url, wait_s=WAIT_S) as agent:
+        async with connect(self._url) as connected:
+            agent = Agent(connected.nats, WAIT_S, connected.clock)
             while True:
                 node = self._random.choice(["battery", "cabin"])
                 readings = self._readings(node, self._random.randint(1, 120))
@@ -95,7 +97,7 @@ class Publishers:
 
     async def _json(self, node: str, **more: str) -> None:
         """Publish JSON as any NATS client would, a few at once."""
-        client = await nats.connect(
+        client = await patient.connect(
             self._url, max_reconnect_attempts=-1, reconnect_time_wait=0.2, error_cb=_quiet
         )
         try:

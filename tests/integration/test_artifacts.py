@@ -180,7 +180,7 @@ async def test_an_upload_goes_on_after_kills_on_both_sides(world: World, tmp_pat
 async def state_of(world: World, slot: str) -> dict[str, Any]:
     client = await world.hub_client()
     question = {"device": "VID-001", "paths": ["artifact"]}
-    answer = await client.request("hub.get", json.dumps(question).encode(), timeout=10)
+    answer = await client.request("hub.get", json.dumps(question).encode(), timeout=30)
     for point in json.loads(answer.data)["points"]:
         if (point["type"], point["key"]) == (slot, "state"):
             found: dict[str, Any] = point["value"]
@@ -334,7 +334,7 @@ async def test_on_a_metered_link_a_visit_lasts_until_the_file_is_there(
 
     async def status() -> dict[str, Any]:
         found: dict[str, Any] = json.loads(
-            (await leaf.request("agent.status", b"", timeout=10)).data
+            (await leaf.request("agent.status", b"", timeout=30)).data
         )["link"]
         return found
 

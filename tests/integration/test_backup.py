@@ -45,7 +45,7 @@ async def destroy(world: World, *, configuration: bool = False) -> None:
 
 async def down_state(world: World) -> dict[str, Any]:
     client = await world.hub_client()
-    answer = await client.request("$JS.API.STREAM.INFO.DOWN_00", b"", timeout=5)
+    answer = await client.request("$JS.API.STREAM.INFO.DOWN_00", b"", timeout=30)
     state: dict[str, Any] = json.loads(answer.data)["state"]
     return state
 

@@ -47,7 +47,7 @@ async def restarted(world: World, rig: DeviceRig, settings: str) -> None:
     await rig.start_agent()
     local = await world.leaf_client(rig)
     for _ in range(600):
-        status = json.loads((await local.request("agent.status", b"", timeout=5)).data)
+        status = json.loads((await local.request("agent.status", b"", timeout=30)).data)
         clock, since_ns = status["clock"], status["commands"]["since_ns"]
         if since_ns is not None and clock["time_ns"] - clock["error_ns"] > since_ns:
             return
@@ -75,7 +75,7 @@ async def recorded(
     end_s = asyncio.get_running_loop().time() + DEADLINE_S
     found: list[dict[str, Any]] = []
     while asyncio.get_running_loop().time() < end_s:
-        answer = await hub.request("hub.commands", json.dumps(question).encode(), timeout=5)
+        answer = await hub.request("hub.commands", json.dumps(question).encode(), timeout=30)
         found = json.loads(answer.data)["commands"]
         if found and wanted in told(found):
             return found[-1]
@@ -242,7 +242,7 @@ async def until_gone(client: Client, stream: str, pattern: str) -> None:
     request = json.dumps({"subjects_filter": pattern}).encode()
     subjects: dict[str, int] = {}
     for _ in range(300):
-        answer = await client.request(api_subject(f"STREAM.INFO.{stream}"), request, timeout=5)
+        answer = await client.request(api_subject(f"STREAM.INFO.{stream}"), request, timeout=30)
         subjects = json.loads(answer.data)["state"].get("subjects") or {}
         if not subjects:
             return

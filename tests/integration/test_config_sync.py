@@ -38,7 +38,7 @@ class Ends:
     async def hub(self, service: str, **question: Any) -> dict[str, Any]:
         data = json.dumps({"device": "VID-001", **question}).encode()
         answer: dict[str, Any] = json.loads(
-            (await self.client.request(f"hub.{service}", data, timeout=10)).data
+            (await self.client.request(f"hub.{service}", data, timeout=30)).data
         )
         assert "error" not in answer, answer
         return answer
@@ -152,7 +152,7 @@ async def test_a_leaf_that_lost_its_store_changes_nothing(world: World) -> None:
         await ends.set_at_hub("hmi", theme="dark")
         before = await ends.agree(lambda heads: len(heads) == 2)
         client = await ends.world.leaf_client(ends.rig)
-        await client.request("$JS.API.STREAM.DELETE.IN", b"", timeout=5)
+        await client.request("$JS.API.STREAM.DELETE.IN", b"", timeout=30)
         await ends.set_at_hub("hmi", theme="light")
         after = await ends.agree(lambda heads: heads["", "hmi", "theme", ""][0] == "light")
         assert after["", "gps", "rate", ""] == before["", "gps", "rate", ""]
@@ -217,7 +217,7 @@ async def test_newest_values_go_ahead_of_a_backlog(world: World) -> None:
         await relay.heal()
         local = await world.leaf_client(ends.rig)
         told_at = await local.subscribe("e.heads")
-        await told_at.next_msg(20)
+        await told_at.next_msg(30)
         await world.hub.start_control()
         await world.until(lambda report: lane(report).get("watermark", 0) >= 20)
         (told, *_) = await ends.uplink("heads")

@@ -46,7 +46,7 @@ async def in_up(world: World) -> list[int]:
 
 async def api(world: World, verb: str, body: object = None) -> None:
     client = await world.hub_client()
-    answer = await client.request(api_subject(verb), json.dumps(body or {}).encode(), timeout=10)
+    answer = await client.request(api_subject(verb), json.dumps(body or {}).encode(), timeout=30)
     assert "error" not in json.loads(answer.data), answer.data
 
 

@@ -168,7 +168,7 @@ async def test_named_nodes_have_lanes_of_their_own_through_a_cut(world: World) -
         else:
             assert reading.device == "VID-002" or reading.node == "cabin"
     assert {lane_ for lane_, _ in found} == {"live", "bulk", *OWN_LANES}
-    conflicts = json.loads((await hub.request("hub.conflicts", b"{}", timeout=5)).data)
+    conflicts = json.loads((await hub.request("hub.conflicts", b"{}", timeout=30)).data)
     assert conflicts["conflicts"] == [], "they wrote different series"
     command = [program("backhaul-hub"), "devices", "--dir", str(world.hub.directory)]
     table = await run_to_end(command)
@@ -191,7 +191,7 @@ async def test_a_write_that_knew_the_hubs_is_no_conflict_in_a_nodes_lane(world: 
             await ends.agree(lambda heads, n=number: heads["", "battery", "rate", ""][0] == n)  # type: ignore[misc]
             await ends.vehicle.set("battery", {"rate": number + 0.5})
             await ends.agree(lambda heads, n=number: heads["", "battery", "rate", ""][0] == n + 0.5)  # type: ignore[misc]
-        conflicts = json.loads((await hub.request("hub.conflicts", b"{}", timeout=5)).data)
+        conflicts = json.loads((await hub.request("hub.conflicts", b"{}", timeout=30)).data)
         assert conflicts["conflicts"] == []
 
 

@@ -157,10 +157,10 @@ async def test_every_point_of_four_recordings_is_in_the_history_once(world: Worl
 async def all_at_the_hub(world: World, rig: DeviceRig, device: str) -> None:
     """Wait until the hub holds every message that the vehicle's ledger gave out."""
     local = await world.leaf_client(rig)
-    status = json.loads((await local.request("agent.status", b"", timeout=5)).data)
+    status = json.loads((await local.request("agent.status", b"", timeout=30)).data)
     while status["ledger"]["staged_points"]:
         await asyncio.sleep(0.2)
-        status = json.loads((await local.request("agent.status", b"", timeout=5)).data)
+        status = json.loads((await local.request("agent.status", b"", timeout=30)).data)
     last = status["lanes"]["bulk"]["last_seq"]
     await world.until(
         lambda report: lane(report, device).get("watermark", 0) >= last, deadline_s=120

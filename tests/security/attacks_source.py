@@ -17,7 +17,7 @@ from .weaknesses import MESSAGE_IDS, ROLLUPS, SUBJECTS_BY_THE_DEVICE, UP_IN_HUB
 if TYPE_CHECKING:
     from .ground import Ground
 
-_STORED_S_MAX = 20.0
+_STORED_S_MAX = 60.0
 _FLOW_CONTROL = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
 # As what account UP, or a client of account HUB, might know JetStream's API.
 _APIS = ("$JS.API", "$JS.hub.API", "upapi", "hubapi", "jobsapi", "*")

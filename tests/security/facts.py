@@ -99,7 +99,7 @@ class HubFacts:
         return f"{message['seq']} {message.get('data')}"
 
     async def _link(self) -> str:
-        answer = await self._system.request("$SYS.REQ.SERVER.PING.LEAFZ", b"", timeout=10)
+        answer = await self._system.request("$SYS.REQ.SERVER.PING.LEAFZ", b"", timeout=30)
         leafs = json.loads(answer.data)["data"].get("leafs") or []
         name = leaf_name(HONEST, self._token)
         mine = [str(leaf["id"]) for leaf in leafs if leaf["name"] == name]

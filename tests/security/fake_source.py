@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from .leaf_client import Heard, RawLeaf
 
-_SET_UP_S_MAX = 20.0
+_SET_UP_S_MAX = 60.0
 _STREAMS = ("OUT_live", "OUT_bulk")
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import nats
 from nats.errors import NoRespondersError
 
 from backhaul_agent.apps import Apps
@@ -16,7 +15,9 @@ from backhaul_agent.enrolment import new_key
 from backhaul_agent.leaf_config import APPS_FILE, LeafServer, render_leaf
 from backhaul_codec.credentials import Credentials
 from backhaul_hub.jetstream import JetStreamApi
-from demo.rig import Part, free_port, program
+from demo import patient
+from demo.ports import free_port
+from demo.rig import Part, program
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +53,7 @@ class HonestVehicle:
     async def start(self) -> None:
         await self._leaf.start()
         await self._leaf.wait_listening(self._port)
-        self._client = await nats.connect(
+        self._client = await patient.connect(
             f"nats://127.0.0.1:{self._port}", nkeys_seed_str=self._key.seed
         )
         self._api = JetStreamApi(self._client)
@@ -94,7 +95,7 @@ class HonestVehicle:
     async def newest(self, subject: str) -> bytes:
         """Return the newest message of a subject in IN; empty where there is none."""
         try:
-            answer = await self._client.request(f"$JS.API.DIRECT.GET.IN.{subject}", b"", timeout=10)
+            answer = await self._client.request(f"$JS.API.DIRECT.GET.IN.{subject}", b"", timeout=30)
         except NoRespondersError:
             return b""
         return answer.data

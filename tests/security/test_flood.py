@@ -36,13 +36,13 @@ interval_s = 0.2
 
 async def conditions(hub: Client) -> set[tuple[str, str]]:
     """Return what `backhaul-hub status` shows: code and device."""
-    answer = json.loads((await hub.request("hub.status", b"", timeout=10)).data)
+    answer = json.loads((await hub.request("hub.status", b"", timeout=30)).data)
     return {(each["code"], each["device"]) for each in answer["conditions"]}
 
 
 async def held(hub: Client) -> tuple[int, bool]:
     """Return how many live messages of the honest vehicle the hub holds, and whether it is up."""
-    for each in json.loads((await hub.request("hub.devices", b"", timeout=10)).data)["devices"]:
+    for each in json.loads((await hub.request("hub.devices", b"", timeout=30)).data)["devices"]:
         if each["device"] == DEVICE:
             return each["lanes"].get("live", {}).get("watermark", 0), each["link"]["up"]
     return 0, False

@@ -15,7 +15,7 @@ from backhaul_spark.commands._options import source_options
 from backhaul_spark.commands.ingest import Totals, seconds
 from backhaul_spark.errors import OptionError, Unreachable
 from backhaul_spark.ingest import Outcome
-from demo.rig import free_port
+from demo.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -64,7 +64,7 @@ def frames(found: list[Found]) -> list[Found]:
 
 
 async def _api(client: Client, request: str, body: dict[str, Any]) -> dict[str, Any]:
-    message = await client.request(f"$JS.API.{request}", json.dumps(body).encode(), timeout=5)
+    message = await client.request(f"$JS.API.{request}", json.dumps(body).encode(), timeout=30)
     answer: dict[str, Any] = json.loads(message.data)
     assert "error" not in answer, answer
     return answer

@@ -7,7 +7,7 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-import nats
+from demo import patient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -22,7 +22,7 @@ async def hub_that_knows(
     url: str, known: Mapping[int, Lanes] | None = None, device: str = "VID-001", token: str = "tok1"
 ) -> AsyncIterator[None]:
     """Answer an agent's questions about epochs: of those not in ``known`` nothing is known."""
-    client = await nats.connect(url, max_reconnect_attempts=-1, reconnect_time_wait=0.1)
+    client = await patient.connect(url, max_reconnect_attempts=-1, reconnect_time_wait=0.1)
 
     async def answer(question: Msg) -> None:
         asked = json.loads(question.data)

@@ -1,4 +1,4 @@
-"""A NATS client for tests: it waits for an answer as long as a machine with other work may take."""
+"""A NATS client for rigs and tests: it waits for as long as a machine with other work may take."""
 
 from __future__ import annotations
 
@@ -27,6 +27,22 @@ class PatientClient(Client):
         """Ask as `Client.request` does."""
         return await super().request(subject, payload, timeout, old_style, headers)
 
+    async def flush(self, timeout: float = PATIENCE_S) -> None:  # noqa: ASYNC109
+        """Return when the server has read all that was sent before.
+
+        nats-py's ping overtakes what it has yet to write; before the answer comes that is written,
+        so a second ping comes after it.
+        """
+        for _ in range(2):
+            await super().flush(timeout)  # type: ignore[arg-type]
+
     def jetstream(self, **opts: Any) -> JetStreamContext:
         """Return a context that waits for the server as long."""
         return super().jetstream(**{"timeout": PATIENCE_S} | opts)
+
+
+async def connect(servers: str | list[str], **options: Any) -> PatientClient:
+    """Connect as `nats.connect` does; the caller closes."""
+    client = PatientClient()
+    await client.connect(servers, **{"connect_timeout": PATIENCE_S} | options)
+    return client
