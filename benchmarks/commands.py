@@ -94,7 +94,9 @@ def settings(log: Path) -> str:
     )
 
 
-async def storm(rig: VehicleRig, log: Path, *, commands: int, length_s: float, seed: int) -> Storm:
+async def storm(
+    rig: VehicleRig, log: Path, *, commands: int, length_s: float, seed: int, kills_min: int = 0
+) -> Storm:
     """Send commands while everything is killed now and then, heal, and see what became of them.
 
     Raises:
@@ -111,6 +113,8 @@ async def storm(rig: VehicleRig, log: Path, *, commands: int, length_s: float, s
         for number, at_s in enumerate(times):
             await asyncio.sleep(start_s + at_s - clock.time())
             made.sent.append(await _send(client, seed, number))
+        while made.kills.total() < kills_min:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
         killing.cancel()
     healed_s = clock.time()
     await _rest(rig, client, made, healed_s + SETTLE_S_MAX)

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
+from backhaul_agent.client import connect
+from demo.patient import PATIENCE_S
+
 if TYPE_CHECKING:
     import pytest
     from xdist.remote import Producer  # type: ignore[import-untyped]
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
 # A machine with other work to do is slow, not wrong.
 settings.register_profile("backhaul", deadline=None)
 settings.load_profile("backhaul")
+
+# So is whoever does not answer a program within the five seconds that it gives by itself.
+connect.__wrapped__.__kwdefaults__["wait_s"] = PATIENCE_S  # type: ignore[attr-defined]
 
 ROOT = Path(__file__).parents[1]
 

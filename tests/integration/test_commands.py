@@ -171,7 +171,10 @@ async def test_a_command_outlives_what_carries_it(world: World, tmp_path: Path) 
     async def send(id_: str, deadline_s: int, state: str) -> None:
         body = json.dumps({"id": id_, "deadline_s": deadline_s}).encode()
         await hub.jetstream().publish(f"fleet.prod.veh.{DEVICE}.cmd.unlock", body)
-        await recorded(hub, {"id": id_}, lambda found: found[-1]["state"], state)
+        # Its state may be past that when somebody looks; what it was is kept.
+        await recorded(
+            hub, {"id": id_}, lambda found: state if found[-1].get(f"{state}_ns") else "", state
+        )
 
     await link.cut()
     await send("first", 200, "sent")
@@ -226,9 +229,8 @@ async def test_the_documentation_sends_a_command_from_any_client(world: World) -
 async def test_each_is_started_once_whatever_is_killed(tmp_path: Path, seed: int) -> None:
     log = tmp_path / "started"
     async with rig_of_one(tmp_path, agent_settings=settings(log)) as rig:
-        made = await storm(rig, log, commands=60, length_s=12.0, seed=seed)
+        made = await storm(rig, log, commands=60, length_s=12.0, seed=seed, kills_min=4)
     assert made.complaints() == []
-    assert made.kills.total() >= 4, made.kills
     assert made.states()["done"] > 30, made.states()
 
 

@@ -214,10 +214,11 @@ async def test_newest_values_go_ahead_of_a_backlog(world: World) -> None:
                 await agent.publish_batch("bms", points)
         # Without the control plane the link comes up and nothing drains: all of it is a backlog.
         await world.hub.control.stop()
-        await relay.heal()
         local = await world.leaf_client(ends.rig)
         told_at = await local.subscribe("e.heads")
-        await told_at.next_msg(30)
+        await local.flush()
+        await relay.heal()
+        await told_at.next_msg(60)
         await world.hub.start_control()
         await world.until(lambda report: lane(report).get("watermark", 0) >= 20)
         (told, *_) = await ends.uplink("heads")

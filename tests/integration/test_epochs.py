@@ -42,10 +42,8 @@ async def copy(source: Path, target: Path) -> None:
     await run_to_end(["cp", "-a", str(source), str(target)])
 
 
-async def completeness(world: World, hours_ago: int = 0) -> list[dict[str, Any]]:
-    """Return what `backhaul-hub completeness --json` says of an hour."""
-    now_s = SystemClock().now_ns() // 10**9 - hours_ago * HOUR_S
-    first_s = now_s - now_s % HOUR_S
+async def completeness(world: World, from_s: int, to_s: int) -> list[dict[str, Any]]:
+    """Return what `backhaul-hub completeness --json` says of the hours from one time to another."""
     command = [
         program("backhaul-hub"),
         "completeness",
@@ -53,9 +51,18 @@ async def completeness(world: World, hours_ago: int = 0) -> list[dict[str, Any]]
         "--dir",
         str(world.hub.directory),
     ]
-    found = await run_to_end([*command, "--from", iso(first_s), "--to", iso(first_s + 1), "--json"])
+    found = await run_to_end([*command, "--from", iso(from_s), "--to", iso(to_s), "--json"])
     hours: list[dict[str, Any]] = json.loads(found)["hours"]
     return hours
+
+
+def now_s() -> int:
+    return SystemClock().now_ns() // 10**9
+
+
+def hour_of(time_s: int) -> int:
+    """Return when the hour of a time began."""
+    return time_s - time_s % HOUR_S
 
 
 def iso(time_s: int) -> str:
@@ -84,6 +91,7 @@ async def status_of(rig: DeviceRig) -> dict[str, Any]:
 
 async def test_a_deleted_ledger_leaves_a_named_hole(world: World) -> None:
     """What only the deleted ledger had is gone; the hub knows of it by the vehicle's last mark."""
+    began_s = now_s()
     rig, relay = await world.vehicle()
     async with connect(rig.url) as agent:
         await keep(agent, 1, 1000)
@@ -113,9 +121,9 @@ async def test_a_deleted_ledger_leaves_a_named_hole(world: World) -> None:
     assert len(found) == len(set(found))
     named: list[dict[str, Any]] = []
     for _ in range(300):
-        (hour,) = await completeness(world)
         named = [
             gap
+            for hour in await completeness(world, hour_of(began_s), now_s() + 1)
             for gap in hour["explained"] + hour["missing"]
             if (gap["lane"], gap["epoch"], bool(gap["high"])) == ("bulk", epoch, True)
         ]
@@ -230,13 +238,16 @@ async def test_a_leaf_store_put_back_while_the_agent_lives(world: World) -> None
 
 
 class ShiftedClock(SystemClock):
-    """The machine's clock, set back by some hours."""
+    """The machine's clock, set back by some hours, and to an early minute: no hour ends meanwhile."""
 
     def __init__(self, hours: int) -> None:
         self.hours = hours
+        self.hour_s = hour_of(now_s())
+        """When the hour begins that it is where it is set back by none."""
+        self._late_s = max(0, now_s() - self.hour_s - HOUR_S // 6)
 
     def now_ns(self) -> int:
-        return super().now_ns() - self.hours * HOUR_S * 10**9
+        return super().now_ns() - (self.hours * HOUR_S + self._late_s) * 10**9
 
 
 async def test_an_agents_marks_make_a_complete_hour(world: World) -> None:
@@ -257,19 +268,20 @@ async def test_an_agents_marks_make_a_complete_hour(world: World) -> None:
             await rig.agent.stop()
             clock.hours = hours
             await rig.start_agent()
-        await until(world, "complete", hours_ago=1)
+        await until(world, "complete", clock.hour_s - HOUR_S)
         assert await epoch_words(world) == []
     finally:
         plane.stop()
         await running
-    assert [hour["state"] for hour in await completeness(world)] == ["waiting"]
+    now_ = await completeness(world, clock.hour_s, clock.hour_s + 1)
+    assert [hour["state"] for hour in now_] == ["waiting"]
 
 
-async def until(world: World, state: str, *, hours_ago: int) -> None:
+async def until(world: World, state: str, from_s: int) -> None:
     """Wait until the hub's certificate of an hour says so."""
     hours: list[dict[str, Any]] = []
     for _ in range(150):
-        hours = await completeness(world, hours_ago)
+        hours = await completeness(world, from_s, from_s + 1)
         if [hour["state"] for hour in hours] == [state]:
             return
         await asyncio.sleep(0.2)

@@ -71,7 +71,7 @@ SECRET = b"only VID-002 may know"
 _DEADLINE_S = 60.0
 # Where work is meant to be kept from being done.
 _DEADLINE_WEAK_S = 1.0
-_LOOKS = 60
+_LOOKS = 600
 _LOOK_S = 0.01
 
 

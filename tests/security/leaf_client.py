@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from backhaul_codec.identity import Identity
 
-ANSWER_S_MAX = 10.0
+ANSWER_S_MAX = 30.0
 _LINE_BYTES_MAX = 1 << 22
 
 

@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-from backhaul_agent import logs
+from backhaul_agent import logs, settle
 from backhaul_agent.clock import SystemClock, boot_id
 from backhaul_agent.config import load
 from backhaul_agent.daemon import Daemon
@@ -28,6 +28,10 @@ class SkewedClock(SystemClock):
     def time_ns(self) -> int:
         text = self._file.read_text()  # empty for a moment while it is being written
         return super().time_ns() + int(float(text or 0) * 1e9)
+
+
+# Many transactions, so that there is a middle to be killed in.
+settle.SETTLE_ROWS = 16
 
 
 async def run(config_path: Path, file: Path) -> None:
