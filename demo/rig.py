@@ -288,7 +288,7 @@ class DeviceRig:
 
         `nodes` have streams of their own.
         """
-        (directory / "backhaul-agent").mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
         await hub.run(
             [
                 program("backhaul-hub"),

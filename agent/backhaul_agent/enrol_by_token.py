@@ -14,7 +14,13 @@ import msgspec
 
 from backhaul_agent.enrolment import Attempt, ask, key_for, new_key, requester, write_attempt
 from backhaul_agent.temporary_leaf import temporary_leaf
-from backhaul_agent.vehicle_files import ATTEMPT, DEVICE_CREDS, File, files_of
+from backhaul_agent.vehicle_files import (
+    ATTEMPT,
+    DEVICE_CREDS,
+    File,
+    files_of,
+    make_state_directory,
+)
 from backhaul_codec.identity import Identity
 
 if TYPE_CHECKING:
@@ -43,7 +49,8 @@ def begin(token: Token, target: Directory, wishes: Wishes) -> Credentials:
         device=token.device, token=token.id, leaf_urls=token.leaf_urls, ca=token.ca,
         jwt=token.jwt, seed=token.seed,
     )  # fmt: skip
-    files_of(expected, wishes, target.path, found, new_key)
+    files = files_of(expected, wishes, target.path, found, new_key)
+    make_state_directory(files, target.path)
     if f'"{token.id}"' not in found.get(ATTEMPT, ""):
         _write(target, Attempt(token=token.id, seed=key.seed))
     return key

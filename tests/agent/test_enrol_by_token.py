@@ -62,7 +62,8 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> FakeHub:
 
 
 def run(directory: Path, *more: str, token: Token = TOKEN) -> Any:
-    arguments = [write_token(token), "--dir", str(directory), *more]
+    where = ["--dir", str(directory), "--state-dir", str(directory / "var")]
+    arguments = [write_token(token), *where, *more]
     return CliRunner().invoke(enrol.command, arguments, catch_exceptions=True)
 
 
@@ -146,15 +147,25 @@ def test_nor_does_a_directory_that_cannot_be_written(tmp_path: Path, hub: FakeHu
     assert hub.asked == []
 
 
+def test_nor_does_a_place_where_the_ledger_can_have_no_directory(
+    tmp_path: Path, hub: FakeHub
+) -> None:
+    (tmp_path / "var").touch()
+    result = run(tmp_path)
+    assert isinstance(result.exception, VehicleFilesError)
+    assert "backhaul-agent cannot be made" in str(result.exception)
+    assert hub.asked == []
+
+
 def test_a_refusal_leaves_no_files_of_a_vehicle(tmp_path: Path, hub: FakeHub) -> None:
     hub.used_by = "U" * 56
     assert isinstance(run(tmp_path).exception, EnrolmentFailedError)
-    assert [path.name for path in tmp_path.iterdir()] == ["enrolment.json"]
+    assert {path.name for path in tmp_path.iterdir()} == {"enrolment.json", "var"}
 
 
 def test_two_at_once_do_not_meet(tmp_path: Path) -> None:
     with Directory(tmp_path).alone():
-        begin(TOKEN, Directory(tmp_path), Wishes())
+        begin(TOKEN, Directory(tmp_path), Wishes(state_dir=tmp_path / "var"))
         with (
             pytest.raises(VehicleFilesError, match="another backhaul-agent"),
             Directory(tmp_path).alone(),
@@ -172,7 +183,7 @@ def test_the_token_may_come_from_a_file_or_standard_input(
     source = str(tmp_path / "token") if name == "token" else "-"
     result = CliRunner().invoke(
         enrol.command,
-        ["--token-file", source, "--dir", str(tmp_path / "etc")],
+        ["--token-file", source, "--dir", str(tmp_path), "--state-dir", str(tmp_path / "var")],
         input=write_token(TOKEN) + "\n",
     )
     assert result.exit_code == 0, result.output

@@ -98,6 +98,26 @@ def test_files_fit_the_document_and_one_another(vehicle: Vehicle) -> None:
     assert f"nats-server -c {vehicle.dir}/leaf.conf" in said
 
 
+def test_the_ledgers_directory_is_made_for_its_user_alone_and_left_as_it_is(
+    vehicle: Vehicle,
+) -> None:
+    vehicle.first()
+    made = vehicle.state / "backhaul-agent"
+    assert made.stat().st_mode & 0o777 == 0o700
+    (made / "ledger.db").write_text("what is kept")
+    made.chmod(0o750)
+    vehicle.first()
+    assert made.stat().st_mode & 0o777 == 0o750
+    assert (made / "ledger.db").read_text() == "what is kept"
+
+
+def test_where_the_ledger_can_have_no_directory_nothing_is_written(vehicle: Vehicle) -> None:
+    vehicle.state.write_text("in the way")
+    with pytest.raises(VehicleFilesError, match=r"backhaul-agent cannot be made: .*--state-dir"):
+        vehicle.first()
+    assert vehicle.files() == []
+
+
 def test_whatever_the_umask_files_have_their_modes(vehicle: Vehicle) -> None:
     before = os.umask(0o077)
     try:

@@ -64,7 +64,7 @@ class Hub(World):
     def new_vehicle(self, device: str) -> DeviceRig:
         """Return a vehicle that is not enrolled yet; it is stopped with the module."""
         directory = self.directory / device
-        (directory / "backhaul-agent").mkdir(parents=True, exist_ok=True)
+        directory.mkdir(exist_ok=True)
         rig = DeviceRig.of(self.hub, device, directory)
         self._stack.push_async_callback(rig.stop)
         return rig

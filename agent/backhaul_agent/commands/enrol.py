@@ -25,6 +25,7 @@ from backhaul_agent.vehicle_files import (
     Directory,
     Wishes,
     files_of,
+    make_state_directory,
 )
 from backhaul_codec.enrolment import TOKEN_CHARACTERS_MAX, EnrolmentError, read_token
 from backhaul_codec.identity import DOCUMENT_BYTES_MAX, Identity, IdentityError, decode_identity
@@ -141,6 +142,7 @@ def _report(line: str) -> None:
 def _write(identity: Identity, wishes: Wishes, target: Directory) -> None:
     found = target.read()
     files = files_of(identity, wishes, target.path, found, new_key)
+    make_state_directory(files, target.path)
     target.write(files)
     for line in _said(files, target.path):
         click.echo(line)
