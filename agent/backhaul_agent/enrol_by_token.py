@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backhaul_agent.enrolment import Attempt, ask, key_for, new_key, requester, write_attempt
-from backhaul_agent.temporary_leaf import temporary_leaf
+from backhaul_agent.temporary_leaf import asking, temporary_leaf
 from backhaul_agent.vehicle_files import (
     ATTEMPT,
     DEVICE_CREDS,
@@ -71,9 +71,12 @@ async def ask_hub(
     Raises:
         EnrolmentFailedError: the hub refuses, or did not answer within ``wait_s`` seconds.
     """
-    async with temporary_leaf(token, directory / _ASKING, server) as leaf:
+    async with (
+        temporary_leaf(token, directory / _ASKING, server) as leaf,
+        asking(leaf, token) as client,
+    ):
         identity = await ask(
-            token, key, requester(leaf.client), clock,
+            token, key, requester(client), clock,
             wait_s=wait_s, complaint=leaf.complaint, report=report,
         )  # fmt: skip
     return msgspec.structs.replace(identity, seed=key.seed)

@@ -43,7 +43,7 @@ ANSWER_S_MIN, ANSWER_S_MAX = 1.0, 10.0
 RETRY_S = 0.5
 # So many in a row are not a hub that is just starting.
 LOGINS_MAX = 4
-_LOGIN_REFUSED = "Authorization Violation"
+LOGIN_REFUSED = "Authorization Violation"
 
 
 class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -134,7 +134,7 @@ async def ask(
         if now != trouble:
             report(f"not answered yet: {now}")
         trouble = now
-        logins_refused = logins_refused + 1 if _LOGIN_REFUSED in now else 0
+        logins_refused = logins_refused + 1 if LOGIN_REFUSED in now else 0
         if logins_refused >= LOGINS_MAX:
             raise _login_refused(token, clock.time_ns())
         if clock.monotonic_s() >= deadline_s:

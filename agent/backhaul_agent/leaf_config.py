@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LINK_FILE = "link/link.conf"
 NO_LINK = "disabled: true\n"
 APPS_FILE = "apps.conf"
+_URLS = re.compile(r"^    urls: (\[.*\])$", re.MULTILINE)
 _STORE_DIR = re.compile(r'^  store_dir: (".*")$', re.MULTILINE)
 
 # Subjects that local programs and the agent use among themselves.
@@ -134,6 +135,12 @@ def store_dir_of(text: str) -> str:
     """Return where a leaf.conf of `render_leaf` keeps streams, empty where it does not say."""
     found = _STORE_DIR.search(text)
     return str(json.loads(found[1])) if found else ""
+
+
+def leaf_urls_of(text: str) -> tuple[str, ...]:
+    """Return where a leaf.conf of `render_leaf` finds the hub, nothing where it does not say."""
+    found = _URLS.search(text)
+    return tuple(json.loads(found[1])) if found else ()
 
 
 def _list(subjects: Iterable[str]) -> str:

@@ -60,6 +60,7 @@ async def _connected(url: str, login: dict[str, Any]) -> AsyncIterator[Client]:
                 servers=[url],
                 **login,
                 name="backhaul-agent reload",
+                connect_timeout=int(ANSWER_S_MAX),
                 allow_reconnect=False,
                 max_reconnect_attempts=1,
                 error_cb=_quiet,

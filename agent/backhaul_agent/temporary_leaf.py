@@ -1,4 +1,4 @@
-"""A leaf server for as long as a vehicle asks to be enrolled, ended whatever happens.
+"""A leaf server of our own for a moment, ended whatever happens.
 
 All that a vehicle can reach of its hub is the port for leafs, so it asks over one: a nats-server
 without streams, that logs in at the hub with what the token holds.
@@ -47,22 +47,27 @@ _COMPLAINT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class TemporaryLeaf:
-    """The running server: a connection to it, and what it says of its link."""
+    """The running server, and what it says of its link."""
 
-    client: Client
     log: Path
+    url: str
+    password: str
 
     def complaint(self) -> str:
         """Return the last thing that went wrong, in the server's words; empty: nothing."""
         found = _COMPLAINT.findall(_tail(self.log))
         return found[-1].strip() if found else ""
 
+    def connected(self) -> bool:
+        """Tell whether there has been a link: whether the login is taken shows a little later."""
+        return "Leafnode connection created" in _tail(self.log)
+
 
 @asynccontextmanager
 async def temporary_leaf(
     token: Token, directory: Path, binary: Path | None = None
 ) -> AsyncIterator[TemporaryLeaf]:
-    """Run a leaf server that may ask with this token, in a directory that is removed at the end.
+    """Run a leaf server that logs in with this token, in a directory that is removed at the end.
 
     ``binary``: nats-server; None: the one beside this Python, else on PATH.
 
@@ -82,11 +87,7 @@ async def temporary_leaf(
                 stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output,
                 preexec_fn=_end_with_parent,
             )  # fmt: skip
-        client = await _connect(await _url(process, directory), password, token)
-        try:
-            yield TemporaryLeaf(client, log)
-        finally:
-            await close_quietly(client)
+        yield TemporaryLeaf(log, await _url(process, directory), password)
     except OSError as error:
         raise EnrolmentFailedError(
             f"no leaf server to ask with: {error}", hint="run it as root, or choose another --dir"
@@ -95,6 +96,35 @@ async def temporary_leaf(
         if process is not None:
             await _end(process)
         shutil.rmtree(directory, ignore_errors=True)
+
+
+@asynccontextmanager
+async def asking(leaf: TemporaryLeaf, token: Token) -> AsyncIterator[Client]:
+    """Connect to the server, to ask with a token. Raises: EnrolmentFailedError: it is not there."""
+    client = Client()
+    try:
+        async with asyncio.timeout(START_S_MAX):
+            await client.connect(
+                servers=[leaf.url],
+                user=_USER,
+                password=leaf.password,
+                connect_timeout=int(START_S_MAX),
+                name="backhaul-agent enrol",
+                # What a token may hear, and nothing else.
+                inbox_prefix=answer_prefix(token.id).encode(),
+                allow_reconnect=False,
+                max_reconnect_attempts=1,
+                error_cb=_quiet,
+            )
+    except (NatsError, OSError, TimeoutError) as error:
+        await close_quietly(client)
+        raise EnrolmentFailedError(
+            f"the leaf server to ask with is not to be reached: {error!r}", hint="try again"
+        ) from error
+    try:
+        yield client
+    finally:
+        await close_quietly(client)
 
 
 def _write_files(token: Token, directory: Path, password: str) -> None:
@@ -106,7 +136,7 @@ def _write_files(token: Token, directory: Path, password: str) -> None:
         write_whole(ca, token.ca.encode(), mode=0o600)
         tls = f"\n    tls {{ ca_file: {quoted(str(ca))}, timeout: 10 }}"
     text = f"""\
-# Asks a hub to enrol {token.device}, and is removed after that.
+# Asks the hub of {token.device}, and is removed after that.
 listen: "127.0.0.1:-1"
 ports_file_dir: {quoted(str(directory))}
 server_name: {quoted(f"enrol-{token.id}-{secrets.token_hex(4)}")}
@@ -158,29 +188,6 @@ def _tail(log: Path) -> str:
             return file.read().decode(errors="replace")
     except OSError:
         return ""
-
-
-async def _connect(url: str, password: str, token: Token) -> Client:
-    client = Client()
-    try:
-        async with asyncio.timeout(START_S_MAX):
-            await client.connect(
-                servers=[url],
-                user=_USER,
-                password=password,
-                name="backhaul-agent enrol",
-                # What a token may hear, and nothing else.
-                inbox_prefix=answer_prefix(token.id).encode(),
-                allow_reconnect=False,
-                max_reconnect_attempts=1,
-                error_cb=_quiet,
-            )
-    except (NatsError, OSError, TimeoutError) as error:
-        await close_quietly(client)
-        raise EnrolmentFailedError(
-            f"the leaf server to ask with is not to be reached: {error!r}", hint="try again"
-        ) from error
-    return client
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

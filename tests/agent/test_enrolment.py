@@ -17,7 +17,7 @@ from nats.errors import NoRespondersError
 
 from backhaul_agent.enrolment import Attempt, ask, key_for, new_key, write_attempt
 from backhaul_agent.errors import EnrolmentFailedError
-from backhaul_agent.temporary_leaf import temporary_leaf
+from backhaul_agent.temporary_leaf import asking, temporary_leaf
 from backhaul_codec.enrolment import Refused, read_request, write_answer
 from backhaul_codec.identity import Identity
 from demo.ports import free_port
@@ -155,7 +155,8 @@ async def test_the_server_to_ask_with_says_why_there_is_no_link_and_leaves_nothi
         assert target.stat().st_mode & 0o777 == 0o700
         await until(lambda: "refused" in leaf.complaint())
         with pytest.raises(NoRespondersError):
-            await leaf.client.request("enrol.x", b"")
+            async with asking(leaf, token) as client:
+                await client.request("enrol.x", b"", timeout=30)
     assert not target.exists()
 
 
@@ -180,7 +181,7 @@ async def test_the_server_ends_with_a_killed_parent_and_the_next_run_clears_up(
     script = """\
 import asyncio, sys
 from pathlib import Path
-from backhaul_agent.temporary_leaf import temporary_leaf
+from backhaul_agent.temporary_leaf import asking, temporary_leaf
 from tests.support.enrolment_tokens import some_token
 
 async def main():

@@ -242,6 +242,10 @@ async def test_a_revoked_vehicle_is_cut_and_stays_out_until_it_is_enrolled_anew(
     await hub.until_link("VID-006", up=False)
     while await hub.sources("VID-006"):  # noqa: ASYNC110
         await asyncio.sleep(0.05)
+    ask = [program("backhaul-agent"), "status", "--config", str(rig.agent_toml)]
+    said = ""
+    while f"the hub does not let the key {old} in: it was revoked" not in said:
+        said = await run_to_end([*ask, "--dir", str(rig.agent_toml.parent)])
 
     shown = await run_to_end([program("backhaul-hub"), "devices", "--dir", str(hub.hub.directory)])
     assert "revoked" in next(line for line in shown.splitlines() if "VID-006" in line)

@@ -5,13 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from backhaul_agent.client import connect
-from backhaul_agent.commands.options import server_options
+from backhaul_agent.clock import SystemClock
+from backhaul_agent.commands.options import directory_option, server_options
+from backhaul_agent.errors import EnrolmentFailedError, VehicleFilesError
+from backhaul_agent.link_probe import why_no_link
+from backhaul_agent.vehicle_files import Directory
 from backhaul_codec.conditions import Severity, page_lines
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 EXIT_CONDITIONS = 3
 
@@ -19,14 +26,19 @@ EXIT_CONDITIONS = 3
 @click.command(name="status")
 @server_options
 @click.option("--json", "as_json", is_flag=True, help="Print the whole answer as JSON.")
+@directory_option
 @click.option("--check", is_flag=True, help="Exit 3 where a warning or an error is shown.")
-def command(login: dict[str, Any], as_json: bool, check: bool) -> None:
-    """Ask the agent on this vehicle how it is; exit 1 where none answers."""
+def command(login: dict[str, Any], as_json: bool, directory: Path, check: bool) -> None:
+    """Ask the agent on this vehicle how it is; exit 1 where none answers.
+
+    Where there is no link and the vehicle's files can be read, it is tried why: that takes some
+    seconds. Not with --json.
+    """
     answer = asyncio.run(_ask(login))
     if as_json:
         click.echo(json.dumps(answer, indent=2))
     else:
-        click.echo("\n".join(_lines(answer)))
+        click.echo("\n".join(_lines(answer, _why_no_link(answer["link"], directory))))
     if check and any(each["severity"] != Severity.INFO for each in answer["conditions"]):
         sys.exit(EXIT_CONDITIONS)
 
@@ -36,7 +48,22 @@ async def _ask(login: dict[str, Any]) -> dict[str, Any]:
         return await agent.status()
 
 
-def _lines(status: dict[str, Any]) -> list[str]:
+def _why_no_link(link: dict[str, Any], directory: Path) -> str:
+    """Return what keeps a link down that should be up, in a sentence; empty: nothing is known."""
+    if link["up"] is not False or link["mode"] != "always":
+        return ""
+    try:
+        found = Directory(directory).read()
+        if found:
+            click.echo("no link: trying why ...", err=True)
+        return asyncio.run(why_no_link(found, SystemClock().time_ns() / 1e9))
+    except VehicleFilesError:
+        return "why, this says to who may read the vehicle's files"
+    except EnrolmentFailedError as error:
+        return f"why, cannot be tried: {error}"
+
+
+def _lines(status: dict[str, Any], why_no_link: str) -> list[str]:
     ledger, counters = status["ledger"], status["counters"]
     part = 100 * ledger["bytes"] / ledger["bytes_max"]
     lines = [
@@ -46,6 +73,8 @@ def _lines(status: dict[str, Any]) -> list[str]:
         f"kept      {counters['points_kept']} points since the start",
     ]
     lines += link_lines(status["link"])
+    if why_no_link:
+        lines.append(f"          {why_no_link}")
     lines.append(clock_line(status["clock"]))
     for name, lane in status["lanes"].items():
         lines.append(
