@@ -336,7 +336,7 @@ class DeviceRig:
             text = re.sub(there, f"127.0.0.1:{self.link_port}", text)
         directory = self.agent_toml.parent
         document = directory / "identity.json"
-        document.write_text(text)
+        write_private(document, text)
         command = ["enrol", "--file", str(document), "--dir", str(directory)]
         await self.hub.run([program("backhaul-agent"), *command, *words])
 

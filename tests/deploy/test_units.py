@@ -72,6 +72,17 @@ def test_each_secret_is_a_copy_where_its_configuration_names_it_and_nothing_else
     assert bool(given) == bool(hidden)
 
 
+def test_a_login_is_on_disk_before_it_takes_the_place_of_the_one_that_works() -> None:
+    text = (UNITS / "backhaul-leaf-login.service").read_text()
+    steps = re.findall(r"^ExecStart=\S*/(\w+) (?:-\S+ )*(.*)$", text, re.MULTILINE)
+    new = "/etc/backhaul/device.creds.new"
+    written, synced, moved, _ = steps
+    assert written[0] == "install"
+    assert written[1].endswith(f" {new}")
+    assert synced == ("sync", new)
+    assert moved == ("mv", f"{new} /etc/backhaul/device.creds")
+
+
 @pytest.mark.parametrize("kind", ["service", "timer", "path"])
 def test_every_unit_is_in_the_list(kind: str) -> None:
     text = (UNITS / "README.md").read_text()
