@@ -15,8 +15,7 @@ from backhaul_hub.logins import vehicle_jwt
 from backhaul_hub.nkey import new_key
 from backhaul_hub.registry import Device, Registry
 from demo.rig import HubRig
-
-from .leaf_links import LeafLink
+from tests.security.leaf_client import RawLeaf
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -42,7 +41,7 @@ class Fleet:
         self.keeper = AccountKeeper(keys, registry, SystemClock())
         self.devices: dict[str, Device] = {}
         self.logins: dict[str, Credentials] = {}
-        self.links: dict[str, LeafLink] = {}
+        self.links: dict[str, RawLeaf] = {}
 
     @classmethod
     @asynccontextmanager
@@ -78,8 +77,9 @@ class Fleet:
             async with turns:
                 if former := self.links.get(name):
                     await former.close()
-                self.links[name] = LeafLink(name, self.logins[name])
-                return await self.links[name].open(self.rig.leaf_port)
+                leaf = self.links[name] = self._leaf(name)
+                await leaf.open(wait=False)
+                return await leaf.flush()
 
         came_in = await asyncio.gather(*map(one, names))
         return [name for name, came in zip(names, came_in, strict=True) if not came]
@@ -89,13 +89,25 @@ class Fleet:
         link, start_s = self.links[name], asyncio.get_running_loop().time()
         await self.keeper.revoke(system, self.devices[name].public_key, name, "FLEET")
         async with asyncio.timeout(30):
-            await link.cut.wait()
-        return link.cut_s - start_s
+            await link.closed.wait()
+        return link.closed_s - start_s
 
     async def cut_off(self) -> list[str]:
         """Return the devices whose links do not answer any more."""
-        answers = await asyncio.gather(*(link.answers() for link in self.links.values()))
+        answers = await asyncio.gather(*(link.flush() for link in self.links.values()))
         return [name for name, up in zip(self.links, answers, strict=True) if not up]
+
+    def _leaf(self, name: str) -> RawLeaf:
+        """Return a link that does nothing but stay."""
+        login = self.logins[name]
+        # Nobody else's name: the server cuts an older leaf when one of the same name connects.
+        claims = {
+            "jwt": login.jwt, "name": secrets.token_hex(8), "domain": name, "headers": True,
+            "protocol": 1,
+        }  # fmt: skip
+        leaf = RawLeaf("127.0.0.1", self.rig.leaf_port, claims)
+        leaf.sign = lambda nonce: {"sig": login.sign(nonce)}
+        return leaf
 
     async def restart(self) -> None:
         """Stop the server, and start it again with what it has on its disk."""

@@ -113,7 +113,7 @@ async def _many(fleet: Fleet, system: Client, connected: str) -> list[Figure]:
     start_s = time.perf_counter()
     await fleet.keeper.push(system)
     pushed_s = time.perf_counter() - start_s
-    if not await fleet.links[connected].answers():
+    if not await fleet.links[connected].flush():
         raise BenchmarkError(f"{connected} was cut")
     return [
         Figure(

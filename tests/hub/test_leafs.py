@@ -27,7 +27,7 @@ async def test_a_leaf_is_counted_by_its_login_and_cut_where_nobody_knows_it(
         for device in (KNOWN, NAMELESS, LATER):
             await fleet.enrol(device)
         assert await fleet.connect(KNOWN, NAMELESS) == []
-        honest = fleet.links[KNOWN].claims
+        honest = fleet.links[KNOWN].claims["name"]
         carried: dict[str, Mapping[object, Carried]] = {}
         async with fleet.rig.connection("system") as system:
             leafs = Leafs(
@@ -40,7 +40,7 @@ async def test_a_leaf_is_counted_by_its_login_and_cut_where_nobody_knows_it(
                 carried=carried.__setitem__,
             )
             await leafs.start()
-            await fleet.links[NAMELESS].cut.wait()
+            await fleet.links[NAMELESS].closed.wait()
             assert carried.keys() == {KNOWN}
             # Its login is heard now, so that it counts whatever it says.
             assert await fleet.connect(NAMELESS, LATER) == []

@@ -50,7 +50,7 @@ class RawLeaf:
     def __init__(self, host: str, port: int, claims: dict[str, Any]) -> None:
         self._host = host
         self._port = port
-        self._claims = claims
+        self.claims = claims
         self.info: dict[str, Any] = {}
         self.heard: list[Heard] = []
         self.told: list[str] = []
@@ -58,6 +58,8 @@ class RawLeaf:
         self.errors: list[str] = []
         """What the server complained of."""
         self.closed = asyncio.Event()
+        self.closed_s = 0.0
+        """When the server ended it; event loop's clock."""
         self.answer: Callable[[Heard], Awaitable[None]] | None = None
         """Called for every message, to answer it."""
         self.sign: Callable[[str], dict[str, Any]] = lambda _: {}
@@ -96,7 +98,7 @@ class RawLeaf:
         self._writer = writer
         async with asyncio.timeout(ANSWER_S_MAX):
             self.info = json.loads((await reader.readline()).partition(b" ")[2])
-        claims = self.sign(self.info.get("nonce", "")) | self._claims
+        claims = self.sign(self.info.get("nonce", "")) | self.claims
         self._reading = asyncio.create_task(self._read(reader))
         await self.send(self.first + b"CONNECT " + json.dumps(claims).encode() + b"\r\n")
         if wait:
@@ -141,7 +143,7 @@ class RawLeaf:
         self, subject: str, payload: bytes = b"", *, wait_s: float = ANSWER_S_MAX
     ) -> Heard | None:
         """Ask and return the answer, None where the connection ended or there was none in time."""
-        reply = f"_INBOX_{self._claims.get('domain')}.{secrets.token_hex(8)}"
+        reply = f"_INBOX_{self.claims.get('domain')}.{secrets.token_hex(8)}"
         await self.listen(reply)
         await self.publish(subject, payload, reply=reply)
         with contextlib.suppress(TimeoutError, Closed):
@@ -199,6 +201,7 @@ class RawLeaf:
         except (OSError, ValueError, asyncio.IncompleteReadError):
             pass
         finally:
+            self.closed_s = asyncio.get_running_loop().time()
             self.closed.set()
 
     async def _take(self, line: bytes, reader: asyncio.StreamReader) -> None:
