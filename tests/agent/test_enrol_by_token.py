@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from backhaul_agent import files, units, vehicle_files
+from backhaul_agent import units, vehicle_files
 from backhaul_agent.commands import enrol
 from backhaul_agent.enrol_by_token import begin
 from backhaul_agent.errors import EnrolmentFailedError, UnitsError, VehicleFilesError
@@ -21,6 +21,7 @@ from backhaul_codec.credentials import parse_credentials
 from backhaul_codec.enrolment import write_token
 from backhaul_codec.identity import Identity
 from tests.support.enrolment_tokens import some_token, unsigned_jwt
+from tests.support.fatal_write import FatalWrite
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,10 +31,6 @@ if TYPE_CHECKING:
     from backhaul_codec.enrolment import Token
 
 TOKEN = some_token()
-
-
-class Killed(Exception):
-    """The program is no more."""
 
 
 @dataclass
@@ -85,25 +82,18 @@ def test_the_key_is_made_here_and_is_in_the_files_at_the_end(tmp_path: Path, hub
 def test_killed_at_any_write_the_next_run_ends_it_with_the_same_key(
     tmp_path: Path, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writes = 0
-
-    def counted(*arguments: Any, **more: Any) -> None:
-        nonlocal writes
-        writes += 1
-        if writes == fatal:
-            raise Killed
-        files.write_whole(*arguments, **more)
-
-    monkeypatch.setattr(vehicle_files, "write_whole", counted)
+    write = FatalWrite()
+    monkeypatch.setattr(vehicle_files, "write_whole", write)
     ended = False
     fatal = 0
     while not ended:
         fatal += 1
         assert fatal < 20
         directory = tmp_path / str(fatal)
-        hub.used_by, writes = "", 0
+        hub.used_by = ""
+        write.at(fatal)
         ended = run(directory).exit_code == 0
-        writes = -1000
+        write.at(0)
         again = run(directory)
         assert again.exit_code == 0, (fatal, again.output, again.exception)
         assert key_of(directory) == hub.used_by

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from backhaul_agent import files, key_rotation
+from backhaul_agent import key_rotation
 from backhaul_agent.downlink import Inbound
 from backhaul_agent.key_rotation import Kept, KeyRotation, Step, step
 from backhaul_agent.ledger_rows import Inward
@@ -16,6 +16,7 @@ from backhaul_codec import Opaque, decode
 from backhaul_codec.credentials import Credentials, parse_credentials
 from backhaul_codec.rotation import Wish, proves, write_wish
 from tests.support.enrolment_tokens import unsigned_jwt, user_key
+from tests.support.fatal_write import FatalWrite, Killed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,23 +117,11 @@ def test_the_old_login_stays_until_the_hub_has_signed_and_beside_it_then(vehicle
     assert not vehicle.kept.exists()
 
 
-class Killed(Exception):
-    """The agent is no more."""
-
-
 def test_killed_at_any_write_it_comes_to_the_same_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writes = fatal = 0
-
-    def counted(*arguments: Any, **more: Any) -> None:
-        nonlocal writes
-        writes += 1
-        if writes == fatal:
-            raise Killed
-        files.write_whole(*arguments, **more)
-
-    monkeypatch.setattr(key_rotation, "write_whole", counted)
+    write = FatalWrite()
+    monkeypatch.setattr(key_rotation, "write_whole", write)
 
     def until_told(vehicle: Vehicle, wish: Wish) -> dict[str, Any]:
         # What was not committed is read again.
@@ -143,7 +132,7 @@ def test_killed_at_any_write_it_comes_to_the_same_end(
         return said
 
     for fatal in range(1, 4):
-        writes = 0
+        write.at(fatal)
         directory = tmp_path / str(fatal)
         directory.mkdir()
         vehicle = Vehicle(directory)
@@ -151,7 +140,7 @@ def test_killed_at_any_write_it_comes_to_the_same_end(
         made = until_told(vehicle, ASKED)
         signed = Wish(ID, jwt=jwt_for(made["public_key"]))
         assert until_told(vehicle, signed)["state"] == "written"
-        assert writes > fatal
+        assert write.writes > fatal
         assert vehicle.key() == made["public_key"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import nkeys
@@ -21,7 +22,7 @@ from tests.support.nats_server import NatsServer
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
     from nats.aio.client import Client
@@ -80,9 +81,10 @@ def config_of(leaf: NatsServer, nkey: str, system_nkey: str = "") -> Config:
     )
 
 
-@pytest.mark.nats
-async def test_the_agents_link_logs_in_with_its_key(leaf: NatsServer, keys: dict[str, str]) -> None:
-    link, connected = Link(config_of(leaf, keys["agent"]), lambda error: None), asyncio.Event()
+@asynccontextmanager
+async def linked(leaf: NatsServer, nkey: str) -> AsyncIterator[tuple[Link, asyncio.Event]]:
+    """Run an agent's link with a key, and what tells that the server has answered on it."""
+    link, connected = Link(config_of(leaf, nkey), lambda error: None), asyncio.Event()
 
     async def session(client: Client) -> None:
         await client.publish("x", b"")
@@ -91,10 +93,17 @@ async def test_the_agents_link_logs_in_with_its_key(leaf: NatsServer, keys: dict
         await asyncio.Event().wait()
 
     running = asyncio.create_task(link.run(session))
-    async with asyncio.timeout(60):
+    try:
+        yield link, connected
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.nats
+async def test_the_agents_link_logs_in_with_its_key(leaf: NatsServer, keys: dict[str, str]) -> None:
+    async with linked(leaf, keys["agent"]) as (_, connected), asyncio.timeout(60):
         await connected.wait()
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
 
 
 @pytest.mark.nats
@@ -102,21 +111,12 @@ async def test_a_link_without_the_right_key_says_so_and_tries_again(
     leaf: NatsServer, keys: dict[str, str], tmp_path: Path
 ) -> None:
     key = tmp_path / "agent.nk"
-    link, connected = Link(config_of(leaf, str(key)), lambda error: None), asyncio.Event()
-
-    async def session(client: Client) -> None:
-        connected.set()
-        await asyncio.Event().wait()
-
-    running = asyncio.create_task(link.run(session))
-    await until(lambda: "agent.nk: cannot be read: No such file" in link.last_error)
-    key.write_text(SEEDS["stranger"])
-    await until(lambda: "authorization violation" in link.last_error.lower())
-    key.write_text(SEEDS["agent"])
-    async with asyncio.timeout(60):
+    async with linked(leaf, str(key)) as (link, connected), asyncio.timeout(120):
+        await until(lambda: "agent.nk: cannot be read: No such file" in link.last_error)
+        key.write_text(SEEDS["stranger"])
+        await until(lambda: "authorization violation" in link.last_error.lower())
+        key.write_text(SEEDS["agent"])
         await connected.wait()
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
 
 
 @pytest.mark.nats

@@ -86,7 +86,7 @@ def test_an_answer_in_pieces_among_pings_is_put_together(
 
 def test_silence_has_a_deadline(connect: Callable[..., Connection]) -> None:
     connection = connect(serve(b"PONG\r\n"), timeout_s=1.0)
-    with pytest.raises(NoAnswer, match=r"no answer to direct get within 1\.0 s"):
+    with pytest.raises(NoAnswer, match=r"no answer to direct get within 1 s"):
         connection.answer(connection.send("x", b""), "direct get")
 
 

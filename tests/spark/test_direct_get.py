@@ -115,18 +115,22 @@ def test_a_read_goes_on_after_the_server_was_away(
     assert seqs == list(range(1, 41))
 
 
-def test_the_connection_is_kept_between_reads(
-    hub_server: HubServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hub_server.put([b"x"])
-    opened: list[int] = []
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One for each connection that is opened, or tried."""
+    count: list[int] = []
 
     class Counted(Connection):
         def __init__(self, *args: object, **kwargs: object) -> None:
-            opened.append(1)
+            count.append(1)
             super().__init__(*args, **kwargs)  # type: ignore[arg-type]
 
     monkeypatch.setattr(direct_get, "Connection", Counted)
+    return count
+
+
+def test_the_connection_is_kept_between_reads(hub_server: HubServer, opened: list[int]) -> None:
+    hub_server.put([b"x"])
     for _ in range(3):
         read(hub_server, 1, 1)
     assert len(opened) == 1
@@ -171,16 +175,8 @@ def test_deleted_messages_inside_a_range_are_a_gap_row(hub_server: HubServer) ->
 
 
 def test_reading_ends_in_time_when_the_server_stays_away(
-    hub_server: HubServer, monkeypatch: pytest.MonkeyPatch
+    hub_server: HubServer, opened: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened: list[int] = []
-
-    class Counted(Connection):
-        def __init__(self, *args: object, **kwargs: object) -> None:
-            opened.append(1)
-            super().__init__(*args, **kwargs)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(direct_get, "Connection", Counted)
     monkeypatch.setattr(direct_get, "ATTEMPTS", 2)
     hub_server.server.stop()
     with pytest.raises(Unreachable):
