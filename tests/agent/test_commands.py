@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import nats
 import pytest
 
 from backhaul_agent import command_rows
@@ -336,7 +335,7 @@ async def test_a_long_output_is_cut_and_never_blocks(tmp_path: Path) -> None:
 
 @pytest.mark.nats
 async def test_what_becomes_of_a_command_for_a_program(nats_server: NatsServer) -> None:
-    program, agent = await patient.connect(nats_server.url), await nats.connect(nats_server.url)
+    program, agent = [await patient.connect(nats_server.url) for _ in range(2)]
 
     async def ask(answer: bytes | None, timeout_s: float = 5.0) -> End:
         async def on_command(message: Msg) -> None:
