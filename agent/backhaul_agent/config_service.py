@@ -16,6 +16,7 @@ import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
+from backhaul_agent.arrivals import Arrival
 from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.config_requests import (
     GET,
@@ -36,7 +37,6 @@ from backhaul_agent.config_requests import (
 )
 from backhaul_agent.config_writes import ConfigWrites
 from backhaul_agent.errors import Code, RefusedError
-from backhaul_agent.writer import Arrival
 from backhaul_codec import tree_text
 from backhaul_codec.merge import Head, HeadKey
 

@@ -11,12 +11,12 @@ import structlog
 from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
+from backhaul_agent.arrivals import Arrival, points_in
 from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.clock import CLOCK_HEADER
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.event_intake import EVENT_PREFIX, EVENT_SUBJECTS, EventIntake
 from backhaul_agent.logs import Bursts
-from backhaul_agent.writer import Arrival, points_in
 
 if TYPE_CHECKING:
     from nats.aio.client import Client

@@ -8,18 +8,19 @@ nobody waits for are committed at the latest after `ingest.stage_s_max`.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import structlog
 
 from backhaul_agent.ages import Ages
+from backhaul_agent.arrivals import heads_in, points_in
 from backhaul_agent.budget import TELEMETRY, class_of
 from backhaul_agent.epoch_gate import EpochGate
 from backhaul_agent.errors import Code, LedgerStorageError, RefusedError
 from backhaul_agent.events import event, receipt
-from backhaul_agent.framer import Framer, Points, Write, value_class, worth
+from backhaul_agent.framer import Framer, value_class, worth
 from backhaul_agent.head_keeper import HeadKeeper
 from backhaul_agent.hub_clock import HubClock
 from backhaul_agent.lanes import Lanes
@@ -32,16 +33,16 @@ from backhaul_agent.ledger_rows import (
     Quarantine,
 )
 from backhaul_agent.marks import mark_body
+from backhaul_agent.owed import Owed
 from backhaul_agent.reserve import Reserve
 from backhaul_agent.room import Room
-from backhaul_codec.placed import Placed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from backhaul_agent.arrivals import Arrival
     from backhaul_agent.clock import Clock
     from backhaul_agent.config import Config
-    from backhaul_agent.framer import Content
     from backhaul_agent.head_keeper import Changed, HeadChanges
     from backhaul_agent.ledger import Ledger
     from backhaul_agent.ledger_rows import StagedRow
@@ -49,15 +50,6 @@ if TYPE_CHECKING:
 
 RETRY_S = 1.0  # between attempts to write what nobody can be refused: watermarks, receipts, frames
 log = structlog.get_logger("writer")
-
-
-class Arrival(NamedTuple):
-    """Points on their way in; ``answer`` is called once, with None when they are durable."""
-
-    content: Content
-    size: int
-    waited_for: bool
-    answer: Callable[[Content, RefusedError | None], None]
 
 
 @dataclass(slots=True)
@@ -70,30 +62,6 @@ class Counters:
     commits_failed: int = 0
     frames: int = 0
     last_error: str = ""
-
-
-@dataclass(slots=True)
-class _Owed:
-    """What the agent itself wants written: it is retried, never refused."""
-
-    watermarks: dict[tuple[str, int], int] = field(default_factory=dict)
-    steps: list[LaneStep] = field(default_factory=list)
-    used: dict[str, int] = field(default_factory=dict)
-    quarantine: list[Quarantine] = field(default_factory=list)
-    messages: list[Outgoing] = field(default_factory=list)
-    inbound: list[Inward] = field(default_factory=list)
-    done: list[asyncio.Future[None]] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return bool(
-            self.watermarks
-            or self.steps
-            or self.used
-            or self.quarantine
-            or self.messages
-            or self.inbound
-            or self.done
-        )
 
 
 class Writer:
@@ -130,7 +98,7 @@ class Writer:
         self._pending_bytes = 0
         self._waiting = 0
         self._stage_by_s: float | None = None
-        self._owed = _Owed()
+        self._owed = Owed()
         self._newest_frames: dict[str, bytes] = {}
         self._wake = asyncio.Event()
         self._stopping = False
@@ -175,9 +143,7 @@ class Writer:
             raise RefusedError(Code.BUSY, "more arrives than the disk takes: try again shortly")
         if refusal := self._ledger.budget.refusal(value_class(arrival.content)):
             raise refusal
-        if isinstance(arrival.content, Write) and self._clock.mark:
-            arrival = arrival._replace(content=_marked(arrival.content, self._clock.mark))
-        self._pending.append(arrival)
+        self._pending.append(arrival.marked(self._clock.mark))
         self._pending_bytes += arrival.size
         # Half full is a reason to commit too: a burst that nobody waits for must not be refused
         # while the disk is idle.
@@ -332,7 +298,7 @@ class Writer:
     async def _commit(self, *, flush: bool) -> None:
         arrivals, self._pending = self._pending, []
         self._pending_bytes, self._waiting, self._stage_by_s = 0, 0, None
-        owed, self._owed = self._owed, _Owed()
+        owed, self._owed = self._owed, Owed()
         now_s = self._clock.monotonic_s()
         self._take_back()
         why = self._mark_due()
@@ -341,17 +307,8 @@ class Writer:
         mark = self._clock.mark
         plan = self._framer.plan(contents, now_s, flush=flush or bool(why), mark=mark)
         changes = plan.changes
-        changes.messages += owed.messages
-        changes.former = owed.watermarks
-        changes.steps = owed.steps
-        changes.used = owed.used
         changes.unstage += sent.ids
-        changes.quarantine = owed.quarantine
-        for inbound in owed.inbound:
-            changes.messages += inbound.messages
-            changes.meta |= inbound.meta
-            changes.settled += inbound.settled
-            changes.commands += inbound.commands
+        owed.add_to(changes)
         changes.boots = list(self._clock.unwritten.values())
         changes.time_ns = self._clock.time_ns()
         self.gate.open(changes)
@@ -359,7 +316,7 @@ class Writer:
         if why:
             changes.mark = partial(_mark, why, changes.time_ns, mark)
         if not changes:
-            _resolve(owed.done)
+            owed.settle()
             return
         try:
             staged_ids = await self._keep(changes)
@@ -387,11 +344,11 @@ class Writer:
         if self.gate.opened(changes):
             self._on_commit()
 
-    def _merge(self, arrivals: list[Arrival], owed: _Owed, changes: Changes) -> HeadChanges:
+    def _merge(self, arrivals: list[Arrival], owed: Owed, changes: Changes) -> HeadChanges:
         """Add to ``changes`` what they do to the heads; all its messages are in their lanes then."""
         heads = self.keeper.begin()
         for arrival in arrivals:
-            heads.write(_heads_in(arrival.content))
+            heads.write(heads_in(arrival.content))
         for inbound in owed.inbound:
             heads.receive(inbound)
         changes.messages[:0] = self._own(heads.seen(changes.time_ns))
@@ -400,7 +357,7 @@ class Writer:
         changes.messages = [self._lanes.place(message) for message in changes.messages]
         return heads
 
-    def _succeeded(self, arrivals: list[Arrival], owed: _Owed, changes: Changes) -> None:
+    def _succeeded(self, arrivals: list[Arrival], owed: Owed, changes: Changes) -> None:
         counters = self.counters
         counters.commits += 1
         for message in changes.messages:
@@ -414,24 +371,18 @@ class Writer:
         for arrival in arrivals:
             counters.points_kept += points_in(arrival.content)
             arrival.answer(arrival.content, None)
-        _resolve(owed.done)
+        owed.settle()
         if changes.commands:
             self.on_commands()
         self._on_commit()
 
-    def _failed(self, arrivals: list[Arrival], owed: _Owed, error: LedgerStorageError) -> None:
+    def _failed(self, arrivals: list[Arrival], owed: Owed, error: LedgerStorageError) -> None:
         """Refuse what came from outside; keep what the agent owes for another attempt."""
         counters = self.counters
         counters.commits_failed += 1
         self._trouble(error)
         self._retry_at_s = self._clock.monotonic_s() + RETRY_S
-        owed.watermarks |= self._owed.watermarks  # the newer word counts
-        owed.steps += self._owed.steps
-        owed.used |= self._owed.used
-        owed.quarantine += self._owed.quarantine
-        owed.messages += self._owed.messages
-        owed.inbound += self._owed.inbound
-        owed.done += self._owed.done
+        owed.put_behind(self._owed)
         self._owed = owed
         reason = f"{error.operation} failed: {error.cause}"
         if error.disk_full:
@@ -500,25 +451,3 @@ class Writer:
 
 def _mark(why: str, time_ns: int, boot: int, epoch: int, last_seqs: dict[str, int]) -> Outgoing:
     return event("mark", mark_body(epoch, last_seqs, why), time_ns)._replace(boot=boot)
-
-
-def _marked(write: Write, mark: int) -> Write:
-    return replace(write, messages=[message._replace(boot=mark) for message in write.messages])
-
-
-def _resolve(done: list[asyncio.Future[None]]) -> None:
-    for future in done:
-        if not future.done():
-            future.set_result(None)
-
-
-def points_in(content: Content) -> int:
-    """Return how many points an arrival holds."""
-    return len(content.points) if isinstance(content, Points) else content.points
-
-
-def _heads_in(content: Content) -> Sequence[Placed]:
-    """Return the points of an arrival that heads are made of: state and config, not telemetry."""
-    if isinstance(content, Points):
-        return [Placed("", point) for point in content.points] if content.live else []
-    return content.placed if isinstance(content, Write) else []

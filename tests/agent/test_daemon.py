@@ -379,8 +379,8 @@ async def test_a_corrupt_row_is_set_aside_and_the_hub_is_told(
 async def commit_directly(it: Bench, count: int) -> None:
     """Put frames into the ledger without a connection."""
     writer = running_parts(it)._writer
+    from backhaul_agent.arrivals import Arrival
     from backhaul_agent.framer import Frame
-    from backhaul_agent.writer import Arrival
 
     done = asyncio.Semaphore(0)
     for number in range(count):

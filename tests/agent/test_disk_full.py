@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul_agent.arrivals import Arrival
 from backhaul_agent.budget import EVENT, TELEMETRY
 from backhaul_agent.errors import LedgerStorageError, RefusedError
 from backhaul_agent.events import event
 from backhaul_agent.framer import Frame, Write
 from backhaul_agent.ledger import Ledger
 from backhaul_agent.reserve import Reserve, says_full
-from backhaul_agent.writer import Arrival, Writer
+from backhaul_agent.writer import Writer
 from backhaul_codec import Point, encode_frame
 from tests.agent.test_ledger import FailingDisk
 from tests.agent.test_room import account_loosely, receipts

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from nats.errors import TimeoutError as NatsTimeoutError
 
+from backhaul_agent.arrivals import Arrival
 from backhaul_agent.config import Config, DeviceConfig
 from backhaul_agent.framer import Frame
 from backhaul_agent.jetstream import JetStream
@@ -21,7 +22,7 @@ from backhaul_agent.lane import Lane
 from backhaul_agent.ledger import Ledger
 from backhaul_agent.ledger_rows import Inward, Settled
 from backhaul_agent.steps import Step, Steps
-from backhaul_agent.writer import Arrival, Writer
+from backhaul_agent.writer import Writer
 from backhaul_codec import Point, decode, encode_frame, peek
 from backhaul_codec.retime import retime
 from tests.support.agent_clock import FakeClock

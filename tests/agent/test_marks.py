@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul_agent.arrivals import Arrival
 from backhaul_agent.config import Config, DeviceConfig
 from backhaul_agent.framer import Points
 from backhaul_agent.ledger import Ledger
 from backhaul_agent.marks import HOUR_NS, LINK_S_MIN, LOOK_S, Marks
-from backhaul_agent.writer import Arrival, Writer
+from backhaul_agent.writer import Writer
 from backhaul_codec import Point, decode, peek
 from tests.support.agent_clock import FakeClock
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backhaul_agent.arrivals import Arrival
 from backhaul_agent.clock_sync import Sample
 from backhaul_agent.config import ClockConfig, Config, DeviceConfig, FrameConfig
 from backhaul_agent.events import clock_body, event
@@ -17,7 +18,7 @@ from backhaul_agent.framer import Points, Write
 from backhaul_agent.hub_clock import HubClock, Quality, State
 from backhaul_agent.ledger_rows import Outgoing, Pending
 from backhaul_agent.settle import SETTLE_ROWS, Correction, Settler, correct
-from backhaul_agent.writer import Arrival, Writer
+from backhaul_agent.writer import Writer
 from backhaul_codec import Opaque, Point, decode, encode_frame, encode_point
 from backhaul_codec.merge import HeadKey
 from backhaul_codec.placed import Placed

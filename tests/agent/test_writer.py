@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from backhaul_agent.arrivals import Arrival
 from backhaul_agent.config import Config, DeviceConfig, FrameConfig, IngestConfig
 from backhaul_agent.errors import RefusedError
 from backhaul_agent.events import event
 from backhaul_agent.framer import Content, Frame, Points
 from backhaul_agent.ledger import Ledger
 from backhaul_agent.ledger_rows import Inward, Quarantine
-from backhaul_agent.writer import Arrival, Writer
+from backhaul_agent.writer import Writer
 from backhaul_codec import Opaque, Point, decode
 from backhaul_codec.merge import Head, HeadKey
 from backhaul_codec.placed import Placed
