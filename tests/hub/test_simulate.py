@@ -7,7 +7,6 @@ import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-import nats
 import pytest
 from click.testing import CliRunner, Result
 
@@ -29,7 +28,9 @@ from backhaul_hub.simulated.load import ACKNOWLEDGED_EVERY, Store, source_header
 from backhaul_hub.simulated.target import INBOX, make_streams, simulator_login
 from backhaul_spark.direct_get import close_connections, list_streams, read_range
 from backhaul_spark.endpoint import endpoint_from
-from demo.rig import Part, free_port, program
+from demo import patient
+from demo.ports import free_port
+from demo.rig import Part, program
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -132,7 +133,7 @@ async def test_a_live_fleet_sends_for_as_long_as_it_is_told(tmp_path: Path) -> N
 async def test_a_message_has_a_header_like_the_one_that_a_source_puts_on_it(
     nats_server: NatsServer,
 ) -> None:
-    client = await nats.connect(nats_server.url)
+    client = await patient.connect(nats_server.url)
     api = JetStreamApi(client)
     out = out_stream(BULK)
     await api.request(f"STREAM.CREATE.{out}", {"name": out, "subjects": ["f.>"]})
