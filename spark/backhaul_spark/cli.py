@@ -10,6 +10,7 @@ import sys
 
 import click
 
+from backhaul_spark.commands.anomalies import anomalies
 from backhaul_spark.commands.completeness import completeness
 from backhaul_spark.commands.history import history
 from backhaul_spark.commands.ingest import ingest
@@ -23,11 +24,11 @@ def cli() -> None:
     """Bring the hub's streams into the fleet history, and question it.
 
     `ingest` writes every point once, `rollup` sums it up by minute and hour, `history` answers for
-    one series, `completeness` says what is still missing.
+    one series, `completeness` says what is still missing, `anomalies` what stands out in the fleet.
     """
 
 
-for _command in (ingest, rollup, history, completeness):
+for _command in (ingest, rollup, history, completeness, anomalies):
     cli.add_command(_command)
 
 

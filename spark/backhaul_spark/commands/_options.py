@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,11 @@ table_root = click.option(
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for a script.")
 verbose = click.option("--verbose", is_flag=True, help="Let Spark's own log through.")
+fleet_config = click.option(
+    "--config",
+    type=click.Path(dir_okay=False),
+    help="TOML file whose table [fleet] names the series that say model and firmware.",
+)
 quiet = click.option("--quiet", is_flag=True, help="No progress on stderr.")
 
 
@@ -84,6 +90,14 @@ def hub_place(path: Path) -> dict[str, str]:
     except (KeyError, TypeError) as error:
         raise OptionError("--hub-dir", str(path), "a url under [nats]") from error
     return {"servers": url} | ({"tls_ca": str(path.parent.absolute() / ca)} if ca else {})
+
+
+def parse_day(text: str) -> date:
+    """Read a day such as 2026-01-31."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError as error:
+        raise OptionError("--day", text, "a day such as 2026-01-31") from error
 
 
 def tell(text: str, *, quiet: bool = False) -> None:

@@ -1,0 +1,1 @@
+"""Anomalies over the whole fleet: every device against its peers and its own past."""

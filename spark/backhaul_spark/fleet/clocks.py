@@ -1,0 +1,158 @@
+"""Find devices whose clock is wrong, from when the hub stored what they say they read when.
+
+Of the points that the hub stored in an hour the newest was read a moment ago, if the clock is right
+and the link is up. A backlog makes readings old too, but not all equally: a clock that is behind
+keeps its distance hour after hour. A reading that was stored before it was taken has no excuse.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+from pyarrow import acero
+
+from backhaul_spark.fleet.readings import HOUR_US
+
+if TYPE_CHECKING:
+    from backhaul_spark.fleet.readings import Windows
+
+AHEAD_S_MIN = 60.0
+BEHIND_S_MIN = 300.0
+BEHIND_HOURS_MIN = 3
+STEADY_S = 60.0
+"""The distance of a clock that is behind changes by no more than this from hour to hour."""
+UNSET_SHARE_MIN = 0.1
+UNSET = 2
+
+
+@dataclass(frozen=True, slots=True)
+class WrongClock:
+    """What is wrong with a device's clock.
+
+    Attributes:
+        offset_s: how far it is ahead; negative: behind; 0 where it only was unset.
+        unset: readings stamped without a clock, of `points` in all.
+    """
+
+    device: str
+    offset_s: float
+    unset: int
+    points: int
+
+
+LAGS = pa.schema(
+    [
+        ("device", pa.string()),
+        ("hour", pa.int64()),
+        ("lag_us", pa.float64()),
+        ("points", pa.int64()),
+        ("unset", pa.int64()),
+    ]
+)
+
+
+def stored_lags(points: Any, windows: Windows) -> pa.Table:
+    """Return of each device and hour of storing the smallest age of a point (schema LAGS).
+
+    Streams through the points of the time, whatever day they speak of: a clock that is a week
+    behind writes into another day's partition.
+
+    Args:
+        points: the points table as an Arrow dataset.
+        windows: the time in which they were stored.
+    """
+    stored = pc.field("stored_at")
+    low, high = (
+        pa.scalar(us).cast(pa.timestamp("us", tz="UTC"))
+        for us in (windows.start_us, windows.end_us)
+    )
+    where = (stored >= low) & (stored < high) & pc.field("letter").isin(["f", "p"])
+    stored_us = stored.cast(pa.int64())
+    # In doubles: an unset clock may say anything that 64 bits hold.
+    lag_us = stored_us.cast(pa.float64(), safe=False) - pc.field("time_ns").cast(
+        pa.float64(), safe=False
+    ) / pc.scalar(1000.0)
+    unset = pc.field("clock").cast(pa.int64()) == UNSET
+    plan = [
+        (
+            "scan",
+            acero.ScanNodeOptions(
+                points, columns=["device", "stored_at", "time_ns", "clock", "letter"], filter=where
+            ),
+        ),
+        ("filter", acero.FilterNodeOptions(where)),
+        (
+            "project",
+            acero.ProjectNodeOptions(
+                [
+                    pc.field("device"),
+                    pc.divide(stored_us, pc.scalar(HOUR_US)),
+                    lag_us,
+                    unset.cast(pa.int64()),
+                ],
+                ["device", "hour", "lag_us", "unset"],
+            ),
+        ),
+        (
+            "aggregate",
+            acero.AggregateNodeOptions(
+                [
+                    ("lag_us", "hash_min", None, "lag_us"),
+                    ("lag_us", "hash_count", None, "points"),
+                    ("unset", "hash_sum", None, "unset"),
+                ],
+                keys=["device", "hour"],
+            ),
+        ),
+    ]
+    steps = [acero.Declaration(name, options) for name, options in plan]
+    found = acero.Declaration.from_sequence(steps).to_table()
+    return found.select(LAGS.names).cast(LAGS)
+
+
+def wrong_clocks(lags: pa.Table) -> list[WrongClock]:
+    """Return the devices whose clock is wrong, by id.
+
+    A lag that the whole fleet has in an hour (a hub that was away) is nobody's clock.
+    """
+    if not lags.num_rows:
+        return []
+    names = lags.column("device").combine_chunks().dictionary_encode()
+    device = names.indices.to_numpy()
+    number = len(names.dictionary)
+    hour = lags.column("hour").to_numpy()
+    lag_s = lags.column("lag_us").to_numpy() / 1e6
+    behind_s = lag_s - _usual(hour, lag_s)
+    least = _reduced(np.minimum, device, lag_s, number, np.inf)
+    nearest = _reduced(np.minimum, device, behind_s, number, np.inf)
+    farthest = _reduced(np.maximum, device, behind_s, number, -np.inf)
+    hours = np.bincount(device, minlength=number)
+    points = np.bincount(device, lags.column("points").to_numpy(), number)
+    unset = np.bincount(device, lags.column("unset").to_numpy(), number)
+    ahead = least < -AHEAD_S_MIN
+    steady = (hours >= BEHIND_HOURS_MIN) & (farthest - nearest <= STEADY_S)
+    behind = ~ahead & steady & (nearest > BEHIND_S_MIN)
+    without = unset >= UNSET_SHARE_MIN * points
+    offset = np.where(ahead, -least, np.where(behind, -nearest, 0.0))
+    found = [
+        WrongClock(names.dictionary[i].as_py(), float(offset[i]), int(unset[i]), int(points[i]))
+        for i in np.flatnonzero(ahead | behind | without).tolist()
+    ]
+    return sorted(found, key=lambda each: each.device)
+
+
+def _usual(hour: Any, lag_s: Any) -> Any:
+    """Return the lag of the fleet's middle device in each row's hour, no less than 0."""
+    hours, at = np.unique(hour, return_inverse=True)
+    medians = np.array([np.median(lag_s[at == i]) for i in range(len(hours))])
+    return np.maximum(medians, 0)[at]
+
+
+def _reduced(ufunc: Any, group: Any, values: Any, groups: int, start: float) -> Any:
+    result = np.full(groups, start)
+    ufunc.at(result, group, values)
+    return result

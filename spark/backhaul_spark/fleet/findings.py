@@ -1,0 +1,161 @@
+"""What an anomaly is, and how it is said in words. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from backhaul_spark.fleet.readings import Signal
+
+Kind = Literal["firmware", "rollout", "clock", "no_data", "stuck", "drain", "drift", "level"]
+# Of one device's signal the first of these is told, the others are named beside it.
+ORDER: tuple[Kind, ...] = (
+    "firmware",
+    "rollout",
+    "clock",
+    "no_data",
+    "stuck",
+    "drain",
+    "drift",
+    "level",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of the time asked about is there: hours with readings, and how they are certified."""
+
+    hours: int
+    seen: int
+    complete: int = 0
+    explained: int = 0
+    waiting: int = 0
+
+    def __str__(self) -> str:
+        notes = [
+            f"{number} {what}"
+            for number, what in ((self.explained, "explained"), (self.waiting, "waiting"))
+            if number
+        ]
+        of = "the hour" if self.hours == 1 and self.seen else f"{self.seen} of {self.hours} hours"
+        return f"readings in {of}" + (f" ({', '.join(notes)})" if notes else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One anomaly: of a device, or with device "" of all devices of a firmware or cohort.
+
+    Attributes:
+        score: how many times over the limit it is; 1 is just an anomaly.
+        value, expected: what it is and what the peers have, in the signal's unit; None where the
+            kind has none.
+        peers: how many were compared with.
+        cohort: who they are.
+        also: other kinds that the same device and signal show.
+    """
+
+    kind: Kind
+    device: str
+    model: str
+    firmware: str
+    signal: Signal | None
+    score: float
+    text: str
+    value: float | None = None
+    expected: float | None = None
+    peers: int = 0
+    cohort: str = ""
+    coverage: Coverage | None = None
+    also: tuple[str, ...] = field(default=())
+
+    def id(self, scope: str) -> str:
+        """Return what names this anomaly in `scope` (a day, or a day and hour), whoever computes it."""
+        of = self.device or f"{self.model}/{self.firmware}"
+        return ":".join([scope, of, self.kind, str(self.signal or "")])
+
+
+def number(value: float) -> str:
+    """Write a number with three digits that count."""
+    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return "0" if text == "-0" else text
+
+
+def duration(seconds: float) -> str:
+    """Write a span of time with its two largest units."""
+    whole = round(abs(seconds))
+    units = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+    parts = []
+    for name, size in units:
+        amount, whole = divmod(whole, size)
+        if amount:
+            parts.append(f"{amount} {name}")
+    return " ".join(parts[:2]) or "0 s"
+
+
+def count(amount: int, one: str, many: str) -> str:
+    """Write how many there are of a thing."""
+    return f"{amount:,} {one if amount == 1 else many}"
+
+
+def peers(amount: int, cohort: str) -> str:
+    """Name who was compared with."""
+    return f"{count(amount, 'peer', 'peers')} ({cohort})"
+
+
+def ratio_words(value: float, expected: float) -> str:
+    """Say how much faster one falls than the others."""
+    if expected > 0 and value / expected >= 1.05:
+        return f"{number(value / expected)} times faster"
+    return f"{number(value - expected)} an hour faster"
+
+
+def drain_text(signal: Signal, value: float, expected: float, who: str) -> str:
+    """Say that a device's store runs empty too fast."""
+    faster = ratio_words(value, expected)
+    return f"{signal} falls {faster} than {who}: {number(value)} an hour against {number(expected)}"
+
+
+def level_text(signal: Signal, value: float, expected: float, who: str) -> str:
+    """Say that a device lies above or below its peers."""
+    side = "above" if value > expected else "below"
+    away = number(abs(value - expected))
+    return f"{signal} lies {away} {side} {who}: {number(value)} against {number(expected)}"
+
+
+def drift_text(signal: Signal, value: float, expected: float, who: str) -> str:
+    """Say that a device leaves its peers hour by hour."""
+    way = "up" if value > expected else "down"
+    return f"{signal} drifts {way} by {number(abs(value - expected))} an hour, away from {who}"
+
+
+def moved_text(signal: Signal, value: float, expected: float, who: str) -> str:
+    """Say that a device left its own past."""
+    way = "up" if value > expected else "down"
+    away = number(abs(value - expected))
+    return f"{signal} drifts: it has moved {way} by {away} against its own days before, and {who} have not"
+
+
+MEASURED = {"drain": drain_text, "level": level_text, "drift": drift_text, "moved": moved_text}
+
+
+def stuck_text(signal: Signal, value: float, hours: int, readings: int, who: str) -> str:
+    """Say that a sensor sticks."""
+    span = count(hours, "hour", "hours")
+    return f"{signal} sticks at {number(value)} for {span} ({count(readings, 'reading', 'readings')}), while {who} vary"
+
+
+def clock_text(offset_s: float, unset: int, points: int) -> str:
+    """Say what is wrong with a clock."""
+    parts = []
+    if offset_s > 0:
+        parts.append(
+            f"its clock is {duration(offset_s)} ahead: the hub stored readings before they were taken"
+        )
+    if offset_s < 0:
+        parts.append(
+            f"its clock is {duration(offset_s)} behind: its newest readings are always that old"
+        )
+    if unset:
+        parts.append(f"{unset:,} of {points:,} readings were stamped by a clock that was not set")
+    return "; ".join(parts)

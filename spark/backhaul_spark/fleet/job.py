@@ -1,0 +1,253 @@
+"""Write what a survey found into the tables `anomalies` and `fleet_days`. Driver side, without Spark.
+
+fleet_days is written last and remembers up to which ingest was looked: a run that ends in between
+is done again, and says the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+from backhaul_spark.errors import TableMissing, TablesBusy
+from backhaul_spark.fleet.findings import Coverage, Finding
+from backhaul_spark.fleet.readings import CELLS_MAX
+from backhaul_spark.fleet.restated import Row, as_table, versioned, withdrawn
+from backhaul_spark.fleet.survey import Survey, Surveyor, day_before
+from backhaul_spark.schemas import (
+    ANOMALIES_TABLE,
+    CERTIFICATES_TABLE,
+    FLEET_DAYS_TABLE,
+    ROLLUPS_TABLE,
+    TableSpec,
+)
+from backhaul_spark.tables import make_table, open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import date
+
+    from backhaul_spark.clock import Clock
+    from backhaul_spark.fleet.settings import FleetSettings
+
+ANOMALIES_MAX = 10_000
+"""Rows that a day or hour gets in `anomalies`, by rank; a report with more is one nobody reads."""
+_DAY_KEY = ("date", "model", "firmware", "node", "type", "key")
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What one run did: anomalies that stand, and rows that are new or say something else."""
+
+    day: str
+    hour: int | None
+    devices: int
+    silent: int
+    anomalies: int
+    changed: int
+    withdrawn: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers by name."""
+        return asdict(self)
+
+
+class FleetJob:
+    """Finds the anomalies of days and hours.
+
+    Args:
+        root: the table root.
+        clock: for `computed_at`, and for which hours have been.
+        settings: what the fleet says of itself.
+        cells_max: see readings.py.
+        after: called with the name of each step when it is done; tests end the process there.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        clock: Clock,
+        settings: FleetSettings,
+        cells_max: int = CELLS_MAX,
+        after: Callable[[str], None] = lambda step: None,
+    ) -> None:
+        self._root, self._clock, self._settings = root, clock, settings
+        self._cells_max = cells_max
+        self._after = after
+        open_table(root, ROLLUPS_TABLE)
+
+    def due(self) -> list[date]:
+        """Return the days that have ended whose rollups or certificates changed since they were judged."""
+        done = self._done()
+        last = day_before(self._clock.now_ns())
+        basis = self._basis()
+        return sorted(day for day in basis if day <= last and basis[day] > done.get(day, -1))
+
+    def run(self, day: date, hour: int | None = None) -> Done:
+        """Judge a day, or an hour of it, and put it in the place of what was said before.
+
+        Raises:
+            NothingFound: there is nothing of that day.
+            TablesBusy: another run committed meanwhile. Its work stands.
+        """
+        ingest = self._basis().get(day, 0)
+        surveyor = Surveyor(self._root, self._settings, self._clock.now_ns(), self._cells_max)
+        survey = surveyor.survey(day, hour)
+        stamps = {
+            "version": 1,
+            "computed_at": datetime.fromtimestamp(self._clock.now_ns() // 1000 / 1e6, UTC),
+            "ingest": ingest,
+            "date": day,
+        }
+        changed, gone = self._write_anomalies(survey, stamps)
+        self._after("anomalies")
+        if hour is None:
+            self._write_days(survey, stamps)
+            self._after("fleet_days")
+        seen = int(survey.heard.sum())
+        said = min(len(survey.findings), ANOMALIES_MAX)
+        silent = len(survey.cohorts) - seen
+        return Done(str(day), hour, seen, silent, said, changed, gone)
+
+    def _write_anomalies(self, survey: Survey, stamps: Row) -> tuple[int, int]:
+        scope = str(survey.day) + ("" if survey.hour is None else f"T{survey.hour:02}")
+        found = enumerate(survey.findings[:ANOMALIES_MAX], 1)
+        rows = [_row(each, rank, scope, survey.hour) | stamps for rank, each in found]
+        table = make_table(self._root, ANOMALIES_TABLE)
+        of_hour = "hour is null" if survey.hour is None else f"hour = {survey.hour}"
+        hour = pc.field("hour")
+        mine = hour.is_null() if survey.hour is None else hour == survey.hour
+        known = _rows(table, (pc.field("date") == survey.day) & mine)
+        gone = withdrawn(rows, known, stamps)
+        result, changed = versioned([*rows, *gone], known, ("id",))
+        if changed:
+            self._replace(table, ANOMALIES_TABLE, result, f"date = '{survey.day}' and {of_hour}")
+        newly = sum(1 for row in gone if row["computed_at"] == stamps["computed_at"])
+        return changed, newly
+
+    def _write_days(self, survey: Survey, stamps: Row) -> None:
+        table = make_table(self._root, FLEET_DAYS_TABLE)
+        known = _rows(table, pc.field("date") == survey.day)
+        rows = [row | stamps for row in day_rows(survey)]
+        result, _ = versioned(rows, known, _DAY_KEY)
+        for row in result:  # unlike the anomalies: it says up to where the day was looked at
+            row["ingest"] = stamps["ingest"]
+        self._replace(table, FLEET_DAYS_TABLE, result, f"date = '{survey.day}'")
+
+    def _replace(self, table: DeltaTable, spec: TableSpec, rows: list[Row], predicate: str) -> None:
+        try:
+            write_deltalake(
+                table, as_table(rows, spec.schema), mode="overwrite", predicate=predicate
+            )
+        except CommitFailedError as error:
+            raise TablesBusy(self._root, "another run has judged meanwhile") from error
+
+    def _basis(self) -> dict[date, int]:
+        """Return by day the last ingest that its hours or certificates have taken in."""
+        basis: dict[date, int] = {}
+        for spec, wanted in (
+            (ROLLUPS_TABLE, pc.field("partition.width") == "1h"),
+            (CERTIFICATES_TABLE, None),
+        ):
+            try:
+                actions = pa.table(open_table(self._root, spec).get_add_actions(flatten=True))
+            except TableMissing:
+                continue
+            if wanted is not None:
+                actions = actions.filter(wanted)
+            pairs = (actions.column(name).to_pylist() for name in ("partition.date", "max.ingest"))
+            for day, ingest in zip(*pairs, strict=True):
+                basis[day] = max(basis.get(day, 0), ingest)
+        return basis
+
+    def _done(self) -> dict[date, int]:
+        try:
+            dataset = open_table(self._root, FLEET_DAYS_TABLE).to_pyarrow_dataset()
+        except TableMissing:
+            return {}
+        rows = dataset.to_table(columns=["date", "ingest"]).group_by("date")
+        found = rows.aggregate([("ingest", "max")]).to_pylist()
+        return {row["date"]: row["ingest_max"] for row in found}
+
+
+def _rows(table: DeltaTable, where: Any) -> list[Row]:
+    rows: list[Row] = table.to_pyarrow_dataset().to_table(filter=where).to_pylist()
+    return rows
+
+
+def _row(found: Finding, rank: int, scope: str, hour: int | None) -> Row:
+    signal = found.signal or ("", "", "")
+    coverage = found.coverage or Coverage(0, 0)
+    return {
+        "id": found.id(scope),
+        "hour": hour,
+        "rank": rank,
+        "kind": found.kind,
+        "device": found.device,
+        "model": found.model,
+        "firmware": found.firmware,
+        "node": signal[0],
+        "type": signal[1],
+        "key": signal[2],
+        "score": found.score,
+        "value": found.value,
+        "expected": found.expected,
+        "peers": found.peers,
+        "cohort": found.cohort,
+        "hours": coverage.hours,
+        "hours_seen": coverage.seen,
+        "hours_complete": coverage.complete,
+        "hours_explained": coverage.explained,
+        "hours_waiting": coverage.waiting,
+        "also": ", ".join(found.also),
+        "text": found.text,
+        "state": "open",
+    }
+
+
+def day_rows(survey: Survey) -> list[Row]:
+    """Return the rows of fleet_days, without their stamps: cohorts, and their signals."""
+    cohorts, census = survey.cohorts, survey.census
+    number = len(cohorts.names)
+    seen = survey.heard
+
+    def total(values: Any) -> list[int]:
+        sums = np.bincount(cohorts.cohort, np.asarray(values, dtype=float), number)
+        return [int(each) for each in sums.tolist()]
+
+    columns = {
+        "devices": total(seen),
+        "silent": total(~seen),
+        "points": total(census.points),
+        "hours": total(np.full(len(cohorts), survey.hours)),
+        "hours_seen": total(census.seen.sum(axis=1)),
+        "hours_complete": total(survey.certified[:, 0]),
+        "hours_explained": total(survey.certified[:, 1]),
+        "hours_waiting": total(survey.certified[:, 2]),
+    }
+    found = Counter((each.model, each.firmware) for each in survey.findings)
+    by_signal = Counter((each.model, each.firmware, each.signal) for each in survey.findings)
+    nothing: Row = dict.fromkeys(("median", "mad", "fall_median", "fall_mad"))
+    rows = []
+    for at, (model, firmware) in enumerate(cohorts.names):
+        names: Row = {"model": model, "firmware": firmware, "node": "", "type": "", "key": ""}
+        sums: Row = {name: column[at] for name, column in columns.items()}
+        rows.append(names | sums | nothing | {"anomalies": found[model, firmware]})
+    for each in survey.cohort_signals:
+        model, firmware = cohorts.names[each.cohort]
+        node, type_, key = each.signal
+        names = {"model": model, "firmware": firmware, "node": node, "type": type_, "key": key}
+        numbers: Row = {"median": each.median, "mad": each.mad}
+        falls = {"fall_median": each.fall, "fall_mad": each.fall_mad}
+        sums = dict.fromkeys(columns) | {"devices": each.devices}
+        anomalies = {"anomalies": by_signal[model, firmware, each.signal]}
+        rows.append(names | sums | numbers | falls | anomalies)
+    return rows

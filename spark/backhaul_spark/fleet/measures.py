@@ -1,0 +1,220 @@
+"""Turn one signal's cells into numbers a device, each with what its peers have. Pure numpy.
+
+Each hour is compared with the same hour of the peers first: a device that was silent half the day
+is compared with what its peers did in the other half, and a hot afternoon is nobody's fault.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from backhaul_spark.fleet.cohorts import PEERS_MIN
+from backhaul_spark.fleet.robust import MAD_TO_SIGMA
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from backhaul_spark.fleet.cohorts import Cohorts, Reference
+    from backhaul_spark.fleet.readings import Cells
+    from backhaul_spark.fleet.robust import Floats, Ints
+
+Kind = Literal["level", "drift", "moved", "drain"]
+
+SLOPE_HOURS_MIN = 6
+PAST_DAYS_MIN = 1
+PAST_COUNT_MIN = 0.5
+"""A day of which a device has less than this of the usual readings is no past to go by."""
+STUCK_HOURS_MIN = 3
+STUCK_COUNT_MIN = 30
+STUCK_DEVICES_SHARE_MAX = 0.01
+"""A signal of which more devices than that seem to stick is one that stands still at times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One number a device, and how far it is from its peers.
+
+    Attributes:
+        kind: `level` (offset from the peers), `drift` (offset that grows, an hour), `moved`
+            (offset against that of the days before), `drain` (fall an hour while falling).
+        value: of each device, NaN where it cannot be said.
+        score: robust deviations from the peers, NaN where it cannot be said.
+        shown, expected: the value and the peers' in the signal's own unit.
+    """
+
+    kind: Kind
+    value: Floats
+    score: Floats
+    shown: Floats
+    expected: Floats
+    reference: Reference
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """Which devices stand still while their peers vary: hours and readings of the longest run."""
+
+    rows: NDArray[np.int64]
+    hours: Ints
+    count: Ints
+    value: Floats
+
+
+class SignalMeasures:
+    """One signal over one scope (an hour or a day).
+
+    Args:
+        cells: by the hour.
+        past: by the day, the days before; None where nothing is known of them.
+    """
+
+    def __init__(self, cohorts: Cohorts, cells: Cells, past: Cells | None) -> None:
+        self._cohorts, self._cells, self._past = cohorts, cells, past
+        self.present: NDArray[np.bool_] = np.logical_or.reduce(cells.count > 0, axis=1)
+        self._level = cohorts.level_of(self.present)
+        self.mean = row_mean(cells.level)
+        self.fall = row_mean(np.where(cells.fall > 0, cells.fall, np.nan))
+        self._offsets = self.offsets(cells.level, self._level)
+        self._offset = row_mean(self._offsets)
+
+    def offsets(self, levels: Floats, at: Ints) -> Floats:
+        """Return each window's distance from the median of the peers in that window."""
+        result = np.full(levels.shape, np.nan)
+        for window in range(levels.shape[1]):
+            column = levels[:, window]
+            there: NDArray[np.bool_] = ~np.isnan(column)
+            enough = self._enough(there, at)
+            result[enough, window] = (column - self._cohorts.centre(column, at))[enough]
+        return result
+
+    def _enough(self, present: NDArray[np.bool_], at: Ints) -> NDArray[np.bool_]:
+        enough = np.zeros(len(at), dtype=bool)
+        for level in range(3):
+            enough |= present & (at == level) & (self._cohorts.others(present, level) >= PEERS_MIN)
+        return enough
+
+    def level(self) -> Measure:
+        """Measure how far above or below its peers a device lies."""
+        return self._measure("level", self._offset, self.mean, self._widening())
+
+    def drift(self) -> Measure:
+        """Measure how much farther from its peers a device gets each hour."""
+        there = ~np.isnan(self._offsets)
+        hour = np.where(there, np.arange(there.shape[1], dtype=float), np.nan)
+        away = hour - row_mean(hour)[:, None]
+        squares = np.nansum(away**2, axis=1)
+        ok = (there.sum(axis=1) >= SLOPE_HOURS_MIN) & (squares > 0)
+        products = np.nansum(away * self._offsets, axis=1)
+        slope = np.where(ok, products / np.where(ok, squares, 1), np.nan)
+        usual = np.median(squares[ok]) if ok.any() else 1.0
+        wider = np.sqrt(np.maximum(usual / np.where(ok, squares, 1), 1))
+        return self._measure("drift", slope, slope, wider)
+
+    def moved(self) -> Measure | None:
+        """Measure how a device's distance from its peers changed against the days before."""
+        if self._past is None:
+            return None
+        before = self.offsets(_whole_days(self._past), self._level)
+        known = (~np.isnan(before)).sum(axis=1) >= PAST_DAYS_MIN
+        if not known.any():
+            return None
+        own, own_scale = np.full(len(known), np.nan), np.zeros(len(known))
+        own[known] = np.nanmedian(before[known], axis=1)
+        apart = np.abs(before[known] - own[known, None])
+        own_scale[known] = np.nanmedian(apart, axis=1) * MAD_TO_SIGMA
+        moved = self._offset - own
+        return self._measure("moved", moved, moved, self._widening(), own_scale)
+
+    def drain(self) -> Measure:
+        """Measure how fast a device falls while it falls; only faster than its peers counts."""
+        falling = (self._cells.fall > 0).sum(axis=1)
+        return self._measure("drain", self.fall, self.fall, _wider(falling))
+
+    def _widening(self) -> Floats:
+        return _wider((~np.isnan(self._offsets)).sum(axis=1))
+
+    def _measure(
+        self,
+        kind: Kind,
+        value: Floats,
+        shown: Floats,
+        wider: Floats,
+        least_scale: Floats | float = 0.0,
+    ) -> Measure:
+        reference = self._cohorts.reference(value)
+        scale = np.maximum(reference.scale, least_scale) * wider
+        with np.errstate(all="ignore"):
+            score = (value - reference.centre) / scale
+        return Measure(kind, value, score, shown, shown - (value - reference.centre), reference)
+
+    def stuck(self) -> Stuck:
+        """Find the devices that stand still for hours in which their peers do not.
+
+        A device's own past speaks for it: what stood still on a day before is no sensor that sticks.
+        """
+        hours, count, value = longest_runs(self._cells)
+        candidate = (hours >= STUCK_HOURS_MIN) & (count >= STUCK_COUNT_MIN)
+        if self._past is not None:
+            candidate &= ~(self._past.spread == 0).any(axis=1)
+        usual = self._cohorts.upper(np.where(self.present, hours, np.nan), self._level)
+        rows = np.flatnonzero(candidate & (hours > 1.5 * usual))
+        if len(rows) > max(3, STUCK_DEVICES_SHARE_MAX * self.present.sum()):
+            rows = rows[:0]
+        return Stuck(rows, hours[rows], count[rows], value[rows])
+
+    def peers_of(self, row: int) -> tuple[int, int]:
+        """Return how many peers a device has in this signal, and at which level."""
+        level = int(self._level[row])
+        if level < 0:
+            return 0, level
+        return int(self._cohorts.others(self.present, level)[row]), level
+
+
+def longest_runs(cells: Cells) -> tuple[Ints, Ints, Floats]:
+    """Return of each device the longest run of hours without any change: hours, readings, value.
+
+    An hour without readings neither ends a run nor counts.
+    """
+    devices, windows = cells.level.shape
+    best, best_count = np.zeros(devices, dtype=np.int64), np.zeros(devices, dtype=np.int64)
+    best_value = np.full(devices, np.nan)
+    run, count, value = best.copy(), best.copy(), best_value.copy()
+    for window in range(windows):
+        there = cells.count[:, window] > 0
+        level = cells.level[:, window]
+        still = there & (cells.spread[:, window] == 0)
+        goes_on = still & (level == value)
+        run = np.where(goes_on, run + 1, np.where(still, 1, np.where(there, 0, run)))
+        more = cells.count[:, window]
+        count = np.where(goes_on, count + more, np.where(still, more, np.where(there, 0, count)))
+        value = np.where(still, level, np.where(there, np.nan, value))
+        longer = run > best
+        best, best_count = np.where(longer, run, best), np.where(longer, count, best_count)
+        best_value = np.where(longer, value, best_value)
+    return best, best_count, best_value
+
+
+def _whole_days(past: Cells) -> Floats:
+    """Return the levels of days of which a device has as good as all readings."""
+    count = np.where(past.count > 0, past.count, np.nan)
+    usual = [np.nanmedian(day) if (day > 0).any() else 0.0 for day in count.T]
+    with np.errstate(invalid="ignore"):
+        return np.where(count >= PAST_COUNT_MIN * np.array(usual), past.level, np.nan)
+
+
+def row_mean(values: Floats) -> Floats:
+    """Return the mean of what is there in each row, NaN for empty rows."""
+    there = ~np.isnan(values)
+    number = there.sum(axis=1)
+    total = np.where(there, values, 0).sum(axis=1)
+    return np.where(number > 0, total / np.maximum(number, 1), np.nan)
+
+
+def _wider(hours: Ints) -> Floats:
+    """Return by how much the mean of few hours scatters more than that of the usual number."""
+    some = hours[hours > 0]
+    usual = float(np.median(some)) if len(some) else 1.0
+    return np.sqrt(np.maximum(usual / np.maximum(hours, 1), 1.0))

@@ -1,0 +1,95 @@
+"""Statistics that a few wild values cannot move, over many groups at once. Pure numpy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+MAD_TO_SIGMA = 1.4826
+"""The MAD of normal noise times this is its standard deviation."""
+TAIL_FROM, TAIL_TO = 0.1, 0.01
+"""Between these shares of the greatest scores the tail's weight is measured."""
+ANOMALIES = 5
+"""So many of a small fleet's greatest scores may be anomalies, and of a large one's TAIL_TO."""
+TAIL_INDEX_MIN = 2.0
+"""The heaviest tail believed in: that of noise whose variance is barely finite."""
+TAIL_INDEX_MAX = 8.0
+Z_MIN = 4.0
+
+
+def group_median(values: Floats, group: Ints, groups: int) -> tuple[Floats, Ints]:
+    """Return the median of each group and how many values it has; NaN values are in no group.
+
+    Args:
+        values: shape (n,).
+        group: of each value, 0 to `groups` - 1.
+        groups: how many there are; an empty one's median is NaN.
+    """
+    ordered, start, sizes = _by_group(values, group, groups)
+    median = np.full(groups, np.nan)
+    filled = sizes > 0
+    begin, size = start[filled], sizes[filled]
+    low, high = ordered[begin + (size - 1) // 2], ordered[begin + size // 2]
+    median[filled] = low + (high - low) / 2
+    return median, sizes
+
+
+def group_quantile(values: Floats, group: Ints, groups: int, share: float) -> Floats:
+    """Return of each group the greatest value that no more than `share` of it are below."""
+    ordered, start, sizes = _by_group(values, group, groups)
+    found = np.full(groups, np.nan)
+    filled = sizes > 0
+    at = np.floor(share * (sizes[filled] - 1)).astype(np.int64)
+    found[filled] = ordered[start[filled] + at]
+    return found
+
+
+def _by_group(values: Floats, group: Ints, groups: int) -> tuple[Floats, Ints, Ints]:
+    """Return the values sorted by group and size, where each group starts, and its size."""
+    there = ~np.isnan(values)
+    values, group = values[there], group[there]
+    sizes = np.bincount(group, minlength=groups).astype(np.int64)
+    return values[np.lexsort((values, group))], np.cumsum(sizes) - sizes, sizes
+
+
+def group_scale(values: Floats, group: Ints, groups: int, centre: Floats) -> Floats:
+    """Return 1.4826 times the MAD of each group around its `centre` (shape (groups,)).
+
+    0 where more than half of a group are alike, NaN where it is empty.
+    """
+    away, _ = group_median(np.abs(values - centre[group]), group, groups)
+    return away * MAD_TO_SIGMA
+
+
+def tail_limit(scores: Floats, probability: float) -> float:
+    """Return the |score| that noise exceeds with at most `probability`, judged by its own tail.
+
+    Between the greatest tenth and the greatest hundredth the tail is taken for a power law and drawn
+    on from there: heavier than normal noise, and as heavy as heavy-tailed noise shows itself to be.
+    Few scores know little of their tail, so the index is lowered by 1.5 of its standard errors.
+
+    Args:
+        scores: of all devices, anomalies among them.
+        probability: of one score.
+
+    Returns:
+        The limit, at least Z_MIN; infinity if the scores have no scale.
+    """
+    size = np.abs(scores[np.isfinite(scores)])
+    if not len(size):
+        return float("inf")
+    beyond = min(max(TAIL_TO, ANOMALIES / len(size)), TAIL_FROM)
+    low, high = np.quantile(size, (1 - TAIL_FROM, 1 - beyond))
+    if low <= 0:
+        return float("inf")
+    between = max((TAIL_FROM - beyond) * len(size), 1.0)
+    index = np.log(TAIL_FROM / beyond) / np.log(high / low) if high > low else TAIL_INDEX_MAX
+    index = max(min(index, TAIL_INDEX_MAX) * (1 - 1.5 / np.sqrt(between)), TAIL_INDEX_MIN)
+    return max(float(high * (beyond / probability) ** (1 / index)), Z_MIN)

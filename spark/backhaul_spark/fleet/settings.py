@@ -1,0 +1,68 @@
+"""What a fleet may say about itself: the table [fleet] of the jobs' TOML file."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from backhaul_spark.errors import OptionError
+from backhaul_spark.fleet.readings import Signal
+from backhaul_spark.history import parse_series
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSettings:
+    """Series written node.type or node.type.key.
+
+    Attributes:
+        model, firmware: text series in which a vehicle says what it is.
+        drains: signals that run empty, such as a battery: to fall faster than the peers is an
+            anomaly.
+    """
+
+    model: str = "vehicle.model"
+    firmware: str = "vehicle.firmware"
+    drains: tuple[str, ...] = ("battery.soc",)
+
+    @classmethod
+    def read(cls, path: str | None) -> FleetSettings:
+        """Read the table [fleet] of a file; without file or table it is the defaults.
+
+        Raises:
+            OptionError: no such file, no TOML, an unknown key or a value that is no series.
+        """
+        if path is None:
+            return cls()
+        try:
+            values = tomllib.loads(Path(path).read_text(encoding="utf-8")).get("fleet", {})
+        except OSError as error:
+            raise OptionError("--config", path, f"a file ({error.strerror})") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise OptionError("--config", path, f"TOML: {error}") from error
+        return cls(**_checked(values))
+
+
+def signal_of(text: str) -> Signal:
+    """Return the signal that `text` names. Raises: OptionError."""
+    series = parse_series("", text)
+    return Signal(series.node, series.type, series.key)
+
+
+def _checked(values: dict[str, Any]) -> dict[str, Any]:
+    known = [field.name for field in fields(FleetSettings)]
+    checked: dict[str, Any] = {}
+    for key, value in values.items():
+        if key not in known:
+            raise OptionError(f"[fleet] {key}", value, f"no such key; there are {', '.join(known)}")
+        series = value if key == "drains" else [value]
+        if not isinstance(series, list) or not all(isinstance(each, str) for each in series):
+            raise OptionError(f"[fleet] {key}", value, "series such as vehicle.model")
+        for each in series:
+            try:
+                signal_of(each)
+            except OptionError as error:
+                raise OptionError(f"[fleet] {key}", each, "a series such as battery.soc") from error
+        checked[key] = tuple(series) if key == "drains" else value
+    return checked

@@ -1,0 +1,27 @@
+"""Read back what the fleet job has written. No Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from backhaul_spark.schemas import ANOMALIES_TABLE
+from backhaul_spark.tables import open_table
+
+if TYPE_CHECKING:
+    from datetime import date
+
+
+def standing(root: str, day: date, hour: int | None = None) -> list[dict[str, Any]]:
+    """Return the anomalies of a day (or an hour of it) that are not withdrawn, worst first.
+
+    Raises:
+        TableMissing: nothing was ever judged.
+    """
+    field = pc.field("hour")
+    of_scope = field.is_null() if hour is None else field == hour
+    where = (pc.field("date") == day) & of_scope & (pc.field("state") == "open")
+    rows = open_table(root, ANOMALIES_TABLE).to_pyarrow_dataset().to_table(filter=where)
+    found: list[dict[str, Any]] = rows.sort_by("rank").to_pylist()
+    return found

@@ -1,0 +1,198 @@
+"""Look at a day (or an hour of it) of the whole fleet: who there is, what they sent, what stands out.
+
+Reads rollups, certificates and points; writes nothing. Driver side, without Spark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from backhaul_spark.errors import NothingFound, TableMissing
+from backhaul_spark.fleet.clocks import stored_lags, wrong_clocks
+from backhaul_spark.fleet.cohorts import Cohorts
+from backhaul_spark.fleet.findings import Coverage, Finding
+from backhaul_spark.fleet.firmware import PastDay
+from backhaul_spark.fleet.judge import CohortSignal, Judge
+from backhaul_spark.fleet.readings import CELLS_MAX, Census, Readings, Windows
+from backhaul_spark.fleet.settings import FleetSettings, signal_of
+from backhaul_spark.schemas import (
+    CERTIFICATES_TABLE,
+    FLEET_DAYS_TABLE,
+    POINTS_TABLE,
+    ROLLUPS_TABLE,
+    TableSpec,
+)
+from backhaul_spark.tables import open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+PAST_DAYS = 14
+"""How far back a device's own past reaches; one silent for longer is no member of the fleet."""
+LOOK_BACK_DAYS = 30
+"""A vehicle says its model and firmware at least this often, or counts as unknown."""
+STATES = ("complete", "explained", "waiting")
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What was found.
+
+    Attributes:
+        hours: how many hours were asked about.
+        heard: of which devices there are readings worth the name.
+        certified: a row a device, hours that are complete, explained, waiting.
+    """
+
+    day: date
+    hour: int | None
+    hours: int
+    cohorts: Cohorts
+    census: Census
+    heard: NDArray[np.bool_]
+    certified: NDArray[np.int64]
+    cohort_signals: list[CohortSignal]
+    findings: list[Finding]
+
+
+class Surveyor:
+    """Opens the tables under a root for surveys.
+
+    Args:
+        root: the table root.
+        settings: what the fleet says of itself.
+        now_ns: hours after it are not expected.
+        cells_max: see readings.py.
+    """
+
+    def __init__(
+        self, root: str, settings: FleetSettings, now_ns: int, cells_max: int = CELLS_MAX
+    ) -> None:
+        self._root, self._settings, self._now_ns = root, settings, now_ns
+        rollups = open_table(root, ROLLUPS_TABLE).to_pyarrow_dataset()
+        self._readings = Readings(rollups, cells_max)
+
+    def survey(self, day: date, hour: int | None = None) -> Survey:
+        """Survey a day, or one hour of it.
+
+        Raises:
+            NothingFound: there are no rollups of it, nor of the days before.
+        """
+        windows = Windows("1h", day, hour=hour)
+        past = Windows("1d", day - timedelta(days=PAST_DAYS), PAST_DAYS)
+        before = self._readings.census(past, [])
+        certificates = self._certificates(windows)
+        certified_ids = set(pc.unique(certificates.column("device")).to_pylist())
+        census = self._readings.census(windows, [*before.devices, *certified_ids])
+        if not census.devices:
+            raise NothingFound(
+                f"no rollups of {day} or the days before", "run `backhaul-spark rollup`"
+            )
+        hours = self._hours(windows)
+        cohorts = self._cohorts(windows, census.devices)
+        certified = _by_state(certificates, census.devices)
+        judge = Judge(
+            cohorts,
+            _coverage(census, certified, hours),
+            len(census.signals),
+            self._settings.drains,
+        )
+        self._judge_signals(judge, windows, past, census)
+        judge.rollouts(self._past_days(past))
+        if census.points.any():  # else it is the ingest's trouble, and no vehicle's
+            judge.silent(census.points, _last_seen(census.devices, before, past))
+        points = _dataset(self._root, POINTS_TABLE)
+        if points is not None:
+            judge.clocks(wrong_clocks(stored_lags(points, windows)))
+        found = judge.findings()
+        heard = judge.heard(census.points)
+        signals = judge.cohort_signals
+        return Survey(day, hour, hours, cohorts, census, heard, certified, signals, found)
+
+    def _hours(self, windows: Windows) -> int:
+        elapsed = (self._now_ns // 1000 - windows.start_us) // windows.step_us
+        return max(min(windows.number, elapsed), 1)
+
+    def _judge_signals(self, judge: Judge, windows: Windows, past: Windows, census: Census) -> None:
+        signals = census.signals
+        days = self._readings.cells(past, census.devices, signals)
+        for signal, cells in self._readings.cells(windows, census.devices, signals):
+            _, before = next(days)
+            judge.take(signal, cells, before if (before.count > 0).any() else None)
+
+    def _cohorts(self, windows: Windows, devices: Sequence[str]) -> Cohorts:
+        look_back = Windows("1d", windows.first - timedelta(days=LOOK_BACK_DAYS), LOOK_BACK_DAYS)
+        so_far = Windows("1h", windows.first)
+
+        def said(series: str) -> list[str]:
+            texts = self._readings.last_texts((look_back, so_far), signal_of(series))
+            return [texts.get(device, "") for device in devices]
+
+        return Cohorts(devices, said(self._settings.model), said(self._settings.firmware))
+
+    def _certificates(self, windows: Windows) -> pa.Table:
+        names = ["device", "state"]
+        dataset = _dataset(self._root, CERTIFICATES_TABLE)
+        if dataset is None:
+            return pa.table({name: pa.array([], pa.string()) for name in names})
+        low, high = (
+            pa.scalar(us).cast(pa.timestamp("us", tz="UTC"))
+            for us in (windows.start_us, windows.end_us)
+        )
+        hour = pc.field("hour")
+        within = (pc.field("date") == windows.first) & (hour >= low) & (hour < high)
+        return dataset.to_table(columns=names, filter=within)
+
+    def _past_days(self, past: Windows) -> list[PastDay]:
+        dataset = _dataset(self._root, FLEET_DAYS_TABLE)
+        if dataset is None:
+            return []
+        last = past.first + timedelta(days=past.days)
+        within = (pc.field("date") >= past.first) & (pc.field("date") < last)
+        rows = dataset.to_table(filter=within & (pc.field("node") != "")).to_pylist()
+        return [PastDay.of(row) for row in rows]
+
+
+def _dataset(root: str, spec: TableSpec) -> Any:
+    try:
+        return open_table(root, spec).to_pyarrow_dataset()
+    except TableMissing:
+        return None
+
+
+def _by_state(certificates: pa.Table, devices: Sequence[str]) -> NDArray[np.int64]:
+    counts = np.zeros((len(devices), len(STATES)), dtype=np.int64)
+    if certificates.num_rows:
+        device = pc.index_in(certificates.column("device"), value_set=pa.array(devices)).to_numpy()
+        state = pc.index_in(certificates.column("state"), value_set=pa.array(STATES)).to_numpy()
+        np.add.at(counts, (device, state), 1)
+    return counts
+
+
+def _coverage(census: Census, certified: NDArray[np.int64], hours: int) -> list[Coverage]:
+    seen = census.seen.sum(axis=1)
+    return [
+        Coverage(hours, *row) for row in np.column_stack([seen, certified]).astype(int).tolist()
+    ]
+
+
+def _last_seen(devices: Sequence[str], before: Census, past: Windows) -> list[str]:
+    last = {
+        device: past.first + timedelta(days=int(np.flatnonzero(days)[-1]))
+        for device, days in zip(before.devices, before.seen, strict=True)
+    }
+    unknown = f"before {past.first}"
+    return [f"on {last[device]}" if device in last else unknown for device in devices]
+
+
+def day_before(now_ns: int) -> date:
+    """Return the last day that has ended, UTC."""
+    return (datetime.fromtimestamp(now_ns / 1e9, UTC) - timedelta(days=1)).date()
