@@ -5,13 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul_spark.errors import OptionError
-from backhaul_spark.schemas import INGEST_TABLES, ROLLUPS_TABLE
+from backhaul_spark.schemas import (
+    ANOMALIES_TABLE,
+    FLEET_DAYS_TABLE,
+    INGEST_TABLES,
+    ROLLUPS_TABLE,
+)
 from backhaul_spark.tables import open_table, table_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_SPECS = {spec.name: spec for spec in (*INGEST_TABLES, ROLLUPS_TABLE)}
+_SPECS = {
+    spec.name: spec for spec in (*INGEST_TABLES, ROLLUPS_TABLE, ANOMALIES_TABLE, FLEET_DAYS_TABLE)
+}
 
 
 def read_table(spark: SparkSession, root: str, name: str) -> DataFrame:

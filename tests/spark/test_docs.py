@@ -8,7 +8,9 @@ import pytest
 
 from backhaul_spark.cli import cli
 from backhaul_spark.schemas import (
+    ANOMALIES_TABLE,
     CERTIFICATES_TABLE,
+    FLEET_DAYS_TABLE,
     INGEST_TABLES,
     ROLLUPS_TABLE,
     TableSpec,
@@ -17,7 +19,7 @@ from backhaul_spark.schemas import (
 ROOT = Path(__file__).parents[2]
 
 
-TABLES = [*INGEST_TABLES, ROLLUPS_TABLE, CERTIFICATES_TABLE]
+TABLES = [*INGEST_TABLES, ROLLUPS_TABLE, CERTIFICATES_TABLE, ANOMALIES_TABLE, FLEET_DAYS_TABLE]
 
 
 @pytest.mark.parametrize("spec", TABLES, ids=lambda spec: str(spec.name))
