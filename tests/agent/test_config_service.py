@@ -14,7 +14,7 @@ from backhaul_agent.client import connect
 from backhaul_agent.config_client import ConfigClient
 from backhaul_agent.errors import RefusedError
 from backhaul_codec import Kind, Opaque, Point, encode_frame, encode_point
-from tests.agent.test_daemon import Bench, bench
+from tests.agent.bench import Bench, bench
 from tests.support.agent_streams import CLOCK, MARK, read_stream
 
 if TYPE_CHECKING:

@@ -6,34 +6,24 @@ import asyncio
 import json
 import random
 import sqlite3
-from contextlib import asynccontextmanager
-from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
-import nats
 import pytest
 
 from backhaul_agent.client import Agent, connect
-from backhaul_agent.clock import SystemClock
-from backhaul_agent.config import parse
-from backhaul_agent.daemon import Daemon
-from backhaul_agent.errors import NoAgentError, NotKnownError, RefusedError
+from backhaul_agent.errors import RefusedError
 from backhaul_agent.link_config import OUT_FIRST_SEQ
-from backhaul_agent.sdnotify import Notifier
-from backhaul_codec import Opaque, Point, Value, decode, encode_frame
+from backhaul_codec import Opaque, Point, decode, encode_frame
 from demo import patient
-from tests.agent.test_ledger import FailingDisk
-from tests.support.agent_clock import FakeClock
-from tests.support.agent_process import AgentProcess, running
+from tests.agent.bench import Bench, bench
+from tests.support.agent_process import AgentProcess
 from tests.support.agent_streams import assert_no_holes, points_of, read_stream
 from tests.support.hub_word import hub_that_knows
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from nats.aio.client import Client
-    from nats.aio.msg import Msg
 
     from tests.support.nats_server import NatsServer
 
@@ -46,99 +36,6 @@ def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 REFUSING = 'bytes_max = 1048576\nwhen_full = "refuse"\n'
-SETTINGS = """
-[frame]
-age_s_max = 0.05
-points_max = 20
-bytes_max = 4096
-[ingest]
-value_bytes_max = 1000
-stage_s_max = 0.02
-"""
-
-
-class Recorder(Notifier):
-    """Remembers what systemd would have been told."""
-
-    def __init__(self) -> None:
-        super().__init__({})
-        self.messages: list[str] = []
-
-    def send(self, message: str) -> None:
-        self.messages.append(message)
-
-
-class Bench:
-    """A daemon in this process, a connection beside it, and its disk in our hands."""
-
-    def __init__(self, daemon: Daemon, client: Client, disk: FailingDisk, told: Recorder) -> None:
-        self.daemon = daemon
-        self.client = client
-        self.disk = disk
-        self.told = told
-
-    async def ask(self, subject: str, payload: bytes | str) -> dict[str, Any]:
-        data = payload.encode() if isinstance(payload, str) else payload
-        message = await self.client.request(subject, data, timeout=30)
-        answer: dict[str, Any] = json.loads(message.data)
-        return answer
-
-    async def until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        async with asyncio.timeout(60):
-            while True:
-                try:
-                    status = await self.ask("agent.status", b"")
-                    if wanted(status):
-                        return status
-                except nats.errors.NoRespondersError:
-                    pass
-                await asyncio.sleep(0.02)
-
-    async def drained(self) -> dict[str, Any]:
-        return await self.until(
-            lambda status: (
-                not status["ledger"]["staged_points"]
-                and all(
-                    running(lane) and lane["appended"] == lane["last_seq"]
-                    for lane in status["lanes"].values()
-                )
-            )
-        )
-
-
-@asynccontextmanager
-async def bench(
-    path: Path,
-    server: NatsServer,
-    *,
-    extra: str = "",
-    down: str = "",
-    limits: str = "",
-    ledger: str = "",
-    drained: bool = True,
-) -> AsyncIterator[Bench]:
-    text = f'[device]\nid = "VID-001"\ntoken = "tok1"\n{down}[nats]\nurl = "{server.url}"\n'
-    ledger = '[ledger]\npath = "ledger.db"\n' + ledger
-    config = parse(text + SETTINGS + limits + "\n" + extra + ledger, path / "agent.toml")
-    disk, told = FailingDisk(), Recorder()
-    daemon = Daemon(
-        config,
-        clock=SystemClock(),
-        random_u32=chain([42], count(42)).__next__,
-        notifier=told,
-        opener=disk,
-    )
-    task = asyncio.create_task(daemon.run())
-    client = await patient.connect(server.url)
-    made = Bench(daemon, client, disk, told)
-    try:
-        if drained:
-            await made.drained()
-        yield made
-    finally:
-        daemon.stop()
-        await asyncio.wait_for(task, 60)
-        await made.client.close()
 
 
 async def test_json_publishes_are_answered(tmp_path: Path, nats_server: NatsServer) -> None:
@@ -200,135 +97,6 @@ async def test_a_flood_is_answered_kept_or_busy_but_always_answered(
         status = await it.drained()
         assert status["counters"]["refused"] == {"busy": len(busy)}
         assert [p.value for p in await points_of(it.client, "OUT_bulk")] == list(map(float, kept))
-
-
-async def test_the_client_keeps_every_kind_of_value(
-    tmp_path: Path, nats_server: NatsServer
-) -> None:
-    values: list[Value] = [
-        81.2,
-        -0.0,
-        float("inf"),
-        7,
-        -(2**63),
-        2**64 - 1,
-        "N",
-        "",
-        b"\x00\xff",
-        Opaque(6, b"{}"),
-    ]
-    async with bench(tmp_path, nats_server) as it, connect(nats_server.url) as agent:
-        for number, value in enumerate(values):
-            await agent.publish("n", "t", value, key="k", time=number)
-        await it.drained()
-        found = await points_of(it.client, "OUT_bulk")
-        assert [(p.time, p.key, repr(p.value)) for p in found] == [
-            (number, "k", repr(value)) for number, value in enumerate(values)
-        ]
-
-
-async def test_batches_and_singles_of_a_node_stay_in_order(
-    tmp_path: Path, nats_server: NatsServer
-) -> None:
-    async with bench(tmp_path, nats_server) as it, connect(nats_server.url) as agent:
-        number = 0
-        for count in (1, 3, 50, 2, 1, 15, 4):
-            points = [Point("n", "t", number + i, float(number + i)) for i in range(count)]
-            number += count
-            if count == 1:
-                await agent.publish("n", "t", points[0].value, time=points[0].time)
-            else:
-                assert await agent.publish_batch("n", points) == count
-        async with agent.batch("n") as batch:
-            batch.add("t", float(number), time=number)
-        assert batch.kept == 1
-        await it.drained()
-        assert [p.time for p in await points_of(it.client, "OUT_bulk")] == list(range(number + 1))
-
-
-async def test_the_client_says_which_stamps_are_its_own(nats_server: NatsServer) -> None:
-    """Somebody else hears what it sends: whose stamps they are, frame by frame."""
-    heard: list[tuple[str | None, list[tuple[int, Value]]]] = []
-    all_heard = asyncio.Event()
-
-    async def hear(message: Msg) -> None:
-        points = decode(message.data, node="n").points
-        header = (message.headers or {}).get("Backhaul-Clock")
-        heard.append((header, [(point.time, point.value) for point in points]))
-        if message.reply:
-            await message.respond(b'{"kept": %d}' % len(points))
-        if len(heard) == 7:
-            all_heard.set()
-
-    other = await patient.connect(nats_server.url)
-    await other.subscribe("app.n", cb=hear)
-    await other.flush()
-    clock = FakeClock(5_000_000)
-    async with connect(nats_server.url, clock=clock) as agent:
-        async with agent.batch("n", frame_points=2) as batch:
-            for value in (1.0, 2.0, 3.0):
-                batch.add("t", value)
-            batch.add("t", 4.0, time=7)
-            await batch.put(Point("n", "t", 8, 5.0))
-            batch.add("t", 6.0)
-        assert batch.kept == 6
-        await agent.publish("n", "t", b"own")
-        await agent.publish("n", "t", b"given", time=9)
-        await agent.send("n", "t", b"sent")
-        await agent.nats.flush()
-        async with asyncio.timeout(60):
-            await all_heard.wait()
-    await other.close()
-    now = clock.time_ns()
-    assert heard == [
-        ("system", [(now, 1.0), (now, 2.0)]),
-        ("system", [(now, 3.0)]),
-        (None, [(7, 4.0), (8, 5.0)]),
-        ("system", [(now, 6.0)]),
-        ("system", [(now, b"own")]),
-        (None, [(9, b"given")]),
-        ("system", [(now, b"sent")]),
-    ]
-
-
-async def test_the_client_raises_what_it_was_told(tmp_path: Path, nats_server: NatsServer) -> None:
-    async with bench(tmp_path, nats_server) as it, connect(nats_server.url) as agent:
-        for attempt, code in (
-            (agent.publish("n", "t", "x" * 1500), "too_large"),
-            (agent.publish("n", "t", True), "bad_value"),
-            (agent.publish("n", "t", b"", lane="live"), "bad_value"),
-            (agent.publish("n", "t", 2**64), "bad_value"),
-            (agent.publish("", "t", 1.0), "bad_subject"),
-            (agent.publish_batch("n", [Point("m", "t", 1, 1.0)]), "bad_frame"),
-            (agent.publish_batch("n", [Point("n", "t", 2**63, 1.0)]), "bad_value"),
-        ):
-            with pytest.raises(RefusedError) as caught:
-                await attempt
-            assert caught.value.code == code
-        assert await it.ask("app.a.b", "1") == {"kept": 1}
-
-
-async def test_the_client_says_when_nobody_listens(nats_server: NatsServer) -> None:
-    async with connect(nats_server.url) as agent:
-        with pytest.raises(NoAgentError, match="is backhaul-agent running"):
-            await agent.publish("n", "t", 1.0)
-
-
-async def test_the_client_says_when_it_does_not_know(nats_server: NatsServer) -> None:
-    other = await patient.connect(nats_server.url)
-    await other.subscribe("app.>")
-    await other.flush()
-    async with connect(nats_server.url) as agent:
-        hasty = Agent(agent.nats, 0.05, agent.clock)
-        with pytest.raises(NotKnownError, match="may or may not be kept"):
-            await hasty.publish("n", "t", 1.0)
-    await other.close()
-
-
-async def test_the_client_needs_a_server() -> None:
-    with pytest.raises(NoAgentError, match=r"refused|Connect call failed"):
-        async with connect("nats://127.0.0.1:1", wait_s=2):
-            pass
 
 
 async def test_a_full_disk_is_told_and_passes(tmp_path: Path, nats_server: NatsServer) -> None:

@@ -23,7 +23,7 @@ from backhaul_agent.intake import Intake
 from backhaul_agent.visits import OWN_EVENTS
 from backhaul_codec import Opaque, decode
 from backhaul_codec.subjects import SYSTEM_EVENTS, app_event_subject, parse_leaf
-from tests.agent.test_daemon import bench
+from tests.agent.bench import bench
 from tests.support.agent_clock import FakeClock
 from tests.support.agent_streams import read_stream
 

@@ -19,7 +19,7 @@ from backhaul_agent.errors import NoAgentError, RefusedError
 from backhaul_agent.history_client import history
 from backhaul_agent.history_reader import SLICE_ROWS, LedgerHistory
 from backhaul_codec import Point
-from tests.agent.test_daemon import Bench, bench
+from tests.agent.bench import Bench, bench
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ from backhaul_codec.merge import HeadKey, Heads
 from backhaul_codec.ranges import RangeSet
 from backhaul_hub.continuity import Continuity, LaneKey
 from backhaul_hub.repair import RepairBook
+from tests.simulation.lane_shell import LANES, Known
 from tests.simulation.models import DownModel, Source, UpModel
-from tests.simulation.vehicle import LANES, Known
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

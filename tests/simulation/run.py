@@ -14,7 +14,8 @@ from backhaul_codec.certificates import HOUR_NS
 from backhaul_codec.merge import HeadKey
 from backhaul_hub.continuity import LaneKey
 from tests.simulation.hub import DEVICE, History, Hub, HubCores
-from tests.simulation.vehicle import LANES, Cores, Known, Vehicle
+from tests.simulation.lane_shell import LANES, Cores, Known
+from tests.simulation.vehicle import Vehicle
 
 if TYPE_CHECKING:
     from collections.abc import Callable

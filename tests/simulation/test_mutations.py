@@ -14,8 +14,9 @@ from backhaul_codec.ranges import RangeSet
 from backhaul_hub.continuity import Continuity, LaneKey
 from backhaul_hub.repair import RepairBook
 from tests.simulation.hub import HubCores
+from tests.simulation.lane_shell import Cores
 from tests.simulation.run import Run, ViolationError
-from tests.simulation.vehicle import Cores, Vehicle
+from tests.simulation.vehicle import Vehicle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
