@@ -77,7 +77,7 @@ async def ask_hub(
     ):
         identity = await ask(
             token, key, requester(client), clock,
-            wait_s=wait_s, complaint=leaf.complaint, report=report,
+            wait_s=wait_s, complaints=leaf.complaints, report=report,
         )  # fmt: skip
     return msgspec.structs.replace(identity, seed=key.seed)
 

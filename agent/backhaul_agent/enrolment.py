@@ -27,7 +27,7 @@ from backhaul_codec.enrolment import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from nats.aio.client import Client
 
@@ -95,7 +95,7 @@ async def ask(
     clock: Clock,
     *,
     wait_s: float,
-    complaint: Callable[[], str],
+    complaints: Callable[[], Sequence[str]],
     report: Callable[[str], None],
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Identity:
@@ -107,7 +107,7 @@ async def ask(
         request: sends one question and returns its answer, or fails after so many seconds.
         clock: for the deadline.
         wait_s: for so long at most, in seconds.
-        complaint: says what is wrong with the link, if anything.
+        complaints: says what has been wrong with the link so far, the last last.
         report: is told why there is no answer yet, once for each reason.
         pause: waits for so many seconds.
 
@@ -117,14 +117,13 @@ async def ask(
     body = write_request(token.id, key)
     deadline_s = clock.monotonic_s() + wait_s
     trouble = ""
-    logins_refused = 0
     answer_s = ANSWER_S_MIN
     while True:
         try:
             said = await request(request_subject(token.id), body, answer_s)
             answer = read_answer(said, token.device)
         except (NatsError, TimeoutError, EnrolmentError) as error:
-            now = complaint() or str(error) or "no answer"
+            now = next(reversed(complaints()), "") or str(error) or "no answer"
         else:
             if not isinstance(answer, Refused):
                 return answer
@@ -134,8 +133,7 @@ async def ask(
         if now != trouble:
             report(f"not answered yet: {now}")
         trouble = now
-        logins_refused = logins_refused + 1 if LOGIN_REFUSED in now else 0
-        if logins_refused >= LOGINS_MAX:
+        if _refused_in_a_row(complaints()) >= LOGINS_MAX:
             raise _login_refused(token, clock.time_ns())
         if clock.monotonic_s() >= deadline_s:
             raise EnrolmentFailedError(
@@ -145,6 +143,12 @@ async def ask(
             )
         answer_s = min(ANSWER_S_MAX, answer_s * 2)
         await pause(RETRY_S)
+
+
+def _refused_in_a_row(complaints: Sequence[str]) -> int:
+    """Count the logins that were refused last. One of long ago is no reason to give up."""
+    others = [at for at, each in enumerate(complaints, 1) if LOGIN_REFUSED not in each]
+    return len(complaints) - max(others, default=0)
 
 
 def requester(client: Client) -> Request:

@@ -74,8 +74,8 @@ async def _complaint(leaf: TemporaryLeaf) -> str:
     end_s = loop.time() + TRY_S_MAX
     connected = False
     while loop.time() < end_s:
-        if found := leaf.complaint():
-            return found
+        if found := leaf.complaints():
+            return found[-1]
         if not connected and leaf.connected():
             connected, end_s = True, min(end_s, loop.time() + SETTLED_S)
         await asyncio.sleep(_LOOK_S)

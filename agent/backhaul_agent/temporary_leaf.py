@@ -53,10 +53,9 @@ class TemporaryLeaf:
     url: str
     password: str
 
-    def complaint(self) -> str:
-        """Return the last thing that went wrong, in the server's words; empty: nothing."""
-        found = _COMPLAINT.findall(_tail(self.log))
-        return found[-1].strip() if found else ""
+    def complaints(self) -> list[str]:
+        """Return what went wrong so far, in the server's words, the last last."""
+        return [each.strip() for each in _COMPLAINT.findall(_tail(self.log))]
 
     def connected(self) -> bool:
         """Tell whether there has been a link: whether the login is taken shows a little later."""

@@ -37,12 +37,14 @@ ENROLLED = write_answer(IDENTITY)
 class Hub:
     """Answers in turn what it is given: bytes, or the error that comes instead."""
 
-    def __init__(self, *answers: bytes | Exception, complaint: str = "") -> None:
+    def __init__(self, *answers: bytes | Exception, complaint: str = "", times: int = 0) -> None:
         self.clock = FakeClock()
         self.asked: list[tuple[str, bytes]] = []
         self.waited_s: list[float] = []
         self.said: list[str] = []
         self.complaint = complaint
+        self.times = times
+        """How often that was said; 0: with every answer once more."""
         self._answers = list(answers)
 
     async def _request(self, subject: str, body: bytes, wait_s: float) -> bytes:
@@ -56,9 +58,12 @@ class Hub:
     async def _pause(self, seconds: float) -> None:
         self.clock.advance(seconds)
 
+    def _complaints(self) -> list[str]:
+        return [self.complaint] * (self.times or len(self.asked)) if self.complaint else []
+
     async def ask(self, *, wait_s: float = 60.0) -> Identity:
         return await ask(
-            TOKEN, KEY, self._request, self.clock, wait_s=wait_s, complaint=lambda: self.complaint,
+            TOKEN, KEY, self._request, self.clock, wait_s=wait_s, complaints=self._complaints,
             report=self.said.append, pause=self._pause,
         )  # fmt: skip
 
@@ -110,6 +115,13 @@ async def test_a_token_that_is_not_let_in_before_its_time_is_of_another_hub() ->
     assert caught.value.code == "foreign"
 
 
+async def test_a_login_refused_once_as_the_hub_started_is_no_reason_to_give_up() -> None:
+    refused = "Leafnode Error 'Authorization Violation'"
+    hub = Hub(*[NoRespondersError()] * 9, ENROLLED, complaint=refused, times=1)
+    assert await hub.ask() == IDENTITY
+    assert len(hub.asked) == 10
+
+
 def creds_of(key: Credentials) -> str:
     return type(key)(key.seed, key.public_key, unsigned_jwt(key)).text()
 
@@ -153,7 +165,7 @@ async def test_the_server_to_ask_with_says_why_there_is_no_link_and_leaves_nothi
     async with temporary_leaf(token, target) as leaf:
         assert (target / "token.creds").stat().st_mode & 0o777 == 0o600
         assert target.stat().st_mode & 0o777 == 0o700
-        await until(lambda: "refused" in leaf.complaint())
+        await until(lambda: any("refused" in each for each in leaf.complaints()))
         with pytest.raises(NoRespondersError):
             async with asking(leaf, token) as client:
                 await client.request("enrol.x", b"", timeout=30)
