@@ -10,11 +10,13 @@ import sys
 
 import click
 
+from backhaul_spark.commands.alerts import alerts
 from backhaul_spark.commands.anomalies import anomalies
 from backhaul_spark.commands.completeness import completeness
 from backhaul_spark.commands.history import history
 from backhaul_spark.commands.ingest import ingest
 from backhaul_spark.commands.rollup import rollup
+from backhaul_spark.commands.twins import twins
 from backhaul_spark.errors import BackhaulSparkError
 
 
@@ -28,7 +30,7 @@ def cli() -> None:
     """
 
 
-for _command in (ingest, rollup, history, completeness, anomalies):
+for _command in (ingest, rollup, history, completeness, anomalies, alerts, twins):
     cli.add_command(_command)
 
 

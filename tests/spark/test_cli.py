@@ -33,7 +33,9 @@ def test_importing_the_command_line_loads_nothing_heavy() -> None:
     assert found.stdout.decode().strip() == "[]"
 
 
-@pytest.mark.parametrize("command", ["ingest", "rollup", "history", "completeness"])
+@pytest.mark.parametrize(
+    "command", ["ingest", "rollup", "history", "completeness", "alerts", "twins"]
+)
 def test_every_command_explains_itself(command: str) -> None:
     result = CliRunner().invoke(cli, [command, "--help"])
     assert result.exit_code == 0

@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backhaul_spark.cli import cli
+from backhaul_spark.commands._twin_text import utc
 from backhaul_spark.errors import (
     AlertUnfit,
     HubProtocolError,
     LoginRefused,
     NobodyTakes,
+    NothingFound,
     PublishRefused,
     StreamFull,
+    TableMissing,
     TablesBusy,
     Unreachable,
 )
@@ -330,3 +335,43 @@ def test_a_driver_that_was_thought_dead_commits_nothing(tmp_path: Path) -> None:
     with pytest.raises(TablesBusy):
         old.add_alerts(2, alert_table([hot(2)]))
     assert len(ids_of(tmp_path)) == 2
+
+
+def told(*arguments: str) -> str:
+    found = CliRunner().invoke(cli, arguments)
+    if found.exception is not None:
+        raise found.exception
+    return found.output
+
+
+def test_the_commands_show_what_the_tables_hold(tmp_path: Path) -> None:
+    root = ("--table-root", str(tmp_path))
+    tables = AlertTables(str(tmp_path), FakeClock())
+    assert told("alerts", *root) == "no alerts\n"
+    odd = hot(60 * 10**9, device="VID-002", value=math.nan, late=True, rule="cold")
+    tables.add_alerts(1, alert_table([odd, hot()]))
+    tables.put_twins(1, snapshots(("VID-001", 5, 0.5), ("VID-002", 6, 1.0)))
+    first, second = told("alerts", *root).splitlines()
+    assert first == (
+        "2026-05-01T12:00:00.000Z  VID-001  critical hot raised: battery is at 61 °C"
+        '  -> cool_down {"target_c": 55}'
+    )
+    assert second.startswith("2026-05-01T12:01:00.000Z  VID-002  critical late cold raised: ")
+    assert "1 earlier ones are not shown" in told("alerts", *root, "--limit", "1")
+    [found] = json.loads(told("alerts", *root, "--since", "2026-05-01T12:01", "--json"))
+    assert (found["value"], found["params"], found["date"]) == (None, {}, "2026-05-01")
+    for which in (("--device", "VID-001"), ("--rule", "hot")):
+        assert len(json.loads(told("alerts", *root, *which, "--json"))) == 1
+    assert told("twins", *root, "VID-001") == (
+        "VID-001  health 0.50  last seen 1970-01-01T00:00:00.000Z\n"
+    )
+    assert [each["at_ns"] for each in json.loads(told("twins", *root, "--json"))] == [5, 6]
+    with pytest.raises(NothingFound, match="no snapshot of VID-9"):
+        told("twins", *root, "VID-9")
+    with pytest.raises(TableMissing):
+        told("alerts", "--table-root", str(tmp_path / "none"))
+
+
+def test_a_time_that_no_calendar_has_is_shown_all_the_same() -> None:
+    assert utc(1 << 62) == "2116-02-20T23:53:38.427Z"
+    assert utc(-(1 << 90)).endswith(" ns")

@@ -1,0 +1,47 @@
+"""Alerts and snapshots as text and JSON. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+_JSON_COLUMNS = frozenset({"params", "open_alerts", "statistics"})
+
+
+def utc(time_ns: int) -> str:
+    """Return a time as text, to the millisecond; as a number where no calendar has it."""
+    try:
+        moment = datetime.fromtimestamp(time_ns / 1e9, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ns} ns"
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+
+
+def as_json_rows(rows: pa.Table) -> list[dict[str, Any]]:
+    """Return rows as JSON has them: times as text, JSON in columns as what it says, no NaN."""
+    return [{name: _value(name, value) for name, value in row.items()} for row in rows.to_pylist()]
+
+
+def _value(name: str, value: Any) -> Any:
+    if name in _JSON_COLUMNS:
+        return json.loads(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value.isoformat() if isinstance(value, (datetime, date)) else value
+
+
+def twin_line(row: dict[str, Any]) -> str:
+    """Return a snapshot as one line."""
+    said = [f"{row['device']}  health {row['health']:.2f}  last seen {utc(row['last_seen_ns'])}"]
+    if row["soc_pct"] is not None:
+        said.append(f"battery {row['soc_pct']:.1f} %")
+    if row["soc_rate_pct_h"] is not None:
+        said.append(f"{row['soc_rate_pct_h']:+.1f} %/h")
+    if open_alerts := json.loads(row["open_alerts"]):
+        said.append("open: " + ", ".join(open_alerts))
+    return "  ".join(said)
