@@ -24,6 +24,10 @@ settings.load_profile("backhaul")
 connect.__wrapped__.__kwdefaults__["wait_s"] = PATIENCE_S  # type: ignore[attr-defined]
 
 ROOT = Path(__file__).parents[1]
+LONGEST = (
+    *("servers of integration", "spark", "servers of hub", "servers of agent"),
+    *("servers of security", "servers of deploy", "servers of spark"),
+)
 
 
 class Division(LoadScopeScheduling):  # type: ignore[misc]
@@ -40,7 +44,17 @@ class Division(LoadScopeScheduling):  # type: ignore[misc]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Division:
+    config.option.loadscopereorder = False  # by their numbers, the JVM's few would come last
     return Division(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have what takes longest begin first: at the end nobody waits for one process."""
+    items.sort(key=lambda item: _rank(_group(item.nodeid.partition("::")[0])))
+
+
+def _rank(group: str) -> int:
+    return LONGEST.index(group) if group in LONGEST else len(LONGEST)
 
 
 @cache
