@@ -75,6 +75,7 @@ BENCHMARKS = (
     Benchmark("commands", "1,000 operators' commands under kill -9 of everything"),
     Benchmark("store_cut", "what a power cut takes from a leaf stream, and from the ledger"),
     Benchmark("spark_ingest", "points per second into the history tables", needs_java=True),
+    Benchmark("fleet_load", "jobs on Spark under the load of 100,000 devices", needs_java=True),
 )
 _LIST = "\n".join(f"{each.name:16}{each.about}" for each in BENCHMARKS)
 

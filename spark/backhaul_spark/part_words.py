@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa  # type: ignore[import-untyped]
+
 from backhaul_codec import CodecError
 from backhaul_codec.envelope import unseal
 from backhaul_codec.words import EpochWord, MarkWord, Receipt, WordError, read_word
@@ -95,9 +97,10 @@ def _interesting(decoded: Decoded) -> list[int]:
 
 
 def _messages(decoded: Decoded, rows: list[int]) -> Iterator[tuple[int, dict[str, Any]]]:
-    for row in rows:
-        one = decoded.messages.slice(row, 1)
-        stored_us = one.column("stored_at").cast("int64")[0].as_py()
-        message = one.drop_columns(["stored_at"]).to_pylist()[0]
+    # All of them at once: a fleet that starts, or enters an hour, sends a mark a vehicle.
+    picked = decoded.messages.take(pa.array(rows, pa.int64()))
+    stored_us = picked.column("stored_at").cast(pa.int64()).to_pylist()
+    messages = picked.drop_columns(["stored_at"]).to_pylist()
+    for row, message, at_us in zip(rows, messages, stored_us, strict=True):
         if message["missing"] is None:  # of a gap there is nothing to read
-            yield row, message | {"stored_us": stored_us}
+            yield row, message | {"stored_us": at_us}
