@@ -5,7 +5,7 @@ BIN := .venv/bin
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
         --no-annotate --constraint requirements/constraints.txt
 
-.PHONY: help setup demo test lint types contracts check bench lock clean install-agent install-hub install-spark deb
+.PHONY: help setup demo test lint types contracts check bench lock clean install-agent install-hub install-spark deb spark-zip
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,6 +42,9 @@ install-agent:  ## Install agent and nats-server with their units below DESTDIR;
 deb: setup  ## Make the Debian packages backhaul-agent and backhaul-hub in deb-out/
 	tools/make-deb
 
+spark-zip:  ## Make what spark-submit takes to a cluster, in spark-out/
+	tools/spark-zip
+
 lock:  ## Pin again from pyproject.toml (needs uv on PATH)
 	$(LOCK) --extra server pyproject.toml -o requirements/agent.txt
 	$(LOCK) --extra server --extra hub pyproject.toml -o requirements/hub.txt
@@ -51,4 +54,4 @@ lock:  ## Pin again from pyproject.toml (needs uv on PATH)
 	$(LOCK) requirements/deb.in -o requirements/deb.txt
 
 clean:  ## Remove what setup and runs have made
-	rm -rf .venv .tools bench-out demo-out deb-out .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .tools bench-out demo-out deb-out spark-out .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from backhaul_spark.clock import SYSTEM_CLOCK, Clock
-from backhaul_spark.endpoint import read_creds
+from backhaul_spark.endpoint import local_file, read_creds
 from backhaul_spark.errors import HubProtocolError, LoginRefused, NoAnswer, Unreachable
 
 if TYPE_CHECKING:
@@ -180,7 +180,8 @@ class Connection:
 
     def _start_tls(self) -> None:
         try:
-            context = ssl.create_default_context(cafile=self._endpoint.tls_ca or None)
+            ca = self._endpoint.tls_ca
+            context = ssl.create_default_context(cafile=str(local_file(ca)) if ca else None)
             self._socket = context.wrap_socket(self._socket, server_hostname=self._host)
         except ssl.SSLError as error:
             raise LoginRefused(self.server, f"TLS: {error.reason or error}") from error

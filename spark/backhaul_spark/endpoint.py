@@ -86,6 +86,21 @@ def parse_servers(text: str) -> tuple[tuple[tuple[str, int], ...], bool, str, st
     return tuple(servers), tls, user, password
 
 
+def local_file(path: str) -> Path:
+    """Return where a file that the driver knows as `path` lies on this machine.
+
+    There, or else where Spark has put the files that `spark-submit --files` named.
+    """
+    here = Path(path)
+    if here.exists():
+        return here
+    from pyspark import SparkFiles
+
+    root = getattr(SparkFiles, "_root_directory", None)  # None in a driver
+    shipped = Path(root or ".") / here.name
+    return shipped if root and shipped.exists() else here
+
+
 def read_creds(path: str) -> Credentials:
     """Read a `.creds` file, as `backhaul-hub init` writes it to creds/spark.creds.
 
@@ -93,7 +108,7 @@ def read_creds(path: str) -> Credentials:
         OptionError: it cannot be read, or is none.
     """
     try:
-        with Path(path).open(encoding="ascii") as file:
+        with local_file(path).open(encoding="ascii") as file:
             return parse_credentials(file.read(TEXT_BYTES_MAX + 1))
     except OSError as error:
         raise OptionError("credentials", path, f"a readable file ({error.strerror})") from error
@@ -130,7 +145,7 @@ def login_from(path: str) -> dict[str, str]:
 
 def _toml(path: str) -> dict[str, Any]:
     try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        values = tomllib.loads(local_file(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise OptionError("credentials", path, f"a readable file ({error.strerror})") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

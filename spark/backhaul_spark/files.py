@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from datetime import datetime, timedelta
 from typing import Any
@@ -20,7 +21,8 @@ LAST_TEXT = "\U0010ffff"
 def filesystem(uri: str) -> tuple[fs.FileSystem, str]:
     """Return the file system of a directory or URI, and the path within it."""
     if "://" in uri:
-        system, path = fs.FileSystem.from_uri(uri)
+        # Hadoop's name for what everybody else calls s3; a root may have to please both.
+        system, path = fs.FileSystem.from_uri(re.sub("^s3a://", "s3://", uri))
         return system, path
     return fs.LocalFileSystem(), uri
 

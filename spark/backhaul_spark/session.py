@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-SETTINGS = {
+# Where this process is the whole cluster.
+LOCAL_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
+}
+SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     # Spark's own default, INT96, has no statistics and other readers have dropped it.
@@ -46,14 +49,17 @@ def spark_session(
     """
     from pyspark.sql import SparkSession
 
-    # Workers must be this very interpreter: another one on PATH has none of these packages.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # Spark looks the host name up and warns when it is the loopback, which it shall be here.
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName(app)
-    if master or "PYSPARK_GATEWAY_PORT" not in os.environ:  # set by spark-submit
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started the JVM
+        settings = _not_submitted(SETTINGS)
+    else:
+        settings = LOCAL_SETTINGS | SETTINGS
+        # Workers must be this very interpreter: another one on PATH has none of these packages.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        # Spark looks the host name up and warns when it is the loopback, which it shall be here.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         builder = builder.master(master or "local[2,3]")
-    for key, value in SETTINGS.items():
+    for key, value in settings.items():
         builder = builder.config(key, value)
     with _stderr_of_children(verbose) as log:
         try:
@@ -62,6 +68,14 @@ def spark_session(
             raise JobFailed(_why_not_started(log, error)) from error
     spark.sparkContext.setLogLevel("WARN" if verbose else "OFF")
     return spark
+
+
+def _not_submitted(settings: dict[str, str]) -> dict[str, str]:
+    """Leave out what spark-submit was told: what a builder says would win over it."""
+    from pyspark import SparkConf
+
+    submitted = SparkConf()
+    return {key: value for key, value in settings.items() if not submitted.contains(key)}
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backhaul_spark import errors
@@ -23,13 +24,21 @@ if TYPE_CHECKING:
     from backhaul_spark.ingest import Ingest, Outcome
 
 _LOOK_S = 1
+_FILE = "file://"
 
 Said = Callable[["Outcome"], None]
 
 
 def checkpoint_uri(root: str) -> str:
-    """Return where ingest keeps Spark's checkpoint: beside the tables that it belongs to."""
-    return f"{root.rstrip('/')}/_checkpoints/ingest"
+    """Return where ingest keeps Spark's checkpoint: beside the tables that it belongs to.
+
+    With a scheme in any case: a cluster may take a bare path for one of its HDFS.
+    """
+    return f"{_with_scheme(root).rstrip('/')}/_checkpoints/ingest"
+
+
+def _with_scheme(place: str) -> str:
+    return place if "://" in place else f"{_FILE}{Path(place).absolute()}"
 
 
 class IngestQuery:
@@ -41,6 +50,8 @@ class IngestQuery:
         source: options of the jetstream source; format and onGap are set here.
         clock: for `ingested_at`.
         said: called in the driver after each batch that did something.
+        checkpoint: where Spark keeps its place, if not beside the tables: Hadoop must know the
+            file system, where the tables need only delta-rs and Arrow to.
     """
 
     def __init__(
@@ -50,13 +61,16 @@ class IngestQuery:
         source: Mapping[str, str],
         clock: Clock,
         said: Said = lambda outcome: None,
+        checkpoint: str | None = None,
     ) -> None:
         self._spark = spark
         self._ingest = ingest
         self._source = dict(source) | {"format": "messages", "onGap": "record"}
         self._clock = clock
         self._said = said
-        self._checkpoint = checkpoint_uri(ingest.tables.root)
+        self._checkpoint = (
+            _with_scheme(checkpoint) if checkpoint else checkpoint_uri(ingest.tables.root)
+        )
         self._app = ""
 
     def start(self, every_s: float | None) -> StreamingQuery:
@@ -104,7 +118,8 @@ class IngestQuery:
 
 def checkpoint_id(uri: str) -> str:
     """Name a checkpoint. Raises: OSError while its query has not started yet."""
-    with open_input(uri, "metadata") as file:
+    # Hadoop takes what follows file:// as it is; Arrow wants it percent-encoded.
+    with open_input(uri.removeprefix(_FILE), "metadata") as file:
         return f"backhaul-checkpoint-{json.loads(file.read())['id']}"
 
 

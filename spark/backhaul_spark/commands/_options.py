@@ -14,10 +14,18 @@ from backhaul_spark.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+
+
+def absolute_root(_: click.Context, __: click.Parameter, root: str) -> str:
+    """Return the root in a form that means the same to executors, who run in other directories."""
+    return root if "://" in root else str(Path(root).absolute())
+
+
 table_root = click.option(
     "--table-root",
     required=True,
     envvar="BACKHAUL_TABLE_ROOT",
+    callback=absolute_root,
     help="Directory, or object store URI, that holds the tables.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for a script.")

@@ -16,8 +16,6 @@ from backhaul_spark.errors import HubError, LoginRefused
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import SparkSession
-
     from backhaul_spark.ingest import Outcome
     from backhaul_spark.stream import IngestQuery
 
@@ -44,6 +42,10 @@ CERTIFY_EVERY_S = 60.0
     show_default=True,
     help="Tasks a batch: as many as cores.",
 )
+@click.option(
+    "--checkpoint",
+    help="Where Spark keeps its place in the streams; default: beside the tables.",
+)
 @_options.as_json
 @_options.quiet
 @_options.verbose
@@ -58,6 +60,7 @@ def ingest(
     every: str | None,
     max_messages: int,
     partitions: int,
+    checkpoint: str | None,
     as_json: bool,
     quiet: bool,
     verbose: bool,
@@ -74,12 +77,17 @@ def ingest(
     source = _options.source_options(hub_dir, servers, credentials, tls_ca, streams)
     source |= {"maxMessages": str(max_messages), "partitions": str(partitions)}
     totals = Totals(as_json=as_json, quiet=quiet)
-    _run(source, table_root, every_s, totals, verbose)
+    _run(source, table_root, checkpoint, every_s, totals, verbose)
     totals.print_summary()
 
 
 def _run(
-    source: dict[str, str], root: str, every_s: float | None, totals: Totals, verbose: bool
+    source: dict[str, str],
+    root: str,
+    checkpoint: str | None,
+    every_s: float | None,
+    totals: Totals,
+    verbose: bool,
 ) -> None:
     from backhaul_spark.source import Settings
 
@@ -97,9 +105,18 @@ def _run(
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
     spark = spark_session("backhaul-ingest", verbose=verbose)
+
+    def query(said: Callable[[Outcome], None]) -> IngestQuery:
+        from backhaul_spark.ingest import Ingest
+        from backhaul_spark.stream import IngestQuery
+
+        return IngestQuery(
+            spark, Ingest(root, SYSTEM_CLOCK), source, SYSTEM_CLOCK, said, checkpoint
+        )
+
     try:
         if every_s is None:
-            _query(spark, root, source, totals.add).run(None)
+            query(totals.add).run(None)
             certifier.run()
         else:
 
@@ -107,18 +124,9 @@ def _run(
                 totals.add(outcome)
                 certifier.now_and_then(SYSTEM_CLOCK.monotonic())
 
-            _run_on(lambda: _query(spark, root, source, said), every_s, totals, stop)
+            _run_on(lambda: query(said), every_s, totals, stop)
     finally:
         spark.stop()
-
-
-def _query(
-    spark: SparkSession, root: str, source: dict[str, str], said: Callable[[Outcome], None]
-) -> IngestQuery:
-    from backhaul_spark.ingest import Ingest
-    from backhaul_spark.stream import IngestQuery
-
-    return IngestQuery(spark, Ingest(root, SYSTEM_CLOCK), source, SYSTEM_CLOCK, said)
 
 
 class Certifier:
