@@ -74,6 +74,7 @@ BENCHMARKS = (
     Benchmark("idle_crosstalk", "idle bytes of one link beside 500 absent devices"),
     Benchmark("commands", "1,000 operators' commands under kill -9 of everything"),
     Benchmark("store_cut", "what a power cut takes from a leaf stream, and from the ledger"),
+    Benchmark("detector", "labelled anomalies found in recordings, and how early"),
     Benchmark("spark_ingest", "points per second into the history tables", needs_java=True),
     Benchmark("fleet_load", "jobs on Spark under the load of 100,000 devices", needs_java=True),
 )

@@ -13,6 +13,7 @@ import click
 from backhaul_spark.commands.alerts import alerts
 from backhaul_spark.commands.anomalies import anomalies
 from backhaul_spark.commands.completeness import completeness
+from backhaul_spark.commands.detect import detect
 from backhaul_spark.commands.history import history
 from backhaul_spark.commands.ingest import ingest
 from backhaul_spark.commands.rollup import rollup
@@ -26,11 +27,12 @@ def cli() -> None:
     """Bring the hub's streams into the fleet history, and question it.
 
     `ingest` writes every point once, `rollup` sums it up by minute and hour, `history` answers for
-    one series, `completeness` says what is still missing, `anomalies` what stands out in the fleet.
+    one series, `detect` finds what is unusual in it, `completeness` says what is still missing,
+    `anomalies` what stands out in the fleet.
     """
 
 
-for _command in (ingest, rollup, history, completeness, anomalies, alerts, twins):
+for _command in (ingest, rollup, history, detect, completeness, anomalies, alerts, twins):
     cli.add_command(_command)
 
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-
 def absolute_root(_: click.Context, __: click.Parameter, root: str) -> str:
     """Return the root in a form that means the same to executors, who run in other directories."""
     return root if "://" in root else str(Path(root).absolute())

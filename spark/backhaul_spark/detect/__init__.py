@@ -1,0 +1,1 @@
+"""What is unusual in one series, judged by itself alone."""

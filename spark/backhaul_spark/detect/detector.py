@@ -1,7 +1,7 @@
 """Say of each reading of one series how unusual it is, from those before it. Pure, one pass.
 
 The reading, and the mean of the last few, are compared with what is usual at this hour of the day
-(the median). Each distance is divided by the one that 1 reading in 200 exceeds, so that a series
+(the median). Each distance is divided by the one that 1 reading in 250 exceeds, so that a series
 that often jumps must jump further. The mean of both is the score. What goes on is not news: a
 score counts only as far as it tops those just before. State: some 27 quantiles of ten numbers
 each, whatever comes (docs/detector.md says how well it does).
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -28,21 +28,28 @@ _HOUR_NS = 3_600_000_000_000
 class Tuning:
     """The constants. They were chosen on half of NAB's files; the threshold likewise.
 
-    `recent`: readings in the mean of the last few. `usual_share`: of the readings, those that are
+    `recent`: readings in the mean of the last few. `usual_share`: of the readings, those
     nearer than one unit of the score. `memory`: readings that quantiles look back on.
     `habit`: readings after which a score has faded to 1/e. `learning`: readings before the first
     score. `score_max`: no single reading counts for more.
     """
 
     recent: int = 12
-    usual_share: float = 0.995
-    memory: int = 6_400
+    usual_share: float = 0.996
+    memory: int = 10_000
     habit: int = 100
     learning: int = 100
     score_max: float = 10.0
 
 
 DEFAULT = Tuning()
+
+
+class Judgement(NamedTuple):
+    """What the detector says of one reading: `score`, and the value that it took for usual."""
+
+    score: float
+    usual: float
 
 
 class Distance:
@@ -79,13 +86,13 @@ class Detector:
         self._habit = 0.0
         self._seen = 0
 
-    def score(self, time_ns: int, value: float) -> float:
-        """Return how unusual a reading is: 0 not at all, from about 1 on remarkable.
+    def judge(self, time_ns: int, value: float) -> Judgement:
+        """Say how unusual a reading is: score 0 not at all, from about 1 on remarkable.
 
         Values that are not finite are passed over with 0.
         """
         if not math.isfinite(value):
-            return 0.0
+            return Judgement(0.0, value)
         self._recent.append(value)
         mean = sum(self._recent) / len(self._recent)
         usual = self._usual(time_ns // _HOUR_NS % 24, mean)
@@ -93,17 +100,17 @@ class Detector:
         raw = sum(distance.score(abs(number - usual)) for distance, number in both) / 2
         self._seen += 1
         if self._seen <= self._tuning.learning:
-            return 0.0
+            return Judgement(0.0, usual)
         news = raw if raw > self._habit else 0.0
         self._habit = max(self._habit, raw) * self._fading
-        return news
+        return Judgement(news, usual)
 
     def scores(
         self, times_ns: Iterable[int], values: Iterable[float]
     ) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Return the scores of some readings; the same however they are cut into calls."""
         pairs = zip(times_ns, values, strict=True)
-        return np.array([self.score(time_ns, value) for time_ns, value in pairs], dtype=np.float64)
+        return np.array([self.judge(time_ns, value).score for time_ns, value in pairs], dtype=float)
 
     def _usual(self, hour: int, mean: float) -> float:
         """Return the usual value at an hour of the day (of the whole day, while that is new)."""
