@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
     Runner = Callable[[list[str]], Awaitable[str]]
 
-_STOP_TIMEOUT_S = 10.0
+# Longer than an agent takes to end in order on a machine with other work; then it is killed.
+_STOP_TIMEOUT_S = 60.0
 
 
 class RigError(Exception):
@@ -117,7 +118,7 @@ class Part:
             tail = self.logged().decode(errors="replace")[-1500:]
             raise RigError(f"{self.name} ended with status {self._process.returncode}:\n{tail}")
 
-    async def wait_listening(self, port: int, timeout_s: float = 60.0) -> None:
+    async def wait_listening(self, port: int, timeout_s: float = 120.0) -> None:
         """Wait until something accepts connections on a loopback port.
 
         Raises:
@@ -370,7 +371,7 @@ class DeviceRig:
         await self.agent.start()
         await self.wait_agent()
 
-    async def wait_agent(self, timeout_s: float = 60.0) -> None:
+    async def wait_agent(self, timeout_s: float = 120.0) -> None:
         """Wait until the agent answers on its status subject.
 
         Raises:
@@ -395,7 +396,7 @@ class DeviceRig:
         await self.leaf.stop()
 
 
-async def wait_for_log(part: Part, text: str, offset: int = 0, timeout_s: float = 60.0) -> None:
+async def wait_for_log(part: Part, text: str, offset: int = 0, timeout_s: float = 120.0) -> None:
     """Wait until a part's log holds `text` after byte `offset`.
 
     Raises:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.nats
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 SHARED = {"live", "bulk"}
 OWN = Device("VID-001", "ab", "", 0, nodes=("battery",))
 PLAIN = Device("VID-002", "cd", "", 0)

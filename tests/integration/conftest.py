@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 AnyRelay = TypeVar("AnyRelay", bound=Relay)
 
 

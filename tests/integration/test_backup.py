@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from demo.rig import DeviceRig
 
-pytestmark = [pytest.mark.nats, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.nats]
 
 
 async def destroy(world: World, *, configuration: bool = False) -> None:

@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.nats, pytest.mark.timeout(300)]
 STREAM = "UP_00"
 DEVICES = ("VID-001", "VID-002")
 BATCH = 250
-DEADLINE_S = 90.0
+DEADLINE_S = 120.0
 
 
 class Cluster:

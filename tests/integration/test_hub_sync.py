@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.nats]
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 
 
 async def hub(world: World, *arguments: str) -> str:

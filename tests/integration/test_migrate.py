@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from demo.relay import Relay
     from demo.rig import DeviceRig
 
-pytestmark = [pytest.mark.nats, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.nats]
 
 
 class Load:

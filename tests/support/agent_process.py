@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-READY_S_MAX = 60.0
+READY_S_MAX = 120.0
 
 
 class AgentProcess:

@@ -24,7 +24,7 @@ from demo.ports import free_port
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-READY_S_MAX = 60.0
+READY_S_MAX = 120.0
 DOMAIN = "VID-001"
 MAPPINGS = f'mappings {{ "{shards.API}.>": "$JS.API.>" }}'
 """For what a hub has in an account of its own and a server without accounts in its only one."""

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 _LOOK_S = 0.01
 
 
-async def until(condition: Callable[[], bool], what: str = "", *, deadline_s: float = 60.0) -> None:
+async def until(
+    condition: Callable[[], bool], what: str = "", *, deadline_s: float = 120.0
+) -> None:
     """Look again and again until `condition()` holds; fail the test at the deadline."""
     loop = asyncio.get_running_loop()
     end_s = loop.time() + deadline_s
