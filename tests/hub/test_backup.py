@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import io
 import json
 import os
@@ -47,7 +46,6 @@ from backhaul_hub.stream_digest import (
 from backhaul_hub.streams import declared_streams, reconcile
 from demo import patient
 from tests.support.nats_server import NatsServer
-from tests.support.waiting import until
 
 from .test_twin_streams import make_hub
 
@@ -395,6 +393,24 @@ async def test_hub_db_is_taken_before_up(hub: HubConfig, client: Client, tmp_pat
     assert "streams/TWIN_EVENTS.tar.s2" in taken
 
 
+# From within: whoever watches from another process may come too late.
+KILLS_ITSELF = """
+import os, signal, sys, threading, time
+from pathlib import Path
+from backhaul_hub.cli import main
+
+growing = Path(sys.argv.pop(1))
+
+def watch():
+    while not growing.exists():
+        time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+threading.Thread(target=watch, daemon=True).start()
+main()
+"""
+
+
 @pytest.mark.nats
 async def test_a_backup_that_was_killed_goes_on_and_keeps_what_is_finished(
     hub: HubConfig, client: Client, nats_server: NatsServer, tmp_path: Path
@@ -403,19 +419,17 @@ async def test_a_backup_that_was_killed_goes_on_and_keeps_what_is_finished(
     await write(client, "up.VID-001.f.battery", 60_000)
     await write(client, "quarantine.UP_00.1.1", 3)
     target = tmp_path / "backup"
+    growing = target / "streams" / "UP_00.tar.s2.new"
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
-        "from backhaul_hub.cli import main; main()",
+        KILLS_ITSELF,
+        str(growing),
         "backup",
         str(target),
         "--dir",
         str(tmp_path / "hub"),
     )
-    growing = target / "streams" / "UP_00.tar.s2.new"
-    await until(lambda: growing.exists(), "UP is written")
-    with contextlib.suppress(ProcessLookupError):
-        process.send_signal(signal.SIGKILL)
     assert await process.wait() == -signal.SIGKILL
     assert not (target / MANIFEST).exists()
     with pytest.raises(BackupError, match="no finished backup"):
