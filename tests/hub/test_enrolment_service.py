@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -34,6 +34,7 @@ from backhaul_hub.rotating import begin_rotation
 from backhaul_hub.rotations import rotations
 from backhaul_hub.setup import create_hub
 from backhaul_hub.tokens import make_token
+from demo.ports import free_port
 from tests.support.enrolment_tokens import user_key
 
 from .test_setup import layout
@@ -66,7 +67,8 @@ class Hub:
         self.directory = directory
         self.learnt = 0
         self.trouble: Exception | None = None
-        create_hub(directory, layout(), clock=self.clock)
+        # Whether a server runs is asked there.
+        create_hub(directory, replace(layout(), client_port=free_port()), clock=self.clock)
         self.config = load(directory)
         self.documents = Documents(directory, self.config, read_keys(directory))
 
