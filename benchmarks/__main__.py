@@ -73,6 +73,7 @@ BENCHMARKS = (
     Benchmark("idle_day", "bytes of a day with nothing to send, metered and always there"),
     Benchmark("idle_crosstalk", "idle bytes of one link beside 500 absent devices"),
     Benchmark("commands", "1,000 operators' commands under kill -9 of everything"),
+    Benchmark("sink", "alerts and commands of the twin job, and what kill -9 doubles of them"),
     Benchmark("store_cut", "what a power cut takes from a leaf stream, and from the ledger"),
     Benchmark("detector", "labelled anomalies found in recordings, and how early"),
     Benchmark("spark_ingest", "points per second into the history tables", needs_java=True),

@@ -19,8 +19,8 @@ from backhaul_spark.endpoint import endpoint_from
 from backhaul_spark.schemas import ALERTS_TABLE, TWINS_TABLE
 from backhaul_spark.sink.outgoing import digest_of
 from backhaul_spark.tables import open_table
+from benchmarks.sink_job import ALERTS_EACH, DEVICES, alerts_of
 from tests.support.nats_server import NatsServer
-from tests.support.outlet_crash import ALERTS_EACH, DEVICES, alerts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +54,7 @@ class Job:
 
     def run(self, die_after: str = "never", batches: int = BATCHES, kill_s: float = 60.0) -> int:
         """Run it to its end, or kill it so long after it began to work; return its status."""
-        module = "tests.support.outlet_crash"
+        module = "benchmarks.sink_job"
         arguments = [self._server.url, str(self.directory), str(batches), die_after]
         command = [sys.executable, "-m", module, *arguments]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -1,8 +1,9 @@
 """A process that writes batches of the twin job through the real Outlet, until it is done or killed.
 
 Run as `python -m`. Arguments: the hub's URL, a directory, how many batches, and the step of which batch
-to die after, as in "commands 3", or "never". Like Spark it notes a batch as done only when it is written,
-and does it again otherwise; and the second time it says a little more, as timers run on.
+to die after, as in "commands 3", or "never"; or "naive", to publish without ids and append without looking.
+Like Spark it notes a batch as done only when it is written, and does it again otherwise; and the second
+time it says a little more, as timers run on.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]
+from deltalake import write_deltalake
 
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.endpoint import endpoint_from
 from backhaul_spark.rules.alert import Alert, alert_table
 from backhaul_spark.rules.snapshot import SNAPSHOTS
 from backhaul_spark.sink.alert_tables import AlertTables
+from backhaul_spark.sink.outgoing import Outgoing, alert_message
 from backhaul_spark.sink.outlet import Outlet
 from backhaul_spark.sink.publisher import Publisher
 
@@ -26,9 +29,10 @@ ALERTS_EACH = 300
 DEVICES = 10
 
 
-def alerts_of(batch: int, began_ns: int, *, again: bool = False) -> list[Alert]:
+def alerts_of(
+    batch: int, began_ns: int, *, again: bool = False, count: int = ALERTS_EACH
+) -> list[Alert]:
     """Return what a batch says; every third asks for something."""
-    count = ALERTS_EACH + 5 if again else ALERTS_EACH
     return [
         Alert(
             device=f"VID-{number % DEVICES:03}",
@@ -40,7 +44,7 @@ def alerts_of(batch: int, began_ns: int, *, again: bool = False) -> list[Alert]:
             command="" if number % 3 else "cool_down",
             params={} if number % 3 else {"target_c": 55},
         )
-        for number in range(count)
+        for number in range(count + 5 * again)
     ]
 
 
@@ -72,9 +76,23 @@ def write_batches(url: str, directory: Path, batches: int, die_after: str) -> No
         again = tried.exists() and int(tried.read_text()) == batch
         _note(tried, batch)
         alerts = alert_table(alerts_of(batch, began_ns, again=again))
-        outlet.write(batch, alerts, snapshots_of(batch, began_ns))
+        if die_after == "naive":
+            _write_naively(publisher, directory, alerts)
+        else:
+            outlet.write(batch, alerts, snapshots_of(batch, began_ns))
         _note(done, batch)
     outlet.close()
+
+
+def _write_naively(publisher: Publisher, directory: Path, alerts: pa.Table) -> None:
+    """Write a batch as one would that thinks of no crash: at least once."""
+    rows = alerts.to_pylist()
+    publisher.publish(rows, lambda row: alert_message("prod", row)._replace(header=b""))
+    publisher.publish(
+        [row for row in rows if row["command"]],
+        lambda row: Outgoing(f"fleet.prod.veh.{row['device']}.cmd.cool_down", b"", b"{}"),
+    )
+    write_deltalake(str(directory / "tables" / "naive"), alerts, mode="append")
 
 
 def _note(path: Path, batch: int) -> None:
