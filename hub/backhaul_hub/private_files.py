@@ -21,12 +21,27 @@ def alone_in(directory: Path) -> Iterator[None]:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner reads, whole or not at all."""
-    partial = path.with_name(path.name + ".new")
+    """Write a file that only its owner reads, whole or not at all, also through a power cut."""
+    # Of this process: a command and the control plane may write the same document at once.
+    partial = path.with_name(f"{path.name}.{os.getpid()}.new")
     partial.unlink(missing_ok=True)
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-        file.flush()
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Have the disk know what a directory holds: a new name in it is lost by a power cut before that."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
         os.fsync(descriptor)
-    partial.replace(path)
+    finally:
+        os.close(descriptor)
