@@ -13,7 +13,7 @@ from backhaul_codec.rotation import SUBJECT, write_wish
 from backhaul_codec.words import KeyWord
 
 from .consumers import Change
-from .errors import HubError
+from .errors import ConfigError, HubError
 from .logins import vehicle_jwt
 from .revocations import Revocation, revocations, revoke
 from .rotations import heard, logged_in, put, rotations
@@ -65,6 +65,7 @@ class RotationKeeper:
         self._logins: dict[str, str] = {}
         self._changed: dict[str, Rotation] = {}
         self._due = asyncio.Event()
+        self._to_learn = False
 
     async def look(self, registry: Registry) -> None:
         """Learn what hub.db has: at the start, and whenever a command line has written there."""
@@ -158,6 +159,8 @@ class RotationKeeper:
         if device is None or device.revoked_ns:
             self.forget(rotation.device)
             return
+        if not await self._stands(rotation, registry):
+            return
         log.info("rotation", device=device.id, rotation=rotation.id, state=rotation.state,
                  public_key=rotation.public_key, why=rotation.why)  # fmt: skip
         if rotation.state == "written":
@@ -173,6 +176,27 @@ class RotationKeeper:
         # Heard more meanwhile: that has its own turn.
         if self.rotations.get(device.id) == rotation:
             self.rotations[device.id] = done
+
+    async def _stands(self, rotation: Rotation, registry: Registry) -> bool:
+        """Tell whether a rotation is in hub.db as it is here.
+
+        A command line may have revoked the device, or begun anew, and we have not been told yet: a
+        login that is signed then is for a key that nobody would ever revoke. Once the key is in hub.db
+        both do.
+        """
+
+        async def found() -> tuple[Sequence[Change], Rotation | None]:
+            return [], (await rotations(registry)).get(rotation.device)
+
+        row = await registry.write_decided(found)
+        if row is None:
+            self.forget(rotation.device)
+        elif row.id != rotation.id:
+            self.rotations[rotation.device] = row
+            self._due.set()
+        else:  # else it is being stored, and we hear of that
+            return (row.state, row.public_key) == (rotation.state, rotation.public_key)
+        return False
 
     async def _end(self, registry: Registry) -> None:
         """Revoke the old keys of those whose leafs have logged in with their new ones."""
@@ -196,6 +220,16 @@ class RotationKeeper:
                     ]
                 )
                 self.rotations[device_id] = done
-                self._documents.write(self._documents.renew(new, now_s=now_ns // _NS_PER_S))
+                self._to_learn = True
+                self._renew_document(new, now_ns // _NS_PER_S)
+            if self._to_learn:
                 await self._learn()
+                self._to_learn = False
             self._logins.pop(device_id, None)
+
+    def _renew_document(self, device: Device, now_s: int) -> None:
+        """Write a device's document anew; where it cannot be, whoever needs it next does."""
+        try:
+            self._documents.write(self._documents.renew(device, now_s=now_s))
+        except (ConfigError, OSError) as error:
+            log.warning("document_not_written", device=device.id, error=str(error))
