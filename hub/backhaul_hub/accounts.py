@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 AccountName: TypeAlias = Literal["SYS", "HUB", "UP", "FLEET", "JOBS", "TWIN", "ENROL", "PEOPLE"]
 ACCOUNTS: tuple[AccountName, ...] = get_args(AccountName)
+STORING: tuple[AccountName, ...] = ("HUB", "UP")
+"""Those with JetStream."""
 
 # As what accounts JOBS and TWIN know the API: $JS.API is each account's own, and they have none. DOWN
 # stands in another account than UP, and who asks by one name is answered by one.

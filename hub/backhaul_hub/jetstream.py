@@ -27,6 +27,9 @@ MESSAGE_NOT_FOUND = 10037
 CLUSTER_NOT_AVAILABLE = 10008
 SUBJECTS_OVERLAP = 10065
 REPLICAS_NOT_SUPPORTED = 10074
+ACCOUNT_NOT_ENABLED = 10039
+STREAM_NOT_MADE = 10049
+"""For whatever reason, as one that a file cannot be written."""
 
 Json = dict[str, Any]
 

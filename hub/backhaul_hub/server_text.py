@@ -15,5 +15,5 @@ def lines(items: Iterable[str], *, indent: int = 6) -> str:
 
 
 def quoted(value: str) -> str:
-    """Quote for nats-server's configuration language, a superset of JSON in this."""
+    """Quote for nats-server's configuration language, and for TOML: supersets of JSON in this."""
     return json.dumps(value, ensure_ascii=False)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import secrets
 import shutil
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .accounts import JOBS_API, account_jwts
+from .accounts import JOBS_API, STORING, account_jwts
 from .clock import SystemClock
 from .config import Down, Quarantine
 from .errors import ConfigError
@@ -16,6 +17,7 @@ from .logins import OWN_USERS, creds_file, new_login
 from .private_files import write_private
 from .room import store_bytes_max, twin_bytes_max
 from .server_config import HubServer, render_hub
+from .server_text import quoted
 from .servers import ServerPlace, render_cluster, server_directories, server_directory, urls
 from .tls_files import CA, TLS
 from .tls_setup import (
@@ -29,7 +31,6 @@ from .tls_text import tls_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
     from .accounts import AccountName
     from .clock import Clock
@@ -132,6 +133,7 @@ def create_hub(
         for target, each in _servers(directory, layout, server):
             target.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_private(target / "hub.conf", render_hub(each))
+            _make_stores(Path(each.store_dir), keys)
         if layout.tls is not None:
             names = _dialled(directory, layout)
             write_certificates(directory, layout.tls, names, clock, layout.keys_of)
@@ -148,6 +150,17 @@ def write_accounts(directory: Path, keys: HubKeys, jwts: Mapping[AccountName, st
         target.mkdir(exist_ok=True, mode=0o700)
         for name, jwt in jwts.items():
             write_private(target / f"{keys.account(name).public}.jwt", jwt)
+
+
+def _make_stores(store: Path, keys: HubKeys) -> None:
+    """Make the directories of a server's streams.
+
+    A server that finds none when it loads an account makes it, to see that it can, and removes it
+    again. A stream that was made in between, over another connection, has lost its files then.
+    """
+    for name in STORING:
+        place = store / "jetstream" / keys.account(name).public / "streams"
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
 def _keys(directory: Path, layout: HubLayout, now_s: int) -> HubKeys:
@@ -224,7 +237,7 @@ def _hub_toml(layout: HubLayout, store: int) -> str:
 
 [nats]
 # Of a cluster all servers, separated by commas.
-url = "{layout.url}"
+url = {quoted(layout.url)}
 {_ca(layout)}# Credentials files, relative to this directory.
 control = {{ creds = "{creds_file("control")}" }}
 spark = {{ creds = "{creds_file("spark")}", api = "{JOBS_API}" }}
@@ -234,7 +247,7 @@ system = {{ creds = "{creds_file("system")}" }}
 [fleet]
 # Where vehicles reach this hub's leaf ports, of a cluster all, separated by commas; goes into what
 # devices added from now on are told.
-leaf_url = "{layout.leaf_url}"
+leaf_url = {quoted(layout.leaf_url)}
 # UP streams. About 500 devices each.
 shards = {layout.shards}
 

@@ -6,10 +6,17 @@ differences, what may not: the hub never deletes a stream to change it.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from .errors import JetStreamError, LimitsLoweredError, StreamConflictError
-from .jetstream import INSUFFICIENT_STORAGE, REPLICAS_NOT_SUPPORTED, SUBJECTS_OVERLAP
+from .jetstream import (
+    ACCOUNT_NOT_ENABLED,
+    INSUFFICIENT_STORAGE,
+    REPLICAS_NOT_SUPPORTED,
+    STREAM_NOT_MADE,
+    SUBJECTS_OVERLAP,
+)
 from .shards import API, is_shard, up_name
 from .twin_streams import twin_streams
 
@@ -36,6 +43,10 @@ _HINTS = {
     SUBJECTS_OVERLAP: "another stream takes these subjects: move that one, or say another [twin] env",
     REPLICAS_NOT_SUPPORTED: "replicas in hub.toml is for a cluster of as many servers",
 }
+# Said while another connection has the server load the account: that is in use before its store is
+# (`setup.create_hub` makes the store's directory; one may have been emptied since).
+_LOADING = frozenset({ACCOUNT_NOT_ENABLED, STREAM_NOT_MADE})
+_LOADING_TRIES, _LOADING_S = 5, 0.5
 # Said when a stream is made and never later: a server that restarts with a first_seq above the
 # stream's first message purges the stream.
 _AT_CREATION = frozenset({"first_seq"})
@@ -140,18 +151,27 @@ async def reconcile(api: JetStreamApi, declared: Json, *, lower_limits: bool = F
         StreamConflictError, LimitsLoweredError: as `planned`.
         JetStreamError: the server refused.
     """
+    tries_left = _LOADING_TRIES
+    while True:
+        try:
+            return await _reconcile(api, declared, lower_limits=lower_limits)
+        except JetStreamError as error:
+            tries_left -= 1
+            if error.code not in _LOADING or not tries_left:
+                error.hint = _HINTS.get(error.code, "")
+                raise
+        await asyncio.sleep(_LOADING_S)
+
+
+async def _reconcile(api: JetStreamApi, declared: Json, *, lower_limits: bool) -> list[str]:
     name = declared["name"]
     info = await api.stream_info(name)
     existing = info["config"] if info else None
     to_do = planned(declared, existing, lower_limits=lower_limits)
-    try:
-        if existing is None:
-            await api.request(f"STREAM.CREATE.{name}", declared)
-        elif to_do:
-            await api.request(f"STREAM.UPDATE.{name}", existing | _lasting(declared))
-    except JetStreamError as error:
-        error.hint = _HINTS.get(error.code, "")
-        raise
+    if existing is None:
+        await api.request(f"STREAM.CREATE.{name}", declared)
+    elif to_do:
+        await api.request(f"STREAM.UPDATE.{name}", existing | _lasting(declared))
     return to_do
 
 

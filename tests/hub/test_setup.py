@@ -22,6 +22,7 @@ from backhaul_hub.logins import add_twin_login
 from backhaul_hub.nats_jwt import body_of
 from backhaul_hub.nkey import read_key
 from backhaul_hub.registry import Position, Registry
+from backhaul_hub.servers import ServerPlace
 from backhaul_hub.setup import HubLayout, create_hub
 
 if TYPE_CHECKING:
@@ -216,3 +217,28 @@ async def test_no_nodes_for_a_device_that_is_not_there(tmp_path: Path) -> None:
     create_hub(tmp_path, layout())
     with pytest.raises(RegistryError, match="there is no device VID-001"):
         await change_nodes(tmp_path, FixedClock(), "VID-001", ["gps"])
+
+
+def test_what_is_said_to_init_stands_in_the_files_whatever_it_is(tmp_path: Path) -> None:
+    url = 'nats-leaf://h"]\\:7422'
+    create_hub(tmp_path / "hub", layout(url))
+    assert load(tmp_path / "hub").fleet.leaf_url == url
+
+
+@pytest.mark.parametrize("servers", [(), ("a", "b", "c")], ids=["one server", "a cluster"])
+def test_a_server_finds_the_stores_of_its_accounts(
+    tmp_path: Path, servers: tuple[str, ...]
+) -> None:
+    """It would make and remove them itself, with the streams that are made in between."""
+    places = tuple(
+        ServerPlace(name, "127.0.0.1", 4222 + number, 7422 + number, 6222 + number)
+        for number, name in enumerate(servers)
+    )
+    hub = tmp_path / "hub"
+    create_hub(hub, replace(layout(), servers=places))
+    keys = read_keys(hub)
+    for conf in hub.rglob("hub.conf"):
+        for account in ("HUB", "UP"):
+            place = f"jetstream/jetstream/{keys.account(account).public}/streams"
+            assert list((conf.parent / place).iterdir()) == []
+    assert len(list(hub.rglob("streams"))) == 2 * max(1, len(servers))

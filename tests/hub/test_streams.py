@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
+import pytest
+
+from backhaul_hub import streams
+from backhaul_hub.errors import JetStreamError
+from backhaul_hub.jetstream import (
+    ACCOUNT_NOT_ENABLED,
+    INSUFFICIENT_STORAGE,
+    STREAM_NOT_MADE,
+    JetStreamApi,
+)
 from backhaul_hub.shards import api_subject, inbox_subject, shard_of
-from backhaul_hub.streams import differences
+from backhaul_hub.streams import differences, reconcile
 
 
 def test_no_difference_where_the_server_says_more_than_was_declared() -> None:
@@ -30,3 +42,40 @@ def test_a_request_goes_to_the_account_of_the_stream_that_it_names() -> None:
         assert api_subject(verb) == f"$JS.API.{verb}"
     assert inbox_subject("UP_00", "_INBOX.a") == "updeliver._INBOX.a"
     assert inbox_subject("QUARANTINE", "_INBOX.a") == "_INBOX.a"
+
+
+class Loading:
+    """A server that makes streams once it has loaded their account."""
+
+    def __init__(self, *refusals: int) -> None:
+        self.refusals = list(refusals)
+
+    async def stream_info(self, stream: str) -> None:
+        return None
+
+    async def request(self, verb: str, declared: dict[str, Any]) -> None:
+        assert verb == "STREAM.CREATE.S"
+        if self.refusals:
+            raise JetStreamError(verb, self.refusals.pop(0), "no such file or directory")
+
+
+@pytest.fixture
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "_LOADING_S", 0)
+
+
+@pytest.mark.usefixtures("_at_once")
+async def test_a_stream_is_made_once_its_account_is_loaded() -> None:
+    """Another connection has the server load it, and the account is in use before its store is there."""
+    server = cast("JetStreamApi", Loading(ACCOUNT_NOT_ENABLED, STREAM_NOT_MADE, STREAM_NOT_MADE))
+    assert await reconcile(server, {"name": "S"}) == ["create S"]
+
+
+@pytest.mark.usefixtures("_at_once")
+@pytest.mark.parametrize(("code", "tries"), [(STREAM_NOT_MADE, 5), (INSUFFICIENT_STORAGE, 1)])
+async def test_what_stays_refused_is_said(code: int, tries: int) -> None:
+    server = Loading(*[code] * 9)
+    with pytest.raises(JetStreamError) as refused:
+        await reconcile(cast("JetStreamApi", server), {"name": "S"})
+    assert refused.value.code == code
+    assert len(server.refusals) == 9 - tries
