@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from typing import TYPE_CHECKING
 
 import structlog
@@ -69,6 +70,8 @@ class SourceKeeper:
         # Connected, and not in hub.db as we know it.
         self._strangers: set[str] = set()
         self._made: dict[int, str] = {}
+        # Of each shard when it was last told what to source; infinite while it is being told.
+        self._told_s = [-math.inf] * len(self._plans)
         self.lags: dict[tuple[str, str], int] = {}
         """Messages that wait at a device, by (device, lane), where its link is up."""
 
@@ -127,6 +130,7 @@ class SourceKeeper:
                     if self._strangers:
                         await learn()
                     while (target := plan.next_update(self._clock.monotonic_s())) is not None:
+                        self._told_s[shard] = math.inf
                         await apply_sources(api, up_name(shard), self._devices(), target)
                         plan.succeeded(target, self._clock.monotonic_s())
                 except (HubError, NatsError) as error:
@@ -134,15 +138,17 @@ class SourceKeeper:
                     log.warning("sources_not_applied", stream=up_name(shard), error=str(error))
                     await asyncio.sleep(_RETRY_S)
                     self._due.set()
+                finally:
+                    self._told_s[shard] = self._clock.monotonic_s()
 
     def look(self, infos: Sequence[Json], asked_s: float, links: Mapping[str, Link]) -> None:
-        """Take in how the shards are; set up again what a connected device does not feed.
+        """Take in how the shards are; set up again what is not there, or a connected device does not feed.
 
         ``infos``: of all shards, asked for at ``asked_s`` (monotonic seconds).
         """
         now_s = self._clock.monotonic_s()
         for shard, info in enumerate(infos):
-            self._note_made(shard, info, now_s)
+            self._note_sources(shard, info, asked_s, now_s)
         sources = [source for info in infos for source in info.get("sources") or []]
         idle_s = link_idle_s(sources)
         for source in sources:
@@ -189,12 +195,24 @@ class SourceKeeper:
             for place in was - now:
                 self.lags.pop(place, None)
 
-    def _note_made(self, shard: int, info: Json, now_s: float) -> None:
-        """See whether an UP stream is the one it was: another one has other sources, or none."""
-        plan, known = self._plans[shard], self._made.get(shard)
+    def _note_sources(self, shard: int, info: Json, asked_s: float, now_s: float) -> None:
+        """See whether an UP stream sources what we have told it, and is the one that we have told.
+
+        Another one has other sources, or none; and somebody may have changed those of this one.
+        """
+        plan, known, there = self._plans[shard], self._made.get(shard), sourced(info)
         self._made[shard] = info["created"]
-        if known not in (None, info["created"]):
-            plan.succeeded(sourced(info), now_s)
+        # What was asked while it was told shows either.
+        changed = there != plan.applied and self._told_s[shard] < asked_s
+        if changed:
+            log.warning(
+                "sources_changed_by_others",
+                stream=up_name(shard),
+                gone=len(plan.applied - there),
+                new=len(there - plan.applied),
+            )
+        if changed or known not in (None, info["created"]):
+            plan.succeeded(there, now_s)
             self._due.set()
 
     def _plan(self, device: str) -> SourcePlan:

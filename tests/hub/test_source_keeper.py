@@ -161,3 +161,25 @@ async def test_a_lane_that_is_refused_is_set_up_again_and_the_others_are_left_al
     kept.keeper.look([info], SystemClock().monotonic_s(), {OWN.id: link})
     assert kept.keeper.lags == {(OWN.id, "live"): 0, (OWN.id, "bulk"): 7, (OWN.id, "n_battery"): 0}
     await until(lambda: kept.api.told[1:] == [SHARED, {*SHARED, "n_battery"}])
+
+
+async def test_a_source_that_somebody_removed_is_there_again(kept: Kept) -> None:
+    kept.keeper.connected(OWN.id)
+    await kept.comes_to(OWN.id, {*SHARED, "n_battery"})
+    before = await kept.info()
+    # They have heard their device: nothing is in the way of setting them up anew.
+    heard = [source | {"active": 1, "lag": 0} for source in before["sources"]]
+    kept.keeper.look([before | {"sources": heard}], SystemClock().monotonic_s(), {})
+    await kept.api.request("STREAM.UPDATE.UP_00", before["config"] | {"sources": []})
+    kept.keeper.look([await kept.info()], SystemClock().monotonic_s(), {})
+    await kept.comes_to(OWN.id, {*SHARED, "n_battery"})
+
+
+async def test_what_was_asked_before_a_stream_was_told_is_not_believed(kept: Kept) -> None:
+    asked_s, before = SystemClock().monotonic_s(), await kept.info()
+    kept.keeper.connected(OWN.id)
+    await kept.comes_to(OWN.id, {*SHARED, "n_battery"})
+    kept.keeper.look([before], asked_s, {})
+    kept.keeper.connected(PLAIN.id)
+    await kept.comes_to(PLAIN.id, SHARED)
+    assert kept.api.told == [{*SHARED, "n_battery"}, {*SHARED, "n_battery"}], "by lane, once each"
