@@ -68,6 +68,7 @@ from .word_book import WordBook
 from .word_store import restore as restore_words
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from nats.aio.client import Client
@@ -191,7 +192,7 @@ class ControlPlane:
             )
             await leafs.start()
             report = self._report(leafs)
-            await self._serve(client, api, registry, report)
+            await self._serve(client, api, registry, report, lambda: _push(accounts, system))
             resets = ResetService(client, self._clock, guard.may_ask)
             enrolling = EnrolmentService(registry, documents, self._clock, learn)
             known = Known(api, self._continuity, self._clock, self._reader_of)
@@ -391,7 +392,12 @@ class ControlPlane:
         return AskService(client, PeopleServices(hub))
 
     async def _serve(
-        self, client: Client, api: JetStreamApi, registry: Registry, report: Report
+        self,
+        client: Client,
+        api: JetStreamApi,
+        registry: Registry,
+        report: Report,
+        push: Callable[[], Awaitable[None]],
     ) -> None:
         """Answer the command line's questions."""
 
@@ -402,6 +408,8 @@ class ControlPlane:
             await self._reload(api, registry)
             await self._rotations.look(registry)
             await message.respond(b"{}")
+            # A command that told the servers does not know who is kept out for a while.
+            await push()
 
         async def stop(message: Msg) -> None:
             await message.respond(b"{}")

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul_hub import control
+from backhaul_hub.account_keeper import jwts_there
 from backhaul_hub.allowance import BURST, Pace
 from backhaul_hub.clock import SystemClock
-from backhaul_hub.config import Flood
+from backhaul_hub.commands._tell import tell_hub
+from backhaul_hub.config import Flood, load
+from backhaul_hub.enrol import DeviceSettings, create_device
 from backhaul_hub.errors import HubError
-from backhaul_hub.flood import Carried
+from backhaul_hub.flood import Carried, FloodWatch, Goods, Suspension
 from backhaul_hub.flood_guard import FloodGuard
+from backhaul_hub.keys import read_keys
+from backhaul_hub.nats_jwt import body_of
 from backhaul_hub.reception import Reception
 from backhaul_hub.reset_service import ResetService
+from backhaul_hub.setup import HubLayout, create_hub
 from demo import patient
+from demo.rig import HubRig
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from nats.aio.client import Client
 
@@ -204,3 +213,45 @@ async def test_a_reset_of_nobody_or_of_who_may_not_ask_is_passed_over() -> None:
     await reset(api, "VID-666")
     await reset(api, reply="$JS.ACK.a.b.1.1.1.1.0@x")
     assert (api.asked, service.refused, asking) == ([], 3, [RUDE])
+
+
+@pytest.mark.nats
+async def test_who_is_kept_out_stays_out_when_a_command_tells_the_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command builds the accounts from hub.db, which knows nothing of floods."""
+    kept = {RUDE: Suspension(0, 1e12, Goods.BYTES, "a flood")}
+    monkeypatch.setattr(FloodWatch, "all_suspended", lambda watch, now_s: kept)
+    monkeypatch.setattr(control, "_ACCOUNTS_INTERVAL_S", 3600.0)
+    rig = HubRig(tmp_path / "hub")
+    layout = HubLayout(
+        *("127.0.0.1", "127.0.0.1", rig.client_port, rig.leaf_port),
+        *(f"nats-leaf://127.0.0.1:{rig.leaf_port}", 1, 5.0),
+    )
+    create_hub(rig.directory, layout)
+    config, clock = load(rig.directory), SystemClock()
+    await create_device(rig.directory, config, clock, RUDE, DeviceSettings())
+    keys = read_keys(rig.directory)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(rig.server.stop)
+        await rig.server.start()
+        await rig.server.wait_listening(rig.client_port)
+        system = await stack.enter_async_context(rig.connection("system"))
+        plane = control.ControlPlane(rig.directory, config, clock)
+        running = asyncio.create_task(plane.run())
+
+        async def kept_out() -> bool:
+            [fleet] = await jwts_there(system, keys, "FLEET", 1)
+            assert not running.done()
+            return bool(body_of(fleet)["nats"]["revocations"])
+
+        try:
+            async with asyncio.timeout(60):
+                while not await kept_out():  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+                assert await tell_hub(rig.directory, config) is None
+                while not await kept_out():  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+        finally:
+            plane.stop()
+            await asyncio.wait([running], timeout=30)
