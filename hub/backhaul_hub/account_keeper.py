@@ -19,11 +19,13 @@ from .errors import HubError
 from .fellow_servers import ask_each
 from .lanes import node_lanes
 from .nats_jwt import body_of, same_but_for_time
-from .revocations import FOR_EVER_S, Revocation, in_force, revocations, revoke
+from .revocations import FOR_A_WHILE_S, FOR_EVER_S, Revocation, in_force, revocations, revoke
 from .rotations import rotations
 from .up_guard import guessable_names
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from nats.aio.client import Client
 
     from .accounts import AccountName
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _NS_PER_S = 1_000_000_000
+_NOBODY: Mapping[AccountName, Collection[str]] = {}
 
 
 class AccountKeeper:
@@ -118,23 +121,32 @@ class AccountKeeper:
                     log.info("accounts_known_everywhere_again")
                 trouble = ""
 
-    async def build(self, now_s: int = 0) -> dict[AccountName, str]:
-        """Return the accounts' JWTs, signed now or at `now_s` since the Unix epoch."""
+    async def build(
+        self, now_s: int = 0, also_revoked: Mapping[AccountName, Collection[str]] = _NOBODY
+    ) -> dict[AccountName, str]:
+        """Return the accounts' JWTs, signed now or at `now_s` since the Unix epoch.
+
+        `also_revoked`: keys that hub.db does not know to be revoked, and are for ever.
+        """
         now_s = now_s or self._clock.now_ns() // _NS_PER_S
         devices = await self._registry.devices()
         lanes = {lane for device in devices.values() for lane in node_lanes(device)}
         revoked = in_force(await revocations(self._registry), now_s)
+        for account, public_keys in also_revoked.items():
+            revoked[account] = revoked.get(account, {}) | dict.fromkeys(public_keys, FOR_EVER_S)
         if kept_out := self._kept_out & devices.keys():
-            void = revoked.setdefault("FLEET", {})
-            void |= {devices[each].public_key: FOR_EVER_S for each in kept_out}
+            void = {devices[each].public_key for each in kept_out}
             for each in (await rotations(self._registry)).values():
                 if each.device in kept_out:  # on the way from one key to another: both log in
-                    void |= {key: FOR_EVER_S for key in (each.old_key, each.public_key) if key}
+                    void |= {each.old_key, each.public_key} - {""}
+            revoked["FLEET"] = dict.fromkeys(void, FOR_A_WHILE_S) | revoked.get("FLEET", {})
         return account_jwts(self._keys, lanes, revoked, now_s=now_s)
 
     async def _push(self, system: Client) -> list[AccountName]:
         jwts = await self.build()
-        found = await asyncio.gather(*(self._there(system, name) for name in jwts))
+        found = await asyncio.gather(
+            *(jwts_there(system, self._keys, name, self._servers) for name in jwts)
+        )
         pushed: list[AccountName] = []
         for (name, jwt), there in zip(jwts.items(), found, strict=True):
             if all(_same(each, jwt) for each in there) and not (
@@ -157,15 +169,20 @@ class AccountKeeper:
             log.error("api_was_open_in_account_up", names=sorted(names))
         return bool(names)
 
-    async def _there(self, system: Client, name: AccountName) -> list[str]:
-        """Return what the servers have of an account, of each that answers; "" where it has none."""
-        subject = f"$SYS.REQ.ACCOUNT.{self._keys.account(name).public}.CLAIMS.LOOKUP"
-        return [each.decode() for each in await ask_each(system, subject, b"", self._servers)]
-
     async def _update(self, system: Client, name: AccountName, jwt: str, servers: int) -> None:
         for answer in await ask_each(system, "$SYS.REQ.CLAIMS.UPDATE", jwt.encode(), servers):
             if refused := json.loads(answer).get("error"):
                 raise HubError(f"a server refused account {name}: {refused.get('description')}")
+
+
+async def jwts_there(system: Client, keys: HubKeys, name: AccountName, servers: int) -> list[str]:
+    """Return what the servers have of an account, of each that answers; "" where it has none.
+
+    Raises:
+        HubError: none answers.
+    """
+    subject = f"$SYS.REQ.ACCOUNT.{keys.account(name).public}.CLAIMS.LOOKUP"
+    return [each.decode() for each in await ask_each(system, subject, b"", servers)]
 
 
 def _same(there: str, jwt: str) -> bool:

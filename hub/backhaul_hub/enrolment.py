@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from .registry import Device
 
 _SECOND_NS = 1_000_000_000
+_VOID: dict[str, tuple[Code, str]] = {
+    "revoked": ("revoked", "{} was revoked"),
+    "replaced": ("replaced", "{} was given another token"),
+    "restored": ("replaced", "this hub was put back from a backup"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +85,9 @@ def decide(
         return _refused("unknown", "this hub has made no such token, or has forgotten it")
     device = enrolment.device
     if enrolment.voided_ns:
-        code: Code = "revoked" if enrolment.why_voided == "revoked" else "replaced"
+        code, why = _VOID.get(enrolment.why_voided, _VOID["replaced"])
         at = _time(enrolment.voided_ns)
-        why = "was revoked" if code == "revoked" else "was given another token"
-        return _refused(code, f"the token is void: {device} {why} at {at}")
+        return _refused(code, f"the token is void: {why.format(device)} at {at}")
     if enrolment.used_ns:
         return _used(request, enrolment, known)
     if now_ns >= enrolment.expires_ns:

@@ -28,6 +28,8 @@ CREATE INDEX enrolment_of_device ON enrolment (device);
 """
 KEPT_NS = 90 * 86_400 * 1_000_000_000
 """For so long after its end a token is remembered, so that whoever tries it hears what became of it."""
+RESTORED = "restored"
+"""Why a token is void: hub.db came back from a backup, and does not know whether it was used since."""
 _COLUMNS = ", ".join(each.name for each in fields(Enrolment))
 _MARKS = ", ".join("?" for _ in fields(Enrolment))
 
@@ -91,3 +93,13 @@ async def of_device(registry: Registry, device: str) -> list[Enrolment]:
         (device,),
     )
     return [Enrolment(*row) for row in rows]
+
+
+async def open_tokens(registry: Registry, now_ns: int) -> list[str]:
+    """Return the devices that have a token which can still be used. Raises: RegistryError."""
+    rows = await registry.fetch(
+        "SELECT DISTINCT device FROM enrolment "
+        "WHERE used_ns = 0 AND voided_ns = 0 AND expires_ns > ? ORDER BY device",
+        (now_ns,),
+    )
+    return [device for (device,) in rows]

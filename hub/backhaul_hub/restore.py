@@ -16,6 +16,7 @@ from nats.errors import NoRespondersError
 from .backup import API_TIMEOUT_S
 from .backup_choice import NOT_KEPT
 from .backup_files import CONFIG, fold_log, place_file, set_created
+from .carried_over import carry_over
 from .errors import BackupError, HubError
 from .jetstream import JetStreamApi
 from .keys import read_keys
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
+    from .carried_over import CarriedOver, Revoked
     from .clock import Clock
     from .config import HubConfig
     from .jetstream import Json
@@ -91,8 +93,10 @@ class Restore:
         self._progress = progress
         self._created: dict[str, str] = {}
 
-    async def run(self, *, replace: bool = False) -> None:
+    async def run(self, *, replace: bool = False, revoked: Revoked | None = None) -> CarriedOver:
         """Put everything back and check it; run again after it was cut short, it goes on.
+
+        ``revoked``: who is shut out now, as the servers say; stays so, whatever the backup says.
 
         Raises:
             HubError: the control plane runs, the hub holds data and may not be replaced, the server
@@ -125,7 +129,12 @@ class Restore:
         await begin_down(self._api, self._config, self._clock)
         with alone_in(self._directory):
             await asyncio.to_thread(self._put_registry)
+            async with await Registry.open(self._directory / REGISTRY) as registry:
+                carried = await carry_over(
+                    registry, revoked or {}, self._directory / _ASIDE, self._clock.now_ns()
+                )
         clear_unfinished(self._directory)
+        return carried
 
     def _names(self) -> list[str]:
         kept = [each.name for each in self._manifest.streams]

@@ -25,6 +25,8 @@ CREATE TABLE revocation (
 """
 # Whatever was or will be signed for the key: the clock of whoever signs may be wrong.
 FOR_EVER_S = 1 << 40
+# As good for now, and another number: who reads an account's JWT can tell it from what hub.db says.
+FOR_A_WHILE_S = FOR_EVER_S - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,9 +144,14 @@ def create_hub(
         raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
 
 
+def resolver_directories(directory: Path) -> list[Path]:
+    """Return where servers find accounts when they start."""
+    return [_resolver(each) for each in server_directories(directory)]
+
+
 def write_accounts(directory: Path, keys: HubKeys, jwts: Mapping[AccountName, str]) -> None:
     """Write accounts where servers that do not run yet find them. Raises: OSError."""
-    for target in map(_resolver, server_directories(directory)):
+    for target in resolver_directories(directory):
         target.mkdir(exist_ok=True, mode=0o700)
         for name, jwt in jwts.items():
             write_private(target / f"{keys.account(name).public}.jwt", jwt)

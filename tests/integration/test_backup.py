@@ -81,6 +81,7 @@ async def test_a_destroyed_hub_is_put_back_and_the_fleet_goes_on(
     target, artifact = tmp_path / "backup", tmp_path / "map.bin"
     artifact.write_bytes(bytes(range(256)) * 2000)
     await hub(world, "artifact", "put", str(artifact), "--description", "a map")
+    await hub(world, "add-device", "VID-002")
     async with connect(rig.url) as agent:
         await keep(agent, 1, 250 * 5)
         await world.until(lambda report: lane(report).get("watermark", 0) == 5)
@@ -95,6 +96,7 @@ async def test_a_destroyed_hub_is_put_back_and_the_fleet_goes_on(
     await client.flush()
     await config_goes_both_ways(world, rig, 2)
     await kept(world, rig, first=11)
+    await hub(world, "revoke", "VID-002")
     before = await down_state(world)
     tokens = sqlite3.connect(world.hub.directory / "hub.db").execute("SELECT * FROM device")
     enrolled = tokens.fetchall()
@@ -103,6 +105,8 @@ async def test_a_destroyed_hub_is_put_back_and_the_fleet_goes_on(
     logged = world.hub.control.logged_bytes
     said = await restored(world, target)
     assert "All of it was checked" in said
+    # The hub.db that knew it is gone; the servers' accounts are there still.
+    assert "1 keys were revoked since the backup, and stay so.\nShut out by that: VID-002." in said
     await whole_again(world)
     assert (await down_state(world))["first_seq"] > before["last_seq"]
     # What was in the backup was there at once: the hub read on, and found nothing gone.

@@ -1,0 +1,183 @@
+"""Who stays shut out when an older hub.db comes back: `restore` lets no revoked key in again.
+
+What was revoked since a backup stands in the accounts that the servers have, and in the hub.db in whose
+place it comes, where there is one. Which tokens were used since, nobody knows for certain: those that
+were open are void.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from . import enrolment_rows
+from .account_keeper import jwts_there
+from .accounts import ACCOUNTS
+from .consumers import Change
+from .errors import BackupError, RegistryError
+from .nats_jwt import body_of
+from .people_rows import insertion, known_people, removal
+from .registry import Registry
+from .revocations import FOR_EVER_S, Revocation, revocations, revoke
+from .rotations import drop, rotations
+from .setup import resolver_directories
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from nats.aio.client import Client
+
+    from .accounts import AccountName
+    from .keys import HubKeys
+    from .people_rows import Known
+    from .registry import Device
+    from .rotations import Rotation
+
+Revoked: TypeAlias = "dict[AccountName, set[str]]"
+"""Public keys, by account."""
+
+
+class CarriedOver(NamedTuple):
+    """What a restored hub.db was told of the time since its backup."""
+
+    keys: int = 0
+    """So many were revoked since."""
+    devices: tuple[str, ...] = ()
+    """Shut out by that: revoked, or enrolled anew with a key that is not known any more."""
+    people: tuple[str, ...] = ()
+    """Whose credentials were withdrawn since."""
+    tokens: tuple[str, ...] = ()
+    """Devices whose enrolment token is void by the restore."""
+
+
+async def revoked_at_servers(system: Client, keys: HubKeys, servers: int) -> Revoked:
+    """Return who is shut out for ever by what the servers have.
+
+    Raises:
+        HubError: none answered.
+    """
+    return {name: _in(await jwts_there(system, keys, name, servers)) for name in ACCOUNTS}
+
+
+def revoked_in_files(directory: Path, keys: HubKeys) -> Revoked:
+    """Return who is shut out for ever by what stands where servers read accounts at their start."""
+    places = {
+        name: [
+            each / f"{keys.account(name).public}.jwt" for each in resolver_directories(directory)
+        ]
+        for name in ACCOUNTS
+    }
+    return {
+        name: _in(path.read_text() for path in paths if path.exists())
+        for name, paths in places.items()
+    }
+
+
+def _in(jwts: Iterable[str]) -> set[str]:
+    found: set[str] = set()
+    for jwt in jwts:
+        try:
+            until = body_of(jwt)["nats"].get("revocations") or {}
+        except (ValueError, KeyError):
+            continue  # a server that never had the account
+        # For a shorter time: kept out for a flood.
+        found |= {key for key, until_s in until.items() if until_s == FOR_EVER_S}
+    return found
+
+
+async def carry_over(
+    registry: Registry, revoked: Revoked, former: Path, now_ns: int
+) -> CarriedOver:
+    """Tell a restored hub.db, whole or not at all, who was shut out since.
+
+    Args:
+        registry: it.
+        revoked: who is, as servers have it.
+        former: the hub.db in whose place it came; there need not be one.
+        now_ns: since the Unix epoch.
+
+    Raises:
+        BackupError: the former one cannot be read.
+        RegistryError: hub.db refused; nothing is changed.
+    """
+    before = await _read(former)
+
+    async def decide() -> tuple[Sequence[Change], CarriedOver]:
+        told = _told(before.revocations, revoked, now_ns)
+        return await _decide(registry, told, before, now_ns)
+
+    return await registry.write_decided(decide)
+
+
+class _Former(NamedTuple):
+    """What the hub.db has in whose place another came."""
+
+    revocations: Sequence[Revocation] = ()
+    devices: Mapping[str, Device] = {}
+    people: Mapping[str, Known] = {}
+
+
+async def _read(path: Path) -> _Former:
+    if not await asyncio.to_thread(path.exists):
+        return _Former()
+    try:
+        async with await Registry.open_existing(path) as registry:
+            return _Former(
+                await revocations(registry), await registry.devices(), await known_people(registry)
+            )
+    except RegistryError as error:
+        raise BackupError(
+            f"who was shut out since the backup cannot be read: {error.message}",
+            hint=f"move {path.name} away; what it alone knows is to be revoked again then",
+        ) from error
+
+
+def _told(rows: Iterable[Revocation], revoked: Revoked, now_ns: int) -> dict[str, Revocation]:
+    """Return revocations by key: a former hub.db says whose they are, servers only that they are."""
+    at_servers = (
+        Revocation(key, account, "", now_ns) for account, keys in revoked.items() for key in keys
+    )
+    return {each.public_key: each for each in (*at_servers, *rows)}
+
+
+async def _decide(
+    registry: Registry, told: dict[str, Revocation], former: _Former, now_ns: int
+) -> tuple[list[Change], CarriedOver]:
+    known = {each.public_key for each in await revocations(registry)}
+    new = {key: each for key, each in told.items() if key not in known}
+    changes = [revoke(each) for each in new.values()]
+    under_way = await rotations(registry)
+    shut_out = []
+    for device in (await registry.devices()).values():
+        if device.public_key not in new:
+            continue
+        key = _successor(device, former.devices.get(device.id), under_way.get(device.id))
+        if key and key not in known | new.keys():
+            changes += [_rotated(device.id, key), drop(device.id)]
+        else:
+            shut_out.append(device.id)
+    people = await known_people(registry)
+    gone = [name for name, each in people.items() if each.public_key in new]
+    changes += [removal(name) for name in gone]
+    # Whose credentials let them in must be in the list, or nobody could withdraw them.
+    changes += [
+        insertion(each)
+        for name, each in former.people.items()
+        if name not in people or name in gone
+    ]
+    tokens = await enrolment_rows.open_tokens(registry, now_ns)
+    for device_id in tokens:
+        changes += enrolment_rows.void_open(device_id, now_ns, enrolment_rows.RESTORED)
+    return changes, CarriedOver(len(new), tuple(shut_out), tuple(gone), tuple(tokens))
+
+
+def _successor(device: Device, former: Device | None, rotation: Rotation | None) -> str:
+    """Return the key that a device has by now, if its own was revoked for that; else ""."""
+    if former is not None and former.token == device.token:
+        return former.public_key
+    return rotation.public_key if rotation is not None else ""
+
+
+def _rotated(device: str, public_key: str) -> Change:
+    return Change("UPDATE device SET public_key = ? WHERE id = ?", [(public_key, device)])
