@@ -60,8 +60,8 @@ class Scene:
     async def _learn(self) -> None:
         if self.trouble is not None:
             raise self.trouble
-        self.learnt += 1
         self.devices = await self.hub.devices()
+        self.learnt += 1
 
     async def publish(self, subject: str, payload: bytes) -> None:
         assert subject.startswith(("in.VID-001.", "in.VID-002."))
