@@ -18,7 +18,6 @@ from backhaul_hub.people_book import add_person, remove_person
 from backhaul_hub.people_rows import known_people
 from backhaul_hub.registry import Registry
 from backhaul_hub.revocations import Revocation, in_force, revocations, revoke
-from backhaul_hub.revoking import leave_for_servers
 from backhaul_hub.rotating import begin_rotation
 from backhaul_hub.rotations import logged_in, put, rotations
 from backhaul_hub.setup import write_accounts
@@ -55,8 +54,11 @@ class Backed(Hub):
 
     async def at_servers(self) -> Revoked:
         """Return who is shut out as servers have it that were told last."""
-        assert await leave_for_servers(self.directory, self.config, self.clock)
-        return revoked_in_files(self.directory, read_keys(self.directory))
+        keys = read_keys(self.directory)
+        async with await Registry.open(self.directory / "hub.db") as registry:
+            jwts = await AccountKeeper(keys, registry, self.clock).build()
+        write_accounts(self.directory, keys, jwts)
+        return revoked_in_files(self.directory, keys)
 
     async def keys_out(self) -> set[str]:
         async with await Registry.open(self.directory / "hub.db") as registry:
@@ -92,10 +94,7 @@ async def test_who_was_revoked_since_stays_out(hub: Backed, former: bool) -> Non
     told = await hub.at_servers()
     assert await hub.restore(told, former=former) == CarriedOver(1, (VID,))
     assert (await hub.devices())[VID].revoked_ns
-    async with await Registry.open(hub.directory / "hub.db") as registry:
-        jwts = await AccountKeeper(read_keys(hub.directory), registry, hub.clock).build()
-        write_accounts(hub.directory, read_keys(hub.directory), jwts)
-    assert revoked_in_files(hub.directory, read_keys(hub.directory)) == told
+    assert await hub.at_servers() == told
     assert await hub.restore({}) == CarriedOver(1, (VID,)), "by the former hub.db alone"
 
 

@@ -4,7 +4,7 @@ A real leaf server keeps to the permissions that the hub tells it, and sends nei
 replies that it should not. This one sends any bytes, listens to anything, answers what it likes, and
 claims whatever name, domain or account is asked of it. `heard` and `told` are what came of it.
 
-Not covered: TLS, compression and websockets, which change how bytes travel and not what they say.
+Not covered: compression and websockets, which change how bytes travel and not what they say.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from backhaul_codec.credentials import parse_seed
 from backhaul_codec.identity import leaf_name
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Awaitable, Callable
 
     from backhaul_codec.identity import Identity
@@ -64,6 +65,8 @@ class RawLeaf:
         """Called for every message, to answer it."""
         self.sign: Callable[[str], dict[str, Any]] = lambda _: {}
         """Makes of the server's nonce what CONNECT says besides."""
+        self.tls: ssl.SSLContext | None = None
+        """With it the connection speaks TLS once the server has greeted."""
         self.first = b""
         """Sent before CONNECT."""
         self._pongs: asyncio.Queue[None] = asyncio.Queue()
@@ -98,6 +101,8 @@ class RawLeaf:
         self._writer = writer
         async with asyncio.timeout(ANSWER_S_MAX):
             self.info = json.loads((await reader.readline()).partition(b" ")[2])
+        if self.tls is not None:
+            await writer.start_tls(self.tls, server_hostname=self._host)
         claims = self.sign(self.info.get("nonce", "")) | self.claims
         self._reading = asyncio.create_task(self._read(reader))
         await self.send(self.first + b"CONNECT " + json.dumps(claims).encode() + b"\r\n")
