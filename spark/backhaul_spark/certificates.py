@@ -10,12 +10,13 @@ ones, has come is judged from its beginning.
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-from deltalake import CommitProperties, Transaction, write_deltalake
+from deltalake import write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from backhaul_codec.certificates import (
@@ -23,8 +24,6 @@ from backhaul_codec.certificates import (
     Certificate,
     LaneId,
     Mark,
-    Missing,
-    Reasoned,
     certify,
     hours_between,
     lane_records,
@@ -32,6 +31,7 @@ from backhaul_codec.certificates import (
 from backhaul_codec.ranges import RangeSet
 from backhaul_spark.errors import TablesBusy
 from backhaul_spark.schemas import (
+    CERTIFICATES_SUPERSEDED,
     CERTIFICATES_TABLE,
     COVERAGE_TABLE,
     ENDED_TABLE,
@@ -40,10 +40,18 @@ from backhaul_spark.schemas import (
     RECEIPTS_TABLE,
     TableSpec,
 )
-from backhaul_spark.tables import committed_ingest, make_table, open_table
+from backhaul_spark.states import RUN_APP
+from backhaul_spark.superseded import STAMP_APP, Superseded, next_stamp_us
+from backhaul_spark.tables import (
+    commit_files,
+    committed_ingest,
+    make_table,
+    open_table,
+    transactions,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from backhaul_spark.clock import Clock
 
@@ -103,6 +111,9 @@ class Certificates:
     Args:
         root: the table root.
         clock: tells which hours have ended.
+
+    Raises:
+        TablesBusy: another run is at work.
     """
 
     def __init__(self, root: str, clock: Clock) -> None:
@@ -110,6 +121,10 @@ class Certificates:
         self._clock = clock
         self._points = open_table(root, POINTS_TABLE)
         self._table = make_table(root, CERTIFICATES_TABLE)
+        with self._one_at_a_time():
+            self._superseded = Superseded(
+                root, CERTIFICATES_SUPERSEDED, self._table, CERTIFICATES_TABLE, RUN_APP, clock
+            )
 
     def run(self) -> Certified:
         """Certify what is due and commit it.
@@ -186,7 +201,9 @@ class Certificates:
     def _commit(self, rows: list[dict[str, Any]], done: int, target: int) -> Certified:
         days = sorted({row["date"] for row in rows})
         known = self._of_days(days)
-        created = changed = 0
+        run, at_us = self._run + 1, next_stamp_us(self._table, self._clock)
+        created = 0
+        superseded: list[dict[str, Any]] = []
         for row in rows:
             before = known.get((row["device"], row["hour"]))
             if before is None:
@@ -195,12 +212,29 @@ class Certificates:
                 continue
             else:
                 row["version"] = before["version"] + 1
-                changed += 1
-            row |= {"certified_at": self._clock.now_ns() // 1000, "ingest": target}
+                superseded.append(before)
+            row |= {"certified_at": at_us, "ingest": target, "run": run}
             known[row["device"], row["hour"]] = row
-        if created or changed or target > done:
-            self._write(list(known.values()) if created or changed else [], days, target)
-        return Certified(done, target, created, changed)
+        with self._one_at_a_time():
+            if created or superseded:
+                self._superseded.prepare(_table(superseded), run, at_us)
+                apps = {CERTIFICATES_APP: target, RUN_APP: run, STAMP_APP: at_us}
+                self._write(list(known.values()), days, apps)
+            elif target > done:
+                commit_files(self._table, CERTIFICATES_TABLE, [], {CERTIFICATES_APP: target})
+        return Certified(done, target, created, len(superseded))
+
+    @property
+    def _run(self) -> int:
+        """The number of the last run that changed a certificate."""
+        return self._table.transaction_version(RUN_APP) or 0
+
+    @contextmanager
+    def _one_at_a_time(self) -> Iterator[None]:
+        try:
+            yield
+        except CommitFailedError as error:
+            raise TablesBusy(self._root, "another run has certified meanwhile") from error
 
     def _of_days(self, days: list[int]) -> dict[tuple[str, int], dict[str, Any]]:
         if not days:
@@ -216,29 +250,16 @@ class Certificates:
             rows = rows.set_column(position, name, rows.column(name).cast(kind))
         return {(row["device"], row["hour"]): row for row in rows.to_pylist()}
 
-    def _write(self, rows: list[dict[str, Any]], days: list[int], target: int) -> None:
-        properties = CommitProperties(app_transactions=[Transaction(CERTIFICATES_APP, target)])
-        try:
-            if not rows:
-                self._table.create_write_transaction(
-                    [],
-                    mode="append",
-                    schema=self._table.schema(),
-                    partition_by=list(CERTIFICATES_TABLE.partition_by),
-                    commit_properties=properties,
-                )
-                return
-            dates = pa.array(days, pa.int32()).cast(pa.date32()).to_pylist()
-            rows.sort(key=lambda row: (row["device"], row["hour"]))
-            write_deltalake(
-                self._table,
-                _table(rows),
-                mode="overwrite",
-                predicate=f"date in ({', '.join(repr(str(date)) for date in dates)})",
-                commit_properties=properties,
-            )
-        except CommitFailedError as error:
-            raise TablesBusy(self._root, "another run has certified meanwhile") from error
+    def _write(self, rows: list[dict[str, Any]], days: list[int], apps: dict[str, int]) -> None:
+        dates = pa.array(days, pa.int32()).cast(pa.date32()).to_pylist()
+        rows.sort(key=lambda row: (row["device"], row["hour"]))
+        write_deltalake(
+            self._table,
+            _table(rows),
+            mode="overwrite",
+            predicate=f"date in ({', '.join(repr(str(date)) for date in dates)})",
+            commit_properties=transactions(apps),
+        )
 
 
 def _row(device: str, found: Certificate) -> dict[str, Any]:
@@ -268,30 +289,3 @@ def _table(rows: list[dict[str, Any]]) -> pa.Table:
         )
         columns.append(pa.array(values, plain).cast(each.type))
     return pa.Table.from_arrays(columns, schema=CERTIFICATES_TABLE.schema)
-
-
-def certified_hours(root: str, device: str | None = None) -> list[tuple[str, Certificate]]:
-    """Return (device, certificate) of all devices or one, by device and hour, as the table has them.
-
-    Raises:
-        TableMissing: nothing was ever certified.
-    """
-    dataset = open_table(root, CERTIFICATES_TABLE).to_pyarrow_dataset()
-    wanted = pc.field("device") == device if device is not None else None
-    rows = dataset.to_table(filter=wanted).sort_by([("device", "ascending"), ("hour", "ascending")])
-    rows = rows.set_column(1, "hour", rows.column("hour").cast(pa.int64()))
-    return [(row["device"], _certificate(row)) for row in rows.to_pylist()]
-
-
-def _certificate(row: dict[str, Any]) -> Certificate:
-    explained = json.loads(row["explained_ranges"])
-    return Certificate(
-        row["hour"] * 1000,
-        row["state"],
-        tuple(json.loads(row["epochs"])),
-        tuple(Missing(*each) for each in json.loads(row["missing_ranges"])),
-        tuple(
-            Reasoned(lane, epoch, low, high or 0, why) for lane, epoch, low, high, why in explained
-        ),
-        row["why"],
-    )

@@ -16,6 +16,7 @@ from backhaul_spark.commands.completeness import completeness
 from backhaul_spark.commands.detect import detect
 from backhaul_spark.commands.history import history
 from backhaul_spark.commands.ingest import ingest
+from backhaul_spark.commands.restated import restated
 from backhaul_spark.commands.rollup import rollup
 from backhaul_spark.commands.twins import twins
 from backhaul_spark.errors import BackhaulSparkError
@@ -26,13 +27,23 @@ from backhaul_spark.errors import BackhaulSparkError
 def cli() -> None:
     """Bring the hub's streams into the fleet history, and question it.
 
-    `ingest` writes every point once, `rollup` sums it up by minute and hour, `history` answers for
-    one series, `detect` finds what is unusual in it, `completeness` says what is still missing,
-    `anomalies` what stands out in the fleet.
+    `ingest` writes every point once, `rollup` sums it up by minute, hour and day, `history` answers
+    for one series, `detect` finds what is unusual in it, `completeness` says what is still missing,
+    `anomalies` what stands out in the fleet, `restated` what late points changed.
     """
 
 
-for _command in (ingest, rollup, history, detect, completeness, anomalies, alerts, twins):
+for _command in (
+    ingest,
+    rollup,
+    history,
+    detect,
+    completeness,
+    anomalies,
+    alerts,
+    twins,
+    restated,
+):
     cli.add_command(_command)
 
 

@@ -19,6 +19,8 @@
     ├── AlertUnfit           an alert of which no message can be made
     ├── TableError           the tables
     │   ├── TableMissing     nothing was ever ingested there
+    │   ├── TableNewer       a newer backhaul made it
+    │   ├── NotKept          what was known then is not known any more
     │   ├── TablesBusy       another ingest is running, or overtook this one
     │   └── NothingFound     the question has no answer in the tables
     └── JobFailed            a Spark job ended with an error of another kind
@@ -205,6 +207,29 @@ class TableMissing(TableError):
     def __init__(self, path: str) -> None:
         self.path = path
         super().__init__(f"there is no table at {path}")
+
+
+class TableNewer(TableError):
+    """The table has columns that this version knows nothing of."""
+
+    hint = "bring this installation of backhaul up to date; it leaves the table alone until then"
+
+    def __init__(self, path: str, found: int, known: int) -> None:
+        self.path, self.found, self.known = path, found, known
+        super().__init__(f"{path} has schema version {found}, this backhaul knows {known}")
+
+
+class NotKept(TableError):
+    """A question about what was known at a time before versions were kept."""
+
+    hint = "`backhaul-spark maintain --superseded-days` says for how long superseded rows are kept"
+
+    def __init__(self, table: str, asked: str, kept_from: str) -> None:
+        self.table, self.asked, self.kept_from = table, asked, kept_from
+        super().__init__(
+            f"what {table} said at {asked} is not known: its former versions are kept from "
+            f"{kept_from} on"
+        )
 
 
 class TablesBusy(TableError):

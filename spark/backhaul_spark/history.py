@@ -15,13 +15,14 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_codec.subjects import SubjectError, decode_token
 from backhaul_spark.errors import NothingFound, OptionError
+from backhaul_spark.known import LENGTHS, rollups_known_at
 from backhaul_spark.schemas import POINTS_TABLE, ROLLUPS_TABLE
-from backhaul_spark.tables import committed_ingest, open_table
+from backhaul_spark.tables import committed_ingest, dataset_of, open_table
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-Resolution = Literal["raw", "1m", "1h"]
+Resolution = Literal["raw", "1m", "1h", "1d"]
 # The finest resolution that still gives a plot no more rows than it has pixels, at 1 Hz.
 RAW_UP_TO = timedelta(hours=6)
 MINUTES_UP_TO = timedelta(days=10)
@@ -48,7 +49,7 @@ class Answer:
     """The history of a series.
 
     `rows` for raw: time, value (double), text; else: window_start, count, min, max, mean, first,
-    last, texts, first_text, last_text, version. Ascending by time. `rolled_up_to` and `ingested`
+    last, texts, first_text, last_text, version, state. Ascending by time. `rolled_up_to` and `ingested`
     are ingest numbers: where they differ, the rollups have not seen everything yet.
     """
 
@@ -104,10 +105,12 @@ class History:
         start: datetime | None = None,
         end: datetime | None = None,
         resolution: Resolution | Literal["auto"] = "auto",
+        known_at: datetime | None = None,
     ) -> Answer:
-        """Return what the tables hold of a series; without bounds, all of it.
+        """Return what the tables hold of a series, or held at `known_at`; without bounds, all.
 
         Raises:
+            NotKept: superseded rollups are kept since a later time than `known_at` only.
             NothingFound: the series has no points, or none in that time.
             TableMissing: a rollup is asked for and there was none yet.
         """
@@ -123,10 +126,9 @@ class History:
         if resolution == "auto" and rollups is None:
             chosen = "raw"  # slower, and right
         if chosen == "raw":
-            rows = self._raw(series, start, end)
+            rows = self._raw(series, start, end, known_at)
         else:
-            table = rollups if rollups is not None else open_table(self._root, ROLLUPS_TABLE)
-            rows = _windows(table, series, start, end, chosen)
+            rows = self._windows(series, start, end, chosen, known_at)
         if not rows.num_rows:
             raise NothingFound(f"{series} of {series.device} between {start} and {end}")
         return Answer(
@@ -154,19 +156,22 @@ class History:
         bounds = pc.min_max((timed if timed.num_rows else rows).column("time")).as_py()
         return bounds["min"], bounds["max"], rows.num_rows - timed.num_rows
 
-    def _raw(self, series: Series, start: datetime, end: datetime) -> pa.Table:
+    def _raw(
+        self, series: Series, start: datetime, end: datetime, known_at: datetime | None
+    ) -> pa.Table:
         within = (pc.field("time") >= _us(start)) & (pc.field("time") < _us(end))
         days = (pc.field("date") >= start.astimezone(UTC).date()) & (
             pc.field("date") <= end.astimezone(UTC).date()
         )
         live = pc.bit_wise_and(pc.field("tombstone"), 1) == 0
         kinds = pc.field("dtype").isin(NUMBERS + TEXTS)
+        known = pc.field("ingested_at") <= _us(known_at or datetime.max.replace(tzinfo=UTC))
         rows = _dataset(self._points).to_table(
             columns=[
                 *("time", "time_ns", "epoch", "seq", "index"),
                 *("dtype", "value_f64", "value_i64", "value_text"),
             ],
-            filter=_of(series) & days & within & live & kinds,
+            filter=_of(series) & days & within & live & kinds & known,
         )
         rows = rows.sort_by([(n, "ascending") for n in ("time_ns", "seq", "index", "epoch")])
         return pa.table(
@@ -176,6 +181,36 @@ class History:
                 "text": rows.column("value_text"),
             }
         )
+
+    def _windows(
+        self,
+        series: Series,
+        start: datetime,
+        end: datetime,
+        width: Resolution,
+        known_at: datetime | None,
+    ) -> pa.Table:
+        begin = pc.field("window_start")
+        start, end = start.astimezone(UTC), end.astimezone(UTC)
+        wanted = (
+            (pc.field("width") == width)
+            & (pc.field("date") >= start.date())
+            & (pc.field("date") <= end.date())
+            & _of(series)
+            & (begin >= _us(_begin(start, width)))
+            & (begin < _us(end))
+        )
+        if known_at is None:
+            table = open_table(self._root, ROLLUPS_TABLE)
+            rows = dataset_of(table, ROLLUPS_TABLE).to_table(filter=wanted)
+        else:
+            rows = rollups_known_at(self._root, known_at, wanted)
+        return rows.select(
+            [
+                *("window_start", "count", "min", "max", "mean", "first", "last", "nans"),
+                *("texts", "first_text", "last_text", "version", "state"),
+            ]
+        ).sort_by("window_start")
 
     def _known(self, series: Series) -> str:
         """Say what there is instead."""
@@ -189,6 +224,7 @@ class History:
 
 
 _UNTIMED = date(1970, 1, 1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _dataset(table: DeltaTable) -> Any:
@@ -217,23 +253,6 @@ def _as_double(rows: pa.Table) -> pa.ChunkedArray:
     return pc.coalesce(rows.column("value_f64"), pc.if_else(is_unsigned, unsigned, signed))
 
 
-def _windows(
-    table: DeltaTable, series: Series, start: datetime, end: datetime, width: Resolution
-) -> pa.Table:
-    begin = pc.field("window_start")
-    days = (pc.field("date") >= start.astimezone(UTC).date()) & (
-        pc.field("date") <= end.astimezone(UTC).date()
-    )
-    rounded = start.replace(second=0, microsecond=0, minute=0 if width == "1h" else start.minute)
-    rows = _dataset(table).to_table(
-        columns=[
-            *("window_start", "count", "min", "max", "mean", "first", "last", "nans"),
-            *("texts", "first_text", "last_text", "version"),
-        ],
-        filter=(pc.field("width") == width)
-        & days
-        & _of(series)
-        & (begin >= _us(rounded))
-        & (begin < _us(end)),
-    )
-    return rows.sort_by("window_start")
+def _begin(moment: datetime, width: Resolution) -> datetime:
+    """Return the beginning of the window that a moment lies in."""
+    return moment - (moment - _EPOCH) % LENGTHS[width]

@@ -1,9 +1,9 @@
-"""One Parquet file of the points table: how it is written, and how repeats are taken out again."""
+"""One Parquet file of a table: how it is written, and how repeats are taken out of points again."""
 
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
@@ -11,16 +11,29 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from backhaul_spark.files import file_stats, open_input, open_output, remove
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 # A row group is what a reader can skip, and what a task holds in memory for each date it meets.
 ROW_GROUP_ROWS = 1 << 18
 
 
 class PartFile:
-    """A file of one date in the making. Nothing refers to it until it is committed."""
+    """A file of one partition in the making. Nothing refers to it until it is committed.
 
-    def __init__(self, uri: str, date: str, ingest: int, schema: pa.Schema) -> None:
-        self._date = date
-        self._path = f"date={date}/part-{ingest:012d}-{uuid.uuid4().hex}.parquet"
+    Args:
+        uri: the table.
+        partition: the partition's columns and values, in the table's order.
+        ingest: a number for the name.
+        schema: of the rows, without the partition columns.
+    """
+
+    def __init__(
+        self, uri: str, partition: Mapping[str, str], ingest: int, schema: pa.Schema
+    ) -> None:
+        self._partition = dict(partition)
+        folder = "".join(f"{name}={value}/" for name, value in partition.items())
+        self._path = f"{folder}part-{ingest:012d}-{uuid.uuid4().hex}.parquet"
         self._sink = open_output(uri, self._path)
         self._metadata: list[pq.FileMetaData] = []
         self._writer = pq.ParquetWriter(
@@ -38,13 +51,12 @@ class PartFile:
         self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
 
     def close(self) -> dict[str, Any]:
-        """Finish the file and return its path (relative), date, size, rows and stats."""
+        """Finish the file and return its path (relative), partition, size, rows and stats."""
         self._writer.close()
         size = self._sink.tell()
         self._sink.close()
-        return {"path": self._path, "date": self._date, "size": size} | file_stats(
-            self._metadata[0]
-        )
+        facts = {"path": self._path, "partition": self._partition, "size": size}
+        return facts | file_stats(self._metadata[0])
 
 
 def without_messages(
@@ -67,7 +79,7 @@ def without_messages(
         for group, mask in enumerate(masks):
             table = parquet.read_row_group(group).filter(mask)
             if table.num_rows:
-                part = part or PartFile(uri, file["date"], ingest, table.schema)
+                part = part or PartFile(uri, file["partition"], ingest, table.schema)
                 part.write(table)
     remove(uri, file["path"])
     return part.close() if part is not None else None

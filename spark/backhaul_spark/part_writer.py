@@ -45,7 +45,7 @@ _FACTS = ("files", "rejects", "gaps", "receipts", "marks", "ended")
 class TaskReport:
     """What one task read and wrote.
 
-    `files`: path (relative to the table), date, size (bytes), rows, stats (Delta's). `rejects` and
+    `files`: path (relative to the table), partition, size (bytes), rows, stats (Delta's). `rejects` and
     `gaps` as in their tables; `receipts`, `marks` and `ended` with the stream and stream_seq they
     came in, so that one in a repeated message is dropped with it.
     """
@@ -117,7 +117,7 @@ class PartWriter:
             if len(self._open) == OPEN_FILES_MAX:
                 self._finish(next(iter(self._open)))
             self._open[day] = PartFile(
-                self._uri, str(np.datetime64(day, "D")), self._ingest, table.schema
+                self._uri, {"date": str(np.datetime64(day, "D"))}, self._ingest, table.schema
             )
         self._open[day].write(table)
 

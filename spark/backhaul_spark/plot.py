@@ -11,6 +11,8 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from backhaul_spark.known import LENGTHS
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 INK, SOFT, LINE, FILL = "#1b1f24", "#6e7781", "#0969da", "#0969da"
 # A silence of so many usual steps is a gap, and no line is drawn across it.
 GAP_STEPS = 5
-_WIDTHS = {"1m": timedelta(minutes=1), "1h": timedelta(hours=1)}
 
 
 def draw(answer: Answer, path: str) -> None:
@@ -88,7 +89,7 @@ def _raw(axes: Axes, answer: Answer) -> None:
 
 
 def _windows(axes: Axes, answer: Answer) -> None:
-    width = _WIDTHS[answer.resolution]
+    width = LENGTHS[answer.resolution]
     middle = _time(answer.rows, "window_start") + np.timedelta64(width) // 2
     columns = [_column(answer.rows, name) for name in ("min", "max", "mean")]
     # A window is there or it is not: two missing ones are a gap already.
@@ -113,7 +114,8 @@ def _lone_points(
 
 
 def _dress(axes: Axes, answer: Answer) -> None:
-    what = {"raw": "every point", "1m": "by minute", "1h": "by hour"}[answer.resolution]
+    names = {"raw": "every point", "1m": "by minute", "1h": "by hour", "1d": "by day"}
+    what = names[answer.resolution]
     axes.set_title(
         f"{answer.series.device}   {answer.series}",
         loc="left",

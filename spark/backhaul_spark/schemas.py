@@ -11,8 +11,11 @@ from backhaul_spark.points import POINTS
 from backhaul_spark.rules.alert import ALERTS
 from backhaul_spark.rules.snapshot import SNAPSHOTS
 
-# Raised with every change to a column; a table keeps the number it was made with as a property.
-SCHEMA_VERSION = 1
+# Raised with every change to a column; a table keeps the number of its columns as a property.
+# Columns are only ever added, at the end, so that older tables evolve without a row rewritten:
+#   1  the first
+#   2  rollups.state, certificates.run, and the tables of what was superseded
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +164,7 @@ CERTIFICATES_TABLE = TableSpec(
         ("certified_at", STAMP),
         ("ingest", pa.int64()),
         ("date", pa.date32()),
+        ("run", pa.int64()),
     ),
     ("date",),
     "whether all that a vehicle acknowledged in an hour is in points",
@@ -192,11 +196,12 @@ ROLLUPS_TABLE = TableSpec(
         ("ingest", pa.int64()),
         ("width", pa.string()),
         ("date", pa.date32()),
+        ("state", pa.string()),
     ),
-    # Both widths in one table: a rollup becomes visible in one commit, and no crash can leave the
+    # All widths in one table: a rollup becomes visible in one commit, and no crash can leave the
     # minutes ahead of the hours.
     ("width", "date"),
-    "one row a series and window of a minute (1m) or an hour (1h)",
+    "one row a series and window of a minute (1m), an hour (1h) or a day (1d)",
 )
 
 ALERTS_TABLE = TableSpec(
@@ -279,3 +284,21 @@ FLEET_DAYS_TABLE = TableSpec(
     (),
     "one row a day, model and firmware, and one more for each of their signals",
 )
+
+
+def _superseded(spec: TableSpec) -> TableSpec:
+    more = _fields(
+        ("superseded_at", STAMP), ("superseded_by", pa.int64()), ("superseded_on", pa.date32())
+    )
+    return TableSpec(
+        f"{spec.name}_superseded",
+        pa.schema([*spec.schema, *more]),
+        # By the day they were superseded on: retention drops whole days, and a question about what
+        # was known at a time reads from that day on.
+        ("superseded_on",),
+        f"rows of {spec.name} as they were before newer versions took their place",
+    )
+
+
+ROLLUPS_SUPERSEDED = _superseded(ROLLUPS_TABLE)
+CERTIFICATES_SUPERSEDED = _superseded(CERTIFICATES_TABLE)

@@ -1,31 +1,35 @@
-"""Open, create and commit the Delta tables, through delta-rs (ADR 0003).
+"""Open, create and commit the Delta tables, through delta-rs (ADR 3, ADR 27).
 
 The points commit is what makes an ingest true; everything else is written before it, under its
-number, and counts only from then on. `Fence` keeps a second writer, or one that was thought dead,
-from mixing its numbers in.
+number, and counts only from then on. `IngestTables` keeps a second writer, or one that was thought
+dead, from mixing its numbers in.
 """
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Field, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
 
-from backhaul_spark.errors import TableMissing, TablesBusy
+from backhaul_spark.errors import TableMissing, TableNewer, TablesBusy
 from backhaul_spark.schemas import INGEST_TABLES, POINTS_TABLE, SCHEMA_VERSION, TableSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa  # type: ignore[import-untyped]
-    from deltalake.transaction import AddAction
+    import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
 # The application id under which each table remembers the last ingest it took part in.
 INGEST_APP = "backhaul-ingest"
-FILE_BYTES = 128 << 20
+SCHEMA_KEY = "backhaul.schema"
+# Commits that others, who only tidy up, may overtake before we give up.
+COMMIT_TRIES = 5
 
 
 def table_uri(root: str, name: str) -> str:
@@ -34,26 +38,77 @@ def table_uri(root: str, name: str) -> str:
 
 
 def open_table(root: str, spec: TableSpec) -> DeltaTable:
-    """Open an existing table. Raises: TableMissing."""
+    """Open an existing table, of this schema version or an older one; see `dataset_of`.
+
+    Raises:
+        TableMissing: it is not there.
+        TableNewer: a newer backhaul made it, or brought it up to date.
+    """
     uri = table_uri(root, spec.name)
     try:
-        return DeltaTable(uri)
+        table = DeltaTable(uri)
     except TableNotFoundError as error:
         raise TableMissing(uri) from error
+    _schema_version(table, uri)
+    return table
 
 
-def make_table(root: str, spec: TableSpec) -> DeltaTable:
-    """Open a table, creating it empty if it is not there yet."""
-    return DeltaTable.create(
-        table_uri(root, spec.name),
+def make_table(
+    root: str, spec: TableSpec, properties: Mapping[str, str] | None = None
+) -> DeltaTable:
+    """Open a table for writing: created empty if it is not there, brought up to date if older.
+
+    Args:
+        root: the table root.
+        spec: the table.
+        properties: more properties of a table that is created now.
+
+    Raises:
+        TableNewer: a newer backhaul made it, or brought it up to date.
+    """
+    uri = table_uri(root, spec.name)
+    table = DeltaTable.create(
+        uri,
         schema=spec.schema,
         mode="ignore",
         partition_by=list(spec.partition_by) or None,
         name=spec.name,
         description=spec.description,
-        configuration={"backhaul.schema": str(SCHEMA_VERSION)},
+        configuration={SCHEMA_KEY: str(SCHEMA_VERSION), **(properties or {})},
         raise_if_key_not_exists=False,
     )
+    for _ in range(COMMIT_TRIES):
+        if _schema_version(table, uri) == SCHEMA_VERSION:
+            return table
+        with suppress(CommitFailedError):  # somebody else commits, maybe the same: look again
+            _evolve(table, spec)
+        table = DeltaTable(uri)
+    raise TablesBusy(root, f"{spec.name} could not be brought to schema version {SCHEMA_VERSION}")
+
+
+def _schema_version(table: DeltaTable, uri: str) -> int:
+    found = int(table.metadata().configuration.get(SCHEMA_KEY) or 1)
+    if found > SCHEMA_VERSION:
+        raise TableNewer(uri, found, SCHEMA_VERSION)
+    return found
+
+
+def _evolve(table: DeltaTable, spec: TableSpec) -> None:
+    """Add the columns that an older table lacks; its rows have null there, its files stay.
+
+    The number comes last: whoever reads it finds the columns, whatever crashed.
+    """
+    known = {field.name for field in table.schema().fields}
+    missing = [Field.from_arrow(field) for field in spec.schema if field.name not in known]
+    if missing:
+        table.alter.add_columns(missing)
+        table.update_incremental()
+    table.alter.set_table_properties({SCHEMA_KEY: str(SCHEMA_VERSION)}, raise_if_not_exists=False)
+
+
+def dataset_of(table: DeltaTable, spec: TableSpec) -> ds.Dataset:
+    """Return a table as a dataset with all columns of `spec`: null where an older one has none."""
+    return table.to_pyarrow_dataset(schema=spec.schema)
 
 
 def committed_ingest(points: DeltaTable) -> int:
@@ -62,6 +117,57 @@ def committed_ingest(points: DeltaTable) -> int:
     Rows of the other tables with a higher number belong to an ingest that has not happened (yet).
     """
     return points.transaction_version(INGEST_APP) or 0
+
+
+def transactions(versions: Mapping[str, int]) -> CommitProperties:
+    """Return the properties of a commit that moves application ids to these numbers."""
+    return CommitProperties(
+        app_transactions=[Transaction(app, version) for app, version in versions.items()]
+    )
+
+
+def commit_files(
+    table: DeltaTable,
+    spec: TableSpec,
+    actions: Sequence[AddAction | RemoveAction],
+    apps: Mapping[str, int],
+) -> None:
+    """Put files in and take files out, in one commit that also moves application ids.
+
+    Delta refuses it if one of those ids has moved since `table` was loaded. Whoever takes files out
+    must carry an id that all others carry who take out files of that table: delta-rs alone lets two
+    compactions both replace the same files, and the rows are there twice.
+
+    Raises:
+        CommitFailedError: refused.
+    """
+    table.create_write_transaction(
+        list(actions),
+        mode="append",
+        schema=table.schema(),
+        partition_by=list(spec.partition_by) or None,
+        commit_properties=transactions(apps),
+    )
+    table.update_incremental()
+
+
+def add_action(file: Mapping[str, Any], now_ns: int, *, data_change: bool = True) -> AddAction:
+    """Return the action that adds a file, as PartFile.close describes it."""
+    return AddAction(
+        path=file["path"],
+        size=file["size"],
+        partition_values=file["partition"],
+        modification_time=now_ns // 1_000_000,
+        data_change=data_change,
+        stats=json.dumps(file["stats"]),
+    )
+
+
+def remove_action(
+    path: str, size: int, partition: Mapping[str, str], now_ns: int, *, data_change: bool = True
+) -> RemoveAction:
+    """Return the action that takes a file out."""
+    return RemoveAction(path, data_change, now_ns // 1_000_000, size, dict(partition))
 
 
 class IngestTables:
@@ -77,10 +183,11 @@ class IngestTables:
         self._tables = {spec.name: make_table(root, spec) for spec in INGEST_TABLES}
         self.committed = committed_ingest(self.points) + 1
         for spec in INGEST_TABLES:  # points first: it decides
-            self._guarded(partial(self._mark, spec, self.committed))
+            self._guarded(spec, partial(self._mark, spec, self.committed))
         for spec in INGEST_TABLES[1:]:
             # What the predecessor wrote for an ingest that it did not live to commit.
-            self._tables[spec.name].delete(f"ingest >= {self.committed}")
+            unheard = f"ingest >= {self.committed}"
+            self._guarded(spec, partial(self._tables[spec.name].delete, unheard))
 
     @property
     def points(self) -> DeltaTable:
@@ -106,40 +213,32 @@ class IngestTables:
         """Append rows that carry the next ingest number to a table beside points."""
         if rows.num_rows:
             self._guarded(
+                spec,
                 lambda: write_deltalake(
                     self._tables[spec.name],
                     rows,
                     mode="append",
-                    commit_properties=_transactions({INGEST_APP: self.next_ingest}),
-                )
+                    commit_properties=transactions({INGEST_APP: self.next_ingest}),
+                ),
             )
 
     def replace(self, spec: TableSpec, rows: pa.Table) -> None:
         """Put `rows` in the place of everything that a table beside points holds."""
         self._guarded(
+            spec,
             lambda: write_deltalake(
                 self._tables[spec.name],
                 rows,
                 mode="overwrite",
-                commit_properties=_transactions({INGEST_APP: self.committed}),
-            )
+                commit_properties=transactions({INGEST_APP: self.committed}),
+            ),
         )
 
     def commit_points(self, files: Sequence[AddAction], app: str, batch: int) -> None:
         """Make the next ingest true, with the files that the executors wrote."""
         number = self.next_ingest
-        self._guarded(lambda: self._mark(POINTS_TABLE, number, files, {app: batch}))
+        self._guarded(POINTS_TABLE, lambda: self._mark(POINTS_TABLE, number, files, {app: batch}))
         self.committed = number
-
-    def compact_points(self) -> None:
-        """Rewrite small files of points as files of about 128 MB; the rows stay what they are.
-
-        A batch every five seconds leaves 35,000 small files a day, each of which a reader opens.
-        """
-        # Someone else compacting at the same time is as good.
-        with suppress(CommitFailedError):
-            self.points.optimize.compact(target_size=FILE_BYTES)
-        self.points.update_incremental()
 
     def _mark(
         self,
@@ -148,24 +247,23 @@ class IngestTables:
         files: Sequence[AddAction] = (),
         apps: dict[str, int] | None = None,
     ) -> None:
+        apps = {INGEST_APP: number, **(apps or {})}
+        commit_files(self._tables[spec.name], spec, files, apps)
+
+    def _guarded(self, spec: TableSpec, commit: Callable[[], object]) -> None:
+        """Commit; where retention has only taken old files out meanwhile, commit again.
+
+        Raises:
+            TablesBusy: another ingest has taken a number.
+        """
         table = self._tables[spec.name]
-        table.create_write_transaction(
-            list(files),
-            mode="append",
-            schema=table.schema(),
-            partition_by=list(spec.partition_by) or None,
-            commit_properties=_transactions({INGEST_APP: number, **(apps or {})}),
-        )
-        table.update_incremental()
-
-    def _guarded(self, commit: Callable[[], None]) -> None:
-        try:
-            commit()
-        except CommitFailedError as error:
-            raise TablesBusy(self.root, "another ingest has taken over") from error
-
-
-def _transactions(versions: dict[str, int]) -> CommitProperties:
-    return CommitProperties(
-        app_transactions=[Transaction(app, version) for app, version in versions.items()]
-    )
+        for tries_left in reversed(range(COMMIT_TRIES)):
+            before = table.transaction_version(INGEST_APP)
+            try:
+                commit()
+            except CommitFailedError as error:
+                table.update_incremental()
+                if table.transaction_version(INGEST_APP) != before or not tries_left:
+                    raise TablesBusy(self.root, "another ingest has taken over") from error
+            else:
+                return

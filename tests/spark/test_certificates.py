@@ -12,7 +12,8 @@ from deltalake import DeltaTable
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
 from backhaul_codec.certificates import HOUR_NS
 from backhaul_codec.points import JSON
-from backhaul_spark.certificates import Certificates, Certified, certified_hours
+from backhaul_spark.certificates import Certificates, Certified
+from backhaul_spark.certified import certified_hours
 from backhaul_spark.cli import cli
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import TablesBusy

@@ -9,9 +9,11 @@ import pytest
 from backhaul_spark.cli import cli
 from backhaul_spark.schemas import (
     ANOMALIES_TABLE,
+    CERTIFICATES_SUPERSEDED,
     CERTIFICATES_TABLE,
     FLEET_DAYS_TABLE,
     INGEST_TABLES,
+    ROLLUPS_SUPERSEDED,
     ROLLUPS_TABLE,
     TableSpec,
 )
@@ -19,7 +21,15 @@ from backhaul_spark.schemas import (
 ROOT = Path(__file__).parents[2]
 
 
-TABLES = [*INGEST_TABLES, ROLLUPS_TABLE, CERTIFICATES_TABLE, ANOMALIES_TABLE, FLEET_DAYS_TABLE]
+TABLES = [
+    *INGEST_TABLES,
+    ROLLUPS_TABLE,
+    ROLLUPS_SUPERSEDED,
+    CERTIFICATES_TABLE,
+    CERTIFICATES_SUPERSEDED,
+    ANOMALIES_TABLE,
+    FLEET_DAYS_TABLE,
+]
 
 
 @pytest.mark.parametrize("spec", TABLES, ids=lambda spec: str(spec.name))

@@ -19,7 +19,7 @@ from backhaul_spark.ingest import Ingest, Outcome
 from backhaul_spark.messages import gap_batch
 from backhaul_spark.offsets import GAP_RETENTION, Span
 from backhaul_spark.rollup import Rollup, run_here
-from backhaul_spark.schemas import INGEST_TABLES
+from backhaul_spark.schemas import INGEST_TABLES, SCHEMA_VERSION
 from tests.support.spark_crash import ingest_batch
 from tests.support.spark_frames import T0_NS, frame, message_batch, stored, task
 
@@ -223,15 +223,15 @@ def test_small_files_become_large_ones_and_rollups_still_find_what_is_new(
     for seq in range(1, 10):
         world.take(frames(seq, first_seq=seq))
         if seq == 4:
-            assert Rollup(world.root, SYSTEM_CLOCK, run_here).run().created == 2
+            assert Rollup(world.root, SYSTEM_CLOCK, run_here).run().created == 3
     assert len(DeltaTable(f"{world.root}/points").file_uris()) < 9
     assert world.points() == once(*range(1, 10))
     result = Rollup(world.root, SYSTEM_CLOCK, run_here).run()
-    assert (result.created, result.restated) == (0, 2)
+    assert (result.created, result.restated) == (0, 3)
 
 
 def test_every_table_carries_its_schema_version(world: World) -> None:
     for spec in INGEST_TABLES:
         table = DeltaTable(f"{world.root}/{spec.name}")
-        assert table.metadata().configuration["backhaul.schema"] == "1"
+        assert table.metadata().configuration["backhaul.schema"] == str(SCHEMA_VERSION)
         assert table.metadata().description == spec.description

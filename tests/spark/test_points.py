@@ -211,7 +211,7 @@ def test_a_point_lies_in_the_day_of_its_time_if_that_can_be_true(
 def test_a_frame_over_midnight_gives_two_files(tmp_path: Path) -> None:
     body = frame(1, [1.0, 2.0, 3.0], start_ns=T0_NS + DAY_NS - 1, step_ns=1)
     report = task(str(tmp_path), 1, message_batch("UP_00", stored([body])))
-    assert {file["date"]: file["rows"] for file in report.files} == {
+    assert {file["partition"]["date"]: file["rows"] for file in report.files} == {
         "2026-01-01": 1,
         "2026-01-02": 2,
     }
@@ -221,7 +221,7 @@ def test_many_days_do_not_hold_many_files_open(tmp_path: Path) -> None:
     points = [Point("battery", "soc", T0_NS - day * DAY_NS, float(day)) for day in range(100)]
     body = encode_frame(points, epoch=1, seq=1)
     report = task(str(tmp_path), 1, message_batch("UP_00", stored([body])))
-    assert len({file["date"] for file in report.files}) == 100
+    assert len({file["partition"]["date"] for file in report.files}) == 100
 
 
 def test_holes_between_sequences() -> None:

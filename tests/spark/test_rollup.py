@@ -3,80 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from deltalake import DeltaTable
 
-from backhaul_codec import Point, encode_frame, encode_point
-from backhaul_spark import rollup as rollup_module
+from backhaul_spark import rollup_plan
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import TablesBusy
-from backhaul_spark.ingest import Ingest
-from backhaul_spark.rollup import Restated, Rollup, plan_sums, run_here
-from tests.support.spark_frames import T0_NS, message_batch, stored, task
+from backhaul_spark.rollup import Restated, Rollup, run_here
+from backhaul_spark.rollup_plan import plan_sums
+from tests.support.spark_fleet import MINUTE_NS, Fleet
+from tests.support.spark_frames import T0_NS
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from backhaul_codec import Value
-
-MINUTE_NS, HOUR_NS = 60_000_000_000, 3_600_000_000_000
-
-
-class Fleet:
-    """Points come in, rollups go out."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = str(root)
-        self._ingest = Ingest(self.root, SYSTEM_CLOCK)
-        self._seqs: dict[tuple[str, str], int] = {}
-        self._batch = -1
-        self._stream_seq = 1
-
-    def send(
-        self,
-        *points: tuple[int, Value],
-        device: str = "VID-001",
-        type_: str = "soc",
-        clock: int = 0,
-    ) -> None:
-        """Ingest one frame of (ns after T0, value)."""
-        seq = self._next(device, "bulk")
-        rows = [Point("battery", type_, T0_NS + at, value) for at, value in points]
-        self._take(encode_frame(rows, epoch=1, seq=seq, clock=clock), device, "f.battery")
-
-    def send_alone(self, at: int, value: Value, *, tombstone: int = 0) -> None:
-        """Ingest one point message."""
-        point = Point("battery", "soc", T0_NS + at, value, tombstone=tombstone)
-        body = encode_point(point, epoch=1, seq=self._next("VID-001", "live"))
-        self._take(body, "VID-001", "p.battery.soc.%")
-
-    def rollup(self) -> Restated:
-        return Rollup(self.root, SYSTEM_CLOCK, run_here).run()
-
-    def windows(self, width: str = "1m", device: str = "VID-001") -> dict[int, dict[str, Any]]:
-        """Return the rows of a device by minutes since T0."""
-        rows = DeltaTable(f"{self.root}/rollups").to_pyarrow_table().to_pylist()
-        return {
-            round(row["window_start"].timestamp() - T0_NS / 1e9) // 60: row
-            for row in rows
-            if row["width"] == width and row["device"] == device
-        }
-
-    def _next(self, device: str, lane: str) -> int:
-        self._seqs[device, lane] = self._seqs.get((device, lane), 0) + 1
-        return self._seqs[device, lane]
-
-    def _take(self, body: bytes, device: str, leaf: str) -> None:
-        self._batch += 1
-        batch = message_batch(
-            "UP_00", stored([body], device=device, leaf=leaf, first_seq=self._stream_seq)
-        )
-        self._stream_seq += 1
-        report = task(self.root, self._ingest.tables.next_ingest, batch)
-        self._ingest.commit("app", self._batch, [report])
 
 
 @pytest.fixture
@@ -86,7 +28,7 @@ def fleet(tmp_path: Path) -> Fleet:
 
 def test_a_window_says_what_its_points_say(fleet: Fleet) -> None:
     fleet.send((0, 3.0), (10, 1.0), (20, 8.0), (MINUTE_NS, 5.0))
-    assert fleet.rollup() == Restated(0, fleet_ingest(fleet), created=3)
+    assert fleet.rollup() == Restated(0, fleet.ingested, created=4)
     first, second = fleet.windows()[0], fleet.windows()[1]
     assert (first["count"], first["min"], first["max"], first["sum"]) == (3, 1.0, 8.0, 12.0)
     assert (first["first"], first["last"], first["mean"]) == (3.0, 8.0, 4.0)
@@ -94,10 +36,6 @@ def test_a_window_says_what_its_points_say(fleet: Fleet) -> None:
     assert second["count"] == 1
     hour = fleet.windows("1h")[0]
     assert (hour["count"], hour["last"], hour["sum"], hour["version"]) == (4, 5.0, 17.0, 1)
-
-
-def fleet_ingest(fleet: Fleet) -> int:
-    return fleet._ingest.tables.committed
 
 
 def test_late_points_restate_exactly_the_windows_they_touch(fleet: Fleet) -> None:
@@ -117,7 +55,7 @@ def test_late_points_restate_exactly_the_windows_they_touch(fleet: Fleet) -> Non
         200: 1,
     }
     assert {m: row["version"] for m, row in hours.items()} == {0: 2, 60: 2, 120: 1, 180: 1}
-    assert (result.created, result.restated) == (2, 4)
+    assert (result.created, result.restated) == (2, 5)
     assert (minutes[1]["count"], minutes[1]["last"]) == (2, 7.0)
     assert hours[0]["count"] == 4
     assert fleet.windows(device="VID-002")[0]["version"] == 1
@@ -131,9 +69,9 @@ def test_restated_windows_equal_a_recomputation_from_scratch_bit_for_bit(
         fleet.send(*((at + i * 1_000_000_000, 0.1 * (step + i)) for i in range(50)))
         if step % 6 == 5:
             fleet.rollup()
-    restated = {w: fleet.windows(w) for w in ("1m", "1h")}
+    restated = {w: fleet.windows(w) for w in ("1m", "1h", "1d")}
     (tmp_path / "rollups").rename(tmp_path / "rollups-before")
-    monkeypatch.setattr(rollup_module, "TASK_POINTS", 200)  # cut into other tasks, same answer
+    monkeypatch.setattr(rollup_plan, "TASK_POINTS", 200)  # cut into other tasks, same answer
     fleet.rollup()
     for width, before in restated.items():
         after = fleet.windows(width)
@@ -155,7 +93,7 @@ def test_nothing_new_nothing_done(fleet: Fleet) -> None:
 def test_an_ingest_without_readings_is_passed_over_once(fleet: Fleet) -> None:
     fleet.send((0, b"bytes are no reading"))
     assert fleet.rollup().created == 0
-    assert fleet.rollup().after_ingest == fleet_ingest(fleet)
+    assert fleet.rollup().after_ingest == fleet.ingested
 
 
 def test_integers_signed_and_unsigned_sum_as_numbers(fleet: Fleet) -> None:
@@ -217,7 +155,7 @@ def test_two_rollups_at_a_time_one_of_them_gives_way(fleet: Fleet) -> None:
 
 
 def test_hours_with_many_points_are_cut_by_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollup_module, "TASK_POINTS", 100)
+    monkeypatch.setattr(rollup_plan, "TASK_POINTS", 100)
     files = pa.table(
         {
             "path": ["a", "b"],

@@ -32,7 +32,8 @@ def completeness(table_root: str, device: str | None, no_update: bool, as_json: 
     The hours are those in which the vehicle acknowledged, judged by its own marks: complete,
     explained (what is missing has a receipt) or waiting. They are brought up to date first.
     """
-    from backhaul_spark.certificates import Certificates, certified_hours
+    from backhaul_spark.certificates import Certificates
+    from backhaul_spark.certified import certified_hours
     from backhaul_spark.clock import SYSTEM_CLOCK
     from backhaul_spark.completeness import lane_states
     from backhaul_spark.errors import NothingFound

@@ -23,11 +23,12 @@ SHOWN_ROWS = 20
 @click.option("--to", "end", help="ISO 8601 time, not included.")
 @click.option(
     "--resolution",
-    type=click.Choice(["auto", "raw", "1m", "1h"]),
+    type=click.Choice(["auto", "raw", "1m", "1h", "1d"]),
     default="auto",
     show_default=True,
-    help="Every point, or sums by minute or hour.",
+    help="Every point, or sums by minute, hour or day.",
 )
+@click.option("--as-known-at", help="ISO 8601 time: what the tables said then.")
 @click.option("--plot", type=click.Path(dir_okay=False), help="Write a picture here.")
 @_options.as_json
 def history(
@@ -36,7 +37,8 @@ def history(
     series: str,
     start: str | None,
     end: str | None,
-    resolution: Literal["auto", "raw", "1m", "1h"],
+    resolution: Literal["auto", "raw", "1m", "1h", "1d"],
+    as_known_at: str | None,
     plot: str | None,
     as_json: bool,
 ) -> None:
@@ -49,6 +51,7 @@ def history(
         parse_time("--from", start),
         parse_time("--to", end),
         resolution,
+        parse_time("--as-known-at", as_known_at),
     )
     if plot:
         from backhaul_spark.plot import draw

@@ -1,4 +1,4 @@
-"""`backhaul-spark rollup`: minutes and hours, restated where points came in."""
+"""`backhaul-spark rollup`: minutes, hours and days, restated where points came in."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from backhaul_spark.commands import _options
 @_options.quiet
 @_options.verbose
 def rollup(table_root: str, as_json: bool, quiet: bool, verbose: bool) -> None:
-    """Sum up every series by minute and hour: count, min, max, mean, sum, first, last.
+    """Sum up every series by minute, hour and day: count, min, max, mean, sum, first, last.
 
     Only windows that points have come into since the last run are computed, however late the
-    points are; a window that was there before gets the next version number.
+    points are; a window that was there before gets the next version number, and what it was is kept.
     """
     from backhaul_spark.clock import SYSTEM_CLOCK
     from backhaul_spark.rollup import Rollup, run_on
@@ -43,7 +43,14 @@ def rollup(table_root: str, as_json: bool, quiet: bool, verbose: bool) -> None:
         spark.stop()
     if as_json:
         print(json.dumps(result.to_dict()))
-    elif result.ingest == result.after_ingest:
+    elif result.ingest == result.after_ingest and not result.restamped:
         print("nothing has come in since the last rollup")
     else:
-        print(f"{result.created:,} new windows, {result.restated:,} restated")
+        print(
+            f"{result.created:,} new windows, {result.restated:,} restated, "
+            f"{result.restamped:,} with another state"
+        )
+    if result.too_late and not as_json:
+        print(
+            f"{result.too_late:,} minutes came for days that retention has taken: left as they are"
+        )

@@ -1,0 +1,149 @@
+"""The state of a window: the worst of the hours it spans, and new states without new points."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+
+from backhaul_spark.certified import certificates_known_at
+from backhaul_spark.known import rollups_known_at
+from backhaul_spark.rollup import Restated
+from backhaul_spark.schemas import CERTIFICATES_TABLE, ROLLUPS_TABLE
+from backhaul_spark.states import DayStates
+from tests.support.spark_fleet import HOUR_NS, MINUTE_NS, Fleet
+from tests.support.spark_frames import T0_NS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def certificates(*rows: tuple[str, int, str, int | None]) -> pa.Table:
+    schema = pa.schema(
+        [CERTIFICATES_TABLE.schema.field(name) for name in ("device", "hour", "state", "run")]
+    )
+    found = [
+        {"device": device, "hour": START + timedelta(hours=hour), "state": state, "run": run}
+        for device, hour, state, run in rows
+    ]
+    return pa.Table.from_pylist(found, schema=schema)
+
+
+def windows(*rows: tuple[str, float]) -> pa.Table:
+    schema = pa.schema(
+        [ROLLUPS_TABLE.schema.field("device"), ROLLUPS_TABLE.schema.field("window_start")]
+    )
+    found = [
+        {"device": device, "window_start": START + timedelta(hours=hour)} for device, hour in rows
+    ]
+    return pa.Table.from_pylist(found, schema=schema)
+
+
+def test_a_window_has_the_state_of_its_hour_and_a_day_its_worst() -> None:
+    hours = [("A", hour, "complete", 1) for hour in range(24)]
+    explained = [("B", hour, "complete" if hour else "explained", 1) for hour in range(24)]
+    states = DayStates(certificates(*hours, *explained, ("C", 3, "complete", 1)))
+    rows = windows(("A", 3.5), ("B", 0.25), ("C", 3.0), ("C", 4.0), ("D", 3.0))
+    assert states.of(rows, "1m").to_pylist() == [
+        "complete",
+        "explained",
+        "complete",
+        "waiting",
+        "waiting",
+    ]
+    days = windows(("A", 0), ("B", 0), ("C", 0), ("D", 0))
+    assert states.of(days, "1d").to_pylist() == ["complete", "explained", "waiting", "waiting"]
+
+
+def test_only_what_later_runs_judged_counts_as_changed() -> None:
+    rows = certificates(("A", 1, "complete", 3), ("B", 5, "complete", 4), ("C", 6, "waiting", None))
+    states = DayStates(rows, after_run=3)
+    assert states.changed_between(None, None, range(24))
+    assert states.changed_between("B", "B", range(5, 6))
+    assert not states.changed_between("A", "A", range(24))
+    assert not states.changed_between("B2", None, range(24))
+    assert not states.changed_between(None, None, range(6, 24))
+
+
+def test_without_certificates_everything_waits(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path)
+    fleet.send((0, 1.0))
+    fleet.rollup()
+    assert {row["state"] for row in fleet.rows()} == {"waiting"}
+
+
+@pytest.fixture
+def certified(tmp_path: Path) -> Fleet:
+    """A vehicle that spoke for three hours; its third bulk message stayed away, and was of hour 1."""
+    fleet = Fleet(tmp_path, T0_NS + int(0.5 * HOUR_NS))
+    fleet.mark(0, 0)
+    fleet.send((0, 1.0), (MINUTE_NS, 2.0))
+    fleet.rollup()
+    fleet.mark(1, 1)
+    fleet.send((HOUR_NS, 3.0))
+    fleet.skip(1)
+    fleet.mark(2, 3)
+    fleet.mark(3, 3)
+    return fleet
+
+
+def states(fleet: Fleet, width: str) -> dict[int, tuple[str, int]]:
+    return {at: (r["state"], r["version"]) for at, r in sorted(fleet.windows(width).items())}
+
+
+def test_a_state_changes_without_new_points_and_the_version_stays(certified: Fleet) -> None:
+    assert states(certified, "1h") == {0: ("waiting", 1)}
+    certified.now_ns = T0_NS + int(4.5 * HOUR_NS)
+    certified.certify()
+    certified.rollup()
+    assert states(certified, "1h") == {0: ("complete", 1), 60: ("waiting", 1)}
+    assert states(certified, "1m") == {0: ("complete", 1), 1: ("complete", 1), 60: ("waiting", 1)}
+    assert states(certified, "1d") == {0: ("waiting", 2)}
+    # The message comes at last, and brings no reading: nothing is restated but the state.
+    certified._seqs["VID-001", "bulk"] = 2
+    certified.send((0, b"no reading"))
+    certified.now_ns += MINUTE_NS
+    certified.certify()
+    result = certified.rollup()
+    assert (result.created, result.restated, result.restamped) == (0, 0, 2)
+    assert states(certified, "1h") == {0: ("complete", 1), 60: ("complete", 1)}
+    again = certified.rollup()
+    assert again == Restated(result.ingest, result.ingest)
+
+
+def test_a_state_changes_even_where_nothing_was_ingested(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path, T0_NS + int(0.5 * HOUR_NS))
+    fleet.mark(0, 0)
+    fleet.send((0, 1.0))
+    fleet.mark(2, 1)
+    fleet.rollup()
+    fleet.now_ns = T0_NS + int(1.5 * HOUR_NS)
+    fleet.certify()
+    assert fleet.rollup().restamped == 2  # its minute and its hour
+    assert states(fleet, "1h") == {0: ("complete", 1)}
+
+
+def test_states_too_are_as_they_were_known(certified: Fleet) -> None:
+    certified.now_ns = T0_NS + int(4.5 * HOUR_NS)
+    certified.certify()
+    certified.rollup()
+    certified._seqs["VID-001", "bulk"] = 2
+    certified.send((0, 9.0))
+    certified.now_ns = T0_NS + 5 * HOUR_NS
+    certified.certify()
+    certified.rollup()
+    for hours, expected in ((4.6, "waiting"), (5.0, "complete")):
+        at = START + timedelta(hours=hours)
+        hour = [
+            row["state"]
+            for row in rollups_known_at(certified.root, at).to_pylist()
+            if row["width"] == "1h" and row["window_start"] == START + timedelta(hours=1)
+        ]
+        assert hour == [expected]
+        known = certificates_known_at(certified.root, at).sort_by("hour").to_pylist()
+        assert [row["state"] for row in known][1] == expected
+    assert date(2026, 1, 1) in {row["date"] for row in certified.rows("certificates_superseded")}
