@@ -16,6 +16,7 @@ from backhaul_spark.commands.completeness import completeness
 from backhaul_spark.commands.detect import detect
 from backhaul_spark.commands.history import history
 from backhaul_spark.commands.ingest import ingest
+from backhaul_spark.commands.maintain import maintain
 from backhaul_spark.commands.restated import restated
 from backhaul_spark.commands.rollup import rollup
 from backhaul_spark.commands.twins import twins
@@ -30,6 +31,7 @@ def cli() -> None:
     `ingest` writes every point once, `rollup` sums it up by minute, hour and day, `history` answers
     for one series, `detect` finds what is unusual in it, `completeness` says what is still missing,
     `anomalies` what stands out in the fleet, `restated` what late points changed.
+    `maintain` keeps the tables in good order.
     """
 
 
@@ -43,6 +45,7 @@ for _command in (
     alerts,
     twins,
     restated,
+    maintain,
 ):
     cli.add_command(_command)
 

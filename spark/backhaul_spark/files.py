@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -45,6 +45,13 @@ def remove(uri: str, relative: str) -> None:
     """Delete a file that no commit refers to."""
     system, root = filesystem(uri)
     system.delete_file(f"{root}/{relative}")
+
+
+def file_paths(uri: str) -> set[str]:
+    """Return the Parquet files below `uri`, whether a commit refers to them or not."""
+    system, root = filesystem(uri)
+    found = system.get_file_info(fs.FileSelector(root, recursive=True))
+    return {each.path for each in found if each.path.endswith(".parquet")}
 
 
 def file_stats(metadata: pq.FileMetaData) -> dict[str, Any]:
@@ -92,6 +99,8 @@ def _json_value(value: Any, *, upper: bool) -> Any:
         if upper and rounded != value:
             rounded += timedelta(milliseconds=1)
         return rounded.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if isinstance(value, date):
+        return value.isoformat()
     if isinstance(value, str) and len(value) > STATS_TEXT_MAX:
         return value[:STATS_TEXT_MAX] + LAST_TEXT * upper
     if isinstance(value, float) and not math.isfinite(value):

@@ -35,7 +35,17 @@ def test_importing_the_command_line_loads_nothing_heavy() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["ingest", "rollup", "history", "detect", "completeness", "alerts", "twins", "restated"],
+    [
+        "ingest",
+        "rollup",
+        "history",
+        "detect",
+        "completeness",
+        "alerts",
+        "twins",
+        "restated",
+        "maintain",
+    ],
 )
 def test_every_command_explains_itself(command: str) -> None:
     result = CliRunner().invoke(cli, [command, "--help"])
