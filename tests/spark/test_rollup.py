@@ -9,7 +9,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from deltalake import DeltaTable
 
-from backhaul_spark import rollup_plan
+from backhaul_spark import rollup_files, rollup_plan
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import TablesBusy
 from backhaul_spark.rollup import Restated, Rollup, run_here
@@ -57,6 +57,9 @@ def test_late_points_restate_exactly_the_windows_they_touch(fleet: Fleet) -> Non
     assert {m: row["version"] for m, row in hours.items()} == {0: 2, 60: 2, 120: 1, 180: 1}
     assert (result.created, result.restated) == (2, 5)
     assert (minutes[1]["count"], minutes[1]["last"]) == (2, 7.0)
+    [day] = fleet.windows("1d").values()
+    assert (day["count"], day["first"], day["last"], day["version"]) == (8, 0.0, 3.0, 2)
+    assert day["sum"] == 0.0 + 1.0 + 2.0 + 7.0 + 61.0 + 9.0 + 130.0 + 3.0
     assert hours[0]["count"] == 4
     assert fleet.windows(device="VID-002")[0]["version"] == 1
 
@@ -177,3 +180,20 @@ def test_hours_with_many_points_are_cut_by_device(monkeypatch: pytest.MonkeyPatc
     tasks = plan_sums("uri", files, touched)
     assert [(t.first, t.last, t.paths) for t in tasks] == [(5, 5, ("a",))] * 3 + [(9, 9, ("b",))]
     assert [t.touched.column("device").to_pylist() for t in tasks] == [["A"], ["B"], ["C"], ["A"]]
+
+
+def test_a_late_device_has_only_its_own_files_written_anew(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollup_files, "FILE_ROWS", 8)
+    for number in range(12):
+        device = f"VID-{number:03}"
+        fleet.send(*((m * MINUTE_NS, 1.0) for m in range(8)), device=device)
+    fleet.rollup()
+    before = set(DeltaTable(f"{fleet.root}/rollups").file_uris())
+    fleet.send((5, 2.0), device="VID-007")
+    assert fleet.rollup().restated == 3
+    after = set(DeltaTable(f"{fleet.root}/rollups").file_uris())
+    assert len([path for path in before if "width=1m" in path]) == 12
+    assert len([path for path in before - after if "width=1m" in path]) == 1
+    assert len(before - after) == len(after - before) == 3
