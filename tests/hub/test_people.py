@@ -22,46 +22,29 @@ from backhaul_hub.readings import Readings
 from backhaul_hub.registry import Registry
 from backhaul_hub.scope import Scope, Subtree
 from backhaul_hub.sync_service import SyncService
-from backhaul_hub.tree_writes import TreeWrite, TreeWrites
 from backhaul_hub.writes import Put
-from tests.support.hub_sync import FakeClock, Hub
+from tests.support.tree_hub import TreeHub
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from backhaul_hub.people_services import Hub as PeoplesHub
-    from backhaul_hub.tree import FleetTree
 
 DEVICES = ("VID-001", "VID-002", "VID-003")
 ANNA = Person("anna", "plant-7", May.WRITE)
 
 
-class Fleet:
+class Fleet(TreeHub):
     """Groups above three devices: plant-7 > hall-1 > VID-001; depot > VID-002; VID-003 hangs free."""
 
     def __init__(self) -> None:
-        self.clock = FakeClock()
-        self.hub = Hub(self.clock, DEVICES)
+        super().__init__(DEVICES)
         for group, under in (("plant-7", FLEET), ("hall-1", "plant-7"), ("depot", FLEET)):
             self.do(self.writes.create(group, under=under))
         self.do(self.writes.move("VID-001", "hall-1"))
         self.do(self.writes.move("VID-002", "depot"))
         self.heard()
-
-    @property
-    def tree(self) -> FleetTree:
-        return self.hub.core.tree
-
-    @property
-    def writes(self) -> TreeWrites:
-        return TreeWrites(self.tree, self.hub.core.heads)
-
-    def do(self, change: TreeWrite) -> None:
-        self.clock.ns += 1_000_000
-        planned = self.hub.core.plan(change.device, change.puts, "hub")
-        self.hub.db.write(planned.changes)
-        self.hub.core.apply(planned)
 
     def scope(self, group: str = "plant-7", may: May = May.READ) -> Scope:
         return Scope(Person("anna", group, may), self.tree, lambda: self.hub.devices)

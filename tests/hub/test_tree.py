@@ -13,39 +13,28 @@ from backhaul_codec.tree_text import describe, render
 from backhaul_hub.errors import WriteRefusedError
 from backhaul_hub.heads import FLEET
 from backhaul_hub.tree import FleetTree
-from backhaul_hub.tree_writes import TreeWrite, TreeWrites
-from tests.support.hub_sync import FakeClock, Hub, Link, Vehicle
+from tests.support.hub_sync import Link, Vehicle
+from tests.support.tree_hub import TreeHub
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backhaul_codec import Value
+    from backhaul_hub.tree_writes import TreeWrite
 
 DEVICES = ("VID-001", "VID-002")
 
 
-class Fleet:
+class Fleet(TreeHub):
     """A hub whose tree is changed, with two vehicles."""
 
     def __init__(self) -> None:
-        self.clock = FakeClock()
-        self.hub = Hub(self.clock, DEVICES)
+        super().__init__(DEVICES)
         self.vehicles = {device: Vehicle(self.clock, device) for device in DEVICES}
         self.links = {device: Link(self.hub, self.vehicles[device]) for device in DEVICES}
 
-    @property
-    def tree(self) -> FleetTree:
-        return self.hub.core.tree
-
-    @property
-    def writes(self) -> TreeWrites:
-        return TreeWrites(self.tree, self.hub.core.heads)
-
     def do(self, change: TreeWrite) -> None:
-        self.clock.ns += 1_000_000
-        planned = self.hub.core.plan(change.device, change.puts, "hub")
-        self.hub.db.write(planned.changes)
-        self.hub.core.apply(planned)
+        super().do(change)
         self.hub.publish()
 
     def above(self, address: str) -> set[str]:

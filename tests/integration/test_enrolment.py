@@ -1,6 +1,7 @@
 """Enrolment by token, and revocation, between a real hub and real vehicles.
 
-One hub for all of it. Not covered: what hostile vehicles try (tests/security), TLS, systemd.
+One hub for all of it. Not covered: what hostile vehicles try (tests/security), systemd; TLS, slow links and clusters are in
+`test_enrolment_elsewhere.py`.
 """
 
 from __future__ import annotations
