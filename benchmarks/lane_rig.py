@@ -22,10 +22,13 @@ from backhaul_agent.link_config import (
     out_stream_config,
 )
 from backhaul_codec.subjects import SHARED_LANES, node_lane
+from backhaul_hub.clock import SystemClock
 from backhaul_hub.down_consumers import ensure_down_consumers
 from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.keys import read_keys
 from backhaul_hub.lanes import out_stream
 from backhaul_hub.registry import Registry
+from backhaul_hub.reset_service import ResetService
 from backhaul_hub.sources import lane_source
 from demo.relay import Relay
 from demo.rig import DeviceRig, HubRig
@@ -174,6 +177,7 @@ async def lane_rig(
         await hub.server.wait_listening(hub.client_port)
         stack.push_async_callback(device.leaf.stop)
         hub_client = await stack.enter_async_context(hub.connection())
+        await ResetService(hub_client, SystemClock()).listen(hub_client)
         system = await stack.enter_async_context(hub.connection("system"))
         await relay.cut()
         await device.leaf.start()
@@ -181,5 +185,6 @@ async def lane_rig(
         leaf_client = await stack.enter_async_context(device.connection())
         rig = LaneRig(hub, device, relay, login, hub_client, leaf_client, node_lanes(nodes))
         await rig.prepare(load(Path(device.agent_toml)))
-        await system.subscribe("$SYS.ACCOUNT.FLEET.*", cb=rig.on_link)
+        fleet = read_keys(hub.directory).account("FLEET").public
+        await system.subscribe(f"$SYS.ACCOUNT.{fleet}.*", cb=rig.on_link)
         yield rig

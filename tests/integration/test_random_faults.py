@@ -13,7 +13,7 @@ import logging
 import os
 import shutil
 import signal
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -74,7 +74,8 @@ class Trouble:
         """Programs that ended by themselves; systemd would start them again, and so do we."""
         self._world = world
         self._vehicles = vehicles
-        self._held: set[str] = set()
+        # A busy machine takes longer to end a part than the schedule has between its faults.
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def run(self, faults: list[Fault]) -> None:
         """Bring all faults about, each at its time; return when the last one is over."""
@@ -89,12 +90,12 @@ class Trouble:
         while True:
             await asyncio.sleep(0.2)
             for part in parts:
-                try:
-                    if part.name not in self._held:
+                async with self._turns[part.name]:
+                    try:
                         part.assert_alive()
-                except RigError:
-                    self.died[part.name] += 1
-                    await part.start()
+                    except RigError:
+                        self.died[part.name] += 1
+                        await part.start()
 
     async def _at(self, begin_s: float, fault: Fault) -> None:
         await asyncio.sleep(begin_s - asyncio.get_running_loop().time())
@@ -119,28 +120,29 @@ class Trouble:
     async def _cut(self, fault: Fault, length_s: float, each_s: float) -> None:
         relay = self._vehicles[fault.device].relay
         end_s = asyncio.get_running_loop().time() + length_s
-        while (left_s := end_s - asyncio.get_running_loop().time()) > 0:
-            await relay.cut()
-            await asyncio.sleep(min(left_s, each_s))
-            await relay.heal()
-            await asyncio.sleep(FLAP_S)
+        async with self._turns[fault.part]:
+            while (left_s := end_s - asyncio.get_running_loop().time()) > 0:
+                await relay.cut()
+                await asyncio.sleep(min(left_s, each_s))
+                await relay.heal()
+                await asyncio.sleep(FLAP_S)
 
     async def _kill(self, part: Part, fault: Fault) -> None:
-        self._held.add(part.name)
-        await part.stop(signal.SIGKILL)
-        if fault.kind is Kind.LEAF_WIPE:
-            directory = self._vehicles[fault.device].rig.agent_toml.parent
-            await asyncio.to_thread(shutil.rmtree, directory / "backhaul-leaf")
-        await asyncio.sleep(fault.length_s)
-        await part.start()
-        self._held.discard(part.name)
+        async with self._turns[part.name]:
+            await part.stop(signal.SIGKILL)
+            if fault.kind is Kind.LEAF_WIPE:
+                directory = self._vehicles[fault.device].rig.agent_toml.parent
+                await asyncio.to_thread(shutil.rmtree, directory / "backhaul-leaf")
+            await asyncio.sleep(fault.length_s)
+            await part.start()
 
     async def _freeze(self, part: Part, fault: Fault) -> None:
-        os.kill(part.pid, signal.SIGSTOP)
-        try:
-            await asyncio.sleep(fault.length_s)
-        finally:
-            os.kill(part.pid, signal.SIGCONT)
+        async with self._turns[part.name]:
+            os.kill(part.pid, signal.SIGSTOP)
+            try:
+                await asyncio.sleep(fault.length_s)
+            finally:
+                os.kill(part.pid, signal.SIGCONT)
 
 
 @dataclass(slots=True)
