@@ -77,6 +77,7 @@ BENCHMARKS = (
     Benchmark("store_cut", "what a power cut takes from a leaf stream, and from the ledger"),
     Benchmark("detector", "labelled anomalies found in recordings, and how early"),
     Benchmark("restate", "what a backlog of two days does to the rollups, and how fast"),
+    Benchmark("sizing", "what a fleet needs, computed from what was measured"),
     Benchmark("spark_ingest", "points per second into the history tables", needs_java=True),
     Benchmark("fleet_load", "jobs on Spark under the load of 100,000 devices", needs_java=True),
 )
