@@ -1,0 +1,103 @@
+"""The tables in an S3 bucket: no code knows of it but `files.py`; delta-rs and Arrow do the rest.
+
+Needs moto's server, which is no dependency of ours: botocore would hold python-dateutil back at a
+version that the Spark part does not ship with. `pip install 'moto[s3]' flask flask-cors` in any
+environment, and name its `moto_server` in MOTO_SERVER.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from backhaul_spark.cli import cli
+from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_spark.errors import TablesBusy
+from backhaul_spark.history import History, parse_series
+from backhaul_spark.ingest import Ingest
+from backhaul_spark.rollup import Rollup, run_here
+from demo.ports import free_port
+from tests.support.spark_frames import frame, message_batch, stored, task
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MOTO = os.environ.get("MOTO_SERVER") or shutil.which("moto_server")
+START_S_MAX = 60.0
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[str]:
+    """A server with the bucket `fleet`, and the environment that leads there."""
+    if MOTO is None:
+        pytest.skip("no moto_server on PATH or in MOTO_SERVER")
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    command = [MOTO, "-H", "127.0.0.1", "-p", str(port)]
+    environment = {
+        "AWS_ENDPOINT_URL": url,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    quiet = subprocess.DEVNULL
+    with (
+        subprocess.Popen(command, stdout=quiet, stderr=quiet) as server,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        for name, text in environment.items():
+            patch.setenv(name, text)
+        try:
+            _make_bucket(f"{url}/fleet")
+            yield "fleet"
+        finally:
+            server.terminate()
+
+
+def _make_bucket(url: str) -> None:
+    end = SYSTEM_CLOCK.monotonic() + START_S_MAX
+    while True:
+        try:
+            urllib.request.urlopen(urllib.request.Request(url, method="PUT"), timeout=10).close()
+        except urllib.error.URLError:
+            assert SYSTEM_CLOCK.monotonic() < end, "moto_server did not start"
+        else:
+            return
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a"])
+def test_points_rollups_and_answers_in_a_bucket(bucket: str, scheme: str) -> None:
+    """s3a is what Hadoop calls it, so that a root can be the checkpoint's place too."""
+    root = f"{scheme}://{bucket}/{scheme}"
+    ingest = Ingest(root, SYSTEM_CLOCK)
+    first = task(root, ingest.tables.next_ingest, message_batch("UP_00", stored([frame(1)])))
+    assert ingest.commit("app", 0, [first]).points == 2
+    bodies = [frame(1), frame(2, [3.5, 4.5, 5.5])]
+    again = task(root, ingest.tables.next_ingest, message_batch("UP_00", stored(bodies)))
+    outcome = ingest.commit("app", 1, [again])  # rewrites a file without what was there before
+    assert (outcome.points, outcome.repeated) == (3, 1)
+    assert Rollup(root, SYSTEM_CLOCK, run_here).run().created > 0
+    answer = History(root).ask(parse_series("VID-001", "battery.soc"), resolution="raw")
+    assert answer.rows.column("value").to_pylist() == [1.5, 2.5, 3.5, 4.5, 5.5]
+    arguments = ["--table-root", root, "--device", "VID-001", "--series", "battery.soc"]
+    assert "5 rows" in CliRunner().invoke(cli, ["history", *arguments]).output
+
+
+def test_a_second_writer_in_a_bucket_fences_the_first(bucket: str) -> None:
+    """S3 refuses to write over a commit that is there (If-None-Match)."""
+    root = f"s3://{bucket}/fenced"
+    first = Ingest(root, SYSTEM_CLOCK)
+    second = Ingest(root, SYSTEM_CLOCK)
+    report = task(root, first.tables.next_ingest, message_batch("UP_00", stored([frame(1)])))
+    with pytest.raises(TablesBusy):
+        first.commit("app", 0, [report])
+    report = task(root, second.tables.next_ingest, message_batch("UP_00", stored([frame(1)])))
+    assert second.commit("app", 0, [report]).points == 2
