@@ -8,7 +8,6 @@ environment, and name its `moto_server` in MOTO_SERVER.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import urllib.error
 import urllib.request
@@ -29,7 +28,7 @@ from tests.support.spark_frames import frame, message_batch, stored, task
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MOTO = os.environ.get("MOTO_SERVER") or shutil.which("moto_server")
+MOTO = os.environ.get("MOTO_SERVER")
 START_S_MAX = 60.0
 
 
@@ -37,7 +36,7 @@ START_S_MAX = 60.0
 def bucket() -> Iterator[str]:
     """A server with the bucket `fleet`, and the environment that leads there."""
     if MOTO is None:
-        pytest.skip("no moto_server on PATH or in MOTO_SERVER")
+        pytest.skip("MOTO_SERVER does not name a moto_server")
     url = f"http://127.0.0.1:{(port := free_port())}"
     command = [MOTO, "-H", "127.0.0.1", "-p", str(port)]
     environment = {
