@@ -45,6 +45,8 @@ HOT_PART = 0.01
 EVENTS = "TWIN_EVENTS"
 _LOOK_S = 2.0
 _WAIT_S = 600.0
+# All vehicles say what they are at once; that, nobody waits for an alert through.
+_SETTLING_PART = 0.1
 _READ_MESSAGES = 4_096
 
 
@@ -66,7 +68,7 @@ class Load:
 
 def run(*, quick: bool) -> dict[str, object]:
     """Load each job, print the table, and return it."""
-    seconds = int(os.environ.get("BACKHAUL_LOAD_SECONDS", "60" if quick else "120"))
+    seconds = int(os.environ.get("BACKHAUL_LOAD_SECONDS", "120" if quick else "300"))
     rate = os.environ.get("BACKHAUL_LOAD_RATE", "6/min")
     devices = int(os.environ.get("BACKHAUL_LOAD_DEVICES", "100000"))
     load = Load(devices, rate, seconds, int(devices * HOT_PART))
@@ -115,11 +117,12 @@ async def _under_load(
     seen.look()
     of_server.look()
     before_s, server_s = seen.cpu_s, of_server.cpu_s
-    began_s, began_ns = time.monotonic(), time.time_ns()  # noqa: TID251 - of real processes
+    began_s = time.monotonic()  # noqa: TID251 - of real processes
     looking = asyncio.create_task(_look(seen))
     try:
         done = await _simulated(directory, hub, load)
         wall_s = time.monotonic() - began_s  # noqa: TID251
+        live_ns = time.time_ns() - int(done["live_s"] * 1e9)
         behind_s = await _read_up_to(before + done["messages"], directory, job)
     finally:
         looking.cancel()
@@ -150,7 +153,7 @@ async def _under_load(
         Figure(f"{name}: memory at the end", last_mb, "MB", at_most(first_mb * 1.1)),
     ]
     if name == "twin":
-        figures += _latency(await _alerts(hub, began_ns))
+        figures += _latency(await _alerts(hub, live_ns + int(load.seconds * _SETTLING_PART * 1e9)))
     return figures
 
 
@@ -199,17 +202,18 @@ async def _read_up_to(count: int, directory: Path, job: Part) -> float:
 
 
 async def _alerts(hub: Path, since_ns: int) -> list[tuple[float, dict[str, Any]]]:
-    """Return the alerts that the hub has stored since, each with its latency in seconds."""
+    """Return the alerts of what happened since, each with its latency in seconds."""
     found: list[tuple[float, dict[str, Any]]] = []
     async with hub_client(hub) as client:
         reader = StoredReader(client, EVENTS)
-        seq = (await JetStreamApi(client).request(f"STREAM.INFO.{EVENTS}"))["state"]["first_seq"]
+        state = (await JetStreamApi(client).request(f"STREAM.INFO.{EVENTS}"))["state"]
+        seq = max(1, state["first_seq"])
         while messages := await reader.read(seq, _READ_MESSAGES):
             seq = messages[-1].seq + 1
             for each in messages:
-                if ".evt.alert." in each.subject and each.stored_ns >= since_ns:
-                    alert = json.loads(each.body)
-                    found.append(((each.stored_ns - alert["time_ns"]) / 1e9, alert))
+                alert = json.loads(each.body) if ".evt.alert." in each.subject else {"time": 0}
+                if alert["time"] >= since_ns:
+                    found.append(((each.stored_ns - alert["time"]) / 1e9, alert))
     return found
 
 
@@ -217,9 +221,9 @@ def _latency(alerts: list[tuple[float, dict[str, Any]]]) -> list[Figure]:
     hot = [
         latency_s
         for latency_s, alert in alerts
-        if alert["command"] and alert["kind"] == "raised" and not alert["late"]
+        if "command" in alert and alert["kind"] == "raised" and not alert["late"]
     ]
-    if len(hot) < 100:
+    if len(hot) < 20:
         raise BenchmarkError(f"{len(hot)} alerts of {len(alerts)} are of warm batteries")
     return [
         Figure("twin: alerts of warm batteries", len(hot), "alerts"),
