@@ -29,6 +29,7 @@ from backhaul_spark.errors import (
 from backhaul_spark.rules.alert import Alert, alert_table
 from backhaul_spark.rules.snapshot import SNAPSHOTS
 from backhaul_spark.schemas import ALERTS_TABLE, TWINS_TABLE
+from backhaul_spark.sink import alert_tables
 from backhaul_spark.sink.alert_tables import AlertTables, newest_of_each
 from backhaul_spark.sink.outgoing import Outgoing, alert_message, command_message, digest_of
 from backhaul_spark.sink.publisher import WINDOW_MESSAGES, Published, Publisher, judged
@@ -322,6 +323,17 @@ def test_the_newest_of_each_is_the_last_of_the_newest(said: list[tuple[str, int]
             newest[device] = (at, health)
     found = newest_of_each(snapshots(*rows)).to_pylist()
     assert {each["device"]: (each["at_ns"], each["health"]) for each in found} == newest
+
+
+def test_small_files_of_alerts_become_large_ones_and_each_alert_stays_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(alert_tables._TIDY_EVERY, "alerts", 3)
+    tables = AlertTables(str(tmp_path), FakeClock())
+    for number in range(1, 5):
+        tables.add_alerts(number, alert_table([hot(number)]))
+    assert sorted(ids_of(tmp_path)) == sorted(hot(number).id for number in range(1, 5))
+    assert len(open_table(str(tmp_path), ALERTS_TABLE).file_uris()) == 2
 
 
 def test_a_driver_that_was_thought_dead_commits_nothing(tmp_path: Path) -> None:

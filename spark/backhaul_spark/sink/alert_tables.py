@@ -17,6 +17,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import CommitProperties, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from backhaul_spark.compaction import compact
 from backhaul_spark.errors import TablesBusy
 from backhaul_spark.messages import STAMP
 from backhaul_spark.rules.snapshot import SNAPSHOTS
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from backhaul_spark.clock import Clock
+    from backhaul_spark.schemas import TableSpec
 
 APP = "backhaul-twin"
 # Every so many commits small files become large ones, and files that no reader can still need go.
@@ -65,7 +67,7 @@ class AlertTables:
                 .append_column("date", _days(new["time_ns"]))
             )
             self._write(self._alerts, rows, "append", batch_id)
-            self._tidy(self._alerts, ALERTS_TABLE.name)
+            self._tidy(self._alerts, ALERTS_TABLE)
         return int(new.num_rows)
 
     def put_twins(self, batch_id: int, snapshots: pa.Table) -> int:
@@ -81,7 +83,7 @@ class AlertTables:
         known = self._twins.to_pyarrow_table().cast(SNAPSHOTS)
         rows = newest_of_each(pa.concat_tables([known, snapshots]))
         self._write(self._twins, rows, "overwrite", batch_id)
-        self._tidy(self._twins, TWINS_TABLE.name)
+        self._tidy(self._twins, TWINS_TABLE)
         return int(pc.count_distinct(snapshots["device"]).as_py())
 
     def _known(self, alerts: pa.Table) -> pa.Array:
@@ -104,13 +106,14 @@ class AlertTables:
         except CommitFailedError as error:
             raise TablesBusy(self._root, "another twin job has taken over") from error
 
-    def _tidy(self, table: DeltaTable, name: str) -> None:
-        self._commits[name] += 1
-        if self._commits[name] % _TIDY_EVERY[name]:
+    def _tidy(self, table: DeltaTable, spec: TableSpec) -> None:
+        self._commits[spec.name] += 1
+        if self._commits[spec.name] % _TIDY_EVERY[spec.name]:
             return
-        with suppress(CommitFailedError):  # somebody else compacts, which is as good
-            table.optimize.compact()
-            table.vacuum(_KEPT_HOURS[name], dry_run=False, enforce_retention_duration=False)
+        with suppress(CommitFailedError, TablesBusy):  # somebody else does, which is as good
+            # Ours: of two of delta-rs's at the same time each keeps all rows (ADR 27).
+            compact(self._root, spec, self._clock)
+            table.vacuum(_KEPT_HOURS[spec.name], dry_run=False, enforce_retention_duration=False)
         table.update_incremental()
 
 
