@@ -19,6 +19,7 @@ from backhaul_spark.commands.ingest import ingest
 from backhaul_spark.commands.maintain import maintain
 from backhaul_spark.commands.restated import restated
 from backhaul_spark.commands.rollup import rollup
+from backhaul_spark.commands.twin_state import twin_state
 from backhaul_spark.commands.twins import twins
 from backhaul_spark.errors import BackhaulSparkError
 
@@ -46,6 +47,7 @@ for _command in (
     twins,
     restated,
     maintain,
+    twin_state,
 ):
     cli.add_command(_command)
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import math
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
+from typing import Any
 
 _JSON_COLUMNS = frozenset({"params", "open_alerts", "statistics"})
 
@@ -22,9 +19,9 @@ def utc(time_ns: int) -> str:
     return f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
 
 
-def as_json_rows(rows: pa.Table) -> list[dict[str, Any]]:
+def as_json_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return rows as JSON has them: times as text, JSON in columns as what it says, no NaN."""
-    return [{name: _value(name, value) for name, value in row.items()} for row in rows.to_pylist()]
+    return [{name: _value(name, value) for name, value in row.items()} for row in rows]
 
 
 def _value(name: str, value: Any) -> Any:

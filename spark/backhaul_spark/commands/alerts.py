@@ -42,7 +42,7 @@ def alerts(
     found = told(table_root, since=parse_time("--since", since), device=device, rule=rule)
     shown = found.slice(max(0, found.num_rows - limit))
     if as_json:
-        print(json.dumps(as_json_rows(shown)))
+        print(json.dumps(as_json_rows(shown.to_pylist())))
         return
     if found.num_rows > shown.num_rows:
         print(f"{found.num_rows - shown.num_rows:,} earlier ones are not shown: --limit, --since")

@@ -26,7 +26,7 @@ def twins(table_root: str, device: str | None, as_json: bool) -> None:
     if device is not None and not found.num_rows:
         raise NothingFound(f"the twin job has no snapshot of {device}")
     if as_json:
-        print(json.dumps(as_json_rows(found)))
+        print(json.dumps(as_json_rows(found.to_pylist())))
         return
     for row in found.to_pylist():
         print(twin_line(row))
