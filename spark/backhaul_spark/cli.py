@@ -17,8 +17,10 @@ from backhaul_spark.commands.detect import detect
 from backhaul_spark.commands.history import history
 from backhaul_spark.commands.ingest import ingest
 from backhaul_spark.commands.maintain import maintain
+from backhaul_spark.commands.recompute_alerts import recompute_alerts
 from backhaul_spark.commands.restated import restated
 from backhaul_spark.commands.rollup import rollup
+from backhaul_spark.commands.twin import twin
 from backhaul_spark.commands.twin_state import twin_state
 from backhaul_spark.commands.twins import twins
 from backhaul_spark.errors import BackhaulSparkError
@@ -32,6 +34,7 @@ def cli() -> None:
     `ingest` writes every point once, `rollup` sums it up by minute, hour and day, `history` answers
     for one series, `detect` finds what is unusual in it, `completeness` says what is still missing,
     `anomalies` what stands out in the fleet, `restated` what late points changed.
+    `twin` watches the fleet as it speaks and raises alerts (`recompute-alerts`: over the tables).
     `maintain` keeps the tables in good order.
     """
 
@@ -39,6 +42,8 @@ def cli() -> None:
 for _command in (
     ingest,
     rollup,
+    twin,
+    recompute_alerts,
     history,
     detect,
     completeness,

@@ -19,6 +19,7 @@ SERVICES = {
     "backhaul-hub-backup@.service": HUB,
     "backhaul-spark-ingest.service": HUB,
     "backhaul-spark-rollup.service": HUB,
+    "backhaul-spark-twin.service": HUB,
     # As root: it asks systemd for a restart.
     "backhaul-leaf-check.service": 1.7,
     "backhaul-leaf-login.service": 1.7,

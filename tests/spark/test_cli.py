@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from backhaul_spark.cli import cli
 from backhaul_spark.commands._options import source_options
-from backhaul_spark.commands.ingest import Totals, seconds
+from backhaul_spark.commands._service import seconds
+from backhaul_spark.commands.ingest import Totals
 from backhaul_spark.errors import OptionError, Unreachable
 from backhaul_spark.ingest import Outcome
 from demo.ports import free_port
@@ -88,10 +89,15 @@ def test_a_hub_directory_names_the_address_and_keeps_the_login(tmp_path: Path) -
 
 
 def test_durations() -> None:
-    assert [seconds(text) for text in ("5s", "500ms", "2m", "3")] == [5.0, 0.5, 120.0, 3.0]
+    assert [seconds(text, "--every") for text in ("5s", "500ms", "2m", "3")] == [
+        5.0,
+        0.5,
+        120.0,
+        3.0,
+    ]
     for text in ("", "soon", "-1s", "0", "5h"):
         with pytest.raises(click.BadParameter):
-            seconds(text)
+            seconds(text, "--every")
 
 
 def test_totals_tell_what_is_unusual(capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,3 +111,24 @@ def test_totals_tell_what_is_unusual(capsys: pytest.CaptureFixture[str]) -> None
         "602 points from 4 messages; 4 repeated messages left out; "
         "1 gaps in the streams (table source_gaps)\n"
     )
+
+
+def test_the_twin_says_what_it_lacks_before_spark_starts(tmp_path: Path) -> None:
+    hub = tmp_path / "hub"
+    hub.mkdir()
+    words = ["twin", "--table-root", str(tmp_path / "tables")]
+    with pytest.raises(OptionError, match=r"creds/twin.creds in it, which `backhaul-hub up` makes"):
+        CliRunner().invoke(cli, [*words, "--hub-dir", str(hub)], catch_exceptions=False)
+    said = CliRunner().invoke(cli, [*words, "--servers", "nats://127.0.0.1:1"])
+    assert "say --env, or --hub-dir" in said.output
+    (hub / "creds").mkdir()
+    (hub / "creds" / "twin.creds").write_text("")
+    (hub / "hub.toml").write_text('[nats]\nurl = "nats://127.0.0.1:1"\n[twin]\nenv = 3\n')
+    with pytest.raises(OptionError, match="a text env"):
+        CliRunner().invoke(cli, [*words, "--hub-dir", str(hub)], catch_exceptions=False)
+    config = tmp_path / "twin.toml"
+    config.write_text("[rules.heat]\n")
+    with pytest.raises(OptionError, match="one of battery, silence, temperature"):
+        CliRunner().invoke(
+            cli, [*words, "--hub-dir", str(hub), "--config", str(config)], catch_exceptions=False
+        )

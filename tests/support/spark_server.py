@@ -61,9 +61,13 @@ class HubServer:
         self, bodies: Sequence[bytes], *, device: str = "VID-001", leaf: str = "f.battery"
     ) -> None:
         """Put messages into the stream, acknowledged one by one."""
+        self.put_raw(f"up.{device}.{leaf}", *bodies)
+
+    def put_raw(self, subject: str, *bodies: bytes) -> None:
+        """Put messages on any subject that a stream takes."""
         connection = self._control()
         for body in bodies:
-            _, answer = connection.request(f"up.{device}.{leaf}", body)
+            _, answer = connection.request(subject, body)
             assert "error" not in json.loads(answer), answer
         connection.close()
 

@@ -11,6 +11,9 @@ import click
 
 from backhaul_spark.errors import OptionError
 
+# As the hub has it where hub.toml does not say.
+DEFAULT_ENV = "prod"
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -83,20 +86,34 @@ def source_options(
 
 def hub_place(path: Path) -> dict[str, str]:
     """Read from a hub.toml where the hub is, and by which authorities it is known."""
+    try:
+        values = _toml(path)
+        url, ca = str(values["nats"]["url"]), str(values["nats"].get("ca", ""))
+    except (KeyError, TypeError) as error:
+        raise OptionError("--hub-dir", str(path), "a url under [nats]") from error
+    return {"servers": url} | ({"tls_ca": str(path.parent.absolute() / ca)} if ca else {})
+
+
+def hub_env(path: Path) -> str:
+    """Read from a hub.toml what the fleet is called in subjects of twins ([twin] env)."""
+    section = _toml(path).get("twin", {})
+    env = section.get("env", DEFAULT_ENV) if isinstance(section, dict) else None
+    if not isinstance(env, str):
+        raise OptionError("--hub-dir", str(path), "a text env under [twin]")
+    return env
+
+
+def _toml(path: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-        url, ca = str(values["nats"]["url"]), str(values["nats"].get("ca", ""))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise OptionError(
             "--hub-dir", str(path.parent), f"hub.toml in it ({error.strerror})"
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise OptionError("--hub-dir", str(path), f"TOML: {error}") from error
-    except (KeyError, TypeError) as error:
-        raise OptionError("--hub-dir", str(path), "a url under [nats]") from error
-    return {"servers": url} | ({"tls_ca": str(path.parent.absolute() / ca)} if ca else {})
 
 
 def parse_day(text: str) -> date:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from backhaul_spark.clock import SYSTEM_CLOCK
-from backhaul_spark.commands import _options
-from backhaul_spark.errors import HubError, LoginRefused
+from backhaul_spark.commands import _options, _service
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from backhaul_spark.ingest import Outcome
     from backhaul_spark.stream import IngestQuery
 
-RETRY_S = 5.0
 CERTIFY_EVERY_S = 60.0
 
 
@@ -73,7 +70,7 @@ def ingest(
     """
     if once == (every is not None):
         raise click.UsageError("say either --once or --every SECONDS")
-    every_s = None if every is None else seconds(every)
+    every_s = None if every is None else _service.seconds(every, "--every")
     source = _options.source_options(hub_dir, servers, credentials, tls_ca, streams)
     source |= {"maxMessages": str(max_messages), "partitions": str(partitions)}
     totals = Totals(as_json=as_json, quiet=quiet)
@@ -98,12 +95,8 @@ def _run(
 
     from backhaul_spark.session import spark_session
 
-    stop = threading.Event()
     certifier = Certifier(root, quiet=totals.quiet)
-    if every_s is not None:
-        # A service manager ends a service with SIGTERM, a person with Ctrl-C.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stop.set())
+    stop = threading.Event() if every_s is None else _service.stop_on_signals()
     spark = spark_session("backhaul-ingest", verbose=verbose)
 
     def query(said: Callable[[Outcome], None]) -> IngestQuery:
@@ -124,7 +117,10 @@ def _run(
                 totals.add(outcome)
                 certifier.now_and_then(SYSTEM_CLOCK.monotonic())
 
-            _run_on(lambda: query(said), every_s, totals, stop)
+            def run() -> None:
+                query(said).run(every_s, stop.is_set)
+
+            _service.run_on(run, stop, quiet=totals.quiet)
     finally:
         spark.stop()
 
@@ -152,33 +148,6 @@ class Certifier:
             Certificates(self._root, SYSTEM_CLOCK).run()
         except TablesBusy as error:
             _options.tell(str(error), quiet=self._quiet)
-
-
-def _run_on(
-    query: Callable[[], IngestQuery], every_s: float, totals: Totals, stop: threading.Event
-) -> None:
-    """Ingest until told to stop; a hub that is away for a while is waited for."""
-    while not stop.is_set():
-        try:
-            query().run(every_s, stop.is_set)
-        except LoginRefused:
-            raise
-        except HubError as error:
-            _options.tell(f"{error}; trying again in {RETRY_S:g} s", quiet=totals.quiet)
-            stop.wait(RETRY_S)
-
-
-def seconds(text: str) -> float:
-    """Read a duration such as `5s`, `500ms`, `2m` or a bare number of seconds."""
-    units = {"ms": 0.001, "s": 1.0, "m": 60.0, "": 1.0}
-    number = text.rstrip("ms")
-    try:
-        value = float(number) * units[text[len(number) :]]
-    except (ValueError, KeyError):
-        value = 0.0
-    if value <= 0:
-        raise click.BadParameter(f"{text!r} is not a duration such as 5s", param_hint="--every")
-    return value
 
 
 class Totals:

@@ -13,6 +13,7 @@ import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from backhaul_spark.errors import OptionError
 from backhaul_spark.rules.alert import ALERTS, Alert, alert_table
 from backhaul_spark.rules.batch import Batch, hashes
 from backhaul_spark.rules.engine import Engine
@@ -68,7 +69,7 @@ class TwinActor(StatefulProcessor):
         frame = pd.concat(list(rows))
         columns = (frame["messages"], frame["samples"], frame["said"])
         batch = Batch.join(Batch.unpack(*parts) for parts in zip(*columns, strict=True))
-        twins, _, _ = self._load(now_ms)
+        twins, _, _ = self._load(key, now_ms)
         alerts, touched = self._engine.take(twins, batch, now_ms * _MS_NS)
         # How far each stream was read; the one that is furthest behind counts.
         until_ns = int(frame.groupby("stream")["until_ns"].max().min())
@@ -84,7 +85,7 @@ class TwinActor(StatefulProcessor):
         if now_ms - self._started_ms < self._plan.grace_s * 1000:
             return
         now_ns = now_ms * _MS_NS
-        twins, until_ns, at_ms = self._load(now_ms)
+        twins, until_ns, at_ms = self._load(key, now_ms)
         read_ns = read_until(now_ns, until_ns, same_batch=at_ms == now_ms)
         alerts, touched = self._engine.tick(twins, now_ns, read_ns)
         yield from self._say(key, twins, alerts, touched, now_ms)
@@ -93,7 +94,7 @@ class TwinActor(StatefulProcessor):
     def close(self) -> None:
         """Release nothing: Spark closes the state. Executor."""
 
-    def _load(self, now_ms: int) -> tuple[Twins, int, int]:
+    def _load(self, key: Any, now_ms: int) -> tuple[Twins, int, int]:
         twins = Twins(self._plan)
         found = self._numbers.get()
         if found is None:
@@ -102,6 +103,10 @@ class TwinActor(StatefulProcessor):
         names = self._names.get()
         packed, until_ns, at_ms = found
         twins.unpack(bytes(packed), bytes(names[0]) if names else twins.pack_names())
+        if (twins.devices.keys % np.uint64(self._plan.buckets) != key[0]).any():
+            raise OptionError(
+                "[twin] buckets", self._plan.buckets, "as the checkpoint was made with"
+            )
         return twins, until_ns, at_ms
 
     def _save(self, twins: Twins, until_ns: int, at_ms: int) -> None:

@@ -32,6 +32,11 @@ _STATE = {
 }
 
 
+def checkpoint_uri(root: str) -> str:
+    """Return where the twin's query keeps its state and place: beside the tables that it writes."""
+    return f"{root.rstrip('/')}/_checkpoints/twin"
+
+
 class Outlet(Protocol):
     """Where alerts, commands and snapshots go."""
 

@@ -103,17 +103,18 @@ def _messages(
 ) -> NDArray[np.void]:
     messages = np.zeros(batch.num_rows, MESSAGE)
     messages["stored_ns"] = stored_ns
-    messages["device"] = _hashed(batch.column("device"))
+    messages["device"] = hashed(batch.column("device"))
     messages["seq"] = batch.column("seq").fill_null(0).to_numpy()
     epochs = batch.column("epoch").fill_null(0).to_numpy()
-    messages["lane"] = lane_hashes(messages["device"], _hashed(batch.column("lane")), epochs)
+    messages["lane"] = lane_hashes(messages["device"], hashed(batch.column("lane")), epochs)
     for row, subject in enumerate(batch.column("subject").to_pylist()):
         if good[row] and subject.endswith(_MARK_END):
             messages["mark"][row] = _mark(subject, epochs[row], batch.column("body")[row].as_py())
     return messages
 
 
-def _hashed(column: pa.Array) -> NDArray[np.uint64]:
+def hashed(column: pa.Array) -> NDArray[np.uint64]:
+    """Return `device_hash` of each name of a column, "" for null."""
     encoded = column.fill_null("").dictionary_encode()
     rows: NDArray[np.intp] = encoded.indices.to_numpy()
     return hashes(encoded.dictionary.to_pylist())[rows]
@@ -139,20 +140,21 @@ def _points(
         start += len(decoded.counts)
         if not points.num_rows:
             continue
-        codes = _codes(points, wanted.series)
-        found.append(_samples(points, message, codes, stored_ns))
-        at = _codes(points, wanted.heads)
+        codes = series_codes(points, wanted.series)
+        found.append(samples_of(points, message, codes, stored_ns))
+        at = series_codes(points, wanted.heads)
         rows = np.flatnonzero(at >= 0)
-        heads += _head_words(points.take(pa.array(rows)), at[rows], stored_ns[message[rows]])
+        heads += head_words(points.take(pa.array(rows)), at[rows], stored_ns[message[rows]])
     return np.concatenate(found), heads
 
 
-def _samples(
+def samples_of(
     points: pa.RecordBatch,
     message: NDArray[np.intp],
     codes: NDArray[np.int16],
     stored_ns: NDArray[np.int64],
 ) -> NDArray[np.void]:
+    """Return the wanted points, `codes` from 0, as batch.SAMPLE. `message`: whose each point is."""
     number = points.column("value_f64").is_valid().to_numpy(zero_copy_only=False)
     whole = points.column("value_i64").is_valid().to_numpy(zero_copy_only=False)
     living = points.column("tombstone").to_numpy() % 2 == 0
@@ -169,7 +171,7 @@ def _samples(
     return samples
 
 
-def _codes(points: pa.RecordBatch, series: Sequence[Series]) -> NDArray[np.int16]:
+def series_codes(points: pa.RecordBatch, series: Sequence[Series]) -> NDArray[np.int16]:
     """Return the place in `series` of each point's own, -1 for none."""
     codes = np.full(points.num_rows, -1, np.int16)
     names = [_indices(points.column(name)) for name in ("node", "type", "key")]
@@ -186,9 +188,10 @@ def _indices(column: pa.Array) -> tuple[NDArray[np.int32], dict[str, int]]:
     return encoded.indices.to_numpy(), {n: i for i, n in enumerate(encoded.dictionary.to_pylist())}
 
 
-def _head_words(
+def head_words(
     points: pa.RecordBatch, at: NDArray[np.int16], stored_ns: NDArray[np.int64]
 ) -> list[HeadWord]:
+    """Return config points, `at` being the place of each one's series among the heads."""
     names = ("device", "time_ns", "origin", "tombstone", "value_f64", "value_i64", "value_text")
     words = []
     for place, row in enumerate(points.select(names).to_pylist()):

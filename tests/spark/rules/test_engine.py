@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pytest
 
 from backhaul_spark.errors import OptionError
+from backhaul_spark.rules import rule as rule_module
 from backhaul_spark.rules.batch import Batch
 from backhaul_spark.rules.catalog import known_rules
-from backhaul_spark.rules.config import plan_from, read_plan
+from backhaul_spark.rules.config import TwinSection, plan_from, read_plan
+from backhaul_spark.rules.engine import Engine
+from backhaul_spark.rules.plan import Plan
 from backhaul_spark.rules.repeats import first_times, lane_table
 from backhaul_spark.rules.rounds import rounds
+from backhaul_spark.rules.series import Series
 from backhaul_spark.rules.table import Table
+from backhaul_spark.rules.twins import Twins
 from tests.support.twin_batches import T0, Bucket, S, spoken
+
+if TYPE_CHECKING:
+    from msgspec import Struct
 
 TEMP, SOC = "battery.temp", "battery.soc"
 
@@ -220,11 +231,30 @@ def test_a_wrong_configuration_is_refused_with_its_place(
 
 
 def test_a_configuration_that_cannot_be_read_is_named(
-    tmp_path_factory: pytest.TempPathFactory,
+    tmp_path: Path,
 ) -> None:
-    directory = tmp_path_factory.mktemp("config")
+    directory = tmp_path
     with pytest.raises(OptionError, match="No such file"):
         read_plan(str(directory / "none.toml"))
     (directory / "bad.toml").write_text("[twin")
     with pytest.raises(OptionError, match="TOML"):
         read_plan(str(directory / "bad.toml"))
+
+
+def test_the_page_shows_a_rule_that_works_and_every_key() -> None:
+    page = (Path(__file__).parents[3] / "docs/twin-actor.md").read_text()
+    [code] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, Any] = {"rule": rule_module, "np": np, "ClassVar": ClassVar}
+    annotations = "from __future__ import annotations\n"
+    exec(annotations + code, names)
+    rough = names["Rough"]()
+    plan = Plan((rule_module.Spoken(rough, {"shock": Series("body", "shock")}),))
+    bucket = Bucket()
+    bucket.plan, bucket.engine, bucket.twins = plan, Engine(plan), Twins(plan)
+    for at_s, shock in enumerate((1, 40, 40, 2)):
+        bucket.say("A", at_s, ("body.shock", at_s, shock))
+    assert spoken(bucket.run(4)) == [("rough", "raised", 1), ("rough", "cleared", 3)]
+    settings: list[type[Struct]] = [TwinSection]
+    settings += [kind.Settings for kind in known_rules().values()]
+    keys = {field for one in settings for field in one.__struct_fields__}
+    assert keys == {key for key in keys if f"`{key}`" in page}

@@ -1,0 +1,150 @@
+"""Run the rules over the points table, as if it came again in the order in which the hub stored it.
+
+The same engine as in the stream, so the same alerts with the same ids, where the table has what the
+stream had: it lacks thresholds that were written at the hub, and signs of life that were no points.
+Without Spark, in memory: for a vehicle, or a fleet's day.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from backhaul_spark.errors import TableMissing
+from backhaul_spark.rules.alert import ALERTS, Alert, alert_table
+from backhaul_spark.rules.batch import MARKS, MESSAGE, OTHER_MARK, Batch, hashes, lane_hashes
+from backhaul_spark.rules.engine import Engine
+from backhaul_spark.rules.rounds import firsts
+from backhaul_spark.rules.rule import SECOND_NS
+from backhaul_spark.rules.samples import Wanted, hashed, head_words, samples_of, series_codes
+from backhaul_spark.rules.twins import Twins
+from backhaul_spark.schemas import MARKS_TABLE, POINTS_TABLE
+from backhaul_spark.tables import open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from numpy.typing import NDArray
+
+    from backhaul_spark.rules.plan import Plan
+
+# What was stored in so much time is taken in at once; alerts do not depend on it.
+SLICE_NS = 60 * SECOND_NS
+_IDENTITY = ("device", "lane", "epoch", "seq", "stored_at")
+_SAID = ("node", "type", "key", "time_ns", "value_f64", "value_i64", "value_text", "tombstone",
+         "origin", "clock")  # fmt: skip
+
+
+class Recompute:
+    """The rules of a plan over the tables under a root."""
+
+    def __init__(self, root: str, plan: Plan) -> None:
+        self._root = root
+        self._plan = plan
+
+    def run(
+        self, start: datetime | None, end: datetime | None, device: str | None = None
+    ) -> pa.Table:
+        """Return the alerts (schema ALERTS) of what the hub stored from `start` to before `end`.
+
+        Raises:
+            TableMissing: nothing was ever ingested.
+        """
+        points = self._points(start, end, device)
+        if not points.num_rows:
+            return ALERTS.empty_table()
+        batch = self._batch(points, self._marks(device))
+        engine, twins = Engine(self._plan), Twins(self._plan)
+        alerts: list[Alert] = []
+        now_ns = 0
+        for now_ns, part in slices(batch):
+            alerts += engine.take(twins, part, now_ns)[0]
+            alerts += engine.tick(twins, now_ns, now_ns)[0]
+        if end is not None:
+            end_ns = int(end.timestamp()) * SECOND_NS
+            alerts += engine.tick(twins, end_ns, end_ns)[0]
+        return alert_table(sorted(alerts, key=lambda alert: alert.time_ns))
+
+    def _points(self, start: datetime | None, end: datetime | None, device: str | None) -> pa.Table:
+        wanted = pc.scalar(value=True)
+        stored = pc.field("stored_at")
+        if start is not None:
+            wanted &= stored >= pa.scalar(start, pa.timestamp("us", tz="UTC"))
+        if end is not None:
+            wanted &= stored < pa.scalar(end, pa.timestamp("us", tz="UTC"))
+        if device is not None:
+            wanted &= pc.field("device") == device
+        dataset = open_table(self._root, POINTS_TABLE).to_pyarrow_dataset()
+        return dataset.to_table([*_IDENTITY, *_SAID], filter=wanted)
+
+    def _marks(self, device: str | None) -> list[dict[str, Any]]:
+        try:
+            dataset = open_table(self._root, MARKS_TABLE).to_pyarrow_dataset()
+        except TableMissing:
+            return []
+        wanted = None if device is None else pc.field("device") == device
+        rows: list[dict[str, Any]] = dataset.to_table(
+            ["device", "time_ns", "why"], filter=wanted
+        ).to_pylist()
+        return sorted(rows, key=lambda row: int(row["time_ns"]))
+
+    def _batch(self, points: pa.Table, marks: list[dict[str, Any]]) -> Batch:
+        """Return the points as one batch, its messages by the time at which they were stored."""
+        wanted = Wanted(self._plan.series, self._plan.heads, 1)
+        [rows] = points.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([])]
+        every = np.zeros(rows.num_rows, MESSAGE)
+        every["stored_ns"] = rows.column("stored_at").cast(pa.int64()).to_numpy() * 1000
+        every["device"] = hashed(rows.column("device"))
+        every["seq"] = rows.column("seq").to_numpy()
+        epochs = rows.column("epoch").to_numpy()
+        every["lane"] = lane_hashes(every["device"], hashed(rows.column("lane")), epochs)
+        order = np.lexsort((every["seq"], every["lane"], every["stored_ns"]))
+        first = firsts(every["lane"][order]) | firsts(every["seq"][order])
+        message = np.empty(len(order), np.intp)
+        message[order] = np.cumsum(first) - 1
+        messages = every[order[first]]
+        samples = samples_of(
+            rows, message, series_codes(rows, wanted.series), messages["stored_ns"]
+        )
+        codes = series_codes(rows, wanted.heads)
+        at = np.flatnonzero(codes >= 0)
+        heads = head_words(rows.take(pa.array(at)), codes[at], messages["stored_ns"][message[at]])
+        _mark(messages, marks)
+        devices = rows.column("device").unique().to_pylist()
+        return Batch(
+            messages, samples[np.argsort(samples["message"], kind="stable")], devices, heads
+        )
+
+
+def slices(batch: Batch) -> Iterator[tuple[int, Batch]]:
+    """Yield a batch in parts of SLICE_NS by stored time, with the end of each. Messages are sorted."""
+    number = batch.messages["stored_ns"] // SLICE_NS
+    bounds = [*np.flatnonzero(firsts(number)).tolist(), len(number)]
+    heads_at = np.array([head.time_ns for head in batch.heads], np.int64) // SLICE_NS
+    told = np.zeros(len(heads_at), np.bool_)
+    cuts = np.searchsorted(batch.samples["message"], bounds)
+    for place, (low, high) in enumerate(itertools.pairwise(bounds)):
+        samples = batch.samples[cuts[place] : cuts[place + 1]].copy()
+        samples["message"] -= low
+        due = ~told & (heads_at <= number[low])
+        told |= due
+        heads = [batch.heads[index] for index in np.flatnonzero(due).tolist()]
+        end_ns = int(number[low] + 1) * SLICE_NS
+        yield end_ns, Batch(batch.messages[low:high], samples, batch.devices, heads)
+
+
+def _mark(messages: NDArray[np.void], marks: list[dict[str, Any]]) -> None:
+    """Have the message that was stored nearest to a mark carry it: marks are in no points."""
+    order = np.argsort(messages["device"], kind="stable")
+    devices = messages["device"][order]
+    for mark in marks:
+        [key] = hashes([mark["device"]])
+        mine = order[np.searchsorted(devices, key) : np.searchsorted(devices, key, "right")]
+        if len(mine):
+            at = int(np.argmin(np.abs(messages["stored_ns"][mine] - mark["time_ns"])))
+            messages["mark"][mine[at]] = MARKS.get(mark["why"], OTHER_MARK)
