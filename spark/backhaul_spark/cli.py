@@ -18,6 +18,7 @@ from backhaul_spark.commands.history import history
 from backhaul_spark.commands.ingest import ingest
 from backhaul_spark.commands.maintain import maintain
 from backhaul_spark.commands.recompute_alerts import recompute_alerts
+from backhaul_spark.commands.report import report
 from backhaul_spark.commands.restated import restated
 from backhaul_spark.commands.rollup import rollup
 from backhaul_spark.commands.twin import twin
@@ -36,6 +37,7 @@ def cli() -> None:
     `anomalies` what stands out in the fleet, `restated` what late points changed.
     `twin` watches the fleet as it speaks and raises alerts (`recompute-alerts`: over the tables).
     `maintain` keeps the tables in good order.
+    `report` makes a page about a day of the fleet.
     """
 
 
@@ -48,6 +50,7 @@ for _command in (
     detect,
     completeness,
     anomalies,
+    report,
     alerts,
     twins,
     restated,

@@ -10,7 +10,6 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_spark.errors import NothingFound, TableMissing
@@ -18,11 +17,11 @@ from backhaul_spark.fleet.clocks import stored_lags, wrong_clocks
 from backhaul_spark.fleet.cohorts import Cohorts
 from backhaul_spark.fleet.findings import Coverage, Finding
 from backhaul_spark.fleet.firmware import PastDay
+from backhaul_spark.fleet.hours import certified
 from backhaul_spark.fleet.judge import CohortSignal, Judge
 from backhaul_spark.fleet.readings import CELLS_MAX, Census, Readings, Windows
 from backhaul_spark.fleet.settings import FleetSettings, signal_of
 from backhaul_spark.schemas import (
-    CERTIFICATES_TABLE,
     FLEET_DAYS_TABLE,
     POINTS_TABLE,
     ROLLUPS_TABLE,
@@ -39,7 +38,6 @@ PAST_DAYS = 14
 """How far back a device's own past reaches; one silent for longer is no member of the fleet."""
 LOOK_BACK_DAYS = 30
 """A vehicle says its model and firmware at least this often, or counts as unknown."""
-STATES = ("complete", "explained", "waiting")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +87,18 @@ class Surveyor:
         windows = Windows("1h", day, hour=hour)
         past = Windows("1d", day - timedelta(days=PAST_DAYS), PAST_DAYS)
         before = self._readings.census(past, [])
-        certificates = self._certificates(windows)
-        certified_ids = set(pc.unique(certificates.column("device")).to_pylist())
-        census = self._readings.census(windows, [*before.devices, *certified_ids])
+        certificates = certified(self._root, windows)
+        census = self._readings.census(windows, [*before.devices, *certificates.devices])
         if not census.devices:
             raise NothingFound(
                 f"no rollups of {day} or the days before", "run `backhaul-spark rollup`"
             )
         hours = self._hours(windows)
         cohorts = self._cohorts(windows, census.devices)
-        certified = _by_state(certificates, census.devices)
+        by_state = certificates.counts(census.devices)
         judge = Judge(
             cohorts,
-            _coverage(census, certified, hours),
+            _coverage(census, by_state, hours),
             len(census.signals),
             self._settings.drains,
         )
@@ -115,7 +112,7 @@ class Surveyor:
         found = judge.findings()
         heard = judge.heard(census.points)
         signals = judge.cohort_signals
-        return Survey(day, hour, hours, cohorts, census, heard, certified, signals, found)
+        return Survey(day, hour, hours, cohorts, census, heard, by_state, signals, found)
 
     def _hours(self, windows: Windows) -> int:
         elapsed = (self._now_ns // 1000 - windows.start_us) // windows.step_us
@@ -138,19 +135,6 @@ class Surveyor:
 
         return Cohorts(devices, said(self._settings.model), said(self._settings.firmware))
 
-    def _certificates(self, windows: Windows) -> pa.Table:
-        names = ["device", "state"]
-        dataset = _dataset(self._root, CERTIFICATES_TABLE)
-        if dataset is None:
-            return pa.table({name: pa.array([], pa.string()) for name in names})
-        low, high = (
-            pa.scalar(us).cast(pa.timestamp("us", tz="UTC"))
-            for us in (windows.start_us, windows.end_us)
-        )
-        hour = pc.field("hour")
-        within = (pc.field("date") == windows.first) & (hour >= low) & (hour < high)
-        return dataset.to_table(columns=names, filter=within)
-
     def _past_days(self, past: Windows) -> list[PastDay]:
         dataset = _dataset(self._root, FLEET_DAYS_TABLE)
         if dataset is None:
@@ -166,15 +150,6 @@ def _dataset(root: str, spec: TableSpec) -> Any:
         return open_table(root, spec).to_pyarrow_dataset()
     except TableMissing:
         return None
-
-
-def _by_state(certificates: pa.Table, devices: Sequence[str]) -> NDArray[np.int64]:
-    counts = np.zeros((len(devices), len(STATES)), dtype=np.int64)
-    if certificates.num_rows:
-        device = pc.index_in(certificates.column("device"), value_set=pa.array(devices)).to_numpy()
-        state = pc.index_in(certificates.column("state"), value_set=pa.array(STATES)).to_numpy()
-        np.add.at(counts, (device, state), 1)
-    return counts
 
 
 def _coverage(census: Census, certified: NDArray[np.int64], hours: int) -> list[Coverage]:

@@ -1,0 +1,84 @@
+"""How each hour of each device stands on a day, from certificates and rollups. No Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from backhaul_spark.errors import TableMissing
+from backhaul_spark.fleet.readings import HOUR_US
+from backhaul_spark.schemas import CERTIFICATES_TABLE
+from backhaul_spark.tables import open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from backhaul_spark.fleet.readings import Windows
+
+STATES = ("complete", "explained", "waiting")
+# From worst to best; a certificate says more than a reading.
+NOTHING, WAITING, EXPLAINED, UNCERTIFIED, COMPLETE = range(5)
+_CODES = np.array([COMPLETE, EXPLAINED, WAITING], dtype=np.int8)
+
+
+@dataclass(frozen=True, slots=True)
+class Certified:
+    """The certificates of some hours: a row each."""
+
+    device: pa.Array
+    column: NDArray[np.int64]
+    state: NDArray[np.int64]
+
+    @property
+    def devices(self) -> list[str]:
+        """Return the devices that have some."""
+        found: list[str] = pc.unique(self.device).to_pylist()
+        return found
+
+    def counts(self, devices: Sequence[str]) -> NDArray[np.int64]:
+        """Return how many hours of each device are complete, explained, waiting."""
+        counts = np.zeros((len(devices), len(STATES)), dtype=np.int64)
+        np.add.at(counts, (self._rows(devices), self.state), 1)
+        return counts
+
+    def standing(self, devices: Sequence[str], seen: NDArray[np.bool_]) -> NDArray[np.int8]:
+        """Return the code of every hour: a row a device, a column an hour.
+
+        Args:
+            devices: all of them.
+            seen: of which hours there are readings, in the same shape.
+        """
+        codes = np.where(seen, UNCERTIFIED, NOTHING).astype(np.int8)
+        codes[self._rows(devices), self.column] = _CODES[self.state]
+        return codes
+
+    def _rows(self, devices: Sequence[str]) -> NDArray[np.int64]:
+        index = pa.array(devices, pa.string())
+        rows: NDArray[np.int64] = pc.index_in(self.device, value_set=index).to_numpy()
+        return rows
+
+
+def certified(root: str, windows: Windows) -> Certified:
+    """Read the certificates of hours; where there are none, nothing is certified."""
+    names = ["device", "hour", "state"]
+    try:
+        dataset: Any = open_table(root, CERTIFICATES_TABLE).to_pyarrow_dataset()
+    except TableMissing:
+        none = np.zeros(0, dtype=np.int64)
+        return Certified(pa.array([], pa.string()), none, none)
+    low, high = (
+        pa.scalar(us).cast(pa.timestamp("us", tz="UTC"))
+        for us in (windows.start_us, windows.end_us)
+    )
+    hour = pc.field("hour")
+    within = (pc.field("date") == windows.first) & (hour >= low) & (hour < high)
+    rows = dataset.to_table(columns=names, filter=within)
+    column = (rows.column("hour").cast(pa.int64()).to_numpy() - windows.start_us) // HOUR_US
+    state = pc.index_in(rows.column("state"), value_set=pa.array(STATES)).to_numpy()
+    return Certified(rows.column("device").combine_chunks(), column, state)

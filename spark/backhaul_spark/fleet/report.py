@@ -1,0 +1,260 @@
+"""Write one page about a day of the fleet, which needs nothing but itself. No Spark.
+
+What is judged is read from `anomalies` and `fleet_days`; how each hour stands, from certificates and
+rollups. Pictures are matplotlib's, as images; the page is a Jinja2 template that escapes everything
+and allows no script, as names and texts come from vehicles.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from backhaul_spark.errors import NothingFound, OptionError
+from backhaul_spark.fleet import charts
+from backhaul_spark.fleet.findings import count, number
+from backhaul_spark.fleet.hours import COMPLETE, certified
+from backhaul_spark.fleet.readings import Readings, Signal, Windows
+from backhaul_spark.fleet.standing import standing
+from backhaul_spark.schemas import FLEET_DAYS_TABLE, ROLLUPS_TABLE
+from backhaul_spark.tables import open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import date
+
+    from numpy.typing import NDArray
+
+    from backhaul_spark.clock import Clock
+
+HISTORY_DAYS = 30
+ROWS_MAX = 200
+"""Anomalies that the page lists; the table has all."""
+WORST_MAX = 30
+NAMED_MAX = 40
+"""Devices that have a row of their own in the heat map: those with the fewest complete hours."""
+SIGNALS_MAX = 9
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Where the page is, and how large."""
+
+    path: str
+    size_bytes: int
+    devices: int
+    anomalies: int
+
+
+class Report:
+    """Makes the page of a day.
+
+    Args:
+        root: the table root.
+        clock: for "written at".
+    """
+
+    def __init__(self, root: str, clock: Clock) -> None:
+        self._root, self._clock = root, clock
+
+    def write(self, day: date, directory: str) -> Written:
+        """Write `fleet-<day>.html` into a directory, which is made if need be.
+
+        Raises:
+            NothingFound: the day has not been judged.
+            OptionError: the directory cannot be written to.
+        """
+        target = Path(directory) / f"fleet-{day}.html"
+        unfinished = target.with_suffix(".unfinished")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            page, devices, anomalies = self.page(day)
+            unfinished.write_text(page, encoding="utf-8")
+            unfinished.replace(target)
+        except OSError as error:
+            expected = f"a directory to write to ({error.strerror})"
+            raise OptionError("--out", directory, expected) from error
+        return Written(str(target), len(page.encode()), devices, anomalies)
+
+    def page(self, day: date) -> tuple[str, int, int]:
+        """Return the page, and how many devices and anomalies it is about. Raises: NothingFound."""
+        history = self._history(day)
+        today = [row for row in history if row["date"] == day]
+        if not today:
+            hint = f"run `backhaul-spark anomalies --day {day}` first"
+            raise NothingFound(f"{day} in fleet_days", hint)
+        found = standing(self._root, day)
+        devices, codes = self._hours(day)
+        cohorts = [row for row in today if not row["node"]]
+        now = datetime.fromtimestamp(self._clock.now_ns() / 1e9, UTC)
+        page = _template().render(
+            day=day,
+            written_at=f"{now:%Y-%m-%d %H:%M} UTC",
+            ingest=max(row["ingest"] for row in today),
+            tiles=_tiles(cohorts, len(found)),
+            overview=_overview(history),
+            signals=_signals(history),
+            cohorts=cohorts,
+            firmwares=_firmwares(today),
+            worst=_worst(found),
+            anomalies=found[:ROWS_MAX],
+            anomalies_more=max(len(found) - ROWS_MAX, 0),
+            heat_map=_heat_map(devices, codes),
+            state_colours=list(zip(charts.STATE_NAMES, charts.STATE_COLOURS, strict=True)),
+        )
+        return page, len(devices), len(found)
+
+    def _history(self, day: date) -> list[Row]:
+        within = (pc.field("date") > day - timedelta(days=HISTORY_DAYS)) & (pc.field("date") <= day)
+        dataset = open_table(self._root, FLEET_DAYS_TABLE).to_pyarrow_dataset()
+        keys = ("date", "model", "firmware", "node", "type", "key")
+        rows = dataset.to_table(filter=within).sort_by([(key, "ascending") for key in keys])
+        found: list[Row] = rows.to_pylist()
+        return found
+
+    def _hours(self, day: date) -> tuple[list[str], NDArray[np.int8]]:
+        """Return devices and how their hours stand, least complete first."""
+        windows = Windows("1h", day)
+        certificates = certified(self._root, windows)
+        readings = Readings(open_table(self._root, ROLLUPS_TABLE).to_pyarrow_dataset())
+        census = readings.census(windows, certificates.devices)
+        codes = certificates.standing(census.devices, census.seen)
+        order = np.lexsort((codes.sum(axis=1), (codes == COMPLETE).sum(axis=1)))
+        return [census.devices[at] for at in order.tolist()], codes[order]
+
+
+def _template() -> Any:
+    loader = PackageLoader("backhaul_spark.fleet", ".")
+    page = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    page.filters |= {"number": _shown, "share": _share}
+    return page.get_template("report.html")
+
+
+def _shown(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,}" if isinstance(value, int) else number(value)
+
+
+def _share(part: int | None, whole: int | None) -> str:
+    return f"{100 * (part or 0) / whole:.1f} %" if whole else ""
+
+
+def _tiles(cohorts: Sequence[Row], anomalies: int) -> list[tuple[str, str]]:
+    def total(name: str) -> int:
+        return sum(row[name] for row in cohorts)
+
+    hours = total("hours")
+    return [
+        (f"{total('devices'):,}", "devices with readings"),
+        (f"{total('silent'):,}", "silent"),
+        (f"{total('points'):,}", "readings"),
+        (_share(total("hours_seen"), hours), "of device-hours have readings"),
+        (_share(total("hours_complete"), hours), "are certified complete"),
+        (f"{total('hours_waiting'):,}", "device-hours waiting"),
+        (f"{anomalies:,}", "anomaly" if anomalies == 1 else "anomalies"),
+    ]
+
+
+def _overview(history: Sequence[Row]) -> str:
+    days = sorted({row["date"] for row in history})
+    sums: dict[date, defaultdict[str, int]] = {each: defaultdict(int) for each in days}
+    names = ("devices", "silent", "points", "hours", "hours_seen", "hours_complete", "anomalies")
+    for row in history:
+        if not row["node"]:
+            for name in names:
+                sums[row["date"]][name] += row[name]
+
+    def of(name: str, per: str | None = None) -> NDArray[np.float64]:
+        values = [sums[each][name] / (max(sums[each][per], 1) / 100 if per else 1) for each in days]
+        return np.array(values, dtype=float)
+
+    panels = [
+        ("devices with readings", of("devices")),
+        ("silent devices", of("silent")),
+        ("anomalies", of("anomalies")),
+        ("readings", of("points")),
+        ("hours with readings, %", of("hours_seen", "hours")),
+        ("hours complete, %", of("hours_complete", "hours")),
+    ]
+    return charts.small_multiples(days, panels, from_zero=True)
+
+
+def _signals(history: Sequence[Row]) -> str | None:
+    """Draw the medians of the signals that most devices have: the middle of the cohorts' medians."""
+    days = sorted({row["date"] for row in history})
+    devices: defaultdict[Signal, int] = defaultdict(int)
+    values: defaultdict[tuple[Signal, date], list[tuple[float, int]]] = defaultdict(list)
+    for row in history:
+        if row["node"] and row["median"] is not None:
+            signal = Signal(row["node"], row["type"], row["key"])
+            devices[signal] += row["devices"]
+            values[signal, row["date"]].append((row["median"], row["devices"]))
+    ranked = sorted(devices, key=lambda signal: (-devices[signal], signal))[:SIGNALS_MAX]
+    panels = [
+        (str(signal), np.array([_middle(values[signal, each]) for each in days]))
+        for signal in sorted(ranked)
+    ]
+    return charts.small_multiples(days, panels) if panels else None
+
+
+def _middle(medians: Sequence[tuple[float, int]]) -> float:
+    """Return the median of the medians, each counting as many times as it has devices."""
+    if not medians:
+        return float("nan")
+    value, weight = np.array(sorted(medians)).T
+    return float(value[np.searchsorted(np.cumsum(weight), weight.sum() / 2)])
+
+
+def _firmwares(today: Sequence[Row]) -> list[Row]:
+    """Return the signals of models that run more than one firmware, firmware beside firmware."""
+    groups: defaultdict[tuple[str, str, str, str], list[Row]] = defaultdict(list)
+    for row in today:
+        if row["node"]:
+            groups[row["model"], row["node"], row["type"], row["key"]].append(row)
+    return [
+        {
+            "model": model,
+            "signal": str(Signal(*signal)),
+            "rows": sorted(rows, key=lambda row: str(row["firmware"])),
+            "falls": any(row["fall_median"] is not None for row in rows),
+        }
+        for (model, *signal), rows in sorted(groups.items())
+        if len(rows) > 1
+    ]
+
+
+def _worst(found: Sequence[Row]) -> list[Row]:
+    """Return the devices by their worst anomaly, with all that was found of each."""
+    of: dict[str, Row] = {}
+    for row in found:
+        if row["device"]:
+            names = {name: row[name] for name in ("device", "model", "firmware")}
+            entry = of.setdefault(
+                row["device"], names | {"score": 0.0, "texts": [], "seen": "", "hours_waiting": 0}
+            )
+            entry["score"] += row["score"]
+            entry["texts"].append(row["text"])
+            entry["seen"] = f"{row['hours_seen']} of {row['hours']}"
+            entry["hours_waiting"] = row["hours_waiting"]
+    return sorted(of.values(), key=lambda entry: -entry["score"])[:WORST_MAX]
+
+
+def _heat_map(devices: Sequence[str], codes: NDArray[np.int8]) -> Row:
+    if not devices:
+        return {"named": None, "all": None, "said": "no device was heard of"}
+    incomplete = int((codes != COMPLETE).any(axis=1).sum())
+    some = min(incomplete, NAMED_MAX)
+    of = f"{incomplete:,} of {count(len(devices), 'device', 'devices')} lack hours"
+    said = f"{of}, the least complete first" if some else "all hours of all devices are complete"
+    named = charts.named_heat_map(devices[:some], codes[:some]) if some else None
+    return {"named": named, "all": charts.banded_heat_map(codes), "said": said}
