@@ -78,6 +78,7 @@ BENCHMARKS = (
     Benchmark("detector", "labelled anomalies found in recordings, and how early"),
     Benchmark("restate", "what a backlog of two days does to the rollups, and how fast"),
     Benchmark("sizing", "what a fleet needs, computed from what was measured"),
+    Benchmark("fleet_anomalies", "judging a day of 100,000 devices, and what it finds"),
     Benchmark("spark_ingest", "points per second into the history tables", needs_java=True),
     Benchmark("fleet_load", "jobs on Spark under the load of 100,000 devices", needs_java=True),
 )

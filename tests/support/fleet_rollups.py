@@ -18,7 +18,7 @@ from backhaul_spark.fleet.readings import Cells, Signal
 from backhaul_spark.schemas import ROLLUPS_TABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -43,6 +43,8 @@ class SimulatedFleet:
         stuck, drifting: device numbers whose cabin.temp fails at minute 400 of DAY.
         draining: device numbers with firmware 4.2, which falls three times as fast.
         silent: device numbers without readings on DAY.
+        first: the number in the first device's name.
+        keys: each signal is there with each of these keys.
     """
 
     devices: int
@@ -52,6 +54,8 @@ class SimulatedFleet:
     drifting: Sequence[int] = ()
     draining: Sequence[int] = ()
     silent: Sequence[int] = ()
+    first: int = 0
+    keys: Sequence[str] = ("",)
     names: list[str] = field(init=False)
     models: list[str] = field(init=False)
     firmwares: list[str] = field(init=False)
@@ -59,7 +63,7 @@ class SimulatedFleet:
     def __post_init__(self) -> None:
         dice = np.random.default_rng(self.seed)
         n = self.devices
-        self.names = [f"SIM-{i:06d}" for i in range(n)]
+        self.names = [f"SIM-{self.first + i:06d}" for i in range(n)]
         self.models = [MODELS[i] for i in dice.integers(0, len(MODELS), n)]
         self.firmwares = [FIRMWARES[i] for i in dice.integers(0, len(FIRMWARES), n)]
         for i in self.draining:
@@ -132,7 +136,12 @@ class SimulatedFleet:
 
     def write(self, root: str, day: date, *, ingest: int = 1) -> None:
         """Append the day's rollups, hours and day, to the table."""
-        parts = [self._rows(signal, day, width) for signal in SIGNALS for width in ("1h", "1d")]
+        parts = [
+            each
+            for signal in SIGNALS
+            for width in ("1h", "1d")
+            for each in self._rows(signal, day, width)
+        ]
         for type_, texts in (("model", self.models), ("firmware", self.firmwares)):
             parts += [self._texts(type_, texts, day, width) for width in ("1h", "1d")]
         rows = pa.concat_tables(parts)
@@ -149,7 +158,7 @@ class SimulatedFleet:
             partition_by=list(ROLLUPS_TABLE.partition_by),
         )
 
-    def _rows(self, signal: Signal, day: date, width: str) -> pa.Table:
+    def _rows(self, signal: Signal, day: date, width: str) -> Iterator[pa.Table]:
         columns = self.windows(signal, day, width)
         there = (columns["count"] > 0).ravel()
         number = columns["count"].shape[1]
@@ -159,7 +168,8 @@ class SimulatedFleet:
             name: column.ravel()[there] for name, column in columns.items() if name != "count"
         }
         values["count"] = columns["count"].ravel()[there].astype(np.int64)
-        return _table(device, signal, day, width, window, values)
+        for key in self.keys:
+            yield _table(device, signal._replace(key=key), day, width, window, values)
 
     def _texts(self, type_: str, texts: Sequence[str], day: date, width: str) -> pa.Table:
         there = np.ones(self.devices, dtype=bool)
