@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backhaul_spark.fleet.robust import group_median, group_quantile, group_scale
+from backhaul_spark.fleet.robust import group_median, group_scale, group_upper
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PEERS_MIN = 8
 """Fewer peers than this say nothing: the next larger cohort is asked."""
-UPPER_SHARE = 0.02
+UPPER_SHARE, UPPER_SOME = 0.02, 3
 POOL = 30
 """A cohort's own scale counts as much as the fleet's once it has so many members."""
 
@@ -93,12 +93,12 @@ class Cohorts:
         return centre
 
     def upper(self, values: Floats, level: Ints) -> Floats:
-        """Return for each device what only UPPER_SHARE of its group exceed; NaN without peers."""
+        """Return for each device what few of its group exceed; NaN without peers."""
         upper = np.full(len(self), np.nan)
         for at, (group, groups) in enumerate(self._levels):
             here = level == at
             if here.any():
-                found = group_quantile(values, group, groups, 1 - UPPER_SHARE)
+                found = group_upper(values, group, groups, UPPER_SHARE, UPPER_SOME)
                 upper[here] = found[group[here]]
         return upper
 

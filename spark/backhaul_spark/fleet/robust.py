@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 MAD_TO_SIGMA = 1.4826
 """The MAD of normal noise times this is its standard deviation."""
-TAIL_FROM, TAIL_TO = 0.1, 0.01
+TAIL_FROM, TAIL_TO = 0.1, 0.02
 """Between these shares of the greatest scores the tail's weight is measured."""
-ANOMALIES = 5
+ANOMALIES = 8
 """So many of a small fleet's greatest scores may be anomalies, and of a large one's TAIL_TO."""
 TAIL_INDEX_MIN = 2.0
 """The heaviest tail believed in: that of noise whose variance is barely finite."""
@@ -41,13 +41,14 @@ def group_median(values: Floats, group: Ints, groups: int) -> tuple[Floats, Ints
     return median, sizes
 
 
-def group_quantile(values: Floats, group: Ints, groups: int, share: float) -> Floats:
-    """Return of each group the greatest value that no more than `share` of it are below."""
+def group_upper(values: Floats, group: Ints, groups: int, share: float, some: int) -> Floats:
+    """Return of each group what no more than `share` of it exceed, or `some` of a small group."""
     ordered, start, sizes = _by_group(values, group, groups)
     found = np.full(groups, np.nan)
     filled = sizes > 0
-    at = np.floor(share * (sizes[filled] - 1)).astype(np.int64)
-    found[filled] = ordered[start[filled] + at]
+    size = sizes[filled]
+    above = np.minimum(np.maximum((share * size).astype(np.int64), some), size - 1)
+    found[filled] = ordered[start[filled] + size - 1 - above]
     return found
 
 
@@ -71,9 +72,9 @@ def group_scale(values: Floats, group: Ints, groups: int, centre: Floats) -> Flo
 def tail_limit(scores: Floats, probability: float) -> float:
     """Return the |score| that noise exceeds with at most `probability`, judged by its own tail.
 
-    Between the greatest tenth and the greatest hundredth the tail is taken for a power law and drawn
+    Between the greatest tenth and the greatest fiftieth the tail is taken for a power law and drawn
     on from there: heavier than normal noise, and as heavy as heavy-tailed noise shows itself to be.
-    Few scores know little of their tail, so the index is lowered by 1.5 of its standard errors.
+    Few scores know little of their tail, so the index is lowered by its standard error.
 
     Args:
         scores: of all devices, anomalies among them.
@@ -91,5 +92,5 @@ def tail_limit(scores: Floats, probability: float) -> float:
         return float("inf")
     between = max((TAIL_FROM - beyond) * len(size), 1.0)
     index = np.log(TAIL_FROM / beyond) / np.log(high / low) if high > low else TAIL_INDEX_MAX
-    index = max(min(index, TAIL_INDEX_MAX) * (1 - 1.5 / np.sqrt(between)), TAIL_INDEX_MIN)
+    index = max(min(index, TAIL_INDEX_MAX) * (1 - 1 / np.sqrt(between)), TAIL_INDEX_MIN)
     return max(float(high * (beyond / probability) ** (1 / index)), Z_MIN)
