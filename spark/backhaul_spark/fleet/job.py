@@ -165,7 +165,7 @@ class FleetJob:
                 actions = actions.filter(wanted)
             pairs = (actions.column(name).to_pylist() for name in ("partition.date", "max.ingest"))
             for day, ingest in zip(*pairs, strict=True):
-                basis[day] = max(basis.get(day, 0), ingest)
+                basis[day] = max(basis.get(day, 0), ingest or 0)
         return basis
 
     def _done(self) -> dict[date, int]:
