@@ -79,6 +79,9 @@ BENCHMARKS = (
     Benchmark("restate", "what a backlog of two days does to the rollups, and how fast"),
     Benchmark("sizing", "what a fleet needs, computed from what was measured"),
     Benchmark("fleet_anomalies", "judging a day of 100,000 devices, and what it finds"),
+    Benchmark(
+        "twin", "rows a second through the twin's rules, and how soon alerts come", needs_java=True
+    ),
     Benchmark("spark_ingest", "points per second into the history tables", needs_java=True),
     Benchmark("fleet_load", "jobs on Spark under the load of 100,000 devices", needs_java=True),
 )
