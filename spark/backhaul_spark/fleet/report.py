@@ -93,7 +93,7 @@ class Report:
             hint = f"run `backhaul-spark anomalies --day {day}` first"
             raise NothingFound(f"{day} in fleet_days", hint)
         found = standing(self._root, day)
-        devices, codes = self._hours(day)
+        devices, codes = self._hours(day, [row["device"] for row in found if row["device"]])
         cohorts = [row for row in today if not row["node"]]
         now = datetime.fromtimestamp(self._clock.now_ns() / 1e9, UTC)
         page = _template().render(
@@ -121,12 +121,12 @@ class Report:
         found: list[Row] = rows.to_pylist()
         return found
 
-    def _hours(self, day: date) -> tuple[list[str], NDArray[np.int8]]:
-        """Return devices and how their hours stand, least complete first."""
+    def _hours(self, day: date, known: Sequence[str]) -> tuple[list[str], NDArray[np.int8]]:
+        """Return devices and how their hours stand, least complete first; `known` sent nothing, maybe."""
         windows = Windows("1h", day)
         certificates = certified(self._root, windows)
         readings = Readings(open_table(self._root, ROLLUPS_TABLE).to_pyarrow_dataset())
-        census = readings.census(windows, certificates.devices)
+        census = readings.census(windows, [*certificates.devices, *known])
         codes = certificates.standing(census.devices, census.seen)
         order = np.lexsort((codes.sum(axis=1), (codes == COMPLETE).sum(axis=1)))
         return [census.devices[at] for at in order.tolist()], codes[order]

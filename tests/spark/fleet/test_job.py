@@ -43,8 +43,8 @@ def write(root: Path, fleet: SimulatedFleet, days: int = 2) -> None:
         fleet.write(str(root), day)
 
 
-def certify(root: Path, fleet: SimulatedFleet, ingest: int = 1) -> None:
-    """All hours of DAY are complete but those of the silent."""
+def certify(root: Path, fleet: SimulatedFleet, *, also_silent: bool = True) -> None:
+    """All hours of DAY are complete but those of the silent, which wait or are not certified."""
     start = datetime(DAY.year, DAY.month, DAY.day, tzinfo=UTC)
     rows = [
         dict.fromkeys(CERTIFICATES_TABLE.schema.names)
@@ -53,10 +53,11 @@ def certify(root: Path, fleet: SimulatedFleet, ingest: int = 1) -> None:
             "hour": start + timedelta(hours=hour),
             "state": "waiting" if number in fleet.silent else "complete",
             "date": DAY,
-            "ingest": ingest,
+            "ingest": 1,
         }
         for number, name in enumerate(fleet.names)
         for hour in range(24)
+        if also_silent or number not in fleet.silent
     ]
     table = make_table(str(root), CERTIFICATES_TABLE)
     rows_ = pa.Table.from_pylist(rows, schema=CERTIFICATES_TABLE.schema)

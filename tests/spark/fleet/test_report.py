@@ -60,7 +60,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_table(str(root), ROLLUPS_TABLE)
     for day in [*days_before(1), DAY]:
         fleet.write(str(root), day)
-    certify(root, fleet)
+    certify(root, fleet, also_silent=False)
     for day in [*days_before(1), DAY]:
         FleetJob(str(root), SYSTEM_CLOCK, FleetSettings()).run(day)
     return root
