@@ -20,7 +20,7 @@ from backhaul_hub.stored import StoredReader
 from demo.rig import run_to_end, wait_for_log
 
 from .conftest import World, lane
-from .test_uplink import keep
+from .test_uplink import keep, told
 
 if TYPE_CHECKING:
     from demo.rig import DeviceRig
@@ -104,9 +104,7 @@ async def test_a_deleted_down_is_made_anew_and_written_again(world: World) -> No
         await keep(agent, 251, 250)
         await world.until(lambda report: lane(report).get("watermark", 0) == 2)
     hub = (await world.hub_client()).jetstream()
-    told = await hub.get_last_msg("DOWN_00", "in.VID-001.s.watermark.bulk")
-    assert told.data is not None
-    assert json.loads(told.data)["seq"] >= 1
+    assert await told(hub, "in.VID-001.s.watermark.bulk") >= 1
     consumers = await hub.consumers_info("DOWN_00")
     assert [each.config.filter_subject for each in consumers] == ["in.VID-001.>"]
 
