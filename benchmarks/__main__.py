@@ -55,6 +55,7 @@ BENCHMARKS = (
     Benchmark(
         "frame_size", "bytes per point of frames, on recordings of real vehicles", judged=judged
     ),
+    Benchmark("small_frames", "what a fleet's tiny frames cost a reader, together and one by one"),
     Benchmark("history_scan", "seconds to read a series out of a vehicle's frames"),
     Benchmark("edge_history", "seconds to answer for history out of a vehicle's ledger"),
     Benchmark("identities", "what a vehicle's identity costs, and what revoking one does"),
@@ -63,6 +64,9 @@ BENCHMARKS = (
     Benchmark("ingest", "points and messages per second that an agent makes durable"),
     Benchmark("memory", "resident memory of the agent"),
     Benchmark("hub_drain", "how fast a backlog reaches the hub and is proved complete"),
+    Benchmark(
+        "day_offline", "17 million points of a day offline: kept, drained, and memory meanwhile"
+    ),
     Benchmark("cluster", "what three servers cost, and the pause when one dies"),
     Benchmark("migrate", "for how long a hub stands still when it moves to another server"),
     Benchmark("hub_twin", "what newest readings and rebroadcast cost the control plane"),
@@ -82,7 +86,11 @@ BENCHMARKS = (
     Benchmark(
         "twin", "rows a second through the twin's rules, and how soon alerts come", needs_java=True
     ),
+    Benchmark(
+        "planted", "faults of a simulated fleet that the jobs find, and false ones", needs_java=True
+    ),
     Benchmark("spark_ingest", "points per second into the history tables", needs_java=True),
+    Benchmark("kills", "jobs on Spark under kill -9: what is lost or doubled", needs_java=True),
     Benchmark("fleet_load", "jobs on Spark under the load of 100,000 devices", needs_java=True),
 )
 _LIST = "\n".join(f"{each.name:16}{each.about}" for each in BENCHMARKS)

@@ -189,7 +189,7 @@ def _alive(part: Part) -> bool:
 async def _since(rig: VehicleRig) -> None:
     """Wait until the agent's ledger is older than now, by the hub's clock."""
     client = await nats.connect(rig.device.url)
-    for _ in range(600):
+    for _ in range(2400):
         status = await rig.status(client)
         clock, since_ns = status["clock"], status["commands"]["since_ns"]
         if since_ns is not None and clock["time_ns"] - clock["error_ns"] > since_ns:
@@ -208,7 +208,7 @@ async def _rest(rig: VehicleRig, client: Client, made: Storm, by_s: float) -> No
         with contextlib.suppress(NatsError, OSError, sqlite3.Error, BenchmarkError):
             made.commands = await _recorded(client)
             open_ = [each for each in made.commands.values() if each["state"] not in OVER]
-            if len(made.commands) == len(made.sent) and not open_ and not _waiting(ledger):
+            if len(made.commands) == len(made.sent) and not open_ and not waiting(ledger):
                 await _heard(rig, client)
                 made.commands = await _recorded(client)
                 return
@@ -221,7 +221,8 @@ async def _recorded(client: Client) -> dict[str, dict[str, Any]]:
     return {each["id"]: each for each in json.loads(answer.data)["commands"]}
 
 
-def _waiting(ledger: Path) -> int:
+def waiting(ledger: Path) -> int:
+    """Return how many commands an agent's ledger still has to carry out. Raises: sqlite3.Error."""
     db = sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)
     try:
         query = "SELECT count(*) FROM commands WHERE state IN ('waiting', 'running')"

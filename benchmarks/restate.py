@@ -118,7 +118,7 @@ def measure(directory: Path, size: Size) -> Measured:
         fresh = file_paths(f"{fleet.root}/rollups") - known
         rewritten += sum(Path(path).stat().st_size for path in fresh)
     after = fleet.rollups()
-    scratch_s = _same_from_scratch(directory, fleet, after)
+    scratch_s = same_from_scratch(directory / "anew", Path(fleet.root))
     _only_the_late_changed(size, before, after)
     known_s = _known_as_before(fleet.root, then, before)
     start = time.perf_counter()
@@ -227,15 +227,20 @@ def _sorted(rows: pa.Table) -> pa.Table:
     return rows.sort_by([(key, "ascending") for key in KEYS]).combine_chunks()
 
 
-def _same_from_scratch(directory: Path, fleet: _Fleet, rows: pa.Table) -> float:
-    """Sum all points up anew and compare; return the seconds."""
-    anew = directory / "anew"
+def same_from_scratch(anew: Path, root: Path) -> float:
+    """Sum all points of a table root up anew in an empty directory and compare; return the seconds.
+
+    Raises:
+        BenchmarkError: a window is not there, or another one, or differs in a bit.
+    """
     anew.mkdir()
-    (anew / "points").symlink_to(f"{fleet.root}/points")
+    (anew / "points").symlink_to(root / "points")
     start = time.perf_counter()
     Rollup(str(anew), SYSTEM_CLOCK, run_here).run()
     seconds = time.perf_counter() - start
-    other = _sorted(DeltaTable(str(anew / "rollups")).to_pyarrow_table())
+    rows, other = (
+        _sorted(DeltaTable(str(of / "rollups")).to_pyarrow_table()) for of in (root, anew)
+    )
     if not rows.select(KEYS).equals(other.select(KEYS)):
         raise BenchmarkError(f"{rows.num_rows} windows, {other.num_rows} from scratch")
     for column in SAID:

@@ -1,7 +1,8 @@
 """A process that writes batches of the twin job through the real Outlet, until it is done or killed.
 
 Run as `python -m`. Arguments: the hub's URL, a directory, how many batches, and the step of which batch
-to die after, as in "commands 3", or "never"; or "naive", to publish without ids and append without looking.
+to die after, as in "commands 3", or "never"; or "naive", to publish without ids and append without looking;
+or after how many seconds of work an alarm is to end it, wherever it is then.
 Like Spark it notes a batch as done only when it is written, and does it again otherwise; and the second
 time it says a little more, as timers run on.
 """
@@ -72,6 +73,8 @@ def write_batches(url: str, directory: Path, batches: int, die_after: str) -> No
     )
     sys.stdout.write("ready\n")
     sys.stdout.flush()
+    if die_after[0].isdigit():
+        signal.setitimer(signal.ITIMER_REAL, float(die_after))
     for batch in range(batch, batches):  # noqa: B020 - `after` is to see it
         again = tried.exists() and int(tried.read_text()) == batch
         _note(tried, batch)

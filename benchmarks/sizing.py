@@ -48,9 +48,10 @@ CONTROL_US = Measured(232, "us a frame", "`hub_drain`, control plane; one proces
 # each of 70,000 simulated messages of 16.5 points on average.
 INGEST_FRAME_US = Measured(106, "us a frame", "`spark_ingest`, and simulated frames")
 INGEST_POINT_US = Measured(1.1, "us a point", "the same")
-TWIN_CORES = Measured(0.65 / 10_000, "core for a message/s", "10,000 messages/s, 100,000 devices")
-TWIN_STATE_BYTES = Measured(200, "bytes a vehicle", "checkpoint of 100,000: 20 MB")
-TWIN_PROCESS_MB = Measured(1_550, "MB", "JVM 1.2 GB and Python 0.35 GB")
+TWIN_CORES = Measured(83e-6, "core for a message/s", "`fleet_load`, 100,000 devices, 600 s")
+# Two equations: `twin --quick` with 20,000 devices, `fleet_load` with 100,000.
+TWIN_DEVICE_BYTES = Measured(9_300, "bytes a vehicle", "1,734 MB of 20,000, 2,476 MB of 100,000")
+TWIN_PROCESS_MB = Measured(1_550, "MB", "the same")
 TABLE_BYTES = Measured(7, "bytes a point", "points table of a simulated fleet, zstd")
 
 CONSTANTS = {name: value for name, value in list(globals().items()) if isinstance(value, Measured)}
@@ -121,7 +122,7 @@ NEEDS = (
     Need(
         "twin job, memory",
         "GB",
-        lambda n: TWIN_PROCESS_MB.value / 1e3 + n * TWIN_STATE_BYTES.value / 1e9,
+        lambda n: TWIN_PROCESS_MB.value / 1e3 + n * TWIN_DEVICE_BYTES.value / 1e9,
     ),
 )
 

@@ -14,18 +14,18 @@ from backhaul_hub.errors import HubError
 from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.shards import inbox_subject
 from backhaul_hub.stored import Stored, StoredReader
+from demo.patient import PATIENCE_S
 
 from .errors import BenchmarkError, LostDataError
 from .load import FIRST_NS, PASS_NS, SERIES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
 _READ_MESSAGES = 500
-_READ_S = 10.0
 
 Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -36,14 +36,23 @@ async def read_stream(client: Client, stream: str) -> list[tuple[str, bytes]]:
     Raises:
         BenchmarkError: the server does not hand them out.
     """
-    reader = StoredReader(client, stream, timeout_s=_READ_S)
-    found: list[Stored] = []
+    return [(each.subject, each.body) async for batch in batches(client, stream) for each in batch]
+
+
+async def batches(client: Client, stream: str) -> AsyncIterator[list[Stored]]:
+    """Yield every message in a stream, in order, some hundred at a time.
+
+    Raises:
+        BenchmarkError: the server does not hand them out.
+    """
+    reader = StoredReader(client, stream, timeout_s=PATIENCE_S)
+    seq = 1
     try:
-        while batch := await reader.read(found[-1].seq + 1 if found else 1, _READ_MESSAGES):
-            found += batch
+        while batch := await reader.read(seq, _READ_MESSAGES):
+            yield batch
+            seq = batch[-1].seq + 1
     except HubError as error:
         raise BenchmarkError(f"{stream} does not hand out its messages") from error
-    return [(each.subject, each.body) for each in found]
 
 
 def numbers_in(frames: list[tuple[str, bytes]]) -> Numbers:

@@ -24,20 +24,19 @@ if TYPE_CHECKING:
 
 DEVICE = "VID-001"
 _POLL_S = 0.02
-_HUB_WATERMARK_S = 5.0  # what `backhaul-hub init` writes where it is told nothing else
+HUB_WATERMARK_S = 5.0  # what `backhaul-hub init` writes where it is told nothing else
 
 
 @dataclass(slots=True)
-class VehicleRig:
-    """A device, the relay that stands for its radio link, and the hub behind it."""
+class Vehicle:
+    """A device, and the hub that it belongs to."""
 
     hub: HubRig
-    relay: Relay
     device: DeviceRig
 
     async def status(self, client: Client) -> dict[str, Any]:
         """Return the agent's status; `client` is connected to the device's leaf server."""
-        answer = await client.request("agent.status", b"", timeout=10)
+        answer = await client.request("agent.status", b"", timeout=30)
         found: dict[str, Any] = json.loads(answer.data)
         return found
 
@@ -80,12 +79,19 @@ class VehicleRig:
 
     async def bulk_at_hub(self, client: Client) -> dict[str, Any]:
         """Return what the control plane reports of the device's bulk lane; empty before the first."""
-        answer = await client.request("hub.devices", b"", timeout=10)
+        answer = await client.request("hub.devices", b"", timeout=30)
         for device in json.loads(answer.data)["devices"]:
-            if device["device"] == DEVICE:
+            if device["device"] == self.device.device:
                 lane: dict[str, Any] = device["lanes"].get("bulk", {})
                 return lane
         return {}
+
+
+@dataclass(slots=True)
+class VehicleRig(Vehicle):
+    """A vehicle, and the relay that stands for its radio link."""
+
+    relay: Relay
 
     async def sourced(self, client: Client, timeout_s: float = 30.0) -> None:
         """Wait until the hub's stream is fed from both lanes, link and consumers standing.
@@ -96,7 +102,7 @@ class VehicleRig:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
         while loop.time() < deadline_s:
-            answer = await client.request("upapi.STREAM.INFO.UP_00", b"", timeout=10)
+            answer = await client.request("upapi.STREAM.INFO.UP_00", b"", timeout=30)
             sources = json.loads(answer.data).get("sources") or []
             if len(sources) == 2 and all(
                 0 <= source["active"] < 2_000_000_000 and not source.get("error")
@@ -132,7 +138,7 @@ async def vehicle(
         schedule_s: time between visits, where the mode has a schedule.
     """
     async with AsyncExitStack() as stack:
-        hub = HubRig(directory / "hub", watermark_interval_s=_HUB_WATERMARK_S)
+        hub = HubRig(directory / "hub", watermark_interval_s=HUB_WATERMARK_S)
         await hub.init()
         _set_sync_interval(directory / "hub" / "hub.conf", hub_sync_interval)
         stack.push_async_callback(hub.stop)
@@ -152,7 +158,7 @@ async def vehicle(
             await relay.cut()
         stack.push_async_callback(device.stop)
         await device.start()
-        yield VehicleRig(hub, relay, device)
+        yield VehicleRig(hub, device, relay)
 
 
 @asynccontextmanager

@@ -101,9 +101,11 @@ def _exact(value: float | str | bytes | Opaque) -> bytes:
 def _read_history(table: Path) -> Iterable[Reading]:
     from deltalake import DeltaTable
 
+    from backhaul_spark.tables import dataset_of
+
     columns = ["device", "node", "type", "key", "time_ns", "dtype"]
     values = ["value_f64", "value_i64", "value_text", "value_bytes"]
-    rows = DeltaTable(table).to_pyarrow_table(columns=columns + values)
+    rows = dataset_of(DeltaTable(table)).to_table(columns=columns + values)
     read = [rows.column(name).to_pylist() for name in columns + values]
     for device, node, type_, key, time_ns, dtype, f64, i64, text, data in zip(*read, strict=True):
         match dtype:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .rig import Runner
 
 NAMES = ("a", "b", "c")
-_READY_S = 60.0
+_READY_S = 120.0
 
 
 class ClusterRig(HubRig):
@@ -111,7 +111,7 @@ class ClusterRig(HubRig):
         return name
 
     async def whole(self, stream: str) -> None:
-        """Wait until every server has all of a stream. Raises: RigError: not in a minute."""
+        """Wait until every server has all of a stream. Raises: RigError: not in two minutes."""
         loop = asyncio.get_running_loop()
         end_s = loop.time() + _READY_S
         while loop.time() < end_s:

@@ -39,6 +39,8 @@ def read_series(
     import pyarrow.compute as pc  # type: ignore[import-untyped]
     from deltalake import DeltaTable
 
+    from backhaul_spark.tables import dataset_of
+
     node, type_, key = series
     chosen = (
         (pc.field("device") == device)
@@ -47,8 +49,7 @@ def read_series(
         & (pc.field("key") == key)
     )
     rows = (
-        DeltaTable(table)
-        .to_pyarrow_dataset(as_large_types=False)
+        dataset_of(DeltaTable(table))
         .to_table(columns=["time_ns", "value_f64", "device", "node", "type", "key"], filter=chosen)
         .sort_by("time_ns")
     )

@@ -25,7 +25,7 @@ from .patient import connect
 from .ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from nats.aio.client import Client
 
@@ -272,7 +272,8 @@ class DeviceRig:
     agent: Part
     agent_toml: Path
     hub: HubRig
-    link_port: int | None
+    links: Mapping[int, int]
+    """By the port of a server of the hub: the port of the link that leads there."""
 
     @classmethod
     async def add(
@@ -282,12 +283,13 @@ class DeviceRig:
         directory: Path,
         *,
         link_port: int | None = None,
+        links: Mapping[int, int] | None = None,
         link_mode: str = "",
         nodes: Sequence[str] = (),
     ) -> Self:
         """Enrol a device with the real command; its link goes to `link_port` (a relay's).
 
-        `nodes` have streams of their own.
+        To a hub of several servers it has `links`. `nodes` have streams of their own.
         """
         directory.mkdir(parents=True, exist_ok=True)
         await hub.run(
@@ -302,12 +304,21 @@ class DeviceRig:
                 *(word for node in nodes for word in ("--node", node)),
             ]
         )
-        rig = cls.of(hub, device, directory, link_port=link_port)
+        if link_port is not None:
+            links = {hub.leaf_port: link_port}
+        rig = cls.of(hub, device, directory, links=links)
         await rig.enrol("--port", str(rig.client_port), "--state-dir", str(directory), "--open")
         return rig
 
     @classmethod
-    def of(cls, hub: HubRig, device: str, directory: Path, *, link_port: int | None = None) -> Self:
+    def of(
+        cls,
+        hub: HubRig,
+        device: str,
+        directory: Path,
+        *,
+        links: Mapping[int, int] | None = None,
+    ) -> Self:
         """Return a vehicle whose files are yet to be made in a directory."""
         leaf_conf, agent_toml = directory / "leaf.conf", directory / "agent.toml"
         return cls(
@@ -325,16 +336,15 @@ class DeviceRig:
             ),
             agent_toml=agent_toml,
             hub=hub,
-            link_port=link_port,
+            links=links or {},
         )
 
     async def enrol(self, *words: str) -> None:
         """Bring the hub's document to the vehicle, and have the real command make its files of it."""
         made = self.hub.directory / "devices" / self.device / "identity.json"
         text = made.read_text()
-        if self.link_port is not None:
-            there = rf"127\.0\.0\.1:{self.hub.leaf_port}\b"
-            text = re.sub(there, f"127.0.0.1:{self.link_port}", text)
+        for port, link_port in self.links.items():
+            text = re.sub(rf"127\.0\.0\.1:{port}\b", f"127.0.0.1:{link_port}", text)
         directory = self.agent_toml.parent
         document = directory / "identity.json"
         write_private(document, text)
@@ -383,7 +393,7 @@ class DeviceRig:
             while asyncio.get_running_loop().time() < deadline:
                 self.agent.assert_alive()
                 with contextlib.suppress(NatsError):
-                    await client.request("agent.status", b"", timeout=0.5)
+                    await client.request("agent.status", b"", timeout=5)
                     return
                 await asyncio.sleep(0.05)
         finally:

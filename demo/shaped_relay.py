@@ -13,6 +13,8 @@ from collections import deque
 from .relay import Relay
 
 _CHUNK_BYTES = 512  # 0.2 s of a link of 20 kbit/s
+_CHUNK_S = 0.02  # of a faster one
+_AT_ONCE_S = 0.001
 
 
 class ShapedRelay(Relay):
@@ -93,11 +95,14 @@ class ShapedRelay(Relay):
         free_s = loop.time()
         chunk = b"-"
         while chunk:
-            chunk = await reader.read(_CHUNK_BYTES if self.rate_bytes_s else 65_536)
+            rate, asked_s = self.rate_bytes_s, loop.time()
+            chunk = await reader.read(max(_CHUNK_BYTES, int(rate * _CHUNK_S)) if rate else 65_536)
             await flowing.wait()
+            lay_waiting = loop.time() < asked_s + _AT_ONCE_S
             if self.rate_bytes_s:
                 # The line is kept busy where it was: sleeping too long is not made the link's fault.
-                free_s = max(loop.time(), free_s) + len(chunk) / self.rate_bytes_s
+                began_s = free_s if lay_waiting else max(loop.time(), free_s)
+                free_s = began_s + len(chunk) / self.rate_bytes_s
                 await asyncio.sleep(free_s - loop.time())
             else:
                 free_s = loop.time()

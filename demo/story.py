@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _LOOK_INTERVAL_S = 0.2
 _LOOKS_A_REPORT = 15
 _DRAIN_TIMEOUT_S = 90.0
-_ANSWER_S_MAX = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +124,8 @@ class Story:
     async def _drive(self, device: str, stop: asyncio.Event) -> None:
         """Publish a vehicle's readings as programs on it would, and note what is kept."""
         url = self._vehicles[device].rig.url
-        async with connect(url) as agent, asyncio.TaskGroup() as tasks:
+        waiting = connect(url, wait_s=patient.PATIENCE_S)
+        async with waiting as agent, asyncio.TaskGroup() as tasks:
             beating = tasks.create_task(self._beat(device, url))
             async for batch in self._feeds[device]:
                 for node, points in batch.items():
@@ -146,7 +146,7 @@ class Story:
                 point = Point("watchdog", "beat", time.time_ns(), float(count))
                 body = {"value": count, "time": point.time, "lane": "live"}
                 beat = json.dumps(body).encode()
-                answer = await client.request("app.watchdog.beat", beat, timeout=_ANSWER_S_MAX)
+                answer = await client.request("app.watchdog.beat", beat)
                 if json.loads(answer.data) == {"kept": 1}:
                     self._account.kept(device, [point])
                 await asyncio.sleep(1)

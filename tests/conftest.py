@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from backhaul_agent.client import connect
@@ -17,30 +18,41 @@ if TYPE_CHECKING:
     from xdist.remote import Producer  # type: ignore[import-untyped]
 
 # A machine with other work to do is slow, not wrong.
-settings.register_profile("backhaul", deadline=None)
+settings.register_profile("backhaul", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("backhaul")
 
 # So is whoever does not answer a program within the five seconds that it gives by itself.
 connect.__wrapped__.__kwdefaults__["wait_s"] = PATIENCE_S  # type: ignore[attr-defined]
 
+# A JVM that lives for a test compiles once, quickly, and not again for speed: session and first job take
+# two thirds of the time. Read by Spark's launcher, also of jobs that tests start as processes.
+for name in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
+    os.environ.setdefault(name, "-XX:TieredStopAtLevel=1")
+
 ROOT = Path(__file__).parents[1]
+JVM = "JVM"
 LONGEST = (
-    *("servers of integration", "spark", "servers of hub", "servers of agent"),
-    *("servers of security", "servers of deploy", "servers of spark"),
+    *(JVM, "servers of integration", "servers of chaos", "servers of security", "servers of hub"),
+    *("servers of agent", "servers of deploy", "servers of spark"),
 )
 
 
 class Division(LoadScopeScheduling):  # type: ignore[misc]
-    """Has one process take all files that need the JVM, and one all others of a directory that start
-    servers.
+    """Has one process take all files that need the JVM, and divides all others file by file.
 
-    The servers' tests mostly wait; many at a time on two cores would wait for one another, and all
-    in one process would be what everybody waits for. Marks of xdist's own (`loadgroup`) would say the
-    same, but xdist 3.8 does not see them with pytest 9.2.
+    Marks of xdist's own (`loadgroup`) would say the same, but xdist 3.8 does not see them with
+    pytest 9.2.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return _group(nodeid.partition("::")[0])
+        file = nodeid.partition("::")[0]
+        return JVM if _kind(file) == JVM else file
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Have three processes on two cores: what starts servers waits for most of its time."""
+    cores = len(os.sched_getaffinity(0))
+    return cores + cores // 2
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Division:
@@ -50,17 +62,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Divisio
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Have what takes longest begin first: at the end nobody waits for one process."""
-    items.sort(key=lambda item: _rank(_group(item.nodeid.partition("::")[0])))
+    items.sort(key=lambda item: _rank(_kind(item.nodeid.partition("::")[0])))
 
 
-def _rank(group: str) -> int:
-    return LONGEST.index(group) if group in LONGEST else len(LONGEST)
+def _rank(kind: str) -> int:
+    return LONGEST.index(kind) if kind in LONGEST else len(LONGEST)
 
 
 @cache
-def _group(file: str) -> str:
+def _kind(file: str) -> str:
     text = (ROOT / file).read_text()
-    for mark in ("spark", "chaos", "nats"):
-        if f"pytest.mark.{mark}" in text:
-            return "spark" if mark == "spark" else f"servers of {Path(file).parts[1]}"
-    return file
+    if "pytest.mark.spark" in text:
+        return JVM
+    servers = any(f"pytest.mark.{mark}" in text for mark in ("chaos", "nats"))
+    return f"servers of {Path(file).parts[1]}" if servers else file

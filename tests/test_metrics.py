@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import threading
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
 import backhaul_agent.metrics
+import backhaul_agent.metrics_server
 import backhaul_hub.metrics
+import backhaul_hub.metrics_server
 from backhaul_codec.conditions import Condition, Severity
 from backhaul_codec.metrics import COUNTER, Metric
 from backhaul_hub.health import DeviceFacts, Facts, LaneFacts
+from demo.ports import free_port
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from backhaul_codec.metrics import Sample
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "metrics.md").read_text()
@@ -72,3 +86,35 @@ def test_the_hub_counts_devices_lanes_and_conditions_and_names_no_device() -> No
         ("consumer_ack_pending_messages", ("UP_00", "d")): 2,
     }  # fmt: skip
     assert list(backhaul_hub.metrics.samples(facts, [], 0)) == []
+
+
+@pytest.mark.parametrize("server", [backhaul_agent.metrics_server, backhaul_hub.metrics_server])
+async def test_a_question_that_is_left_open_is_refused_without_a_traceback_and_the_next_answered(
+    server: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(server, "ANSWER_S_MAX", 0.05)
+    port, answered = free_port(), threading.Event()
+
+    def stand_still() -> list[Sample]:
+        assert answered.wait(60)
+        return []
+
+    def ask() -> int:
+        try:
+            with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+                return int(answer.status)
+        except HTTPError as refused:
+            with refused:
+                return refused.code
+        finally:
+            answered.set()
+
+    serving = asyncio.create_task(server.serve(f"127.0.0.1:{port}", ALL, stand_still))
+    await asyncio.sleep(0)  # it takes connections from its first step on
+    assert await asyncio.to_thread(ask) == 503
+    monkeypatch.setattr(server, "ANSWER_S_MAX", 60.0)
+    assert await asyncio.to_thread(ask) == 200
+    serving.cancel()
+    with suppress(asyncio.CancelledError):
+        await serving
+    assert "Traceback" not in capsys.readouterr().err

@@ -39,7 +39,7 @@ def test_a_vehicle_installs_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["agent.txt", "hub.txt", "spark.txt", "dev.txt", "jvm.txt", "deb.txt"]
+    "name", ["agent.txt", "hub.txt", "spark.txt", "dev.txt", "jvm.txt", "deb.txt", "go.txt"]
 )
 def test_every_pin_is_exact_and_hashed_and_names_no_host(name: str) -> None:
     text = (ROOT / "requirements" / name).read_text()

@@ -91,7 +91,7 @@ async def test_no_connection_outlives_a_cut_whenever_it_was_made(far_end: int) -
                 for _ in range(turns):  # of the event loop, while the connection is taken in
                     await asyncio.sleep(0)
                 await relay.cut()
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     with contextlib.suppress(ConnectionResetError):
                         assert await asyncio.get_running_loop().sock_recv(program, 1) == b""
 

@@ -123,6 +123,7 @@ class Appender:
         self._limits = limits
         self._position = 0  # highest seq sent, or passed over
         self._turns_due = 0  # new messages that go before the next run
+        self._whole_from = 0  # up to here the stream's sequences were used before it went back
         self._sent: deque[_Sent] = deque()
         self._sent_bytes = 0
         self._buckets: deque[tuple[int, int]] = deque()
@@ -201,6 +202,7 @@ class Appender:
         self._step(start.created, start.step)
         self.stream_seq = tail.stream_seq
         self.again = start.short
+        self._whole_from = self.stream_seq + self.again
         self.state = State.RUNNING
 
     @property
@@ -257,6 +259,11 @@ class Appender:
         """Whether everything committed is known to be in the stream."""
         return self.state is State.RUNNING and self.appended >= self.last_seq
 
+    @property
+    def made_whole(self) -> bool:
+        """Whether no sequence is left that the stream has had, and does not have any more."""
+        return self.stream_seq - len(self._sent) >= self._whole_from
+
     def pass_over(self, seq: int) -> int:
         """Pass over the seqs up to ``seq``: they will never be sent (quarantined, evicted).
 
@@ -267,6 +274,7 @@ class Appender:
         if not self._sent:
             self.appended = seq
         self.again = self._short(seq, self.stream_seq)
+        self._whole_from = self.stream_seq + self.again
         self._step(self.steps.created, Step(seq, self.offset + self.again))
         return self.again
 
@@ -325,12 +333,7 @@ class Appender:
             self._doubt()
 
     def _short(self, seq: int, stream_seq: int) -> int:
-        """Return how many sequences of this stream may have been used after ``stream_seq``.
-
-        Not counting those that the messages after ``seq`` had: they will have them again.
-        """
-        seq = min(seq, self.used_seq)
-        return max(0, seq + self.steps.bound(seq) - stream_seq)
+        return self.steps.short(min(seq, self.used_seq), stream_seq)
 
     def _step(self, created: str, step: Step) -> None:
         if created != self.steps.created or step.offset != self.steps.last:

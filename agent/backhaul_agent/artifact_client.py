@@ -11,8 +11,11 @@ All methods raise RefusedError with a code and a sentence, NotKnownError, NoAgen
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import glob
 import hashlib
 import os
+import secrets
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from backhaul_agent.client import Agent
 
 LOOK_S = 0.3
+ABANDONED_S = 3600.0  # not written to for so long, a copy is nobody's any more
 AWAY_S_MAX = 60.0  # how long an agent that is being started again is waited for
 # What trying again does not heal by itself; all else the agent goes on with.
 FINAL = frozenset({blobs.MISSING, blobs.BAD_NAME, blobs.QUOTA, Code.BAD_FIELD, Code.BUSY})
@@ -60,8 +64,10 @@ class ArtifactClient:
         """
         while True:
             job = await self._ready(name, on_progress)
-            partial = target.with_name(f".{target.name}.part")
+            # Its own: another program may be fetching the same file to the same place.
+            partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
             try:
+                await asyncio.to_thread(_remove_abandoned, target, partial)
                 await self._copy(job, partial)
                 await asyncio.to_thread(move, partial, target)
             except RefusedError as error:
@@ -175,3 +181,13 @@ class ArtifactClient:
             refused = msgspec.json.decode(message.data)["error"]
             raise RefusedError(refused["code"], refused["message"])
         return message.data
+
+
+def _remove_abandoned(target: Path, partial: Path) -> None:
+    """Remove copies whose programs were killed, by a power cut too; nobody goes on with them."""
+    partial.touch()
+    since_s = partial.stat().st_mtime - ABANDONED_S
+    for each in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 8}.part"):
+        with contextlib.suppress(OSError):  # gone, or another user's
+            if each.stat().st_mtime < since_s:
+                each.unlink()

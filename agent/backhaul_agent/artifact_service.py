@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
+    from backhaul_agent.artifact_jobs import Job
     from backhaul_agent.artifacts import Artifacts
 
 SUBJECT = "agent.artifact"
@@ -34,6 +36,7 @@ LOCAL_PIECE_BYTES = 256 * 1024
 SPOOLS_MAX = 4  # half handed over; the oldest makes way
 UPLOADS_MAX = 64  # waiting to be sent
 GETS_MAX = 16
+PREPARED_S_MAX = 2.0  # for which a program waits for an agent that has just been started
 ERROR_HEADER = "Backhaul-Error"
 log = structlog.get_logger("artifacts")
 
@@ -72,6 +75,7 @@ class ArtifactService:
     def __init__(self, artifacts: Artifacts) -> None:
         self._artifacts = artifacts
         self._spools: dict[str, _Spool] = {}
+        self._cancelled: deque[str] = deque(maxlen=UPLOADS_MAX)
 
     async def run(self, client: Client) -> None:
         """Begin to serve; ends with the connection."""
@@ -98,7 +102,7 @@ class ArtifactService:
             log.warning("answer not sent", subject=message.subject, error=str(error))
 
     async def _answer(self, tokens: list[str], data: bytes) -> Any:
-        if not self._artifacts.prepared:
+        if not await self._artifacts.ready(PREPARED_S_MAX):
             raise RefusedError(Code.BUSY, "the directory of artifacts is not ready")
         match tokens:
             case ["list"]:
@@ -132,7 +136,12 @@ class ArtifactService:
         for job in self._artifacts.gets.values():
             if job.digest.hex() == digest and job.state is State.READY and job.path is not None:
                 self._artifacts.get(job.name)
-                return await asyncio.to_thread(_piece, job.path, offset)
+                try:
+                    return await asyncio.to_thread(_piece, job.path, offset)
+                except FileNotFoundError:
+                    # Fetched under another name as well, and done with there: it is fetched anew.
+                    self._artifacts.end_get(job.name)
+                    break
         raise RefusedError(Code.NO_SUCH_POINT, "this was not fetched: ask for it by name first")
 
     async def _done(self, name: str) -> Any:
@@ -148,7 +157,7 @@ class ArtifactService:
         waiting = sum(job.open for job in self._artifacts.uploads.values())
         if waiting >= UPLOADS_MAX:
             raise RefusedError(Code.BUSY, f"{waiting} files wait to be sent: cancel some")
-        number = secrets.token_hex(8)
+        number = self._new_id()
         store = self._artifacts.store
         path = store.upload(number)
         await asyncio.to_thread(store.require_room, path, request.bytes, self._artifacts.wanted())
@@ -158,6 +167,12 @@ class ArtifactService:
             oldest = self._spools.pop(next(iter(self._spools)))
             await asyncio.to_thread(oldest.path.unlink, missing_ok=True)
         return {"id": number}
+
+    def _new_id(self) -> str:
+        """Return an id that comes after all that wait: what is handed over later replaces."""
+        waiting = [*self._artifacts.uploads, *self._spools]
+        place = 1 + max((int(each[:8], 16) for each in waiting), default=0)
+        return f"{place:08x}{secrets.token_hex(4)}"
 
     async def _write(self, number: str, offset: int, data: bytes) -> Any:
         spool = self._spool(number)
@@ -173,12 +188,19 @@ class ArtifactService:
             raise RefusedError(
                 Code.BAD_FIELD, f"{spool.held} bytes came, {spool.size} were announced"
             )
+        # To its end, also where the connection of who asked is lost: what is kept is sent.
+        job = await asyncio.shield(self._keep(number, spool))
+        return {"id": number} | job.describe(0.0)
+
+    async def _keep(self, number: str, spool: _Spool) -> Job:
         waiting = Waiting(spool.name, spool.size, spool.digest.digest())
         await asyncio.to_thread(self._artifacts.store.keep_upload, number, waiting)
-        del self._spools[number]
-        return {"id": number} | self._artifacts.to_send(number, waiting).describe(0.0)
+        self._spools.pop(number, None)
+        return self._artifacts.to_send(number, waiting)
 
     def _upload(self, number: str) -> Any:
+        if number in self._cancelled:
+            raise RefusedError(Code.CANCELLED, f"the upload {number} was given up")
         job = self._artifacts.uploads.get(number)
         if job is None:
             raise RefusedError(Code.NO_SUCH_POINT, f"nothing waits to be sent as {number}")
@@ -187,6 +209,7 @@ class ArtifactService:
     async def _cancel(self, number: str) -> Any:
         if not self._artifacts.end_upload(number):
             raise RefusedError(Code.NO_SUCH_POINT, f"nothing waits to be sent as {number}")
+        self._cancelled.append(number)
         await asyncio.to_thread(self._artifacts.store.drop_upload, number)
         return {}
 

@@ -52,10 +52,10 @@ class ArtifactStore:
         self._free = free
 
     def prepare(self) -> dict[str, Waiting]:
-        """Make the directories; return what waits to be sent. What is left of others is removed."""
+        """Make the directories; return what waits to be sent, in its order. The rest is removed."""
         self._work.mkdir(parents=True, exist_ok=True, mode=0o700)
         found = {}
-        for path in self._work.glob("up-*.json"):
+        for path in sorted(self._work.glob("up-*.json")):
             with contextlib.suppress(msgspec.DecodeError, FileNotFoundError):
                 waiting = msgspec.json.decode(path.read_bytes(), type=Waiting)
                 if path.with_suffix("").stat().st_size == waiting.size:

@@ -61,7 +61,8 @@ class Artifacts:
         opener: Callable[[Path], BinaryIO] = open_part,
     ) -> None:
         self.store = store
-        self.prepared = False
+        self.prepared = asyncio.Event()
+        self._refused = False  # by the disk, when the directory was to be prepared
         self.slots = Slots(keeper, store, write, frozenset(config.artifacts.slots))
         self.gets: dict[str, Job] = {}
         self.uploads: dict[str, Job] = {}
@@ -77,15 +78,19 @@ class Artifacts:
 
     def on_heads(self, changed: list[Changed]) -> None:
         """Learn that heads have changed: a slot may be told something else."""
-        if self.prepared and any(key.node == NODE and not key.key for key, _ in changed):
+        if self.prepared.is_set() and any(key.node == NODE and not key.key for key, _ in changed):
             self.slots.look()
             self._wake()
 
     @property
     def moving(self) -> int | None:
-        """Return how many bytes have moved so far; None where nothing wants the link."""
+        """Return how many bytes have moved so far; None where nothing wants the link.
+
+        Until the directory was tried nobody knows whether something does.
+        """
         now_s = self._clock.monotonic_s()
-        wanted = any(job.due(now_s) for job in self._jobs())
+        unknown = not (self.prepared.is_set() or self._refused)
+        wanted = unknown or any(job.due(now_s) for job in self._jobs())
         return self.carrier.moved_bytes if wanted else None
 
     def status(self) -> dict[str, Any]:
@@ -160,16 +165,28 @@ class Artifacts:
 
     async def _prepare(self) -> None:
         """Take up what an earlier run has left; return when that could be done."""
-        while not self.prepared:
+        while not self.prepared.is_set():
             try:
                 waiting = await asyncio.to_thread(self.store.prepare)
             except OSError as error:
+                self._refused = True
                 log.warning("no artifacts", directory=str(self.store.directory), error=str(error))
                 await asyncio.sleep(PREPARE_RETRY_S)
                 continue
             for number, each in waiting.items():
                 self.to_send(number, each)
-            self.prepared = True
+            self.prepared.set()
+
+    async def ready(self, wait_s: float) -> bool:
+        """Tell whether the directory can be used; until that was tried, wait so long for it.
+
+        Not after: programs are answered one after another, and would wait for one another.
+        """
+        if not self._refused:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self.prepared.wait()
+        return self.prepared.is_set()
 
     def _jobs(self) -> list[Job]:
         return [*self.gets.values(), *self.slots.jobs.values(), *self.uploads.values()]
@@ -252,6 +269,10 @@ class Artifacts:
                 raise CancelledJobError
             job.state = State.CHECKING
             await asyncio.to_thread(part.finish, job.digest, target)
+            kept = self.slots.keeps(target) or any(each.path == target for each in self._to_fetch())
+            if job.cancelled and not kept:
+                await asyncio.to_thread(target.unlink, missing_ok=True)
+                raise CancelledJobError  # while it was moved into place
         finally:
             part.close()
 
@@ -267,8 +288,12 @@ class Artifacts:
         assert job.path is not None
         job.state, job.error = State.MOVING, ""
         await self.carrier.send(talk, job, job.path)
-        for number, each in list(self.uploads.items()):
-            if each is job:
+        jobs = list(self.uploads.items())
+        place = next((at for at, (_, each) in enumerate(jobs) if each is job), -1)
+        for number, each in jobs[: place + 1]:
+            # What was handed over before it, under the same name, it would have replaced by now.
+            if each is job or (each.open and each.name == job.name):
+                each.ready()
                 await asyncio.to_thread(self.store.drop_upload, number)
         sent = [number for number, each in self.uploads.items() if not each.open]
         for number in sent[: max(0, len(sent) - SENT_MAX)]:

@@ -103,9 +103,9 @@ class Batch:
     async def _land(self, flying_max: int) -> None:
         """Wait until at most ``flying_max`` frames are unanswered; raise the first failure."""
         while len(self._flying) > flying_max:
-            done, self._flying = await asyncio.wait(
-                self._flying, return_when=asyncio.FIRST_COMPLETED
-            )
+            done, _ = await asyncio.wait(self._flying, return_when=asyncio.FIRST_COMPLETED)
+            done &= self._flying  # other tasks may have added some meanwhile, and counted others
+            self._flying -= done
             failures = [error for task in done if (error := task.exception()) is not None]
             self.kept += sum(task.result() for task in done if task.exception() is None)
             if failures:

@@ -6,7 +6,8 @@ nobody at the leaf has asked for questions, so they end there and cost nothing.
 
 Along with the time goes what the hub knows of epochs of the ledger (`epoch_words.py`): ``"epochs"`` in a
 question lists some, in the answer it has of each lane the highest seq known and the watermark, or is null
-while the hub has not read all that it holds.
+while the hub has not read all that it holds. And ``"lanes"`` of ``"epoch"`` tells the hub how far lanes go
+that stand still (`standstill.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import structlog
@@ -26,7 +27,7 @@ from backhaul_agent.clock_sync import Sample
 from backhaul_agent.logs import Bursts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from nats.aio.client import Client
     from nats.aio.msg import Msg
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from backhaul_agent.config import Config
     from backhaul_agent.epoch_words import EpochWords
     from backhaul_agent.hub_clock import HubClock
+    from backhaul_codec.subjects import Lane
 
 Seq = Annotated[int, Meta(ge=0, lt=1 << 62)]
 Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -80,11 +82,20 @@ class Exchange:
         self._asked: deque[int] = deque(maxlen=ASKED_MAX)
         self._wanted = WANTED
         self._news = asyncio.Event()
+        self._still: dict[str, Any] = {}
+        self._still_since = 0  # no question before this has said it
         self._bursts = Bursts(clock)
 
     def due(self) -> None:
         """Have the hub asked now, a few times."""
         self._wanted = WANTED
+        self._news.set()
+
+    def tell(self, epoch: int, lanes: Mapping[Lane, int]) -> None:
+        """Have the hub told how far these lanes of an epoch go, by the next question that is answered."""
+        untold = self._still["lanes"] if self._still.get("epoch") == epoch else {}
+        if (still := {"epoch": epoch, "lanes": {**untold, **lanes}}) != self._still:
+            self._still, self._still_since = still, self._clock.steady_ns()
         self._news.set()
 
     async def run(self, client: Client) -> None:
@@ -102,13 +113,15 @@ class Exchange:
                     await answers.unsubscribe()
 
     async def _ask(self, client: Client) -> None:
-        """Ask until there are as many answers as wanted, and nothing is wanted of epochs."""
+        """Ask until there are as many answers as wanted, and nothing is left to be told or learned."""
         pauses = iter(PAUSES_S)
-        while self._wanted > 0 or self._epochs():
+        while self._wanted > 0 or self._still or self._epochs():
             self._news.clear()
             t1 = self._clock.steady_ns()
             self._asked.append(t1)
-            question = {"t1": t1} | ({"epochs": epochs} if (epochs := self._epochs()) else {})
+            question = {"t1": t1} | self._still
+            if epochs := self._epochs():
+                question["epochs"] = epochs
             await client.publish(self._question, msgspec.json.encode(question))
             heed_cancel()
             if await self._pause(next(pauses, PAUSES_S[-1])):
@@ -139,6 +152,8 @@ class Exchange:
         self.answers += 1
         self.round_trip_ns = sample.round_trip_ns
         self._wanted -= 1
+        if answer.t1 >= self._still_since:
+            self._still = {}
         self._on_answer()
         if self._words is not None and answer.epochs is not None:
             self._words.heard(answer.epochs)

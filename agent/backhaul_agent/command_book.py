@@ -89,11 +89,13 @@ class CommandBook:
             return End(State.INTERRUPTED, f"cut short after {row.runs} start(s); it may be done")
         if now_ns is None or since_ns is None:
             return Step.WAIT
-        if row.state is State.WAITING and row.sent_ns <= since_ns and not self._is_safe(row):
+        in_time = now_ns < row.deadline_ns
+        before = row.state is State.WAITING and row.sent_ns <= since_ns
+        if before and not (in_time and self._is_safe(row)):
             return End(
                 State.INTERRUPTED, "sent before this vehicle's ledger began: it may have run before"
             )
-        if now_ns < row.deadline_ns:
+        if in_time:
             return Step.RUN
         if row.state is State.RUNNING:
             return End(State.INTERRUPTED, "cut short, and its deadline has passed since")

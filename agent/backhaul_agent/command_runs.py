@@ -89,7 +89,8 @@ async def _end(process: Process) -> None:
     if process.returncode is not None:
         return
     for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
+        # Who runs as another user, as by sudo, is not ours to end: that is no reason to end ourselves.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GRACE_S):
@@ -127,6 +128,8 @@ async def ask_program(
     payload = msgspec.json.encode(body | {"params": msgspec.Raw(row.params)})
     # The program that was given the command, before any that came without a key.
     for subject in (f"{COMMANDS}.{row.name}", f"{OPEN_COMMANDS}.{row.name}"):
+        if client.is_closed:
+            break
         try:
             asking = asyncio.ensure_future(client.request(subject, payload, timeout=timeout_s))
             answer = await _unless_closed(asking, lambda: client.is_closed)

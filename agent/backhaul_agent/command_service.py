@@ -144,6 +144,7 @@ class CommandService:
                     commands=[command_rows.answered(row.number) for row in rows],
                 )
             )
+            self._untidy.set()
         return bool(rows)
 
     async def _next(self) -> bool:
@@ -167,7 +168,15 @@ class CommandService:
         """Start a command, once the ledger says so, and see it through."""
         now_ns = self._clock.time_ns()
         accepted = msgspec.json.encode({"state": "accepted", "name": row.name})
+        epoch = self._ledger.epoch
         await self._commit(_result(row.id, accepted, now_ns), command_rows.begin(row.number))
+        if self._ledger.epoch != epoch:
+            # It began with that commit: this ledger went back, and may have forgotten that this ran.
+            decision = await self._decide(row)
+            if isinstance(decision, End):
+                await self._finish(row, decision)
+            if decision is not Step.RUN:
+                return  # nobody knows the time any more: it counts as a run cut short
         begun = row._replace(state=State.RUNNING, runs=row.runs + 1)
         self.running = row.name
         log.info("command", id=row.id, name=row.name, run=begun.runs)
@@ -196,7 +205,7 @@ class CommandService:
         """Ask the program for it; where there is none, for a while: it may be starting too."""
         waited_s = 0.0
         while waited_s <= self._limits.handler_wait_s:
-            if (client := self._client()) is not None:
+            if (client := self._client()) is not None and not client.is_closed:
                 with contextlib.suppress(NotDeliveredError):
                     bytes_max = self._limits.result_bytes_max
                     return await ask_program(
@@ -235,7 +244,9 @@ class CommandService:
 
     def _known_since_ns(self) -> int | None:
         epoch, _, since = str(self._ledger.meta.get(SINCE, "")).partition(":")
-        return int(since) if epoch == str(self._ledger.epoch) else None
+        # No checksum covers it: where it is no number, nobody knows.
+        known = epoch == str(self._ledger.epoch) and since.isdecimal()
+        return int(since) if known else None
 
     async def _since_ns(self) -> int | None:
         """Return from when on this ledger has all commands, by the hub's clock; None: not yet.

@@ -14,6 +14,7 @@ Stop, on SIGTERM or SIGINT (`stop`):
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ from backhaul_agent.downlink import Downlink
 from backhaul_agent.epoch_gate import EpochGate
 from backhaul_agent.epoch_words import EpochWords
 from backhaul_agent.epochs import Epochs, Verdict
+from backhaul_agent.errors import LedgerCorruptError, LedgerStorageError
+from backhaul_agent.events import event
 from backhaul_agent.flow import Flow
 from backhaul_agent.head_keeper import on_points
 from backhaul_agent.health_watch import HealthWatch
@@ -44,6 +47,7 @@ from backhaul_agent.lane import Lane
 from backhaul_agent.lanes import Lanes
 from backhaul_agent.leaf_store import LeafStore
 from backhaul_agent.ledger import Ledger
+from backhaul_agent.ledger_damage import says_damaged, set_aside
 from backhaul_agent.ledger_schema import open_file
 from backhaul_agent.link import Link, requester
 from backhaul_agent.link_config import link_window
@@ -54,6 +58,7 @@ from backhaul_agent.metrics import METRICS, samples
 from backhaul_agent.reserve import Reserve
 from backhaul_agent.restamp import Restamps
 from backhaul_agent.service import serve
+from backhaul_agent.standstill import Standstill
 from backhaul_agent.status import status
 from backhaul_agent.timekeeper import Timekeeper
 from backhaul_agent.uplink_state import UplinkState
@@ -63,7 +68,7 @@ from backhaul_agent.writer import Writer
 from backhaul_codec.rotation import SUBJECT as rotation_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
 
     from nats.aio.client import Client
 
@@ -73,6 +78,7 @@ if TYPE_CHECKING:
     from backhaul_agent.sdnotify import Notifier
 
 DRAIN_S_MAX = 5.0
+SET_ASIDE_MAX = 3  # ledgers in one run: a disk that damages one after the other is of no use
 ANSWER_S_MAX = 2.0
 log = structlog.get_logger("daemon")
 
@@ -107,12 +113,32 @@ class Daemon:
         self._stop.set()
 
     async def run(self) -> None:
-        """Run until `stop`.
+        """Run until `stop`; a ledger that is damaged is set aside, and a new one goes on.
 
         Raises:
-            LedgerError: the ledger cannot be used; nothing was started.
+            LedgerError: the ledger cannot be used, and not for damage; or one after the other was
+                damaged, or could not be set aside.
         """
         path = Path(self._config.ledger.path)
+        damages: list[str] = []
+        for left in range(SET_ASIDE_MAX, -1, -1):
+            try:
+                await self._live(path, damages)
+            except Exception as error:
+                damage = damage_in(error)
+                if not (damage and left):
+                    raise
+                damages.append(damage)
+            else:
+                return
+            try:
+                kept = set_aside(path)
+            except OSError as error:
+                raise LedgerStorageError(path, "setting aside", error) from error
+            log.error("ledger set aside", damage=damage, kept=str(kept or ""))
+
+    async def _live(self, path: Path, damages: Sequence[str]) -> None:
+        """Run on one ledger; `damages` say why those before were set aside: nobody may have told it yet."""
         reserve = Reserve(path, self._config.ledger.reserve_bytes)
         lanes = Lanes(self._config.streams.nodes)
         ledger = await Ledger.open(
@@ -130,11 +156,23 @@ class Daemon:
                 self._config, self._clock, ledger, lanes, self._notifier, self._boot,
                 self._random_u32, self._credentials,
             )  # fmt: skip
-            await self.parts.run(self._stop)
+            await self.parts.run(self._stop, damages)
         finally:
             self.parts = None
             await ledger.close()
             log.info("stopped")
+
+
+def damage_in(error: BaseException) -> str:
+    """Return what an error, or one of a group, says of a damaged ledger; nothing where none does."""
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(damage_in, error.exceptions)), "")
+    if isinstance(error, LedgerCorruptError) or (
+        isinstance(error, LedgerStorageError) and error.damaged
+    ):
+        return error.problem
+    # Closing a damaged file may fail, too.
+    return str(error) if isinstance(error, sqlite3.Error) and says_damaged(error) else ""
 
 
 class Parts:
@@ -159,6 +197,8 @@ class Parts:
         self._started_s = clock.monotonic_s()
         reserve = Reserve(ledger.path, config.ledger.reserve_bytes)
         epochs = Epochs(fresh=ledger.fresh, lanes=ledger.lanes, last_seq=ledger.last_seq)
+        if ledger.went_back:
+            epochs.behind(ledger.went_back)
         self._writer = Writer(
             ledger,
             config,
@@ -185,8 +225,11 @@ class Parts:
         self._downlink.register("c", self._commands.on_message)
         self._writer.on_commands = self._commands.wake
         self._uplink = UplinkState()
+        self._standstill = Standstill(config.link.stalled_after_s)
         self._uplink.on_up.append(self._writer.link_up)
         self._uplink.on_look.append(self._on_link)
+        if config.device.down_stream:  # else nobody confirms anything
+            self._uplink.on_look.append(self._tell_what_stands_still)
         self._epoch_words = EpochWords(ledger, self._writer, clock, self._lanes)
         out = [lane.stream for lane in self._lanes]
         self._leaf_store = LeafStore([*out, *self._downlink.streams])
@@ -195,7 +238,9 @@ class Parts:
         # A root that is told must not wait beside what changes it: the answer would come too late.
         self._link_news = LinkNews(
             config, ledger, self._writer, clock, self._uplink,
-            settled=lambda: not clock.mark and epochs.verdict is not Verdict.WAITING,
+            settled=lambda: (
+                not (clock.mark or ledger.held_messages) and epochs.verdict is not Verdict.WAITING
+            ),
         )  # fmt: skip
         self._artifacts = Artifacts(
             config, clock, ArtifactStore(config.artifacts), self._writer.keeper, self._uplink,
@@ -223,13 +268,21 @@ class Parts:
         self._health = HealthWatch(config, clock, self.status)
         self._listening = True
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Run until ``stop`` is set, then shut down in order."""
+    async def run(self, stop: asyncio.Event, damages: Sequence[str] = ()) -> None:
+        """Run until ``stop`` is set, then shut down in order; tell the hub what the last ledgers had.
+
+        Raises:
+            ExceptionGroup: with a `LedgerCorruptError`, where SQLite says so of the ledger.
+            LedgerError: it cannot be read at the start.
+        """
         await self._timekeeper.start(self._boot)
         await self._writer.restore()
+        for damage in damages:
+            self._writer.tell(event("quarantined", {"ledger": damage}, self._clock.time_ns()))
         async with asyncio.TaskGroup() as group:
             writing = group.create_task(self._writer.run())
             timekeeping = group.create_task(self._timekeeper.run())
+            judging = group.create_task(self._until_damaged())
             linking = group.create_task(self._link.run(self._session))
             commanding = group.create_task(self._commands.run())
             looking = group.create_task(self._health.run())
@@ -246,6 +299,7 @@ class Parts:
             )  # fmt: skip
             await stop.wait()
             self._notifier.send("STOPPING=1")
+            judging.cancel()
             commanding.cancel()
             await asyncio.wait([commanding])
             await self._shut_down(writing)
@@ -254,6 +308,11 @@ class Parts:
             looking.cancel()
             measuring.cancel()
             watching.cancel()
+
+    async def _until_damaged(self) -> None:
+        """End all that runs once the ledger is known to be damaged."""
+        await self._ledger.damaged.wait()
+        raise LedgerCorruptError(self._ledger.path, self._ledger.damage)
 
     async def _session(self, client: Client) -> None:
         """Everything that lives on one connection."""
@@ -309,6 +368,11 @@ class Parts:
     def _on_link(self, up: bool | None) -> None:
         self._writer.gate.epochs.note_link(up, self._clock.monotonic_s())
         self._writer.wake()
+
+    def _tell_what_stands_still(self, up: bool | None) -> None:
+        lanes = ((lane.name, *lane.owed()) for lane in self._lanes)
+        if still := self._standstill.look(lanes, self._clock.monotonic_s(), up=bool(up)):
+            self._timekeeper.exchange.tell(self._ledger.epoch, still)
 
     def status(self) -> dict[str, Any]:
         """Return the answer to ``agent.status``."""

@@ -24,7 +24,7 @@ from backhaul_codec.rules import blob_size
 from backhaul_codec.subjects import LIVE, node_lane, node_of_lane
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from backhaul_agent.clock import Clock
     from backhaul_agent.downlink import Inbound
@@ -50,25 +50,34 @@ _decode = msgspec.json.Decoder(_Digests).decode
 class Answer(NamedTuple):
     """What to do about the hub's digests.
 
-    ``differing``: nodes whose heads are to be sent, and the hub's asked for. ``tell``: whether to say
-    again what ours come to.
+    ``differing``: nodes whose heads are to be sent, and the hub's asked for; our digest and the hub's.
+    ``tell``: whether to say again what ours come to.
     """
 
-    differing: list[str]
+    differing: dict[str, tuple[str | None, str | None]]
     tell: bool
 
 
 class Digests:
-    """Compares. `due_s` says when the root is to be told next, `root` what is told then."""
+    """Compares. `due_s` says when the root is to be told next, `root` what is told then.
+
+    ``settled``: whether the times of heads stay as they are. The hub may ask before they do, and one
+    that is sent is not corrected later; then the root is told once they have settled.
+    """
 
     def __init__(
-        self, keeper: HeadKeeper, clock: Clock, lanes: Mapping[str, Lane] | None = None
+        self,
+        keeper: HeadKeeper,
+        clock: Clock,
+        lanes: Mapping[str, Lane] | None = None,
+        settled: Callable[[], bool] = lambda: True,
     ) -> None:
         self.due_s: float | None = None  # on the monotonic clock
         self.differing: int | None = None  # nodes, when the hub last said so; None: it did not
         self._keeper = keeper
         self._clock = clock
         self._lanes = lanes or {}
+        self._settled = settled
         self._written: set[str] = set()  # nodes with a head that the hub may not have yet
         self._own: dict[str, int] = {}  # the same in their own lanes, up to this seq
         self._awaited: dict[str, int] = {}  # of those: what is to arrive before the root is told
@@ -118,14 +127,17 @@ class Digests:
         self._rounds = self._rounds + 1 if moving else 0
         if self._rounds > ROUNDS_MAX:  # written to without a pause: better twice than never
             moving = set()
-        answer = []
+        answer = {}
         for node in nodes:
             pair = mine.get(node), theirs.get(node)
             if node not in moving and self._answered.get(node) != pair:
-                self._answered[node] = pair
-                answer.append(node)
+                answer[node] = pair
         self._awaited = {node: self._own[node] for node in moving & self._own.keys()}
         return Answer(answer, tell=not nodes or bool(answer or moving - self._awaited.keys()))
+
+    def answered(self, answer: Answer) -> None:
+        """Note that an answer was given: it is not given again while the link stays up."""
+        self._answered |= answer.differing
 
     def on_message(self, message: Inbound, changes: Inward) -> None:
         """Take in ``s.digest``: the answer goes out with the commit of its position.
@@ -139,12 +151,17 @@ class Digests:
             theirs = _decode(message.data).nodes
         except msgspec.DecodeError as error:
             raise ValueError(f"no digests: {error}") from error
+        if not self._settled():
+            self._tell_soon()
+            return
         answer = self.compare(theirs)
         heads = self._keeper.heads
         for node in answer.differing:
             changes.messages += messages_of(heads.of_node(node))
         if answer.differing:
-            changes.messages.append(self._event({"want": answer.differing}))
+            changes.messages.append(self._event({"want": list(answer.differing)}))
+            # Not before: a batch of which this is part may be given up, and is read again then.
+            changes.on_durable.append(lambda: self.answered(answer))
         if answer.tell:
             self._tell_soon()
 

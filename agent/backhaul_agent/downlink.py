@@ -69,7 +69,6 @@ class Downlink:
     def __init__(
         self, config: Config, ledger: Ledger, writer: Writer, own: Collection[Lane] = ()
     ) -> None:
-        self.garbage = 0
         self._handlers: dict[str, _Registered] = {}
         retired = ledger.lanes.keys() - {*SHARED_LANES, *own}
         self._readers = [
@@ -92,9 +91,24 @@ class Downlink:
         return sum(reader.messages for reader in self._readers)
 
     @property
+    def garbage(self) -> int:
+        """Return how many of them could not be read."""
+        return sum(reader.garbage for reader in self._readers)
+
+    @property
     def last_error(self) -> str:
         """Return what is wrong with a stream, nothing where all are well."""
         return next((reader.last_error for reader in self._readers if reader.last_error), "")
+
+    async def at_end(self, jetstream: JetStream) -> bool:
+        """Tell whether all that has come is committed; no, while nobody knows.
+
+        Raises: JetStreamError, NatsError: the leaf server does not answer, or a stream is not there.
+        """
+        for reader in self._readers:
+            if not (reader.retired or await reader.at_end(jetstream)):
+                return False
+        return True
 
     def register(self, prefix: str, handler: Handler, *, in_memory: bool = False) -> None:
         """Have ``handler`` called for subjects that begin with the tokens ``prefix``: ``s.resend``.
@@ -113,7 +127,7 @@ class Downlink:
             for reader in self._readers:
                 group.create_task(reader.run(jetstream, server, recalled))
 
-    def _handle(self, message: Stored, changes: Inward, fresh: bool) -> None:
+    def _handle(self, message: Stored, changes: Inward, fresh: bool) -> bool:
         try:
             if message.subject.startswith("n."):
                 parse_leaf(message.subject)  # whose points they are must be whose stream it is
@@ -122,11 +136,12 @@ class Downlink:
             registered = next(filter(None, map(self._handlers.get, prefixes)), None)
             if registered is None:
                 log.debug("nothing here takes this", subject=message.subject)
-                return
+                return True
             registered.handler(Inbound(tokens, message.data, fresh), changes)
         except ValueError as error:
-            self.garbage += 1
             log.warning("garbage from the hub", subject=message.subject, error=str(error))
+            return False
+        return True
 
     async def _on_news(self, message: Msg) -> None:
         headers = message.headers or {}

@@ -11,7 +11,7 @@ beyond all that may have been used.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 from nats.errors import Error as NatsError
@@ -21,7 +21,6 @@ from backhaul_agent.events import event
 from backhaul_agent.ledger_rows import STAGED, Quarantine
 from backhaul_agent.link_config import out_stream
 from backhaul_agent.out_stream import OutStream
-from backhaul_agent.suspects import missing
 from backhaul_codec import CodecError
 from backhaul_codec.placed import decode_placed
 from backhaul_codec.ranges import RangeSet
@@ -47,6 +46,14 @@ Known = dict[str, tuple[int, int]]
 log = structlog.get_logger("epochs")
 
 
+class _End(NamedTuple):
+    """Where the ledger ends in a lane of an epoch, and the highest seq that OUT or the hub knows."""
+
+    epoch: int
+    last: int
+    highest: int
+
+
 class EpochWords:
     """Asks and hears; lives as long as the daemon."""
 
@@ -67,7 +74,8 @@ class EpochWords:
         found = [ledger.epoch] if writer.gate.waiting else []
         found += [former.epoch for former in writer.gate.suspects.formers]
         former = ledger.every_lane()[: -len(ledger.lanes)]
-        if former and former[-1].epoch not in self._highest:
+        # Also if it was heard of before it was over: that has not been judged.
+        if former and former[-1].epoch not in self._compared:
             found.append(former[-1].epoch)
         found += [lane.epoch for lane in former if not lane.whole]
         return list(dict.fromkeys(found))[:ASKED_MAX]
@@ -88,13 +96,14 @@ class EpochWords:
 
     async def run(self, jetstream: JetStream) -> None:
         """Judge former epochs for as long as this connection lives."""
+        self._news.set()  # what the connection before left undone
         while True:
             await self._news.wait()
             self._news.clear()
             try:
                 for former in self._writer.gate.suspects.formers:
                     if former.epoch in self._highest and former.epoch != self._ledger.epoch:
-                        await self._judge(former, self._highest[former.epoch], jetstream)
+                        await self._judge(former, jetstream)
                 for epoch, highest in list(self._highest.items()):
                     if epoch != self._ledger.epoch and epoch not in self._compared:
                         await self._look_back(epoch, highest, jetstream)
@@ -104,16 +113,17 @@ class EpochWords:
                 await asyncio.sleep(RETRY_S)
                 self._news.set()
 
-    async def _judge(self, former: Former, highest: dict[str, int], jetstream: JetStream) -> None:
+    async def _judge(self, former: Former, jetstream: JetStream) -> None:
         """Find out whether the points that were staged in an epoch have been sent."""
         suspects, whole = self._writer.gate.suspects, True
         sent: list[Point] = []
         for lane in [lane for lane in self._ledger.lanes if lane != "live"]:
-            last = former.last_seqs.get(lane, 0)
-            points, found = await _sent(OutStream(jetstream, out_stream(lane)), former.epoch, last)
-            sent += points
-            wanted = missing(former, {lane: max(highest.get(lane, 0), found.highest)})
-            whole &= all(not found.holes(lo, hi) for lo, hi in wanted.values())
+            out = OutStream(jetstream, out_stream(lane))
+            await out.index()
+            for end in self._ends(out, lane, former):
+                points, found = await _sent(out, end)
+                sent += points
+                whole &= not found.holes(end.last + 1, end.highest)
         if not sent and whole:
             suspects.clear(former.epoch)
         elif whole and not suspects.marked(former.epoch):
@@ -122,6 +132,26 @@ class EpochWords:
         else:
             await self._give_up(former.epoch)
         self._writer.wake()
+
+    def _ends(self, out: OutStream, lane: str, former: Former) -> list[_End]:
+        """Return where the ledger ends in a lane: of a former epoch, and of those that came after it.
+
+        A ledger may go back more than once. What was staged in the former epoch may then have been sent in
+        one of which this ledger knows less than OUT, or nothing. Of the current one, too, as long as nobody
+        vouches for it; so it is all read at once, right after OUT: what is appended from then on is our own.
+        """
+        states = self._ledger.every_lane()
+        last_seqs = {state.epoch: state.last_seq for state in states if state.name == lane}
+        last_seqs[former.epoch] = former.last_seqs.get(lane, 0)
+        epochs = list(dict.fromkeys(state.epoch for state in states))
+        before = epochs[: epochs.index(former.epoch)] if former.epoch in epochs else []
+        older = {epoch: last_seqs.get(epoch, 0) for epoch in before}
+        in_out = out.since(former.epoch, last_seqs[former.epoch], older)
+        ends = []
+        for epoch in in_out.keys() | {former.epoch}:
+            known = self._highest.get(epoch, {}).get(lane, 0)
+            ends.append(_End(epoch, last_seqs.get(epoch, 0), max(known, in_out.get(epoch, 0))))
+        return ends
 
     async def _look_back(self, epoch: int, highest: dict[str, int], jetstream: JetStream) -> None:
         """Find out whether OUT went back together with the ledger."""
@@ -153,11 +183,11 @@ class EpochWords:
             await self._writer.set_aside(rows, notes)
 
 
-async def _sent(out: OutStream, epoch: int, last: int) -> tuple[list[Point], RangeSet]:
-    """Return what OUT holds of an epoch after a seq: the points, and the seqs they stood in."""
+async def _sent(out: OutStream, end: _End) -> tuple[list[Point], RangeSet]:
+    """Return what OUT, as indexed, holds beyond the ledger's end: the points, and the seqs they stood in."""
     points: list[Point] = []
     seqs = RangeSet()
-    for work in await out.find(epoch, [(last + 1, last + SPAN_MAX)]):
+    for work in out.find_indexed(end.epoch, [(end.last + 1, end.last + SPAN_MAX)]):
         for row in await out.rows(work):
             try:
                 placed = decode_placed(parse_leaf(row.subject), row.body)[1]

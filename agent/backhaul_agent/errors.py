@@ -29,6 +29,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from backhaul_agent.ledger_damage import says_damaged
 from backhaul_agent.reserve import says_full
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Code(StrEnum):
     AMBIGUOUS = "ambiguous"
     CYCLE = "cycle"
     SPENT = "tombstone_spent"
+    CANCELLED = "cancelled"
 
 
 class AgentError(Exception):
@@ -147,7 +149,14 @@ class LedgerOlderError(LedgerError):
 
 
 class LedgerCorruptError(LedgerError):
-    """SQLite cannot read the file, or what it holds contradicts itself."""
+    """SQLite cannot read the file, or what it holds contradicts itself. The daemon sets it aside."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(
+            path,
+            problem,
+            hint="move the file away, as `run` does by itself: a new ledger gets a new epoch",
+        )
 
 
 class LedgerStorageError(LedgerError):
@@ -165,6 +174,11 @@ class LedgerStorageError(LedgerError):
     def disk_full(self) -> bool:
         """Whether it failed because there is no space left."""
         return says_full(self.cause)
+
+    @property
+    def damaged(self) -> bool:
+        """Whether it failed because the file is not what was written: that does not heal."""
+        return says_damaged(self.cause)
 
 
 class RefusedError(AgentError):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_agent.events import event
 from backhaul_agent.lanes import Lanes
-from backhaul_agent.ledger_rows import HeadRow, Inward, Outgoing
+from backhaul_agent.ledger_rows import HeadRow, Inward, Outgoing, number_of
 from backhaul_agent.stamps import Stamps
 from backhaul_codec import CodecError, Point, decode, encode_point
 from backhaul_codec.merge import Head, HeadKey, Heads, merge
@@ -63,8 +63,8 @@ class HeadKeeper:
         """Take over what the ledger holds; damaged rows are left out, and counted."""
         self.heads = Heads(filter(None, map(self._restored, rows)))
         self.tree = Topology(self.tree.root, self.heads)
-        self.hub_ns, stamp_ns = (int(meta.get(name, 0)) for name in (HUB_NS, STAMP_NS))
-        self.told_ns = {lane: int(meta.get(_told(lane), 0)) for lane in self.lanes.names}
+        self.hub_ns, stamp_ns = (number_of(meta, name) for name in (HUB_NS, STAMP_NS))
+        self.told_ns = {lane: number_of(meta, _told(lane)) for lane in self.lanes.names}
         self.stamps.seen(max(self.hub_ns, stamp_ns))
 
     def _restored(self, row: HeadRow) -> tuple[HeadKey, Head] | None:

@@ -50,6 +50,12 @@ KINDS = (
         after_s=10,
     ),
     Kind(
+        "ledger-damaged",
+        _WARNING,
+        "a ledger was damaged, and set aside; a new one goes on",
+        "see whether the disk fails; then remove the file",
+    ),
+    Kind(
         "publishers-refused",
         _WARNING,
         "programs on this vehicle publish what cannot be taken",
@@ -106,6 +112,8 @@ class AgentHealth:
         if ledger["bytes"] > self._config.ledger_full_part * ledger["bytes_max"]:
             part = 100 * ledger["bytes"] / ledger["bytes_max"]
             yield Finding("ledger-filling", detail=f"{part:.0f}% of {ledger['bytes_max']} bytes")
+        if ledger["set_aside"]:
+            yield Finding("ledger-damaged", detail=ledger["set_aside"])
         for stream, said in status["leaf"]["failed_streams"].items():
             yield Finding("leaf-store", Place("", stream), said)
         if not status["connected"]:

@@ -3,7 +3,8 @@
 Rows are found by subject and time through an index, oldest first. Each slice is one short query on
 the reader connection and a few milliseconds of decoding; between two the loop runs on. What is
 staged and what is framed is seen at one moment, so no point is missed or met twice, whatever is
-committed meanwhile.
+committed meanwhile. What the ledger forgets meanwhile is missing, even where OUT has it: that was
+looked through before, up to where the ledger then began.
 """
 
 from __future__ import annotations

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from backhaul_codec.subjects import Lane
 
     # Takes in one message, said to be fresh or not; what it changes goes into the same commit.
-    Handle: TypeAlias = Callable[[Stored, Inward, bool], None]
+    # Returns whether it could be read.
+    Handle: TypeAlias = Callable[[Stored, Inward, bool], bool]
 
 POLL_S = 5.0
 BATCH_MESSAGES = 128  # read, then committed together
@@ -50,7 +51,7 @@ class InReader:
         retired: bool = False,
     ) -> None:
         self.stream = in_stream(lane)
-        self.messages = 0
+        self.messages = self.garbage = 0
         self.last_error = ""
         self.retired = retired
         self._config = None if retired else in_stream_config(config, lane)
@@ -58,6 +59,7 @@ class InReader:
         self._handle = handle
         self._position = f"{POSITION} {lane}" if lane else POSITION
         self._cursor = Cursor(str(ledger.meta.get(self._position, "")))
+        self._committed_seq = self._cursor.position.seq
         self._recalled = False
         self._news = asyncio.Event()
         self._doubt = True
@@ -100,6 +102,16 @@ class InReader:
         self._doubt |= sequence.isdigit() and int(sequence) < self._cursor.next_seq
         self._news.set()
 
+    async def at_end(self, jetstream: JetStream) -> bool:
+        """Tell whether all that the stream holds is committed; no, while nobody knows.
+
+        Raises: JetStreamError, NatsError: the leaf server does not answer, or there is no stream.
+        """
+        if self._doubt:
+            return False
+        next_seq = self._committed_seq + 1
+        return await jetstream.message(self.stream, seq=next_seq, next_by_subj=">") is None
+
     async def _prepare(self, jetstream: JetStream) -> None:
         if self._config is not None and await jetstream.ensure_stream(self._config):
             log.info("stream set up", stream=self.stream)
@@ -118,6 +130,7 @@ class InReader:
                 "read from its start", stream=self.stream, position=before,
                 last_seq=state["last_seq"],
             )  # fmt: skip
+        self._committed_seq = self._cursor.position.seq
         self._doubt = False
         return True
 
@@ -140,7 +153,7 @@ class InReader:
         changes = Inward()
         before = self._cursor.position
         message: Stored | None = None
-        size = count = 0
+        size = count = garbage = 0
         try:
             while count < BATCH_MESSAGES and size < BATCH_BYTES:
                 message = await jetstream.message(
@@ -148,16 +161,18 @@ class InReader:
                 )
                 if message is None:
                     break
-                self._handle(message, changes, self._cursor.read(message))
+                garbage += not self._handle(message, changes, self._cursor.read(message))
                 count += 1
                 size += len(message.data)
         except BaseException:
             self._cursor.position = before  # what was read of this batch is read again
             raise
         if count:
-            self.messages += count
             changes.meta[self._position] = self._cursor.stored()
             await self._writer.apply(changes)
+            self._committed_seq = self._cursor.position.seq
+            self.messages += count  # what is counted can be asked for
+            self.garbage += garbage
         return message is not None
 
     async def _remove(self, jetstream: JetStream) -> None:

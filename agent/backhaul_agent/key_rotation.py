@@ -104,6 +104,9 @@ class KeyRotation:
     def on_message(self, message: Inbound, changes: Inward) -> None:
         """Take in a wish. Raises: ValueError: it is none."""
         wish = read_wish(message.data)
+        # Done when it was read before; the login may be another one since: this vehicle enrolled anew.
+        if not message.fresh:
+            return
         try:
             said = self._done(wish)
         except OSError as error:

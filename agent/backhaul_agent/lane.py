@@ -95,7 +95,17 @@ class Lane:
         """Learn that the ledger has grown, that more of it may leave, or that an epoch is over."""
         state = self._state
         self.appender.committed(state.ready_seq, state.last_seq)
+        if state.confirmed > self.appender.confirmed:
+            # Heard beside IN, as of an epoch that is over, or while the lane was in another.
+            self.appender.set_watermark(state.confirmed)
+            self.appender.set_watermark(state.watermark)
         self._wake.set()
+
+    def owed(self) -> tuple[int, int]:
+        """Return the last seq of this epoch that is in OUT, and how far the hub has confirmed it."""
+        if self.appender.state is not State.RUNNING or self.appender.epoch != self._ledger.epoch:
+            return 0, 0
+        return self.appender.appended, self.appender.watermark
 
     def on_ask(self, ask: Ask) -> None:
         """Learn what the hub asks for again."""
@@ -138,7 +148,7 @@ class Lane:
 
     def on_passed(self, stream_seq: int) -> None:
         """Learn that the hub passes over all up to ``stream_seq``, which OUT has not reached."""
-        self._ahead = stream_seq
+        self._ahead = max(self._ahead, stream_seq)
         self.appender.connected()
         self._wake.set()
 
@@ -214,8 +224,9 @@ class Lane:
         """Whether nothing more of a former epoch is to be appended in its turn."""
         if self.appender.epoch == self._ledger.epoch:
             return False
-        at_end = self.appender.done and self.appender.appended >= self._state.last_seq
-        return at_end or self.appender.state is State.BEHIND
+        appender = self.appender
+        at_end = appender.done and appender.appended >= self._state.last_seq
+        return (at_end and appender.made_whole) or appender.state is State.BEHIND
 
     async def _prepare(self, jetstream: JetStream) -> None:
         if await jetstream.ensure_stream(out_stream_config(self._config, self.name)):
@@ -262,19 +273,21 @@ class Lane:
             tail = Tail(tail.stream_seq)
         appender = self.appender
         appender.committed(committed.ready_seq, committed.last_seq)
-        ahead, self._ahead = self._ahead, 0
-        if ahead > tail.stream_seq:
-            await self._jump(out, ahead)
+        if self._ahead > tail.stream_seq:
+            await self._jump(out, self._ahead)
             return
+        self._ahead = 0
         start = appender.start(tail, out.created)
         if start.short and not self._fill_with(start.short):
             await self._jump(out, tail.stream_seq)
             return
+        if start.new_stream:
+            self.resends.lost()
         await self._set_step(start.created, start.step, fresh=start.new_stream)
         self._use_ahead(start.step.from_seq)
         sizes = await self._ledger.sizes(committed, appender.confirmed + 1, start.step.from_seq)
-        if appender is not self.appender:
-            return
+        if appender is not self.appender or self._ahead:
+            return  # the hub has passed more meanwhile: looked at again
         appender.sought(tail, start, sizes)
         self._rows.clear()
         if appender.state is State.RUNNING:

@@ -34,6 +34,8 @@ def choose(
         return next((each for each in owing if each.epoch not in finished), chain[-1])
     lane = chain[last_written]
     at_end = tail.epoch == lane.epoch and (tail.seq or 0) >= lane.last_seq
+    if lane.steps.created == created and lane.steps.short(lane.last_seq, tail.stream_seq):
+        at_end = False  # the store went back into what was appended again behind the last seq
     if lane is not chain[-1] and (at_end or lane.epoch in finished):
         later = (each for each in chain[last_written + 1 :] if each.last_seq)
         return next((each for each in later if each.epoch not in finished), chain[-1])

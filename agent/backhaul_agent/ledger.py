@@ -14,8 +14,13 @@ from typing import TYPE_CHECKING
 from backhaul_agent import ledger_boots, ledger_commit, ledger_lanes, ledger_room, ledger_schema
 from backhaul_agent.budget import Budget
 from backhaul_agent.errors import LedgerCorruptError, LedgerStorageError
+from backhaul_agent.ledger_damage import (
+    frames_committed,
+    header_is_spoilt,
+    lacks_tables,
+    says_damaged,
+)
 from backhaul_agent.ledger_reader import LedgerReader
-from backhaul_agent.reserve import says_full
 from backhaul_codec.subjects import SHARED_LANES
 
 if TYPE_CHECKING:
@@ -49,6 +54,7 @@ class Ledger(LedgerReader):
         self.budget = budget
         self.meta: dict[str, str | int] = {}
         self.fresh = False  # created by this process: nobody can know more of its epoch
+        self.went_back = ""  # in words: SQLite found less of the log than was committed
         self.quarantined = 0
         self.forgotten = 0
         self._lane_names = lanes
@@ -82,6 +88,8 @@ class Ledger(LedgerReader):
         try:
             return await cls._open(path, device, budget, epoch, opener, lanes)
         except LedgerStorageError as error:
+            if header_is_spoilt(path, ledger_schema.APPLICATION_ID):
+                raise LedgerCorruptError(path, f"its header is spoilt: {error.cause}") from error
             # Opening writes a little too; on a full disk the reserve is there for that.
             if not error.disk_full or reserve is None or not reserve.release():
                 raise
@@ -98,30 +106,36 @@ class Ledger(LedgerReader):
         lanes: Collection[str],
     ) -> Ledger:
         try:
+            committed = frames_committed(path)
             db = await opener(path)
         except (sqlite3.Error, OSError) as error:
             raise LedgerStorageError(path, "opening", error) from error
+        reader = None
         try:
             number, fresh = await ledger_schema.prepare(db, path, device, epoch)
+            went_back = "" if fresh else await ledger_schema.check_log(db, path, committed)
             reader = await opener(path)
             await reader.execute("PRAGMA query_only = 1")
             await reader.execute("PRAGMA cache_size = -256")
         except BaseException as error:
-            await db.close()
+            for connection in (reader, db):
+                if connection is not None:
+                    await connection.close()
             if isinstance(error, sqlite3.Error | OSError):
                 raise LedgerStorageError(path, "opening", error) from error
             raise
         ledger = cls(path, opener, db, reader, number, budget, lanes)
-        ledger.fresh = fresh
+        ledger.fresh, ledger.went_back = fresh, went_back
         try:
             await ledger._load()
+        except LedgerCorruptError:
+            await ledger.close()
+            raise
         except sqlite3.Error as error:
             await ledger.close()
-            if says_full(error):
-                raise LedgerStorageError(path, "opening", error) from error
-            raise LedgerCorruptError(
-                path, f"SQLite cannot read it: {error}", hint="move the file away and restart"
-            ) from error
+            if says_damaged(error) or lacks_tables(error):
+                raise LedgerCorruptError(path, f"SQLite cannot read it: {error}") from error
+            raise LedgerStorageError(path, "opening", error) from error
         return ledger
 
     async def commit(self, changes: Changes) -> list[int]:
@@ -141,7 +155,7 @@ class Ledger(LedgerReader):
         except (sqlite3.Error, OSError) as error:
             self._uncertain = True
             await self._roll_back()
-            raise LedgerStorageError(self.path, "commit", error) from error
+            raise self._failure("commit", error) from error
         self._apply(plan)
         if changes.settled or changes.evict:
             await self._measure_held()
@@ -248,7 +262,7 @@ class Ledger(LedgerReader):
         except (sqlite3.Error, OSError) as error:
             self._uncertain = True
             await self._roll_back()
-            raise LedgerStorageError(self.path, operation, error) from error
+            raise self._failure(operation, error) from error
 
     async def close(self) -> None:
         """Close both connections; the last one folds the WAL into the file."""
@@ -270,7 +284,13 @@ class Ledger(LedgerReader):
         self.meta = {str(name): value for name, value in meta}
         self.epoch = int(self.meta["epoch"])
         lanes = await ledger_lanes.load(self._db, self.epoch, self._lane_names)
+        numbers = [n for lane in lanes for n in (lane.epoch, lane.next_seq, lane.used_seq)]
+        if not all(isinstance(number, int) for number in numbers):
+            raise LedgerCorruptError(self.path, "it does not say how far a lane is")
         self.lanes.update({lane.name: lane for lane in lanes if lane.epoch == self.epoch})
+        if lost := set(self._lane_names) - self.lanes.keys():
+            # The index has them: where the row says another name, none is made anew.
+            raise LedgerCorruptError(self.path, f"it has no lane {', '.join(sorted(lost))}")
         self.closed = {(lane.name, lane.epoch): lane for lane in lanes if lane.epoch != self.epoch}
         counts = await self._db.execute_fetchall(
             "SELECT (SELECT coalesce(max(id), 0) FROM staged), (SELECT count(*) FROM quarantined)"

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
     from backhaul_agent.ledger_rows import Boot, Settled
 
-BOOTS = "SELECT number, boot, provisional_ns, anchor_ns, error_ns, at_ns FROM boots ORDER BY number"
+BOOTS = (
+    "SELECT number, CAST(boot AS BLOB), provisional_ns, anchor_ns, error_ns, at_ns FROM boots "
+    "ORDER BY number"
+)
 BOOTS_MAX = 64  # a vehicle that never syncs starts a few times a day
 
 

@@ -69,7 +69,8 @@ async def load(db: aiosqlite.Connection, epoch: int, names: Iterable[str]) -> li
     )
     rows = await db.execute_fetchall(
         "SELECT id, name, epoch, max(next_seq, 1 + coalesce((SELECT max(seq) FROM messages "
-        "WHERE lane = lanes.id), 0)), watermark, confirmed, stream_created, used_seq FROM lanes"
+        "WHERE lane = lanes.id), 0)), coalesce(CAST(watermark AS INTEGER), 0), "
+        "coalesce(CAST(confirmed AS INTEGER), 0), stream_created, used_seq FROM lanes"
     )
     steps = await db.execute_fetchall("SELECT * FROM steps ORDER BY lane, from_seq")
     lanes = []

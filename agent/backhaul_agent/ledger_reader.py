@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import zlib
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from backhaul_agent import ledger_boots
 from backhaul_agent.errors import LedgerStorageError
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from backhaul_agent.ledger_lanes import Lane
 
 RUNS_SLICE = 8192
+CLOCKS = range(3)  # how good a frame's clock can be; the greatest is the least
 
 
 class LedgerReader:
@@ -30,6 +34,9 @@ class LedgerReader:
         self.epoch = epoch
         self.lanes: dict[str, Lane] = {}
         self.closed: dict[tuple[str, int], Lane] = {}  # lanes of former epochs, by name and epoch
+        self.damaged = asyncio.Event()
+        """Set once SQLite says so of the file: nothing that is left to do on it can be relied on."""
+        self.damage = ""
         self._reader = reader
         self._reader_lock = asyncio.Lock()
 
@@ -47,6 +54,12 @@ class LedgerReader:
     def every_lane(self) -> list[Lane]:
         """Return all lanes, those of former epochs first, in the order in which they began."""
         return sorted([*self.closed.values(), *self.lanes.values()], key=lambda lane: lane.id)
+
+    @property
+    def held_messages(self) -> int:
+        """Return how many messages wait for their times, or behind one that does."""
+        lanes = (*self.closed.values(), *self.lanes.values())
+        return sum(lane.last_seq - lane.ready_seq for lane in lanes)
 
     def last_seq(self, name: str) -> int:
         """Return how far a lane goes in the current epoch, 0 where it is not known."""
@@ -144,17 +157,24 @@ class LedgerReader:
     async def staged(self) -> list[StagedRow]:
         """Return all staged rows in the order they were acknowledged."""
         query = (
-            "SELECT id, CAST(node AS BLOB), CAST(points AS INTEGER), CAST(crc AS INTEGER), "
-            "CAST(body AS BLOB), boot, clock FROM staged ORDER BY id"
+            "SELECT id, CAST(node AS BLOB), coalesce(CAST(points AS INTEGER), 0), "
+            "CAST(crc AS INTEGER), coalesce(CAST(body AS BLOB), x''), "
+            "coalesce(CAST(boot AS INTEGER), 0), CAST(clock AS INTEGER) FROM staged ORDER BY id"
         )
         return [
-            StagedRow(id_, _text(node), points, body, zlib.crc32(body) == crc, boot, clock)
+            StagedRow(
+                id_, _text(node), points, body, zlib.crc32(body) == crc, boot,
+                clock if clock in CLOCKS else max(CLOCKS),
+            )
             for id_, node, points, crc, body, boot, clock in await self._query(query)
-        ]
+        ]  # fmt: skip
 
     async def boots(self) -> list[Boot]:
-        """Return what is known of the machine's starts, oldest first."""
-        return [Boot(*row) for row in await self._query(ledger_boots.BOOTS)]
+        """Return what is known of the machine's starts, oldest first.
+
+        One that damage makes no sense of has its number, which stays taken, and no name.
+        """
+        return [_boot(*row) for row in await self._query(ledger_boots.BOOTS)]
 
     async def pending(self, but_of: Collection[int], rows_max: int) -> list[Pending]:
         """Return up to ``rows_max`` messages that wait to be settled, but none of some boots."""
@@ -187,8 +207,23 @@ class LedgerReader:
             async with self._reader_lock:
                 rows = await self._reader.execute_fetchall(query, parameters)
         except (sqlite3.Error, OSError) as error:
-            raise LedgerStorageError(self.path, "reading", error) from error
+            raise self._failure("reading", error) from error
         return [tuple(row) for row in rows]
+
+    def _failure(self, operation: str, cause: Exception) -> LedgerStorageError:
+        """Return the error of an operation, and note what it says of the file."""
+        error = LedgerStorageError(self.path, operation, cause)
+        if error.damaged and not self.damage:
+            self.damage = error.problem
+            self.damaged.set()
+        return error
+
+
+def _boot(number: int, boot: bytes | None, *times: object) -> Boot:
+    if boot is not None:
+        with suppress(msgspec.ValidationError):
+            return msgspec.convert((number, _text(boot), *times), Boot)
+    return Boot(number, "", 0)
 
 
 def _text(raw: bytes | None) -> str:

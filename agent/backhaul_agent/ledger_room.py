@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from backhaul_agent.ages import Mark
 from backhaul_agent.budget import Candidate
@@ -135,12 +138,12 @@ async def release(db: aiosqlite.Connection) -> None:
 
 
 async def marks(db: aiosqlite.Connection) -> list[Mark]:
-    """Return when the ledger was how far."""
+    """Return when the ledger was how far, as far as that can be read: one less keeps a message longer."""
     rows = await db.execute_fetchall("SELECT time_ns, next_seqs FROM ages")
     found = []
     for time_ns, text in rows:
-        seqs = json.loads(text)
-        found.append(Mark(int(time_ns), {int(lane): int(seq) for lane, seq in seqs.items()}))
+        with suppress(msgspec.DecodeError, TypeError):
+            found.append(Mark(int(time_ns), msgspec.json.decode(text, type=dict[int, int])))
     return found
 
 

@@ -6,13 +6,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from backhaul_agent.steps import Step
     from backhaul_codec.placed import Placed
 
 ROW_BYTES = 128  # what a message costs besides subject and body, here and in a stream: at most
 STAGED = "staged"  # stands where a lane's name would, for a row that has no seq yet
+
+
+def number_of(meta: Mapping[str, str | int], name: str) -> int:
+    """Return a number of the meta table, 0 where there is none: no checksum covers it."""
+    found = meta.get(name, 0)
+    return found if isinstance(found, int) else 0
 
 
 class Outgoing(NamedTuple):
@@ -204,11 +210,13 @@ class Inward(Changes):
     """What follows from messages of the hub; of `Changes` it uses ``messages`` and ``meta``.
 
     ``received``: points to be merged. ``replaced``: points to be put in place of a head that the hub
-    refused, with the time that this head had.
+    refused, with the time that this head had. ``on_durable``: called once all of it is; never where
+    the batch is given up, and read again.
     """
 
     received: list[Placed] = field(default_factory=list)
     replaced: list[tuple[Placed, int]] = field(default_factory=list)
+    on_durable: list[Callable[[], None]] = field(default_factory=list)
 
 
 class StagedRow(NamedTuple):

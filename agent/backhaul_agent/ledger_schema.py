@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Protocol
 
 import aiosqlite
@@ -15,14 +16,14 @@ from backhaul_agent.errors import (
     LedgerOlderError,
     LedgerStorageError,
 )
+from backhaul_agent.ledger_damage import PAGE_BYTES, says_damaged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
     from pathlib import Path
 
 APPLICATION_ID = 0x424B484C  # "BKHL" in the file's header: this file is a ledger
-SCHEMA_VERSION = 3
-PAGE_BYTES = 4096
+SCHEMA_VERSION = 3  # goes up with each change of SCHEMA, and only then: `_check_tables`
 _NEW_BYTES = "(length(NEW.subject) + coalesce(length(NEW.body), 0))"
 _OLD_BYTES = "(length(OLD.subject) + coalesce(length(OLD.body), 0))"
 
@@ -137,6 +138,8 @@ PRAGMA user_version = {SCHEMA_VERSION};
 """  # noqa: S608 - constants
 
 
+TABLES = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"  # indexes and triggers, too
+
 # What brings a ledger of a schema to the next one, in place.
 MIGRATIONS = {2: command_rows.SCHEMA}
 
@@ -169,15 +172,28 @@ async def prepare(
     """
     try:
         return await _prepare(db, path, device, epoch)
-    except sqlite3.OperationalError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        if says_damaged(error):
+            raise LedgerCorruptError(path, f"SQLite cannot read it: {error}") from error
         raise LedgerStorageError(path, "opening", error) from error
-    except sqlite3.DatabaseError as error:
-        raise LedgerCorruptError(
-            path,
-            f"SQLite cannot read it: {error}",
-            hint="move the file away and restart: a new ledger gets a new epoch, and what the hub "
-            "has not yet confirmed is still in the leaf's OUT streams",
-        ) from error
+
+
+async def check_log(db: aiosqlite.Connection, path: Path, committed: int) -> str:
+    """Compare what SQLite found of the log with what was committed; return in words what is gone.
+
+    Where something is, pages may be of different moments, so the whole file is looked through, once.
+
+    Raises:
+        LedgerCorruptError: what is left makes no sense.
+        sqlite3.Error: it cannot be read now.
+    """
+    [(_, found, _)] = await db.execute_fetchall("PRAGMA wal_checkpoint(PASSIVE)")
+    if found >= committed:
+        return ""
+    [(said,)] = await db.execute_fetchall("PRAGMA quick_check(1)")
+    if said != "ok":
+        raise LedgerCorruptError(path, f"its log is cut short, and SQLite says: {said}")
+    return f"the ledger's log is cut short: {found} pages of {committed}"
 
 
 async def _prepare(
@@ -187,6 +203,8 @@ async def _prepare(
     version = await _scalar(db, "PRAGMA user_version")
     tables = await _scalar(db, "SELECT count(*) FROM sqlite_master")
     fresh = not application and not tables
+    if not fresh:
+        await _check_tables(db, path, device, (application, version))
     if not fresh and application != APPLICATION_ID:
         raise LedgerForeignError(path, "this is no ledger", hint="check ledger.path")
     if version > SCHEMA_VERSION:
@@ -227,6 +245,26 @@ async def set_pragmas(db: aiosqlite.Connection) -> None:
     await db.execute("PRAGMA temp_store = MEMORY")
     # Some builds overwrite what is deleted with zeros: every message would be written twice.
     await db.execute("PRAGMA secure_delete = 0")
+    await db.execute("PRAGMA cell_size_check = 1")  # a damaged page is noticed as it is read
+
+
+async def _check_tables(
+    db: aiosqlite.Connection, path: Path, device: str, header: tuple[int, int]
+) -> None:
+    """Compare what makes the tables, to the letter, with the header: each says whether the other is spoilt."""
+    found = {sql for (sql,) in await db.execute_fetchall(TABLES)}
+    with closing(sqlite3.connect(":memory:")) as made:
+        made.executescript(SCHEMA)
+        ours = {sql for (sql,) in made.execute(TABLES)}
+    if header == (APPLICATION_ID, SCHEMA_VERSION):
+        if not ours <= found:
+            raise LedgerCorruptError(path, "what is written of its tables is not what it was")
+    elif ours == found:
+        await _check_meta(db, path, device)
+        said = f"its header says application {header[0]:#x}, schema {header[1]}"
+        raise LedgerCorruptError(
+            path, f"{said}; its tables are a ledger's, schema {SCHEMA_VERSION}"
+        )
 
 
 async def _check_meta(db: aiosqlite.Connection, path: Path, device: str) -> int:
@@ -234,7 +272,7 @@ async def _check_meta(db: aiosqlite.Connection, path: Path, device: str) -> int:
     meta = {str(name): value for name, value in rows}
     epoch = meta.get("epoch")
     if not isinstance(epoch, int) or not 0 < epoch < 1 << 32:
-        raise LedgerCorruptError(path, "it holds no epoch", hint="move the file away and restart")
+        raise LedgerCorruptError(path, "it holds no epoch")
     if meta.get("device") != device:
         raise LedgerForeignError(
             path,

@@ -12,16 +12,18 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
 from backhaul_agent.cancellation import cancels, close_quietly, heed_cancel
 from backhaul_agent.errors import AgentError, LoginError
 from backhaul_agent.login import login_options
+from backhaul_codec.hardy_client import HardyClient
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from nats.aio.client import Client
 
     from backhaul_agent.config import Config
 
@@ -75,7 +77,7 @@ class Link:
         except LoginError as error:
             self._trouble(str(error))
             return None
-        client = Client()
+        client = HardyClient()
 
         async def on_closed() -> None:
             closed.set()

@@ -39,8 +39,8 @@ log = structlog.get_logger("link")
 class LinkNews:
     """Tells; lives as long as the daemon.
 
-    ``settled``: whether stamps made now stay as they are. While they do not nothing is told: times
-    in here are not corrected later.
+    ``settled``: whether stamps stay as they are, those made now and those of all heads. While they do
+    not nothing is told: times in here are not corrected later.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class LinkNews:
         uplink: UplinkState,
         settled: Callable[[], bool] = lambda: True,
     ) -> None:
-        self.digests = Digests(writer.keeper, clock, ledger.lanes)
+        self.digests = Digests(writer.keeper, clock, ledger.lanes, settled)
         link_bytes_s = config.link.rate_kbit_s * 1000 / 8
         self.heads_first = HeadsFirst(link_bytes_s, clock.monotonic_s())
         self._ledger = ledger

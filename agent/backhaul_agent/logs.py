@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO, cast
 
 import structlog
 
@@ -24,9 +25,30 @@ def configure(level: str) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping()[level.upper()]
         ),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", Forgiving(sys.stderr))),
         cache_logger_on_first_use=False,
     )
+
+
+class Forgiving:
+    """Writes to a file, and leaves out what it does not take: its disk may be full.
+
+    An agent whose log cannot be written must go on all the same.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        """Write as much as is taken, and say that it was all."""
+        with contextlib.suppress(OSError):
+            self._file.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Hand on what was written."""
+        with contextlib.suppress(OSError):
+            self._file.flush()
 
 
 class Bursts:

@@ -3,7 +3,7 @@
 A mark (event `e.mark`) says: all that was acknowledged before this time stands in seqs up to these.
 With it the hub knows of what is missing at a lane's end, and can certify an hour. So it is committed
 together with everything that was still staged: at the start, on each full hour, when the link comes
-up, and at the stop.
+up, when the hub's watermark has gone down, and at the stop.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from backhaul_agent.clock import Clock
 
 HOUR_NS = 3600 * 1_000_000_000
-# A link that comes and goes must not cost a frame cut short and a mark each time.
-LINK_S_MIN = 30.0
+# A link that comes and goes must not cost a frame cut short and a mark each time, nor a hub that loses
+# again and again.
+REST_S_MIN = 30.0
+_RESTING = ("link", "watermark")
 LOOK_S = 60.0  # the wall clock may jump; it is looked at this often at least
 
 
@@ -33,6 +35,10 @@ class Marks:
         """Note that the link came up."""
         self._why = self._why or "link"
 
+    def watermark_fell(self) -> None:
+        """Note that the hub has lost something: what it lost at a lane's end it cannot know of."""
+        self._why = self._why or "watermark"
+
     def stop(self) -> None:
         """Note that the agent stops: the mark of the last commit."""
         self._why = "stop"
@@ -44,7 +50,7 @@ class Marks:
         """
         if not getattr(self._clock, "settled", True):
             return ""
-        if self._why == "link" and not self._link_rested():
+        if self._why in _RESTING and not self._rested():
             return self._new_hour()
         return self._why or self._new_hour()
 
@@ -52,19 +58,19 @@ class Marks:
         """Return when to ask `due` again at the latest, on the monotonic clock."""
         now_s = self._clock.monotonic_s()
         wait_s = min(LOOK_S, (HOUR_NS - self._clock.time_ns() % HOUR_NS) / 1e9 + 0.001)
-        if self._why == "link" and self._marked_s is not None:
-            wait_s = min(wait_s, max(0.0, self._marked_s + LINK_S_MIN - now_s))
+        if self._why in _RESTING and self._marked_s is not None:
+            wait_s = min(wait_s, max(0.0, self._marked_s + REST_S_MIN - now_s))
         return now_s + wait_s
 
-    def marked(self) -> None:
-        """Note that a mark is durable."""
+    def marked(self, time_ns: int) -> None:
+        """Note that a mark of this time is durable; an hour may have begun while it was written."""
         self.written += 1
         self._why = ""
-        self._hour = self._clock.time_ns() // HOUR_NS
+        self._hour = time_ns // HOUR_NS
         self._marked_s = self._clock.monotonic_s()
 
-    def _link_rested(self) -> bool:
-        return self._marked_s is None or self._clock.monotonic_s() >= self._marked_s + LINK_S_MIN
+    def _rested(self) -> bool:
+        return self._marked_s is None or self._clock.monotonic_s() >= self._marked_s + REST_S_MIN
 
     def _new_hour(self) -> str:
         if self._hour is None or self._clock.time_ns() // HOUR_NS == self._hour:

@@ -13,7 +13,7 @@ from backhaul_codec import CodecError, peek
 from backhaul_codec.ranges import RangeSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from collections.abc import Set as AbstractSet
 
     from backhaul_agent.jetstream import JetStream, Stored
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 NEXT_HEADER = "Backhaul-Next"
 EPOCH_HEADER = "Backhaul-Epoch"
 STRIDE = 512
-LOOKS_MAX = 20_000  # to learn what stands in a stream
 WALK_BACK = 64  # how many foreign messages at a stream's end are passed over to find our last
 
 
@@ -44,6 +43,7 @@ class OutStream:
         self._jetstream = jetstream
         self._stream = stream
         self._runs: list[Work] = []
+        self._again: set[int] = set()  # where runs begin that were appended again
         self._indexed = 0
 
     async def tail(self, epoch: int, known: AbstractSet[int], steps: Steps) -> Tail:
@@ -94,7 +94,11 @@ class OutStream:
 
     async def find(self, epoch: int, missing: Iterable[tuple[int, int]]) -> list[Work]:
         """Return where this stream holds messages of an epoch that the ledger has no more."""
-        await self._index()
+        await self.index()
+        return self.find_indexed(epoch, missing)
+
+    def find_indexed(self, epoch: int, missing: Iterable[tuple[int, int]]) -> list[Work]:
+        """Return the same of what stood here when it was indexed, whatever came since."""
         wanted, found = RangeSet(missing), []
         for run in reversed(self._runs):
             if run.epoch != epoch:
@@ -106,8 +110,12 @@ class OutStream:
             )
         return found
 
-    async def _index(self) -> None:
-        """Learn what stands where. Mostly seqs and sequences go up together, so few looks do."""
+    async def index(self) -> None:
+        """Learn what stands where. Mostly seqs and sequences go up together, so few looks do.
+
+        All of it, however many there are (four for each message at most): what was passed over would count
+        as lost to the hub, or as never sent.
+        """
         _, state = await self._jetstream.created_and_state(self._stream)
         if not state["messages"]:
             return
@@ -116,22 +124,54 @@ class OutStream:
             (low, min(low + STRIDE - 1, last))
             for low in range(max(first, self._indexed + 1), last + 1, STRIDE)
         ]
-        looks = 0
-        while todo and looks < LOOKS_MAX:
+        while todo:
             low, high = todo.pop()
-            at_low, at_high = await self._look(low), await self._look(high)
-            looks += 2
+            (at_low, again), (at_high, _) = await self._look(low), await self._look(high)
             if at_low and at_high and at_high == (at_low.epoch, at_low.seq + high - low):
                 self._runs.append(Work(at_low.epoch, at_low.seq, at_high.seq, low))
+                self._again |= {low} if again else set()
                 continue
             if low < high:
                 middle = (low + high) // 2
                 todo += [(low, middle), (middle + 1, high)]
         self._indexed = last
 
-    async def _look(self, stream_seq: int) -> Position | None:
+    def since(self, epoch: int, seq: int, older: Mapping[int, int]) -> dict[int, int]:
+        """Return the epochs of what stands behind a seq of one, and the highest seq of each, as indexed.
+
+        ``older``: the epochs known to have ended before that one, and where; they are none of these. Where
+        the one has nothing here the last of them says what is behind, but not by what was appended again:
+        that may stand behind anything.
+        """
+        end = self._end_of(epoch, seq) or max(
+            (self._end_of(*each, firsts_only=True) for each in older.items()), default=0
+        )
+        highest: dict[int, int] = {}
+        for run in self._runs:
+            if run.epoch not in older and run.stream_seq + run.hi - run.lo > end:
+                highest[run.epoch] = max(run.hi, highest.get(run.epoch, 0))
+        return highest
+
+    def _end_of(self, epoch: int, seq: int, *, firsts_only: bool = False) -> int:
+        """Return where the greatest seq of an epoch up to one stands, 0 where none does.
+
+        What was appended again stands there twice: the first time counts.
+        """
+        ends = [
+            (min(run.hi, seq), -run.stream_seq - min(run.hi, seq) + run.lo)
+            for run in self._runs
+            if run.epoch == epoch
+            and run.lo <= seq
+            and not (firsts_only and run.stream_seq in self._again)
+        ]
+        return -max(ends, default=(0, 0))[1]
+
+    async def _look(self, stream_seq: int) -> tuple[Position | None, bool]:
+        """Return what a message is, and whether it stands there because it was appended again."""
         message = await self._jetstream.message(self._stream, seq=stream_seq)
-        return _identity(message) if message is not None else None
+        if message is None:
+            return None, False
+        return _identity(message), NEXT_HEADER in headers_of(message.headers)
 
     def _is_newer(self, stream_seq: int, steps: Steps) -> bool:
         """Whether a message came after this ledger last looked; never, where it never did."""

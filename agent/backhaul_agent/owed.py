@@ -59,6 +59,9 @@ class Owed:
 
     def settle(self) -> None:
         """Tell whoever waits that all of it is durable."""
+        for inbound in self.inbound:
+            for tell in inbound.on_durable:
+                tell()
         for future in self.done:
             if not future.done():
                 future.set_result(None)

@@ -91,16 +91,17 @@ class Room:
         return self.evicted > before
 
     async def _keep_reserve(self) -> None:
-        budget, pause_s = self._ledger.budget, IDLE_S
-        if budget.disk or (self.reserve.size and not self.reserve.held):
-            pause_s = RETAKE_S
-            if await asyncio.to_thread(self.reserve.take) and budget.disk:
-                log.info("there is space again", disk=self.reserve.place)
-                await self._ledger.release()
-                budget.restore()
+        budget = self._ledger.budget
+        wanting = bool(budget.disk or (self.reserve.size and not self.reserve.held))
+        pause_s = RETAKE_S if wanting else IDLE_S
         if self.ages.age_s_max:
             pause_s = min(pause_s, self.ages.grain_s)
+        # First: what the disk refuses now is not to be tried again at once.
         self._upkeep_s = self._clock.monotonic_s() + pause_s
+        if wanting and await asyncio.to_thread(self.reserve.take) and budget.disk:
+            await self._ledger.release()
+            budget.restore()
+            log.info("there is space again", disk=self.reserve.place)
 
     async def relieve(self, newcomer: int, size: int) -> bool:
         """Make room for a commit of ``size`` bytes that the full disk refused.

@@ -71,6 +71,26 @@ def correct(row: Pending, correction: Correction | None, state: State) -> Correc
     return Corrected(Settled(row.id, body, shift_ns), moved)
 
 
+class Corrections:
+    """What is known of the clock when a settling begins; the next hears of better estimates.
+
+    They differ by milliseconds, and readings whose stamps were moved by different ones would change
+    their order.
+    """
+
+    def __init__(self, clock: HubClock) -> None:
+        self.state = clock.state()
+        self._clock = clock
+        self._known: dict[int, Correction] = {}
+
+    def of(self, boot: int) -> Correction | None:
+        """Return what puts the stamps of a boot right; None where nobody knows."""
+        found = self._known.get(boot)
+        if found is None and (known := self._clock.correction_of(boot)):
+            found = self._known[boot] = Correction(*known)
+        return found
+
+
 class Settler:
     """Settles whatever can be settled, each time `due` is called; lives as long as the daemon."""
 
@@ -80,6 +100,7 @@ class Settler:
         self._ledger = ledger
         self._writer = writer
         self._clock = clock
+        self._corrections: Corrections | None = None  # of a settling that began and is not done
         self._due = asyncio.Event()
 
     def due(self) -> None:
@@ -101,25 +122,33 @@ class Settler:
     async def _settle(self) -> None:
         await self._writer.cut_marked()
         before = self.corrected, self.given_up
+        # Where the disk failed in the middle, what is left moves as what was settled before it.
+        corrections = self._corrections or Corrections(self._clock)
         while rows := await self._ledger.pending(self._clock.marks, SETTLE_ROWS):
-            await self._writer.apply(self._settled(rows))
+            self._corrections = corrections
+            changes = settled(rows, corrections)
+            await self._writer.apply(changes)
+            self._count(changes)
+        self._corrections = None
         corrected, given_up = self.corrected - before[0], self.given_up - before[1]
         if corrected or given_up:
             log.info("stamps settled", corrected=corrected, given_up=given_up)
             self._writer.keeper.forget_future()
 
-    def _settled(self, rows: Iterable[Pending]) -> Inward:
-        changes, state = Inward(), self._clock.state()
-        for row in rows:
-            known = self._clock.correction_of(row.boot)
-            done = correct(row, known and Correction(*known), state)
-            changes.settled.append(done.settled)
-            changes.replaced += done.heads
-            if done.settled.body is None:
-                self.given_up += 1
-            else:
-                self.corrected += 1
-        return changes
+    def _count(self, durable: Inward) -> None:
+        given_up = sum(each.body is None for each in durable.settled)
+        self.given_up += given_up
+        self.corrected += len(durable.settled) - given_up
+
+
+def settled(rows: Iterable[Pending], corrections: Corrections) -> Inward:
+    """Return what is to be stored so that these messages may leave."""
+    changes = Inward()
+    for row in rows:
+        done = correct(row, corrections.of(row.boot), corrections.state)
+        changes.settled.append(done.settled)
+        changes.replaced += done.heads
+    return changes
 
 
 def _told_anew(row: Pending, place: Uplink, shift_ns: int, state: State) -> bytes:

@@ -14,6 +14,7 @@ from backhaul_codec.json_values import value_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
+    from pathlib import Path
 
     from backhaul_agent.artifact_store import ArtifactStore
     from backhaul_agent.head_keeper import HeadKeeper
@@ -63,6 +64,11 @@ class Slots:
             self._forget(slot)
             self._say(slot, {"state": str(State.EMPTY)})
 
+    def keeps(self, path: Path) -> bool:
+        """Tell whether a slot may keep this file: it is told something, if only what is no version."""
+        told = wishes(self._keeper.heads, self._allowed)
+        return any(self._store.slot(slot) == path for slot in told)
+
     def tell(self, job: Job) -> None:
         """Say how a job stands, if it is a slot's."""
         for slot, each in self.jobs.items():
@@ -70,11 +76,13 @@ class Slots:
                 self._say(slot, job.report())
 
     async def report(self) -> None:
-        """Write what has become of slots into their points, for ever."""
+        """Write what has become of slots into their points, for ever (the caller cancels)."""
+        self._unreported.set()  # the connection before may have ended in the middle of this
         while True:
             await self._unreported.wait()
             self._unreported.clear()
-            for slot, said in list(self._reports.items()):
+            for slot in list(self._reports):
+                said = self._reports[slot]  # now: while others were written it may have changed
                 try:
                     await self._report_one(slot, said)
                 except (RefusedError, OSError) as error:
@@ -82,15 +90,21 @@ class Slots:
                     await asyncio.sleep(REPORT_RETRY_S)
                     self._unreported.set()
                     continue
-                if self._reports.get(slot) == said:
+                if self._reports.get(slot) is said:
                     del self._reports[slot]
 
     async def _report_one(self, slot: str, said: dict[str, Any]) -> None:
         if said["state"] == State.EMPTY:
-            await asyncio.to_thread(self._store.slot(slot).unlink, missing_ok=True)
+            if slot in self.jobs:
+                return  # told another file meanwhile: what becomes of that is said instead
+            self._remove(slot)
         if self._reported().get(slot) != said:
             point = PointRequest(slot, STATE_KEY, said, "json")
             await self._write(SetRequest(NODE, [point]))
+
+    def _remove(self, slot: str) -> None:
+        # Not in a thread: what is told meanwhile must not find the file, and lose it then.
+        self._store.slot(slot).unlink(missing_ok=True)
 
     def _forget(self, slot: str) -> None:
         if (job := self.jobs.pop(slot, None)) is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backhaul_agent.ledger_damage import asides
+
 if TYPE_CHECKING:
     from backhaul_agent.command_service import CommandService
     from backhaul_agent.digests import Digests
@@ -78,6 +80,7 @@ def status(
             "forgotten_messages": ledger.forgotten,
             "evicted_messages": writer.room.evicted,
             "quarantined_rows": ledger.quarantined,
+            "set_aside": ", ".join(map(str, asides(ledger.path))),
         },
         "heads": {
             "count": len(writer.keeper.heads),

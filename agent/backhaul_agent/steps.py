@@ -42,6 +42,13 @@ class Steps:
         before = [step.offset for step in self.steps if step.from_seq <= position]
         return max([*before[-1:], *later], default=0)
 
+    def short(self, position: int, stream_seq: int) -> int:
+        """Return how many sequences may have been used after ``stream_seq``, where it ends.
+
+        Not counting those that the messages after ``position`` had: they will have them again.
+        """
+        return max(0, position + self.bound(position) - stream_seq)
+
     @property
     def last(self) -> int | None:
         """Return the offset after the last step, None where there is none."""

@@ -154,12 +154,6 @@ class Suspects:
         return taken
 
 
-def missing(former: Former, highest: Mapping[str, int]) -> dict[str, tuple[int, int]]:
-    """Return the seqs by lane that somebody knows of an epoch, and this ledger does not."""
-    spans = {lane: (former.last_seqs.get(lane, 0) + 1, seq) for lane, seq in highest.items()}
-    return {lane: (lo, hi) for lane, (lo, hi) in spans.items() if lo <= hi}
-
-
 def _key(point: Point) -> tuple[object, ...]:
     # repr: a value that is no number equals itself here.
     return (point.node, point.type, point.key, point.time, repr(point.value), point.tombstone)

@@ -10,6 +10,7 @@ import structlog
 from backhaul_agent.clock_exchange import Exchange
 from backhaul_agent.events import clock_body, event
 from backhaul_agent.hub_clock import MS_NS, State
+from backhaul_agent.ledger_rows import number_of
 from backhaul_agent.settle import Settler
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class Timekeeper:
         Raises:
             LedgerStorageError: the ledger cannot be read.
         """
-        newest_ns = int(self._ledger.meta.get(HUB_NS, 0))
+        newest_ns = number_of(self._ledger.meta, HUB_NS)
         self._clock.start(boot, await self._ledger.boots(), newest_ns)
         self._look()
 
@@ -117,10 +118,9 @@ class Timekeeper:
 
     def status(self) -> dict[str, Any]:
         """Return what `backhaul-agent status` shows; times in ns."""
-        lanes = self._ledger.lanes.values()
         return clock_body(self._clock.state()) | {
             "time_ns": self._clock.time_ns(),
-            "held_messages": sum(lane.last_seq - lane.ready_seq for lane in lanes),
+            "held_messages": self._ledger.held_messages,
             "held_s": round(self._patience.held_s, 1),
             "answers": self.exchange.answers,
             "answers_garbage": self.exchange.garbage,
@@ -142,7 +142,8 @@ class Timekeeper:
                 held_s=round(self._patience.held_s, 1),
             )
             clock.release()
-        if self._marking and not clock.mark:
+        # Held also: staged points that were under suspicion until after the last settling.
+        if (self._marking or self._ledger.held_messages) and not clock.mark:
             self.settler.due()
         self._marking = bool(clock.mark)
         self._tell()

@@ -148,7 +148,7 @@ class Visits:
         )  # fmt: skip
 
     async def _told(self, jetstream: JetStream) -> bool:
-        """Return whether the hub was heard since the link came up, and has nothing more for us."""
+        """Return whether the hub was heard since the link came up, and all it has for us is committed."""
         if not self._config.device.down_stream:
             return True
         up_s = self._clock.monotonic_s() - self._up_s
@@ -157,7 +157,7 @@ class Visits:
             for source in info.get("sources") or []:
                 if source["lag"] or not 0 <= source["active"] / 1e9 < up_s:
                     return False
-        return True
+        return await self._downlink.at_end(jetstream)
 
     def _on_up(self) -> None:
         self._up_s = self._clock.monotonic_s()

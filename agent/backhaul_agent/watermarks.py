@@ -53,5 +53,4 @@ class Watermarks:
         if lane is None or len(message.tokens) != 3:
             raise ValueError("a watermark of no lane")
         watermark = read_watermark(message.data)
-        if watermark.seq:
-            lane.on_watermark(watermark.epoch, watermark.seq)
+        lane.on_watermark(watermark.epoch, watermark.seq)

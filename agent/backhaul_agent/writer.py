@@ -99,6 +99,7 @@ class Writer:
         self._waiting = 0
         self._stage_by_s: float | None = None
         self._owed = Owed()
+        self._taken = Owed()  # what the last commit took along: it may not be written yet
         self._newest_frames: dict[str, bytes] = {}
         self._wake = asyncio.Event()
         self._stopping = False
@@ -164,7 +165,11 @@ class Writer:
         if lane is None:
             return
         place = name, lane.epoch
-        if seq != self._owed.watermarks.get(place, lane.watermark):
+        taken = self._taken.watermarks.get(place, lane.watermark)
+        known = self._owed.watermarks.get(place, taken)
+        if seq < known and self._marks is not None:
+            self._marks.watermark_fell()
+        if seq != known:
             self._owed.watermarks[place] = seq
             self._wake.set()
 
@@ -298,7 +303,8 @@ class Writer:
     async def _commit(self, *, flush: bool) -> None:
         arrivals, self._pending = self._pending, []
         self._pending_bytes, self._waiting, self._stage_by_s = 0, 0, None
-        owed, self._owed = self._owed, Owed()
+        owed = self._taken = self._owed
+        self._owed = Owed()
         now_s = self._clock.monotonic_s()
         self._take_back()
         why = self._mark_due()
@@ -328,7 +334,7 @@ class Writer:
         self.gate.opened(changes)
         self._clock.written(changes.boots)
         if why and self._marks is not None:
-            self._marks.marked()
+            self._marks.marked(changes.time_ns)
         if changed := heads.apply():
             for tell in self.on_heads:
                 tell(changed)

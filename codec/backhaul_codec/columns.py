@@ -1,20 +1,25 @@
 """Decode many messages together into Arrow, with no Python per point.
 
-For the hub and Spark: needs numpy and pyarrow. Each message is proven as `decode` proves it; then
-numpy works on the columns of all frames at once. Give it 100 messages or more at a time.
+For the hub and Spark: needs numpy and pyarrow. Small messages are proven together; any other,
+and any that is not in order, as `decode` proves it. Then numpy works on the columns of all frames at
+once. Give it 100 messages or more at a time, tiny ones by the thousand.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_codec.column_batch import SCHEMA, assemble
 from backhaul_codec.envelope import unseal
 from backhaul_codec.errors import CodecError
+from backhaul_codec.frame_columns import Columns, join
 from backhaul_codec.frame_fields import BLOB_COLUMN, FLOAT64_COLUMN
 from backhaul_codec.frame_layout import Layout, Numbers
+from backhaul_codec.layout_columns import columns_of
 from backhaul_codec.messages import read_frame
 from backhaul_codec.point_body import read_point
 from backhaul_codec.points import (
@@ -30,12 +35,14 @@ from backhaul_codec.points import (
     Opaque,
     Value,
 )
-from backhaul_codec.subjects import NODE_TYPE_PREFIX, SubjectError, parse_leaf, parse_uplink
+from backhaul_codec.small_envelopes import FEWEST
+from backhaul_codec.small_frames import read_small_frames
+from backhaul_codec.small_points import read_small_points
+from backhaul_codec.subject_names import SubjectNames, edge_name, names_of
+from backhaul_codec.subjects import NODE_TYPE_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pyarrow as pa  # type: ignore[import-untyped]
 
 __all__ = ["SCHEMA", "Rejected", "decode_columns", "edge_name"]
 
@@ -53,29 +60,12 @@ class Rejected:
     reason: str
 
 
-class _Names(NamedTuple):
-    """Hold what a subject says of its message; `kind` None where there was no subject.
-
-    `parent` of a frame is the upper end of its edge, "" for a node's frame; `node` of an edge's
-    single point says both ends. `silent`: no point of it is a row.
-    """
-
-    kind: Kind | None
-    node: str | None
-    type: str
-    key: str
-    parent: str = ""
-    silent: bool = False
-
-
-_NO_NAMES = _Names(None, None, "", "")
-
-
 def decode_columns(
     messages: Sequence[bytes],
     *,
     subjects: Sequence[str] | None = None,
     rejected: list[Rejected] | None = None,
+    together_min: int = FEWEST,
 ) -> pa.RecordBatch:
     """Return one row per point, in the order of the messages, with the schema `SCHEMA`.
 
@@ -87,59 +77,55 @@ def decode_columns(
     edge has `<parent>><node>` as its node, alone or in a frame. An event of SYSTEM_EVENTS is proven
     as any other and gives no row.
 
+    Small frames are proven together if there are `together_min` of them, and so are small points; that
+    changes the time that it takes, and nothing else.
+
     A message that does not decode is appended to `rejected` and left out.
     Raises: CodecError with `index` for the first such message if `rejected` is None; CodecError
     (`batch`) if the texts of all together pass 2 GiB: give fewer messages at a time.
     """
     if subjects is not None and len(subjects) != len(messages):
         raise ValueError(f"{len(subjects)} subjects for {len(messages)} messages")
-    known: dict[str, _Names] = {}
+    errors: dict[int, CodecError] = {}
+    names = names_of(len(messages), subjects, errors)
+    frames = read_small_frames(messages, names, together_min)
+    points = read_small_points(messages, names, together_min)
+    done = {*points.proven, *(() if frames is None else frames.message.tolist())}
+    rest = _read_rest(messages, names, done, errors)
+    for index, error in sorted(errors.items()):
+        if rejected is None:
+            raise CodecError(error.reason, error.code, index) from error
+        rejected.append(Rejected(index, error.code, error.reason))
+    parts = [columns for columns in (frames, points.columns, rest) if columns is not None]
+    return assemble(join(parts)) if parts else pa.RecordBatch.from_pylist([], schema=SCHEMA)
+
+
+def _read_rest(
+    messages: Sequence[bytes],
+    names: Sequence[SubjectNames | None],
+    done: set[int],
+    errors: dict[int, CodecError],
+) -> Columns | None:
+    """Prove one by one the messages that have names and are not done."""
     indices: list[int] = []
     headers: list[Header] = []
     layouts: list[Layout] = []
-    for index, message in enumerate(messages):
+    for index, (message, said) in enumerate(zip(messages, names, strict=True)):
+        if said is None or index in done:
+            continue
         try:
-            names = _NO_NAMES if subjects is None else _names(subjects[index], known)
-            header, layout = _read(message, names)
+            header, layout = _read(message, said)
         except CodecError as error:
-            if rejected is None:
-                raise CodecError(error.reason, error.code, index) from error
-            rejected.append(Rejected(index, error.code, error.reason))
+            errors[index] = error
         else:
-            if names.silent:
-                continue
-            indices.append(index)
-            headers.append(header)
-            layouts.append(layout)
-    return assemble(indices, headers, layouts)
+            if not said.silent:
+                indices.append(index)
+                headers.append(header)
+                layouts.append(layout)
+    return columns_of(indices, headers, layouts) if indices else None
 
 
-def _names(subject: str, known: dict[str, _Names]) -> _Names:
-    names = known.get(subject)
-    if names is None:
-        names = known[subject] = _parse(subject)
-    return names
-
-
-def _parse(subject: str) -> _Names:
-    try:
-        uplink = parse_uplink(subject) if subject.startswith("up.") else parse_leaf(subject)
-    except SubjectError as error:
-        raise CodecError(str(error), "subject") from error
-    if uplink.frame:
-        return _Names(Kind.FRAME, uplink.node, "", "", uplink.parent or "")
-    node = uplink.node or ""
-    if uplink.parent is not None:
-        node = edge_name(uplink.parent, node)
-    return _Names(Kind.POINT, node, uplink.type or "", uplink.key or "", silent=uplink.system)
-
-
-def edge_name(parent: str, node: str) -> str:
-    """Return the node of an edge's points in rows: `<parent>><node>`."""
-    return f"{parent}>{node}"
-
-
-def _read(message: bytes, names: _Names) -> tuple[Header, Layout]:
+def _read(message: bytes, names: SubjectNames) -> tuple[Header, Layout]:
     header, body = unseal(message)
     if names.kind not in (None, header.kind):
         raise CodecError(f"a {header.kind.name.lower()} came on a subject of others", "subject")
@@ -163,7 +149,7 @@ def _name_ends(layout: Layout, parent: str) -> None:
     layout.types = [type_.removeprefix(NODE_TYPE_PREFIX) for type_ in layout.types]
 
 
-def _layout_of_point(time: int, value: Value, names: _Names) -> Layout:
+def _layout_of_point(time: int, value: Value, names: SubjectNames) -> Layout:
     """Return a point as a frame of one, so that both go the same way from here on."""
     layout = Layout(
         n=1,

@@ -109,7 +109,7 @@ def prove(fields: dict[int, Any], size: int) -> Layout:
     """Return the layout of a frame whose body has `size` bytes. Raises: CodecError."""
     get = fields.get
     n = _integer(get(Field.N), 1, POINTS_MAX, "n")
-    types = _texts(get(Field.TYPES), None, "type")
+    types = prove_texts(get(Field.TYPES), None, "type")
     keys = get(Field.KEYS)
     sid = _numbers(get(Field.SID), _SERIES_INDICES, n, "sid")
     kinds = _kinds(get(Field.KINDS), len(types))
@@ -126,7 +126,7 @@ def prove(fields: dict[int, Any], size: int) -> Layout:
         dt=_numbers(get(Field.DT), SIGNED_CODES, n - 1, "dt"),
         sid=sid,
         types=types,
-        keys=None if keys is None else _texts(keys, len(types), "key"),
+        keys=None if keys is None else prove_texts(keys, len(types), "key"),
         kinds=kinds,
         counts=counts,
         bases=_bases(get(Field.BASES), kinds),
@@ -165,7 +165,8 @@ def _integer(value: Any, low: int, high: int, what: str) -> int:
     return value
 
 
-def _texts(value: Any, count: int | None, what: str) -> list[str]:
+def prove_texts(value: Any, count: int | None, what: str) -> list[str]:
+    """Return the names of a frame's series, one for each (None: as many as there are)."""
     if type(value) is not list or set(map(type, value)) != {str}:
         raise CodecError(f"the {what}s of a frame are not a list of texts", "field")
     if len(value) > SERIES_MAX or count not in (None, len(value)):
@@ -303,7 +304,7 @@ def _tombstones(value: Any, n: int) -> bytes | None:
 def _origins(value: Any, n: int) -> tuple[list[str], Numbers]:
     if type(value) is not list or len(value) != 2:
         raise CodecError("origin is not a list of texts and their indices", "field")
-    origins = _texts(value[0], None, "origin")
+    origins = prove_texts(value[0], None, "origin")
     origin_of = _numbers(value[1], _SERIES_INDICES, n, "origin")
     if max(origin_of.to_array()) >= len(origins):
         raise CodecError("a point has an origin that is not there", "column")

@@ -19,6 +19,7 @@ from backhaul_codec.subjects import SubjectError, decode_token
 
 _ODD_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _OPAQUE = "opaque"
+_SPARE_LEVELS = 32
 DTYPES = ("float64", "int64", "text", "json", "bytes", f"{_OPAQUE}<7..255>")
 
 
@@ -53,6 +54,24 @@ def value_to_json(value: Value) -> tuple[Any, str]:
     if math.isfinite(value):
         return value, "float64"
     return "NaN" if math.isnan(value) else ("-" if value < 0 else "") + "Infinity", "float64"
+
+
+def read_sayable(data: bytes) -> Any:
+    """Return what JSON says that somebody else wrote, such that it can be said again within other JSON.
+
+    Half of a surrogate pair, which JSON may name and no UTF-8 can hold, becomes `?`.
+    Raises: ValueError: it is no JSON, too deep, or has a number of too many digits.
+    """
+    try:
+        # What can just be read at its own depth cannot be written a few levels deeper.
+        said = json.loads(b"[" * _SPARE_LEVELS + data + b"]" * _SPARE_LEVELS)
+        for _ in range(_SPARE_LEVELS):
+            (said,) = said
+        if b"\\u" in data:
+            said = json.loads(json.dumps(said, ensure_ascii=False).encode(errors="replace"))
+    except RecursionError as error:
+        raise ValueError(str(error)) from error
+    return said
 
 
 def value_from_json(value: Any, dtype: str | None = None) -> Value:
@@ -163,7 +182,7 @@ def _bytes(value: Any) -> bytes:
 
 def _opaque_number(dtype: str) -> int | None:
     digits = dtype.removeprefix(_OPAQUE)
-    if digits == dtype or not digits.isascii() or not digits.isdigit():
+    if digits == dtype or len(digits) > 3 or not digits.isascii() or not digits.isdigit():
         return None
     number = int(digits)
     # 6 is how a value that says it is JSON, and is none, comes back.

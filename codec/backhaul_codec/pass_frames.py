@@ -17,7 +17,7 @@ from backhaul_codec.errors import CodecError
 from backhaul_codec.frame_fields import INTEGER_WIDTHS, POINTS_MAX, Field
 from backhaul_codec.frame_writer import column_for, differences, signed
 from backhaul_codec.points import FLOAT64, Kind
-from backhaul_codec.rules import require_name
+from backhaul_codec.rules import require_name, require_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +55,7 @@ class PassFrames:
         if step_ns < 1:
             raise CodecError(f"a pass every {step_ns} ns", "time")
         self._passes = passes
+        self._length_ns = (passes - 1) * step_ns
         same = [0] * (len(series) - 1)
         stamps: dict[int, Any] = {
             Field.UNIT: step_ns if passes > 1 else 1,
@@ -93,6 +94,7 @@ class PassFrames:
         """
         if t0_ns < _T0_NS_MIN:
             raise CodecError(f"a pass at {t0_ns} ns", "time")
+        require_time(t0_ns + self._length_ns)
         if {len(each) for each in values} != {self._passes}:
             raise CodecError(f"not {self._passes} passes in each series", "points")
         steps = [step for each in values for step in differences(each)]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 # dtype numbers of the wire format; 8..255 are opaque bytes, kept as they are.
 FLOAT64, INT64, UINT64, TEXT, BYTES, JSON, PROTOBUF = 1, 2, 3, 4, 5, 6, 7
@@ -55,9 +55,11 @@ class Kind(IntEnum):
     POINT = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
-    """Hold what stands uncompressed before a body; `raw_len` is the body's length in bytes."""
+class Header(NamedTuple):
+    """Hold what stands uncompressed before a body; `raw_len` is the body's length in bytes.
+
+    A tuple: hubs make one for every message, and a frozen dataclass takes twice as long to make.
+    """
 
     kind: Kind
     epoch: int

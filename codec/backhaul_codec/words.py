@@ -29,6 +29,8 @@ _LANES_MAX = 1024
 Epoch = Annotated[int, Meta(ge=1, lt=1 << 32)]
 Seq = Annotated[int, Meta(ge=1, lt=1 << 62)]
 LastSeq = Annotated[int, Meta(ge=0, lt=1 << 62)]
+_INT64_MAX = (1 << 63) - 1
+Nanoseconds = Annotated[int, Meta(ge=-_INT64_MAX, le=_INT64_MAX)]
 Quality = Literal["synced", "holdover", "unset"]
 KeyState = Literal["made", "written", "failed"]
 
@@ -128,8 +130,8 @@ class _EpochBody(msgspec.Struct, frozen=True):
 
 class _ClockBody(msgspec.Struct, frozen=True):
     quality: Quality
-    offset_ns: int = 0
-    error_ns: int | None = None
+    offset_ns: Nanoseconds = 0
+    error_ns: Nanoseconds | None = None
     boot: int | str = 0
 
 
@@ -206,7 +208,7 @@ def _read(kind: str, body: bytes, type_: type[_Body]) -> tuple[int, _Body]:
         raise WordError(kind, f"a {kind} whose value is no JSON")
     try:
         return point.time, msgspec.json.decode(value.data, type=type_)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise WordError(kind, f"a {kind} that is none: {error}") from error
 
 

@@ -100,16 +100,18 @@ class Audit:
                 early to say.
         """
         info = await self._api.request(f"STREAM.INFO.{self._stream}")
-        deleted = self._deleted
         state, finding = await self._compare(stream_state(info), position)
         if not finding.reasons:
             self._suspected_ns = None
         elif info["config"].get("num_replicas", 1) > 1:
             since_ns = self._suspected_ns = self._suspected_ns or state.now_ns
             if state.now_ns - since_ns < _SURE_NS:
-                self._deleted = deleted
                 raise HubError(f"{self._stream} seems {', '.join(finding.reasons)}; looks again")
         return state, finding
+
+    def taken_in(self, state: StreamState) -> None:
+        """Take note that what was found of this state is stored: it is no news any more."""
+        self._deleted = state.deleted
 
     async def _compare(self, state: StreamState, position: Position) -> tuple[StreamState, Finding]:
         if position.created and position.created != state.created:
@@ -124,11 +126,9 @@ class Audit:
             await self._find_what_front_lost(state, finding)
         if state.deleted != self._deleted:
             await self._find_what_middle_lost(state, finding)
-            self._deleted = state.deleted
         return state, finding
 
     async def _recreated(self, state: StreamState, position: Position) -> Finding:
-        self._deleted = 0
         return Finding(
             replace(position, created=state.created, seq=0, stored_ns=0, first_seq=state.first_seq),
             ["recreated"],

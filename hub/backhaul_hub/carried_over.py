@@ -146,6 +146,7 @@ async def _decide(
 ) -> tuple[list[Change], CarriedOver]:
     known = {each.public_key for each in await revocations(registry)}
     new = {key: each for key, each in told.items() if key not in known}
+    void = known | new.keys()
     changes = [revoke(each) for each in new.values()]
     under_way = await rotations(registry)
     shut_out = []
@@ -153,7 +154,7 @@ async def _decide(
         if device.public_key not in new:
             continue
         key = _successor(device, former.devices.get(device.id), under_way.get(device.id))
-        if key and key not in known | new.keys():
+        if key and key not in void:
             changes += [_rotated(device.id, key), drop(device.id)]
         else:
             shut_out.append(device.id)
@@ -164,7 +165,7 @@ async def _decide(
     changes += [
         insertion(each)
         for name, each in former.people.items()
-        if name not in people or name in gone
+        if (name not in people or name in gone) and each.public_key not in void
     ]
     tokens = await enrolment_rows.open_tokens(registry, now_ns)
     for device_id in tokens:

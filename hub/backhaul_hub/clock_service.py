@@ -1,6 +1,8 @@
 """What time it is: the hub's answers to `clk.<device>`, over core NATS, stored nowhere.
 
 A question may name epochs of the vehicle's ledger; then what the hub knows of them goes along (known.py).
+It may also say how far lanes go of which the hub confirms nothing: their sources may have stopped, and
+what goes by the stream cannot say so.
 
 Who asks is in the subject: the server lets a device publish only its own, and what may show another
 is refused (forged.py). The answer goes to
@@ -23,7 +25,7 @@ from .allowance import PENDING_MAX, Allowance
 from .forged import is_forged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from nats.aio.client import Client
     from nats.aio.msg import Msg
@@ -33,18 +35,26 @@ if TYPE_CHECKING:
 
 EPOCHS_MAX = 16
 """Epochs in one question."""
+LANES_MAX = 1024
+"""Lanes in one question."""
 WAITING_MAX = 256
 """Questions about epochs that wait until all of UP is read; what comes beside is told the time only."""
 _INT64_MAX = (1 << 63) - 1
 Epoch = Annotated[int, Meta(ge=1, lt=1 << 32)]
+Seq = Annotated[int, Meta(ge=1, lt=1 << 62)]
 log = structlog.get_logger(__name__)
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What a device asks: ``t1`` is its own affair, and comes back with the answer."""
+    """What a device asks: ``t1`` is its own affair, and comes back with the answer.
+
+    ``lanes``: the last seqs of lanes of ``epoch`` that stand still.
+    """
 
     t1: Annotated[int, Meta(ge=-_INT64_MAX, le=_INT64_MAX)]
     epochs: Annotated[tuple[Epoch, ...], Meta(max_length=EPOCHS_MAX)] = ()
+    epoch: Epoch | None = None
+    lanes: Annotated[dict[str, Seq], Meta(max_length=LANES_MAX)] = {}
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -70,6 +80,7 @@ class ClockService:
         token_of: a device's token, None for a device that is not known.
         known: knows what the hub knows of epochs; None: nobody is told.
         may_ask: counts a device's question, and says whether it may ask still (flood.py).
+        on_still: called with a device, an epoch, and the last seqs of lanes of it that stand still.
     """
 
     def __init__(
@@ -79,6 +90,7 @@ class ClockService:
         token_of: Callable[[str], str | None],
         known: Known | None = None,
         may_ask: Callable[[str], bool] = lambda _: True,
+        on_still: Callable[[str, int, Mapping[str, int]], None] = lambda *_: None,
     ) -> None:
         self.answered = 0
         self.refused = 0
@@ -88,6 +100,7 @@ class ClockService:
         self._allowance = Allowance()
         self._known = known
         self._may_ask = may_ask
+        self._on_still = on_still
         self._waiting: set[asyncio.Task[None]] = set()
 
     async def listen(self, client: Client) -> None:
@@ -112,6 +125,8 @@ class ClockService:
         if not self._allowance.take(device, self._clock.monotonic_s()):
             self.refused += 1
             return
+        if question.epoch is not None and question.lanes:
+            self._on_still(device, question.epoch, question.lanes)
         if question.epochs and self._known is not None and len(self._waiting) < WAITING_MAX:
             task = asyncio.create_task(self._answer(device, token, question, t2, self._known))
             self._waiting.add(task)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from backhaul_codec import Opaque
+from backhaul_codec.json_values import read_sayable
 from backhaul_codec.points import JSON
 from backhaul_codec.subjects import DEVICE_ID
 
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from .config import Commands as CommandRules
 
 BODY_BYTES_MAX = 64 * 1024
+AGAIN_S_MIN, AGAIN_S_MAX = 5.0, 300.0
+AGAIN_BYTES_MAX = 64 * 1024
+"""What one device is sent again at a time: the link may be slow, and paid for by the byte."""
 _SECOND_NS = 1_000_000_000
 
 CommandId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]
@@ -163,7 +168,8 @@ def read_result(point: Point) -> Heard:
         raise ValueError("a result is JSON")
     try:
         said = _decode_said(point.value.data)
-    except msgspec.DecodeError as error:
+        read_sayable(bytes(said.result) or b"null")
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(str(error)) from error
     if said.state not in _VEHICLE_STATES:
         raise ValueError(f"{said.state[:40]!r} is no state of a command")
@@ -186,19 +192,21 @@ def read_arrival(
     tokens = arrival.subject.split(".")
     device, name = tokens[3], ".".join(tokens[5:])
     made_id = f"{arrival.stored_ns:x}-{arrival.seq}"
-    body, refusal = Body(), ""
+    body, params, refusal = Body(), "null", ""
     try:
         msgspec.convert(name, CommandName)
         body = _body(arrival.data)
         _require(body, device, rules, devices, full=full)
-    except (ValueError, msgspec.DecodeError) as error:
+        read_sayable(bytes(body.params))
+        params = bytes(body.params).decode()
+    except (ValueError, RecursionError, msgspec.DecodeError) as error:
         refusal = f"not sent: {error}"
     deadline_s = body.deadline_s or rules.deadline_s
     command = Command(
         device=device,
         id=body.id or made_id,
         name=name,
-        params="null" if refusal else bytes(body.params).decode(),
+        params=params,
         who=body.who,
         deadline_ns=arrival.stored_ns + round(min(deadline_s, rules.deadline_s_max) * _SECOND_NS),
         queued_ns=arrival.stored_ns,
@@ -238,6 +246,11 @@ class CommandBook:
         self.open: dict[Key, Command] = {}
         self._rules = rules
         self._lacking: dict[Key, Command] = {}
+        self._again: dict[str, tuple[float, float]] = {}
+        """Of each connected device: when to send again what it has not taken up, and the wait before.
+
+        Never, `inf`, once it has heard nothing of it for long enough.
+        """
 
     @property
     def full(self) -> bool:
@@ -252,6 +265,61 @@ class CommandBook:
     def send_again(self) -> None:
         """Take in that DOWN may lack whatever is open; a vehicle that has it answers again."""
         self._lacking = dict(self.open)
+
+    def link_up(self, device: str, now_s: float) -> None:
+        """Take in that a device is connected (again); `now_s` is monotonic, here and below."""
+        self._again[device] = (now_s + AGAIN_S_MIN, AGAIN_S_MIN)
+
+    def link_down(self, device: str) -> None:
+        """Take in that a device is gone: what waits for it stands in DOWN."""
+        self._again.pop(device, None)
+
+    def source_set_up(self, device: str, now_s: float) -> None:
+        """Take in that a connected device's source is set up anew, which may pass over commands."""
+        if device in self._again:
+            at_s, _ = self._again[device]
+            self._again[device] = (min(at_s, now_s + AGAIN_S_MIN), AGAIN_S_MIN)
+
+    def goes_on(self, device: str, now_s: float) -> None:
+        """Take in that a connected device sees to its commands.
+
+        Where they were not sent again any more, they are from now on. No sooner: the words of a long
+        queue, one after the other, would have all of it sent again every few seconds.
+        """
+        if self._again.get(device, (0.0, 0.0))[0] == inf:
+            self.link_up(device, now_s)
+
+    def unheard(self, now_s: float) -> bool:
+        """Have sent again what connected devices have not taken up; return whether that is anything.
+
+        A source that is set up anew may pass over some of what stands in DOWN (ADR 1), and nobody on
+        the vehicle could know. A vehicle that goes on to say nothing is left alone by and by.
+        """
+        due = {device: wait_s for device, (at_s, wait_s) in self._again.items() if at_s <= now_s}
+        if not due:
+            return False
+        for device, waited_s in due.items():
+            wait_s = min(2 * waited_s, AGAIN_S_MAX)
+            at_s = now_s + wait_s if waited_s < AGAIN_S_MAX else inf
+            self._again[device] = (at_s, wait_s)
+        again = self._oldest_unheard(due)
+        # In the order of all, so that what was published later does not come first.
+        wanted = self._lacking.keys() | again
+        self._lacking = {key: command for key, command in self.open.items() if key in wanted}
+        return bool(again)
+
+    def _oldest_unheard(self, devices: Collection[str]) -> set[Key]:
+        """Return of each device's commands those to send again: the first, and more as they fit."""
+        unheard = set()
+        room = dict.fromkeys(devices, AGAIN_BYTES_MAX)
+        for key, command in self.open.items():
+            if command.state is not State.SENT or room.get(key.device, 0) <= 0:
+                continue
+            size = sum(map(len, command.down()))
+            if size <= room[key.device] or room[key.device] == AGAIN_BYTES_MAX:
+                unheard.add(key)
+            room[key.device] -= size
+        return unheard
 
     def to_send(self) -> Command | None:
         """Return what is to be written into DOWN next."""

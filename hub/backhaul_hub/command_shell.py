@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 from nats.errors import Error as NatsError
+from nats.errors import MaxPayloadError
 
 from backhaul_codec import CodecError, decode
 
@@ -105,6 +106,7 @@ class CommandShell:
         named = Key(device, uplink.key)
         if (command := self.book.heard(named, heard)) is not None:
             self._heard.append(command)
+            self.book.goes_on(device, self._clock.monotonic_s())
         elif named not in self.book.open and heard.state.over and is_new:
             self._late[named] = command_rows.put_late(named, heard)
 
@@ -135,8 +137,8 @@ class CommandShell:
         """
         self.book.restore(await command_rows.restore(registry))
         await self._sweep(api)
-        await client.subscribe(DELIVER, cb=self._arrivals.put)
-        await self._ensure_consumer(api)
+        await client.subscribe(DELIVER, cb=self._arrived)
+        await self._begin_queue(api)
         self._to_send.set()
         return [
             self._take_in(client, registry),
@@ -144,6 +146,18 @@ class CommandShell:
             self._tell(client, registry),
             self._keep(api, registry),
         ]
+
+    def link_up(self, device: str) -> None:
+        """Take in that a device is connected (again)."""
+        self.book.link_up(device, self._clock.monotonic_s())
+
+    def link_down(self, device: str) -> None:
+        """Take in that a device is gone."""
+        self.book.link_down(device)
+
+    def source_set_up(self, device: str) -> None:
+        """Take in that a device's source on DOWN was reset, to be set up anew."""
+        self.book.source_set_up(device, self._clock.monotonic_s())
 
     def down_was_made_anew(self) -> None:
         """Send everything that is open once more."""
@@ -155,6 +169,15 @@ class CommandShell:
         answer = await api.request(f"STREAM.INFO.{DOWN}", {"subjects_filter": "in.*.c.*"})
         open_ = {command.down()[0] for command in self.book.open.values()}
         self._to_purge += (answer["state"].get("subjects") or {}).keys() - open_
+
+    async def _begin_queue(self, api: JetStreamApi) -> None:
+        """Have all that is in the work queue delivered now.
+
+        What went to a control plane that died before it had stored it would come after `_ACK_WAIT_S`
+        only; a consumer made anew knows nothing of that.
+        """
+        await api.delete_consumer(COMMANDS, CONSUMER)
+        await self._ensure_consumer(api)
 
     async def _ensure_consumer(self, api: JetStreamApi) -> None:
         config = {
@@ -169,6 +192,11 @@ class CommandShell:
         }
         request = {"stream_name": COMMANDS, "config": config, "action": ""}
         await api.request(f"CONSUMER.CREATE.{COMMANDS}.{CONSUMER}", request)
+
+    async def _arrived(self, message: Msg) -> None:
+        # What a user of the hub has published here is no delivery: it has no place in the queue.
+        if message.reply.startswith("$JS.ACK."):
+            await self._arrivals.put(message)
 
     async def _take_in(self, client: Client, registry: Registry) -> None:
         """Store what operators publish, and only then act upon it; for ever."""
@@ -200,7 +228,9 @@ class CommandShell:
         for command in new.values():
             if not command.state.over:
                 self.book.add(command)
-        self._untold += [*new.values(), *known]
+        # What was over already, or is by now: nobody else would take these messages off the queue.
+        over = (key for key in came if key not in new and key not in self.book.open)
+        self._untold += [*new.values(), *over]
         self._to_tell.set()
         self._to_send.set()
 
@@ -213,9 +243,10 @@ class CommandShell:
             try:
                 while (command := self.book.to_send()) is not None:
                     subject, body = command.down()
+                    now_ns = self._clock.now_ns()  # the vehicle may be quicker than the answer
                     await api.publish(subject, body)
-                    if self.book.sent(command, self._clock.now_ns()):
-                        await registry.write([command_rows.put([command])])
+                    if self.book.sent(command, now_ns):
+                        await _until_stored(partial(registry.write, [command_rows.put([command])]))
                         self._untold.append(command)
                         self._to_tell.set()
                     elif command.state.over:  # in the meantime
@@ -240,10 +271,7 @@ class CommandShell:
                 told = self._untold[0]
                 try:
                     for command in await _rows(told, registry):
-                        body = json.dumps(command.told(), ensure_ascii=False).encode()
-                        await client.publish(
-                            result_subject(self._env, command.device, command.id), body
-                        )
+                        await self._say(command, client)
                         self._on_news(command)
                         if command.state.over:
                             await self._leave(command)
@@ -252,6 +280,14 @@ class CommandShell:
                     await asyncio.sleep(_RETRY_S)
                     continue
                 self._untold.popleft()
+
+    async def _say(self, command: Command, client: Client) -> None:
+        subject, told = result_subject(self._env, command.device, command.id), command.told()
+        try:
+            await client.publish(subject, _body(told))
+        except MaxPayloadError:
+            told |= {"result": None, "error": "the result is too large to be told"}
+            await client.publish(subject, _body(told))
 
     async def _leave(self, command: Command) -> None:
         """Have a command that is over taken out of the work queue and of DOWN."""
@@ -270,6 +306,8 @@ class CommandShell:
             try:
                 if ended := self.book.expire(self._clock.now_ns()):
                     await self._store_ended(ended, registry)
+                if self.book.unheard(self._clock.monotonic_s()):
+                    self._to_send.set()
                 if self._clock.monotonic_s() - progress_s > _ACK_WAIT_S / 3:
                     progress_s = self._clock.monotonic_s()
                     await self._hold(api)
@@ -309,6 +347,10 @@ async def _until_stored(work: Callable[[], Awaitable[None]]) -> None:
 async def _rows(told: Command | Key, registry: Registry) -> list[Command]:
     """Return the command to tell of; one that is not in memory any more, as it is stored."""
     return [told] if isinstance(told, Command) else await command_rows.find(registry, [told])
+
+
+def _body(told: dict[str, Any]) -> bytes:
+    return json.dumps(told, ensure_ascii=False).encode()
 
 
 def arrival_of(message: Msg) -> Arrival:

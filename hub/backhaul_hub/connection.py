@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
-from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
 from backhaul_codec.credentials import CredentialsError, parse_credentials
+from backhaul_codec.hardy_client import HardyClient
 
 from .errors import HubError
 from .servers import urls
 
 if TYPE_CHECKING:
+    from nats.aio.client import Client
+
     from .config import Login
 
 log = structlog.get_logger(__name__)
 
 _RETRY_S = 1.0
 _CONNECT_TIMEOUT_S = 5.0
+# For one attempt; whole seconds.
+_ATTEMPT_S = 2
+# For a server that is there and silent, as where its disk or machine has much to do.
+_SILENT_S_MAX = 30.0
 # A server whose machine is gone is noticed in 20 to 30 s.
 _PING_S = 10
 
@@ -31,12 +38,15 @@ _PING_S = 10
 async def connect(url: str, login: Login, *, inbox_prefix: str = "_INBOX") -> Client:
     """Connect to the hub's server, of a cluster to any; once connected, reconnect for ever.
 
+    One that is there and does not answer is waited for longer than one that is not there.
+
     ``url``: as in hub.toml.
 
     Raises:
         HubError: the server is not there, or does not take these credentials, or there are none.
     """
     last_errors: list[Exception] = []
+    connecting: list[asyncio.Timeout] = []
     user = Path(login.creds).stem
     tls = _trust(login) if url.startswith("tls://") else None
     await asyncio.to_thread(_check, Path(login.creds))
@@ -47,24 +57,36 @@ async def connect(url: str, login: Login, *, inbox_prefix: str = "_INBOX") -> Cl
         last_errors[:] = [error]
         if client.is_connected and not again:
             log.warning("nats_error", user=user, error=repr(error))
+        for limit in connecting:
+            # Judged when an attempt has failed: who stands still himself for so long has not tried.
+            silent = isinstance(error, TimeoutError)
+            limit.reschedule(began_s + (silent_s if silent else patience_s))
 
-    client = Client()
+    client = HardyClient()
     servers = urls(url)
+    patience_s = _CONNECT_TIMEOUT_S * max(1, len(servers))
+    silent_s = max(patience_s, _SILENT_S_MAX)
+    began_s = asyncio.get_running_loop().time()
     try:
         # The client itself would try for ever, the first time too.
-        async with asyncio.timeout(_CONNECT_TIMEOUT_S * max(1, len(servers))):
-            await client.connect(
-                servers,
-                user_credentials=login.creds,
-                inbox_prefix=inbox_prefix,
-                tls=tls,
-                name=f"backhaul-hub {user}",
-                max_reconnect_attempts=-1,
-                ping_interval=_PING_S,
-                max_outstanding_pings=2,
-                reconnect_time_wait=0.5,  # type: ignore[arg-type]  # seconds; a float is fine
-                error_cb=on_error,
-            )
+        async with asyncio.timeout(silent_s) as limit:
+            connecting.append(limit)
+            try:
+                await client.connect(
+                    servers,
+                    user_credentials=login.creds,
+                    inbox_prefix=inbox_prefix,
+                    tls=tls,
+                    name=f"backhaul-hub {user}",
+                    connect_timeout=_ATTEMPT_S,
+                    max_reconnect_attempts=-1,
+                    ping_interval=_PING_S,
+                    max_outstanding_pings=2,
+                    reconnect_time_wait=0.5,  # type: ignore[arg-type]  # seconds; a float is fine
+                    error_cb=on_error,
+                )
+            finally:
+                connecting.clear()
     except (NatsError, OSError, TimeoutError) as error:
         await client.close()
         why = last_errors[0] if last_errors else error
@@ -73,6 +95,17 @@ async def connect(url: str, login: Login, *, inbox_prefix: str = "_INBOX") -> Cl
             hint="start it with: nats-server -c hub.conf",
         ) from error
     return client
+
+
+async def heard(client: Client) -> None:
+    """Return when the server has taken in what was subscribed to before; at once if it is not there.
+
+    Until then it tells whoever asks that nobody is there.
+    """
+    with contextlib.suppress(NatsError):
+        # Twice: nats-py lets a ping overtake what it has not written yet.
+        await client.flush()
+        await client.flush()
 
 
 def _trust(login: Login) -> ssl.SSLContext:

@@ -112,14 +112,15 @@ class Continuity:
         self.lanes: dict[LaneKey, LaneState] = {}
         self.refused: Counter[tuple[str, str]] = Counter()
         """(device, bound) to how many messages went beyond it since the start."""
-        self._of_device: dict[str, set[LaneKey]] = {}
+        # In order of their coming, so that the same words always come to the same.
+        self._of_device: dict[str, dict[LaneKey, None]] = {}
         self._newest: dict[str, dict[str, LaneKey]] = {}
         self._ended: dict[str, set[int]] = {}
         self._holes: Counter[str] = Counter()
         self._epochs: Counter[tuple[str, str]] = Counter()
         self._no_room_until_ns: dict[str, int] = {}
         self._changed: set[LaneKey] = set()
-        self._stirred: set[LaneKey] = set()
+        self._stirred: dict[LaneKey, None] = {}
         self._forgotten: list[LaneKey] = []
 
     def restore(self, lanes: Mapping[LaneKey, LaneState]) -> None:
@@ -128,7 +129,7 @@ class Continuity:
             self._enter(key, state)
             self._holes[key.device] += len(state.seen)
             self._heard(key, state)
-            self._stirred.add(key)
+            self._stirred[key] = None
 
     def beyond_bounds(self, key: LaneKey, seq: int, stored_ns: int) -> str | None:
         """Say which bound of its device this message would break, None for none.
@@ -205,6 +206,10 @@ class Continuity:
             self._heard(key, self.lanes[key])
         return True
 
+    def is_over(self, key: LaneKey) -> bool:
+        """Say whether the vehicle has said that the ledger of this epoch is no more."""
+        return key.epoch in self._ended.get(key.device, ())
+
     def age(self, key: LaneKey, ranges: RangeSet) -> None:
         """Take in that UP's limits took these: they were held, and count as such for good."""
         state = self._state(key)
@@ -243,13 +248,14 @@ class Continuity:
         forgotten, self._forgotten = self._forgotten, []
         return forgotten
 
-    def take_stirred(self) -> set[LaneKey]:
-        """Return the lanes that changed, or were forgotten, since the last call."""
-        stirred, self._stirred = self._stirred, set()
+    def take_stirred(self) -> list[LaneKey]:
+        """Return the lanes that changed, or were forgotten, since the last call, each once."""
+        stirred = list(self._stirred)
+        self._stirred.clear()
         return stirred
 
     def of_device(self, device: str) -> list[LaneKey]:
-        """Return every lane of a device, of all epochs, in no order."""
+        """Return every lane of a device, of all epochs, in order of their coming."""
         return list(self._of_device.get(device, ()))
 
     def current(self, device: str) -> dict[str, tuple[int, LaneState]]:
@@ -295,19 +301,19 @@ class Continuity:
             self._no_room_until_ns[key.device] = until_ns
             return False
         self._holes[oldest.device] -= len(self.lanes.pop(oldest).seen)
-        self._of_device[oldest.device].discard(oldest)
+        del self._of_device[oldest.device][oldest]
         self._epochs[oldest.device, oldest.lane] -= 1
         self._changed.discard(oldest)
-        self._stirred.add(oldest)
+        self._stirred[oldest] = None
         self._forgotten.append(oldest)
         return True
 
     def _touch(self, key: LaneKey) -> None:
         self._changed.add(key)
-        self._stirred.add(key)
+        self._stirred[key] = None
 
     def _heard(self, key: LaneKey, state: LaneState) -> None:
-        if not state.seen or key.epoch in self._ended.get(key.device, ()):
+        if not state.seen or self.is_over(key):
             return
         lanes = self._newest.setdefault(key.device, {})
         known = lanes.get(key.lane)
@@ -323,7 +329,7 @@ class Continuity:
 
     def _enter(self, key: LaneKey, state: LaneState) -> None:
         self.lanes[key] = state
-        self._of_device.setdefault(key.device, set()).add(key)
+        self._of_device.setdefault(key.device, {})[key] = None
         self._epochs[key.device, key.lane] += 1
 
 

@@ -26,17 +26,19 @@ from .certificate_watch import CertificateWatch
 from .clock_service import ClockService
 from .command_service import serve_commands
 from .command_shell import CommandShell
-from .connection import connect, watch_connections
-from .continuity import Continuity
+from .connection import connect, heard, watch_connections
+from .continuity import Continuity, LaneKey
 from .documents import Documents
-from .down_consumers import drop_stale_consumers, ensure_down_consumers
+from .down_consumers import drop_stale_consumers, make_writable
+from .down_end import DownEnd
 from .enrolment_service import EnrolmentService
-from .errors import HubError, JetStreamError
+from .errors import HubError
 from .flood_guard import FloodGuard
 from .health_watch import HealthWatch
 from .jetstream import JetStreamApi
 from .keys import read_keys
 from .known import Known
+from .lanes import lanes_of
 from .leafs import LEAFS_INTERVAL_S, Leafs
 from .live import told_command
 from .live_alerts import LiveAlerts
@@ -50,6 +52,7 @@ from .report import Report
 from .reset_service import ResetService
 from .rotation_keeper import RotationKeeper
 from .servers import urls
+from .set_ups import SetUps
 from .shards import shard_of, up_name
 from .sole import Sole
 from .source_keeper import SourceKeeper
@@ -62,13 +65,14 @@ from .streams import (
 )
 from .sync_shell import SyncShell
 from .telling import Teller
+from .turn import stored
 from .twin_streams import SHADOW, STATE
 from .uplink import UplinkReader
 from .word_book import WordBook
 from .word_store import restore as restore_words
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
 
     from nats.aio.client import Client
@@ -110,6 +114,11 @@ class ControlPlane:
         self._clock = clock
         self._lower_limits = lower_limits
         self._devices: dict[str, Device] = {}
+        self._learning = asyncio.Lock()
+        # Devices without a durable on DOWN, as the server refused it: seen to when we learn again.
+        self._unwritable: set[str] = set()
+        # Until all that belongs to them is there again, which a server may leave half done.
+        self._deleted: set[str] = set()
         self._continuity = Continuity()
         self._words = WordBook(self._continuity)
         self._readers: list[UplinkReader] = []
@@ -118,6 +127,7 @@ class ControlPlane:
         self._alerts = LiveAlerts(config.twin.env, self._sync.tell_live, self._sync.ancestors)
         self._consumers: list[Consumer] = [*self._sync.consumers, self._commands]
         self._sources = SourceKeeper(config, clock, self._continuity, lambda: self._devices)
+        self._set_ups = SetUps(clock, self._tell_again)
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
@@ -160,6 +170,8 @@ class ControlPlane:
             await sole.start()
             for declared in declared_streams(self._config):
                 await self._reconcile(api, declared)
+            self._down = await DownEnd.open(api, registry)
+            api.on_stored = self._down.stored
             for name in await quiet_undeclared_shards(api, self._config.fleet.shards):
                 log.warning("undeclared_shard_takes_in_no_more", stream=name)
             self._continuity.restore(await registry.lanes())
@@ -184,8 +196,8 @@ class ControlPlane:
                 keys.account("FLEET").public,
                 self._clock,
                 self._device_of,
-                self._sources.connected,
-                self._sources.disconnected,
+                self._link_up,
+                self._link_down,
                 self._rotations.connected,
                 carried=guard.carried,
                 servers=servers,
@@ -193,10 +205,16 @@ class ControlPlane:
             await leafs.start()
             report = self._report(leafs)
             await self._serve(client, api, registry, report, lambda: _push(accounts, system))
-            resets = ResetService(client, self._clock, guard.may_ask)
+            await heard(client)
+            # Again: a command that found nobody to tell it counts on what is read at the start.
+            await self._reload(api, registry)
+            await self._rotations.look(registry)
+            resets = ResetService(client, self._clock, guard.may_ask, self._source_set_up)
             enrolling = EnrolmentService(registry, documents, self._clock, learn)
             known = Known(api, self._continuity, self._clock, self._reader_of)
-            times = ClockService(client, self._clock, self._token_of, known, guard.may_ask)
+            times = ClockService(
+                client, self._clock, self._token_of, known, guard.may_ask, self._stands_still
+            )
             blobs = BlobService(
                 client,
                 self._clock,
@@ -261,6 +279,7 @@ class ControlPlane:
                         self._watch_sources(api, leafs),
                         self._teller.tell_watermarks(self._config.watermark.interval_s),
                         self._teller.ask_for_gaps(),
+                        self._set_ups.run(),
                         blobs.run(),
                         reception.watch(),
                         certificates.run(),
@@ -272,15 +291,22 @@ class ControlPlane:
                         *commanding,
                         asking.run(),
                         *(reader.run() for reader in self._readers),
+                        self._say_ready(client),
                     )
                 ]
-                log.info("ready", devices=len(self._devices), shards=len(self._readers))
-                await self._stop.wait()
-                await _cancel(tasks)
+                try:
+                    await self._stop.wait()
+                finally:
+                    # Where one has failed, too: the group cancels each of the others once only.
+                    await _cancel(tasks)
 
     def stop(self) -> None:
         """Let `run` come to its end."""
         self._stop.set()
+
+    async def _say_ready(self, client: Client) -> None:
+        await heard(client)  # by those who were told to wait for this
+        log.info("ready", devices=len(self._devices), shards=len(self._readers))
 
     def _add_twin_login(self, keys: HubKeys) -> None:
         try:
@@ -299,32 +325,89 @@ class ControlPlane:
         names = await stream_names(api)
         for declared in declared_streams(self._config):
             name = declared["name"]
-            if name in names:
+            if name not in names:
+                log.error("stream_was_deleted", stream=name)
+                self._deleted.add(name)
+            if name not in self._deleted:
                 continue
-            log.error("stream_was_deleted", stream=name)
             await self._reconcile(api, declared)
             if name == DOWN:
                 for device in self._active().values():
-                    await _make_writable(api, device)
-                self._teller.forget()
-                self._commands.down_was_made_anew()
-                self._rotations.down_was_made_anew()
+                    await self._make_writable(api, device)
             elif name == STATE:
                 self._sync.state_lost()
             elif name == SHADOW:
                 self._sync.shadow_lost()
+            self._deleted.discard(name)
+
+    async def _say_again(self, leafs: Leafs) -> None:
+        """Tell all vehicles again what DOWN has lost."""
+        self._teller.forget()
+        self._commands.down_was_made_anew()
+        self._rotations.down_was_made_anew()
+        for device, link in list(leafs.links.items()):
+            try:
+                # Both ends compare their heads when a link comes up.
+                if link.up:
+                    await leafs.cut(device)
+            except (HubError, NatsError) as error:
+                log.warning("link_not_cut", device=device, error=str(error))
 
     async def _reload(self, api: JetStreamApi, registry: Registry) -> None:
         """Learn of the devices in hub.db, and see that each can be written to."""
+        # One after another: what was read before must not be taken in after what was read since.
+        async with self._learning:
+            await self._learn(api, registry)
+
+    async def _learn(self, api: JetStreamApi, registry: Registry) -> None:
         known = await registry.devices()
         for device in known.values():
-            if device != self._devices.get(device.id) and not device.revoked_ns:
-                await _make_writable(api, device)
+            same = device == self._devices.get(device.id) and device.id not in self._unwritable
+            if not (same or device.revoked_ns):
+                await self._make_writable(api, device)
         before, self._devices = self._devices, known
         self._sources.change(before)
         self._sync.devices_changed()
         for name in await drop_stale_consumers(api, known.values()):
             log.info("consumer_dropped", consumer=name)
+
+    async def _make_writable(self, api: JetStreamApi, device: Device) -> None:
+        self._unwritable.add(device.id)
+        if await make_writable(api, device):
+            self._unwritable.discard(device.id)
+
+    def _link_up(self, device: str) -> None:
+        self._sources.connected(device)
+        self._commands.link_up(device)
+        # A reset may have been the last that a control plane did before it died.
+        self._set_ups.note(device)
+
+    def _link_down(self, device: str) -> None:
+        self._sources.disconnected(device)
+        self._commands.link_down(device)
+        self._set_ups.drop(device)
+
+    def _source_set_up(self, device: str) -> None:
+        self._commands.source_set_up(device)
+        self._set_ups.note(device)
+
+    def _tell_again(self, device: str) -> None:
+        """Tell a device what its source may have passed over, but for commands (`source_set_up`)."""
+        if self._token_of(device) is not None:
+            self._sync.compare_again(device)
+            self._teller.tell_again(device)
+
+    def _stands_still(self, device: str, epoch: int, lanes: Mapping[str, int]) -> None:
+        """Take in how far lanes go of which the device has heard nothing for a while.
+
+        Either the hub has not got that, and then it is owed, and a source that brings nothing is set up
+        anew; or it has, and the device is told again.
+        """
+        for lane in lanes_of(self._devices[device]):
+            if lane in lanes:
+                log.info("lane_stands_still", device=device, lane=lane, seq=lanes[lane])
+                self._sources.stands_still(LaneKey(device, lane, epoch), lanes[lane])
+        self._set_ups.note(device)
 
     def _device_of(self, leaf: str) -> str | None:
         device = self._devices.get(leaf.rpartition("-")[0])
@@ -349,6 +432,8 @@ class ControlPlane:
             asked_s = self._clock.monotonic_s()
             try:
                 await self._remake_streams(api)
+                if await self._down.look():
+                    await self._say_again(leafs)
                 infos = [
                     await api.request(f"STREAM.INFO.{up_name(shard)}")
                     for shard in range(self._config.fleet.shards)
@@ -402,6 +487,7 @@ class ControlPlane:
         """Answer the command line's questions."""
 
         async def devices(question: questions.Devices) -> msgspec.Raw:
+            await stored(registry)  # what a crash would take back is not told
             return msgspec.Raw(report.page(self._devices, self._readers, question.after))
 
         async def reload(message: Msg) -> None:
@@ -428,17 +514,6 @@ async def _push(accounts: AccountKeeper, system: Client) -> None:
             log.info("accounts_pushed", accounts=pushed)
     except HubError as error:
         log.warning("accounts_not_pushed", error=str(error))
-
-
-async def _make_writable(api: JetStreamApi, device: Device) -> None:
-    """See to a device's durable on DOWN; where it cannot be, the others are served all the same."""
-    try:
-        done = await ensure_down_consumers(api, device)
-    except JetStreamError as error:
-        log.warning("device_cannot_be_written_to", device=device.id, error=str(error))
-        return
-    if done:
-        log.info("device_added", device=device.id, consumers=done)
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import structlog
+
+from .errors import JetStreamError
 from .lanes import down_deliver_subject, down_durable, down_filters, node_lanes
 from .streams import DOWN, differences, names
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from .registry import Device
 
 _SECOND_NS = 1_000_000_000
+log = structlog.get_logger(__name__)
 # As `down_durable` names them.
 _DURABLE = re.compile(r"(?P<device>.+?)-(?P<token>[0-9a-f]+)(?:_n_(?P<node>.+))?")
 _FILTERS = frozenset({"filter_subject", "filter_subjects"})
@@ -104,9 +108,21 @@ async def drop_stale_consumers(api: JetStreamApi, devices: Iterable[Device]) -> 
         device = known.get(found["device"]) if found else None
         if found is None or device is None:
             continue
-        await api.request(f"CONSUMER.DELETE.{DOWN}.{name}")
+        await api.delete_consumer(DOWN, name)
         if found["node"] and found["token"] == device.token:
             part = f"in.{device.id}.n.{found['node']}.>"
             await api.request(f"STREAM.PURGE.{DOWN}", {"filter": part})
         gone.append(name)
     return gone
+
+
+async def make_writable(api: JetStreamApi, device: Device) -> bool:
+    """See to a device's durable on DOWN; return whether it is there: if not, the others are served all the same."""
+    try:
+        done = await ensure_down_consumers(api, device)
+    except JetStreamError as error:
+        log.warning("device_cannot_be_written_to", device=device.id, error=str(error))
+        return False
+    if done:
+        log.info("device_added", device=device.id, consumers=done)
+    return True

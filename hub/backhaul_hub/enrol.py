@@ -16,16 +16,17 @@ from .keys import read_keys
 from .lanes import NODES_MAX, check_nodes
 from .nkey import new_key
 from .private_files import alone_in
-from .registry import Device, Registry, check_device_id
+from .registry import Device, Registry, check_device_id, node_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from backhaul_codec.identity import LinkMode
 
     from .clock import Clock
     from .config import HubConfig
+    from .consumers import Change
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,25 +124,34 @@ async def change_nodes(
     try:
         with alone_in(directory):
             async with await Registry.open(directory / "hub.db") as registry:
-                known = await registry.devices()
-                if device_id not in known:
-                    raise RegistryError(f"there is no device {device_id}")
-                before = known[device_id]
-                dropped = await _drained(registry, before)
-                leaving = {*before.nodes, *before.leaving} - {*named, *dropped}
-                device = replace(before, nodes=named, leaving=tuple(sorted(leaving)))
-                if len(leaving) > NODES_MAX:
-                    raise ConfigError(
-                        f"{len(leaving)} nodes would leave their lanes, {NODES_MAX} may at once",
-                        hint="let the vehicle send what it has, then take the next ones",
-                    )
-                now_s = clock.now_ns() // 1_000_000_000
-                path = documents.write(documents.renew(device, now_s=now_s))
-                await registry.set_nodes(device)
+                # In one transaction: the control plane may be about to give it another key.
+                return await registry.write_decided(
+                    lambda: _changed(registry, documents, device_id, named, clock)
+                )
     except OSError as error:
         raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
+
+
+async def _changed(
+    registry: Registry, documents: Documents, device_id: str, named: tuple[str, ...], clock: Clock
+) -> tuple[Sequence[Change], ChangedNodes]:
+    """Return what gives a device these nodes, and what that changes; its document is written then."""
+    known = await registry.devices()
+    if device_id not in known:
+        raise RegistryError(f"there is no device {device_id}")
+    before = known[device_id]
+    dropped = await _drained(registry, before)
+    leaving = {*before.nodes, *before.leaving} - {*named, *dropped}
+    device = replace(before, nodes=named, leaving=tuple(sorted(leaving)))
+    if len(leaving) > NODES_MAX:
+        raise ConfigError(
+            f"{len(leaving)} nodes would leave their lanes, {NODES_MAX} may at once",
+            hint="let the vehicle send what it has, then take the next ones",
+        )
+    now_s = clock.now_ns() // 1_000_000_000
+    path = documents.write(documents.renew(device, now_s=now_s))
     gone = tuple(node for node in dropped if node not in named)
-    return ChangedNodes(device, path, gone)
+    return node_changes(device), ChangedNodes(device, path, gone)
 
 
 async def _drained(registry: Registry, device: Device) -> list[str]:

@@ -105,7 +105,6 @@ class EnrolmentService:
                 return answer
             if is_new:
                 log.info("enrolled", device=answer.device, **asked)
-                self._to_learn = True
             # Not for every repeat: it takes its time where a server of a cluster is away.
             if self._to_learn:
                 await self._learn()
@@ -139,6 +138,8 @@ class EnrolmentService:
         # What the device needs first, its row last: broken off between, it asks again.
         self._documents.write(document)
         stored = enrolled_anew(device) if known else enrolled(device)
+        # Before it is stored: the connection may be closed then, and this with it, where floods are seen to.
+        self._to_learn = True
         return [enrolment_rows.use(found, request.public_key, now_ns), *stored], (document, True)
 
 

@@ -9,7 +9,6 @@ twin job's word, JSON, and stands there once by its subject (docs/twin.md).
 from __future__ import annotations
 
 import heapq
-import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +17,7 @@ from nats.errors import Error as NatsError
 from nats.js.api import DeliverPolicy
 
 from backhaul_codec import CodecError, Opaque, decode
+from backhaul_codec.json_values import read_sayable
 from backhaul_codec.points import JSON
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.subjects import DEVICE_ID, LIVE, SubjectError, decode_token, encode_token
@@ -116,8 +116,8 @@ def event_of(device: str, kind: str, message: Message) -> VehicleEvent | None:
         [point] = message.points
         if not isinstance(point.value, Opaque) or point.value.dtype != JSON:
             return None
-        said = json.loads(point.value.data)
-    except (ValueError, RecursionError):
+        said = read_sayable(point.value.data)
+    except ValueError:
         return None
     if not isinstance(said, dict) or not DEVICE_ID.match(device) or not message.seq:
         return None
@@ -132,7 +132,9 @@ class EventLog:
         self._since_ns = since_ns
         self._count_max = count_max
         self._seen: dict[tuple[str, int], RangeSet] = {}
-        self._newest: list[VehicleEvent] = []
+        # With the order in which they came: two alerts may say the same of themselves.
+        self._newest: list[tuple[tuple[Any, ...], int, VehicleEvent]] = []
+        self._added = 0
         self._earlier = 0
         self._repeats = 0
         self._unreadable = 0
@@ -148,11 +150,12 @@ class EventLog:
         if not event.id and not self._is_new(event):
             self._repeats += 1
             return
-        # What stands first decides: no two events have the same time, device, epoch and seq.
+        self._added += 1
+        entry = event[:-1], self._added, event
         if len(self._newest) < self._count_max:
-            heapq.heappush(self._newest, event)
+            heapq.heappush(self._newest, entry)
         else:
-            heapq.heappushpop(self._newest, event)
+            heapq.heappushpop(self._newest, entry)
             self._earlier += 1
 
     def _is_new(self, event: VehicleEvent) -> bool:
@@ -161,7 +164,8 @@ class EventLog:
 
     def found(self) -> Found:
         """Return what there is."""
-        return Found(sorted(self._newest), self._earlier, self._repeats, self._unreadable)
+        newest = [event for _, _, event in sorted(self._newest)]
+        return Found(newest, self._earlier, self._repeats, self._unreadable)
 
 
 async def find_events(

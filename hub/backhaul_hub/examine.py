@@ -16,12 +16,16 @@ from .continuity import LaneKey
 
 if TYPE_CHECKING:
     from backhaul_codec.frame_layout import Layout
+    from backhaul_codec.points import Header
     from backhaul_codec.subjects import Uplink
     from backhaul_codec.words import Word
 
 LAYOUT_BYTES_MAX = 8 * 1024
 """Of a body whose layout is kept for those who read it next: a batch of them has to fit the memory,
 and a layout takes up to some twenty times as much."""
+
+SEQ_MAX = (1 << 62) - 1
+"""As in what vehicles say of their lanes: no ledger comes so far, and hub.db takes no larger numbers than twice that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ def examine(subject: str, body: bytes) -> Examined:
         header, layout = prove_placed(uplink, body)
     except CodecError as error:
         raise UnreadableError(error.code, error.reason, _place(uplink, body)) from error
-    if header.epoch == 0 or header.seq == 0:
+    if not _in_lane(header):
         raise UnreadableError("no_position", "the message has no epoch and seq of a lane")
     key = LaneKey(uplink.device, uplink.lane, header.epoch)
     try:
@@ -91,6 +95,10 @@ def _place(uplink: Uplink, body: bytes) -> tuple[LaneKey, int] | None:
         header, _ = unseal(body)
     except CodecError:
         return None
-    if header.epoch == 0 or header.seq == 0:
+    if not _in_lane(header):
         return None
     return LaneKey(uplink.device, uplink.lane, header.epoch), header.seq
+
+
+def _in_lane(header: Header) -> bool:
+    return header.epoch != 0 and 0 < header.seq <= SEQ_MAX

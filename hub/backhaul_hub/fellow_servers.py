@@ -14,11 +14,15 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
 _WAIT_S = 3.0
+# Where none answers, each may have stood still, or the connection was lost with the question.
+_TRIES = 3
 _REQUEST_S = 10.0
 
 
 async def ask_all(system: Client, verb: str, servers: int) -> list[dict[str, Any]]:
     """Ask all servers one question; return the answers that come within three seconds.
+
+    Where none does, it is asked again.
 
     Args:
         system: a connection in the system account, to any of them.
@@ -36,10 +40,19 @@ async def ask_all(system: Client, verb: str, servers: int) -> list[dict[str, Any
 async def ask_each(system: Client, subject: str, body: bytes, servers: int) -> list[bytes]:
     """Ask something that every server answers; return the answers as `ask_all` does.
 
+    Asked again where none answers: what is asked may be asked twice.
+
     Raises:
         HubError: none answered.
         NatsError: the connection is closed.
     """
+    for _ in range(_TRIES):
+        if answers := await _answers(system, subject, body, servers):
+            return answers
+    raise HubError(f"no server answers to {subject} in {_TRIES * _WAIT_S:g} s")
+
+
+async def _answers(system: Client, subject: str, body: bytes, servers: int) -> list[bytes]:
     inbox = system.new_inbox()
     subscription = await system.subscribe(inbox)
     answers: list[bytes] = []
@@ -53,8 +66,6 @@ async def ask_each(system: Client, subject: str, body: bytes, servers: int) -> l
     finally:
         if not system.is_closed:
             await subscription.unsubscribe()
-    if not answers:
-        raise HubError(f"no server answers to {subject} in {_WAIT_S:g} s")
     return answers
 
 

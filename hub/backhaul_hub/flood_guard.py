@@ -67,6 +67,8 @@ class FloodGuard:
         self._deaf = deaf
         self._due = asyncio.Event()
         self._kept_out: frozenset[str] = frozenset()
+        # Begun and not done: some servers may keep out others than these.
+        self._begun = False
         self._noticed = {
             Goods.MESSAGES: config.messages_s_max * INTERVAL_S,
             Goods.BYTES: config.bytes_s_max * INTERVAL_S,
@@ -125,7 +127,7 @@ class FloodGuard:
         """Keep out who is suspended now, and nobody else. Raises: HubError: to be tried again."""
         now_s = self._clock.monotonic_s()
         suspended = self.watch.all_suspended(now_s)
-        if suspended.keys() == self._kept_out:
+        if suspended.keys() == self._kept_out and not self._begun:
             return
         for device in sorted(suspended.keys() - self._kept_out):
             each = suspended[device]
@@ -138,9 +140,11 @@ class FloodGuard:
             suspended[device].goods is Goods.QUESTIONS
             for device in suspended.keys() - self._kept_out
         )
+        self._begun = True
         async with self._deaf() if asked else contextlib.nullcontext():
             await self._keep_out(frozenset(suspended))
         self._kept_out = frozenset(suspended)
+        self._begun = False
 
     async def _ask_totals(self, system: Client, account: str, servers: int) -> dict[Goods, int]:
         """Return what all leafs of an account have sent since their servers were started."""

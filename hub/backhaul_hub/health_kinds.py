@@ -26,7 +26,7 @@ KINDS = (
         JETSTREAM_SILENT,
         _ERROR,
         "the hub's nats-server does not answer for its streams",
-        "look at the server's log; a full disk switches JetStream off",
+        "look at the server's log; a full disk switches JetStream off: make room, start the server again",
         after_s=10,
     ),
     Kind(

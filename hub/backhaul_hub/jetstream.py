@@ -17,6 +17,8 @@ from .shards import api_subject
 from .stored import stamp_ns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nats.aio.client import Client
 
 STREAM_NOT_FOUND = 10059
@@ -25,6 +27,7 @@ WRONG_LAST_SEQUENCE = 10071
 INSUFFICIENT_STORAGE = 10047
 MESSAGE_NOT_FOUND = 10037
 CLUSTER_NOT_AVAILABLE = 10008
+NO_SUITABLE_PEERS = 10005
 SUBJECTS_OVERLAP = 10065
 REPLICAS_NOT_SUPPORTED = 10074
 ACCOUNT_NOT_ENABLED = 10039
@@ -50,6 +53,8 @@ class JetStreamApi:
         self._client = client
         self._timeout_s = timeout_s
         self._patience_s = patience_s
+        self.on_stored: Callable[[Json], None] = lambda _: None
+        """Hears each acknowledgement of what was published."""
 
     async def request(
         self,
@@ -92,7 +97,9 @@ class JetStreamApi:
             JetStreamError: the stream refused it.
             HubError: no stream takes it, or there was no answer in time.
         """
-        return await self._ask(subject, payload, headers)
+        answer = await self._ask(subject, payload, headers)
+        self.on_stored(answer)
+        return answer
 
     async def _ask(
         self,
@@ -158,7 +165,27 @@ class JetStreamApi:
                 return None
             raise
 
+    async def delete_consumer(self, stream: str, consumer: str) -> None:
+        """Delete a consumer, if there is one.
+
+        Asked again after an answer that got lost (`patience_s`), the server has none any more.
+
+        Raises:
+            HubError: the server refused, or nobody answered.
+        """
+        try:
+            await self.request(f"CONSUMER.DELETE.{stream}.{consumer}")
+        except JetStreamError as error:
+            if error.code != CONSUMER_NOT_FOUND:
+                raise
+
 
 def _may_pass(error: HubError) -> bool:
-    """Say whether a request failed for want of a leader, or of a server, and not by its contents."""
-    return not isinstance(error, JetStreamError) or error.code == CLUSTER_NOT_AVAILABLE
+    """Say whether a request failed for want of a leader, or of a server, and not by its contents.
+
+    No peers are suitable, too, while servers that have just started do not all know one another.
+    """
+    return not isinstance(error, JetStreamError) or error.code in (
+        CLUSTER_NOT_AVAILABLE,
+        NO_SUITABLE_PEERS,
+    )

@@ -16,7 +16,7 @@ from .flood import Carried
 from .nats_jwt import body_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from nats.aio.client import Client
     from nats.aio.msg import Msg
@@ -121,6 +121,7 @@ class Leafs:
             HubError: none answered.
             NatsError: there is no connection.
         """
+        before = dict(self._connections)
         answers = await ask_all(self._client, "LEAFZ", self._servers)
         logged_in = {connection: device for device, connection in self._connections.items()}
         listed: dict[str, list[tuple[str, dict[str, Any]]]] = {}
@@ -141,7 +142,8 @@ class Leafs:
             server, leaf = next(
                 (each for each in leafs if (each[0], each[1]["id"]) == known), leafs[0]
             )
-            if known != (server, leaf["id"]):
+            # Else an event has said since how it is.
+            if known == before.get(device) and known != (server, leaf["id"]):
                 self._connected(device, (server, leaf["id"]))
             self._note(self.links[device], leaf)
             self._carried(
@@ -153,7 +155,8 @@ class Leafs:
                     for at, each in leafs
                 },
             )
-        self._note_unlisted(listed.keys(), {answer["server"]["id"] for answer in answers})
+        there = {each: at for each, at in before.items() if self._connections.get(each) == at}
+        self._note_unlisted(there, listed.keys(), {answer["server"]["id"] for answer in answers})
 
     async def _cut_stranger(self, server: str, leaf: int) -> None:
         """Cut a leaf that logged in unheard and does not say who it is; back again it is heard."""
@@ -169,10 +172,15 @@ class Leafs:
         link.in_bytes = leaf.get("in_bytes", 0)
         link.out_bytes = leaf.get("out_bytes", 0)
 
-    def _note_unlisted(self, listed: Collection[str], answered: set[str]) -> None:
-        """Take those for gone that are in no list; where their server is silent, the second time."""
+    def _note_unlisted(
+        self, there: Mapping[str, tuple[str, int]], listed: Collection[str], answered: set[str]
+    ) -> None:
+        """Take those for gone that are in no list; where their server is silent, the second time.
+
+        ``there``: who was when the servers were asked, and whom no event has concerned since.
+        """
         silent = set()
-        for device, (server, _) in list(self._connections.items()):
+        for device, (server, _) in there.items():
             if device in listed:
                 continue
             if server in answered or server in self._silent:

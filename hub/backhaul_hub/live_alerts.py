@@ -59,8 +59,7 @@ class LiveAlerts:
             HubError: the server refused.
         """
         await client.subscribe(DELIVER, cb=self._heard)
-        if await api.consumer_info(EVENTS, CONSUMER) is not None:
-            await api.request(f"CONSUMER.DELETE.{EVENTS}.{CONSUMER}")
+        await api.delete_consumer(EVENTS, CONSUMER)
         await self._create(api)
 
     async def keep(self, api: JetStreamApi) -> None:

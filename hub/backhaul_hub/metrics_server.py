@@ -9,6 +9,7 @@ import structlog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from prometheus_client.core import Metric as Family
 
@@ -43,6 +44,20 @@ class _Collector:
         return list(self._samples())
 
 
+def _in_time(app: WSGIApplication) -> WSGIApplication:
+    """Refuse a question that the event loop leaves open: of itself a server writes a traceback instead."""
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        try:
+            return app(environ, start_response)
+        except TimeoutError:
+            log.warning("metrics_not_told_in_time", seconds=ANSWER_S_MAX)
+            start_response("503 Service Unavailable", [])
+            return []
+
+    return answer
+
+
 async def serve(
     listen: str, metrics: Iterable[Metric], samples: Callable[[], Iterable[Sample]]
 ) -> None:
@@ -63,6 +78,8 @@ async def serve(
         log.error("metrics_not_served", listen=listen, error=str(error))  # noqa: TRY400
         return
     log.info("metrics_served", listen=listen)
+    if app := server.get_app():
+        server.set_app(_in_time(app))
     try:
         await asyncio.Event().wait()
     finally:

@@ -85,8 +85,7 @@ async def end_mirror(old: JetStreamApi, name: str) -> None:
     Raises:
         HubError: nobody answers.
     """
-    if await old.consumer_info(name, CONSUMER) is not None:
-        await old.request(f"CONSUMER.DELETE.{name}.{CONSUMER}")
+    await old.delete_consumer(name, CONSUMER)
 
 
 async def all_mirrored(old: JetStreamApi, new: JetStreamApi, name: str) -> bool:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 128 * 1024
 _MAXIMUM_BYTES = 10077  # the server's error where a stream is full
 _SILENCE_S_MAX = 10.0
+_LISTED_S_MAX = 60.0
 _STRAY_NS = 3600 * 1_000_000_000
 
 
@@ -85,10 +86,12 @@ class Objects:
     async def list(self) -> list[Artifact]:
         """Return everything there is, by name."""
         try:
-            found = await self._store.list(ignore_deletes=True)
+            # nats-py waits for ever for the last of them, where the stream was emptied or made anew.
+            async with asyncio.timeout(_LISTED_S_MAX):
+                found = await self._store.list(ignore_deletes=True)
         except NotFoundError:
             return []
-        except NatsError as error:
+        except (NatsError, TimeoutError) as error:
             raise _trouble(error) from error
         return sorted(map(_artifact, found), key=lambda each: each.name)
 
@@ -127,7 +130,10 @@ class Objects:
                     config=ConsumerConfig(headers_only=True),
                 )
                 try:
-                    async for message in subscription.messages:
+                    while True:
+                        # None comes of an object that is removed or replaced meanwhile.
+                        async with asyncio.timeout(_SILENCE_S_MAX):
+                            message = await subscription.next_msg(timeout=None)
                         place = message.metadata
                         end += int((message.headers or {})["Nats-Msg-Size"])
                         seqs.append(place.sequence.stream)
@@ -136,7 +142,7 @@ class Objects:
                             break
                 finally:
                     await subscription.unsubscribe()
-            except NatsError as error:
+            except (NatsError, TimeoutError) as error:
                 raise _trouble(error) from error
         if end != artifact.size:
             raise ArtifactError(

@@ -26,14 +26,14 @@ async def pending(
     ``which``: the rest of the consumer's configuration, as `filter_subject`.
 
     Raises:
-        NatsError: the server refused, or did not answer.
+        NatsError: the server refused, or did not answer; or a connection was lost, and a part with it.
     """
     js = client.jetstream(timeout=_TIMEOUT_S)
     config = ConsumerConfig(
         deliver_policy=policy, ack_policy=AckPolicy.NONE, inactive_threshold=60.0, mem_storage=True
     )
     info = await js.add_consumer(stream, config.evolve(**which))
-    left = info.num_pending or 0
+    left = wanted = info.num_pending or 0
     try:
         subscription = await js.pull_subscribe_bind(info.name, stream)
         while left > 0:
@@ -41,7 +41,11 @@ async def pending(
             left -= len(batch)
             for message in batch:
                 yield message
-    except NatsTimeoutError:
-        return  # what has aged out meanwhile does not come any more
+    except TimeoutError as error:
+        # What has aged out meanwhile does not come any more; all else is missing.
+        now = await js.consumer_info(stream, info.name)
+        delivered = now.delivered.consumer_seq if now.delivered else 0
+        if now.num_pending or delivered > wanted - left:
+            raise NatsTimeoutError from error
     finally:
         await js.delete_consumer(stream, info.name)

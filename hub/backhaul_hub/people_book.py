@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .clock import Clock
+    from .consumers import Change
     from .people import Person
 
 _SECOND_NS = 1_000_000_000
@@ -64,11 +65,15 @@ async def remove_person(directory: Path, clock: Clock, name: str) -> None:
         RegistryError: hub.db is not usable.
     """
     async with await Registry.open(directory / "hub.db") as registry:
-        known = (await known_people(registry)).get(name)
-        if known is None:
-            raise RightsError(f"there is no user {name}", hint="see: backhaul-hub user ls")
-        withdrawn = Revocation(known.public_key, "PEOPLE", name, clock.now_ns())
-        await registry.write([revoke(withdrawn), removal(name)])
+
+        async def withdrawn() -> tuple[list[Change], None]:
+            known = (await known_people(registry)).get(name)
+            if known is None:
+                raise RightsError(f"there is no user {name}", hint="see: backhaul-hub user ls")
+            row = Revocation(known.public_key, "PEOPLE", name, clock.now_ns())
+            return [revoke(row), removal(name)], None
+
+        await registry.write_decided(withdrawn)
 
 
 async def tree_above(registry: Registry) -> FleetTree:

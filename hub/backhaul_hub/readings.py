@@ -117,7 +117,7 @@ class Readings:
         elif uplink.letter == "e" and uplink.type == "heads" and self._keep:
             try:
                 self._take(uplink.device, _heads(said.body))
-            except (CodecError, msgspec.DecodeError) as error:
+            except (CodecError, msgspec.DecodeError, RecursionError) as error:
                 log.warning("readings_not_understood", device=uplink.device, error=str(error))
 
     def take_changes(self) -> Sequence[Change]:

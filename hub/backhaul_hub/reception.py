@@ -11,6 +11,10 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
+import structlog
+from nats.errors import Error as NatsError
+
+from .connection import heard
 from .errors import HubError
 
 if TYPE_CHECKING:
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     Listener: TypeAlias = Callable[[Client], Awaitable[None]]
 
 _LOOK_S = 1.0
+log = structlog.get_logger(__name__)
 
 
 class Reception:
@@ -41,6 +46,7 @@ class Reception:
         self._client = await self._connect()
         for listen in self._listeners:
             await listen(self._client)
+        await heard(self._client)
 
     async def close(self) -> None:
         """Listen no more; what was not heard yet is dropped."""
@@ -50,12 +56,22 @@ class Reception:
 
     @asynccontextmanager
     async def deaf(self) -> AsyncIterator[None]:
-        """Do not listen meanwhile. Raises: HubError: the server is not there any more."""
+        """Do not listen meanwhile; ends once the server is there to listen over."""
         await self.close()
         try:
             yield
         finally:
-            await self.open(*self._listeners)
+            await self._open_again()
+
+    async def _open_again(self) -> None:
+        """Open it though the server may be away; nobody else would, and no vehicle would be heard."""
+        while True:
+            try:
+                return await self.open(*self._listeners)
+            except (HubError, NatsError) as error:
+                log.warning("vehicles_not_heard", error=str(error))
+                await self.close()
+            await asyncio.sleep(_LOOK_S)
 
     async def watch(self) -> None:
         """End with an error where the connection has closed by itself, for good."""

@@ -177,14 +177,6 @@ class Registry:
         if await self.fetch(groups, (heads.FLEET, device)):
             raise RegistryError(f"{device} is a group in the hub's tree already")
 
-    async def set_nodes(self, device: Device) -> None:
-        """Store which nodes of an enrolled device have streams of their own, or had.
-
-        Raises:
-            RegistryError: the database refused; nothing was written.
-        """
-        await self.write(_node_changes(device))
-
     async def devices(self) -> dict[str, Device]:
         """Return all devices by id, in the order of their ids."""
         nodes: dict[tuple[str, bool], list[str]] = {}
@@ -285,10 +277,10 @@ class Registry:
                 await self._connection.executemany(change.statement, change.rows)
             await self._connection.execute("COMMIT")
         except BaseException as error:
-            # A cancelled reader leaves a transaction behind as a failed one does.
-            if self._connection.in_transaction:
-                with contextlib.suppress(sqlite3.Error):
-                    await self._connection.execute("ROLLBACK")
+            # A cancelled writer leaves a transaction behind as a failed one does, also one that only begins
+            # after this: SQLite's thread takes one step after the other.
+            with contextlib.suppress(sqlite3.Error):
+                await self._connection.rollback()
             if isinstance(error, sqlite3.Error):
                 raise RegistryError(f"{self._path}: {error}") from error
             raise
@@ -309,7 +301,7 @@ class Registry:
 def enrolled(device: Device) -> list[Change]:
     """Return the statements that store a device that is not there."""
     row = (device.id, device.token, device.public_key, device.added_ns)
-    return [Change("INSERT INTO device VALUES (?, ?, ?, ?)", [row]), *_node_changes(device)]
+    return [Change("INSERT INTO device VALUES (?, ?, ?, ?)", [row]), *node_changes(device)]
 
 
 def enrolled_anew(device: Device) -> list[Change]:
@@ -317,11 +309,12 @@ def enrolled_anew(device: Device) -> list[Change]:
     row = (device.token, device.public_key, device.id)
     return [
         Change("UPDATE device SET token = ?, public_key = ? WHERE id = ?", [row]),
-        *_node_changes(device),
+        *node_changes(device),
     ]
 
 
-def _node_changes(device: Device) -> list[Change]:
+def node_changes(device: Device) -> list[Change]:
+    """Return the statements that store which nodes of a device have streams of their own, or had."""
     named = [(node, False) for node in device.nodes] + [(node, True) for node in device.leaving]
     return [
         Change("DELETE FROM device_node WHERE device = ?", [(device.id,)]),

@@ -24,10 +24,12 @@ from .servers import urls
 from .setup import write_accounts
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from .clock import Clock
     from .config import HubConfig
+    from .consumers import Change
 
 _LISTENS_S_MAX = 3.0
 
@@ -61,25 +63,31 @@ async def revoke_device(
     try:
         with alone_in(directory):
             async with await Registry.open(directory / "hub.db") as registry:
-                known = (await registry.devices()).get(device_id)
-                tokens = await enrolment_rows.of_device(registry, device_id)
-                usable = sum(each.state(now_ns) == "open" for each in tokens)
-                if known is None and not usable:
-                    raise RegistryError(f"there is no device {device_id}, and no token for one")
-                rotation = (await rotations(registry)).get(device_id)
-                # A key that was signed in a rotation logs in as well, whether it was seen to or not.
-                spent = {known.public_key if known else "", rotation.public_key if rotation else ""}
-                changes = [*enrolment_rows.void_all(device_id, now_ns, "revoked"), drop(device_id)]
-                changes += [
-                    revoke(Revocation(key, "FLEET", device_id, now_ns))
-                    for key in sorted(spent)
-                    if key
-                ]
-                await registry.write(changes)
+                # In one transaction: the control plane may be about to enrol it, or to sign a new key.
+                revoked = await registry.write_decided(
+                    lambda: _revoked(registry, device_id, now_ns)
+                )
                 Documents(directory, config, keys).remove(device_id)
     except OSError as error:
         raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
-    return Revoked(
+    return revoked
+
+
+async def _revoked(
+    registry: Registry, device_id: str, now_ns: int
+) -> tuple[Sequence[Change], Revoked]:
+    """Return what takes back all of a device's keys and tokens, and what that is."""
+    known = (await registry.devices()).get(device_id)
+    tokens = await enrolment_rows.of_device(registry, device_id)
+    usable = sum(each.state(now_ns) == "open" for each in tokens)
+    if known is None and not usable:
+        raise RegistryError(f"there is no device {device_id}, and no token for one")
+    rotation = (await rotations(registry)).get(device_id)
+    # A key that was signed in a rotation logs in as well, whether it was seen to or not.
+    spent = {known.public_key if known else "", rotation.public_key if rotation else ""}
+    changes = [*enrolment_rows.void_all(device_id, now_ns, "revoked"), drop(device_id)]
+    changes += [revoke(Revocation(key, "FLEET", device_id, now_ns)) for key in sorted(spent) if key]
+    return changes, Revoked(
         device_id,
         known.public_key if known else "",
         usable,

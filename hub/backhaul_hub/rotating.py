@@ -12,9 +12,11 @@ from .revocations import Revocation, revoke
 from .rotations import Rotation, begin, rotations
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from .clock import Clock
+    from .consumers import Change
 
 
 async def begin_rotation(
@@ -33,24 +35,30 @@ async def begin_rotation(
     try:
         with alone_in(directory):
             async with await Registry.open(directory / "hub.db") as registry:
-                known = (await registry.devices()).get(device_id)
-                if known is None or known.revoked_ns:
-                    what = "is revoked" if known else "does not exist"
-                    raise RegistryError(
-                        f"device {device_id} {what}", hint=f"backhaul-hub enrol {device_id}"
-                    )
-                last = (await rotations(registry)).get(device_id)
-                if last is not None and last.under_way and not again:
-                    return last, False
-                rotation = Rotation(
-                    device_id, secrets.token_hex(12), "asked", now_ns,
-                    old_key=known.public_key, changed_ns=now_ns,
-                )  # fmt: skip
-                changes = [begin(rotation)]
-                if last is not None and last.public_key not in ("", known.public_key):
-                    row = Revocation(last.public_key, "FLEET", device_id, now_ns)
-                    changes.append(revoke(row))
-                await registry.write(changes)
+                # In one transaction: the control plane may be about to note a login with the last key.
+                return await registry.write_decided(
+                    lambda: _begun(registry, device_id, now_ns, again=again)
+                )
     except OSError as error:
         raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
-    return rotation, True
+
+
+async def _begun(
+    registry: Registry, device_id: str, now_ns: int, *, again: bool
+) -> tuple[Sequence[Change], tuple[Rotation, bool]]:
+    """Return what begins a rotation, and what `begin_rotation` does."""
+    known = (await registry.devices()).get(device_id)
+    if known is None or known.revoked_ns:
+        what = "is revoked" if known else "does not exist"
+        raise RegistryError(f"device {device_id} {what}", hint=f"backhaul-hub enrol {device_id}")
+    last = (await rotations(registry)).get(device_id)
+    if last is not None and last.under_way and not again:
+        return [], (last, False)
+    rotation = Rotation(
+        device_id, secrets.token_hex(12), "asked", now_ns,
+        old_key=known.public_key, changed_ns=now_ns,
+    )  # fmt: skip
+    changes = [begin(rotation)]
+    if last is not None and last.public_key not in ("", known.public_key):
+        changes.append(revoke(Revocation(last.public_key, "FLEET", device_id, now_ns)))
+    return changes, (rotation, True)

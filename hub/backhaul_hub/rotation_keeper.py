@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -16,7 +17,7 @@ from .consumers import Change
 from .errors import ConfigError, HubError
 from .logins import vehicle_jwt
 from .revocations import Revocation, revocations, revoke
-from .rotations import heard, logged_in, put, rotations
+from .rotations import heard, logged_in, put, put_said, rotations
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -69,7 +70,10 @@ class RotationKeeper:
 
     async def look(self, registry: Registry) -> None:
         """Learn what hub.db has: at the start, and whenever a command line has written there."""
-        for device, row in (await rotations(registry)).items():
+        rows = await rotations(registry)
+        for device in self.rotations.keys() - rows.keys():
+            self.forget(device)
+        for device, row in rows.items():
             known = self.rotations.get(device)
             # Of the same one memory is ahead: what it heard may not be stored yet.
             if known is None or known.id != row.id:
@@ -92,9 +96,14 @@ class RotationKeeper:
     def connected(self, device: str, public_key: str) -> None:
         """Take in with which key a device has logged in."""
         rotation = self.rotations.get(device)
-        if rotation is not None and rotation.public_key == public_key:
+        if rotation is None:
+            return
+        if rotation.public_key == public_key:
             self._logins[device] = public_key
-            self._due.set()
+        elif rotation.under_way and rotation.state != "written":
+            # Its source may have passed over the wish when the link came up before (ADR 1).
+            self.rotations[device] = replace(rotation, said="")
+        self._due.set()
 
     def on_message(self, said: Examined, is_new: bool) -> None:
         """Take in what a vehicle says of its key."""
@@ -141,7 +150,7 @@ class RotationKeeper:
 
     async def _have_dialled(self, cut: Callable[[str], Awaitable[None]]) -> None:
         """Cut the leafs that may have logged in with their new keys while nobody looked."""
-        for each in self.rotations.values():
+        for each in list(self.rotations.values()):  # a command may end or begin one meanwhile
             if each.under_way and each.public_key:
                 try:
                     await cut(each.device)
@@ -172,9 +181,9 @@ class RotationKeeper:
                 jwt = vehicle_jwt(self._keys, new, now_s=self._clock.now_ns() // _NS_PER_S)
             await api.publish(f"in.{device.id}.{SUBJECT}", write_wish(rotation.wish(jwt)))
         done = replace(rotation, said=rotation.state)
-        await registry.write([put(done)])
-        # Heard more meanwhile: that has its own turn.
-        if self.rotations.get(device.id) == rotation:
+        await registry.write([put_said(done)])
+        # Another object, however alike: heard more meanwhile, or to be said again. That has its own turn.
+        if self.rotations.get(device.id) is rotation:
             self.rotations[device.id] = done
 
     async def _stands(self, rotation: Rotation, registry: Registry) -> bool:
@@ -202,30 +211,32 @@ class RotationKeeper:
         """Revoke the old keys of those whose leafs have logged in with their new ones."""
         while self._logins:
             device_id, public_key = next(iter(self._logins.items()))
-            now_ns = self._clock.now_ns()
-            done = logged_in(self.rotations.get(device_id), public_key, now_ns)
-            device = self._devices().get(device_id)
-            if done is not None and device is not None and not device.revoked_ns:
-                old = Revocation(device.public_key, "FLEET", device_id, now_ns)
-                new = replace(device, public_key=public_key)
-                row = (public_key, device_id, device.public_key)
-                await registry.write(
-                    [
-                        Change(
-                            "UPDATE device SET public_key = ? WHERE id = ? AND public_key = ?",
-                            [row],
-                        ),
-                        revoke(old),
-                        put(done),
-                    ]
-                )
-                self.rotations[device_id] = done
+            done = logged_in(self.rotations.get(device_id), public_key, self._clock.now_ns())
+            if done is not None and await registry.write_decided(
+                partial(self._ended, registry, done)
+            ):
+                now = self.rotations.get(device_id)
+                # What was heard while it was stored is of before; what was begun meanwhile is not.
+                if now is not None and now.id == done.id:
+                    self.rotations[device_id] = done
                 self._to_learn = True
-                self._renew_document(new, now_ns // _NS_PER_S)
             if self._to_learn:
                 await self._learn()
                 self._to_learn = False
             self._logins.pop(device_id, None)
+
+    async def _ended(self, registry: Registry, done: Rotation) -> tuple[Sequence[Change], bool]:
+        """Return what ends a rotation, and whether hub.db still has it.
+
+        A command line may have begun anew, or given the device other nodes, and we have not been told yet.
+        """
+        row = (await rotations(registry)).get(done.device)
+        device = (await registry.devices()).get(done.device)
+        if row is None or row.id != done.id or device is None or device.revoked_ns:
+            return [], False
+        new = replace(device, public_key=done.public_key)
+        self._renew_document(new, done.changed_ns // _NS_PER_S)
+        return [*_changes_hands(device, done.public_key, done.changed_ns), put(done)], True
 
     def _renew_document(self, device: Device, now_s: int) -> None:
         """Write a device's document anew; where it cannot be, whoever needs it next does."""
@@ -233,3 +244,14 @@ class RotationKeeper:
             self._documents.write(self._documents.renew(device, now_s=now_s))
         except (ConfigError, OSError) as error:
             log.warning("document_not_written", device=device.id, error=str(error))
+
+
+def _changes_hands(device: Device, public_key: str, now_ns: int) -> list[Change]:
+    """Return the statements that give a device another key and revoke the one it had."""
+    if device.public_key == public_key:
+        return []
+    row = (public_key, device.id, device.public_key)
+    return [
+        Change("UPDATE device SET public_key = ? WHERE id = ? AND public_key = ?", [row]),
+        revoke(Revocation(device.public_key, "FLEET", device.id, now_ns)),
+    ]

@@ -130,10 +130,13 @@ def begin(rotation: Rotation) -> Change:
 
 
 def put(rotation: Rotation) -> Change:
-    """Return the statement that stores where a rotation stands; nothing where a newer one began."""
+    """Return the statement that stores where a rotation stands.
+
+    Nothing where a newer one began, nor where this one is done: what was heard before comes later.
+    """
     return Change(
         "UPDATE rotation SET state = ?, public_key = ?, changed_ns = ?, why = ?, said = ? "
-        "WHERE device = ? AND id = ?",
+        "WHERE device = ? AND id = ? AND state <> 'done'",
         [
             (
                 rotation.state,
@@ -145,6 +148,14 @@ def put(rotation: Rotation) -> Change:
                 rotation.id,
             )
         ],
+    )
+
+
+def put_said(rotation: Rotation) -> Change:
+    """Return the statement that stores what was said, and leaves alone what was heard meanwhile."""
+    return Change(
+        "UPDATE rotation SET said = ? WHERE device = ? AND id = ?",
+        [(rotation.said, rotation.device, rotation.id)],
     )
 
 

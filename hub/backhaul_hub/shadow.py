@@ -15,12 +15,14 @@ import msgspec
 
 from backhaul_codec import CodecError
 from backhaul_codec.merge import Head, HeadKey
+from backhaul_codec.rules import require_name
 
 from .errors import WriteRefusedError
 from .heads import FLEET, hub_origin, is_hub_origin
 from .shadow_delta import difference, fulfils, same, stands, writer
 from .shadow_document import (
     CONFIG,
+    DESIRED,
     META,
     REPORTED,
     desired_field,
@@ -141,6 +143,10 @@ class Shadows:
             raise WriteRefusedError(f"there is no device {device}")
         wanted = {} if desired.body is None else read_desired(desired.body)
         origin = hub_origin(desired.who or WHO)
+        try:
+            require_name(origin, "origin")
+        except CodecError as error:
+            raise WriteRefusedError(str(error)) from error
         stamp = Head(self._clock.now_ns(), origin, 0.0)
         wishes = {key: _wish(value, stamp) for key, value in wanted.items()}
         # What was desired before keeps its time, and is not written again: else wish and vehicle
@@ -227,6 +233,11 @@ class Shadows:
             self.of(document.device).editions[document.part] = document.edition
             devices.add(document.device)
         return [shadow_row(device, self.of(device)) for device in devices]
+
+    def parts_written(self, device: str) -> set[str]:
+        """Return which of a device's documents the bucket has, unless it was lost."""
+        desired = {DESIRED} if self.desired_body(device) is not None else set()
+        return desired | self.of(device).editions.keys()
 
     def desired_body(self, device: str) -> bytes | None:
         """Return `desired` as it was taken last, for a bucket that was lost; None if nothing was."""

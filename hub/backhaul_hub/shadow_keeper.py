@@ -78,7 +78,7 @@ class ShadowKeeper:
         self._registry = registry
         self._touched: set[str] = set()
         self._lost: set[str] = set()
-        """Devices none of whose documents is in the bucket."""
+        """Devices whose documents the bucket has lost."""
         self._due = asyncio.Event()
         self._anew = False
 
@@ -86,12 +86,18 @@ class ShadowKeeper:
         """Read hub.db; a shadow that is damaged there begins anew.
 
         Raises:
-            RegistryError: hub.db cannot be read.
+            HubError: hub.db or the bucket cannot be read.
         """
         rows = await self._registry.fetch("SELECT device, state FROM shadow")
         for device in self.shadows.restore((row[0], row[1]) for row in rows):
             log.warning("shadow_damaged", device=device)
         self._touch(self.shadows.devices())
+        # Lost while nobody was there, or who wrote them again was killed at it.
+        there = await self._subjects()
+        for device in self.shadows.devices():
+            parts = self.shadows.parts_written(device)
+            if any(self._subject(device, part) not in there for part in parts):
+                self._lost.add(device)
 
     def tell(self, announcements: Iterable[Announcement], news: Iterable[str]) -> None:
         """Take in heads that have changed, and devices of which something else is new."""
@@ -145,6 +151,15 @@ class ShadowKeeper:
 
     async def _publish(self, device: str) -> None:
         lost = device in self._lost
+        self._lost.discard(device)  # what is lost from here on is another loss
+        try:
+            await self._write(device, lost=lost)
+        except BaseException:
+            if lost:
+                self._lost.add(device)
+            raise
+
+    async def _write(self, device: str, *, lost: bool) -> None:
         documents = self.shadows.documents(device, all_of_them=lost)
         for document in documents:
             stored = await self._api.publish(self._subject(device, document.part), document.body)
@@ -154,7 +169,6 @@ class ShadowKeeper:
                 await self._registry.write(self.shadows.published(documents))
         if lost:
             await self._put_back(device)
-            self._lost.discard(device)
 
     async def _put_back(self, device: str) -> None:
         """Write what is desired into a bucket that has nothing of it."""
@@ -165,6 +179,17 @@ class ShadowKeeper:
         except JetStreamError as error:
             if error.code != WRONG_LAST_SEQUENCE:
                 raise  # somebody was faster
+
+    async def _subjects(self) -> set[str]:
+        """Return the subjects of all documents that are there; the server lists so many at a time."""
+        there: set[str] = set()
+        while True:
+            ask = {"subjects_filter": ">", "offset": len(there)}
+            state = (await self._api.request(f"STREAM.INFO.{SHADOW}", ask))["state"]
+            page = state.get("subjects") or {}
+            there.update(page)
+            if not page or len(there) >= state["num_subjects"]:
+                return there
 
     def _subject(self, device: str, part: str) -> str:
         return f"$KV.{SHADOW_BUCKET}.{shadow_key(self._twin.env, device, part)}"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .audit import stream_state
+from .blocks import Block, block_of, limits_explain
+from .stored import Stored, StoredReader
 from .stream_digest import BLOCK_SEQS, compare, digest_blocks, ranges, state_differs
 
 if TYPE_CHECKING:
@@ -12,6 +15,7 @@ if TYPE_CHECKING:
     from .jetstream import JetStreamApi, Json
 
 _UNKNOWN, _IN_DOUBT = -1, -2
+_BATCH_MESSAGES = 512
 
 
 class SideBySide:
@@ -47,7 +51,7 @@ class SideBySide:
         first, last = was["state"]["first_seq"], was["state"]["last_seq"]
         self._deleted = _deleted(was)
         whole = min(last, now["state"]["last_seq"]) // BLOCK_SEQS * BLOCK_SEQS - 1
-        if await self._compare(was, whole):
+        if await self._compare(whole):
             self._deleted = _IN_DOUBT
             return 0
         uncompared: int = last - max(self._checked, first - 1)
@@ -65,26 +69,62 @@ class SideBySide:
             return wrong
         if not _readable(was):
             return ""
+        if wrong := await self._front_differs(was, now):
+            return wrong
         if self._deleted != _deleted(was):
             self._checked = 0
-        return await self._compare(was, was["state"]["last_seq"])
+        return await self._compare(was["state"]["last_seq"])
+
+    async def _front_differs(self, was: Json, now: Json) -> str:
+        """Return whether a front is missing there that no limit has taken, in words; "" if not.
+
+        nats-server 2.15 makes such a mirror: its consumer, reset to the start while its state is
+        written, may answer with what was delivered once, and the mirror passes over all that (ADR 1).
+        """
+        state, began = stream_state(now), stream_state(was).first_seq
+        reader, high = StoredReader(self._here, self._stream), state.first_seq
+        while high > began:
+            low = max(began, high - _BATCH_MESSAGES)
+            if (newest := await _newest(reader, low, high)) is not None:
+                block = Block(block_of(newest.seq))
+                block.add(newest.seq, newest.stored_ns)
+                if limits_explain(state, [block]):
+                    return ""
+                return f"it begins at sequence {state.first_seq}, not {began}"
+            high = low
+        return ""
 
     async def _infos(self) -> tuple[Json, Json]:
         verb = f"STREAM.INFO.{self._stream}"
         return await self._old.request(verb), await self._new.request(verb)
 
-    async def _compare(self, info: Json, last: int) -> str:
-        first = max(1, info["state"]["first_seq"], self._checked + 1)
-        stretches = ranges(first, last)
+    async def _compare(self, last: int) -> str:
+        stretches = ranges(max(await self._first(), self._checked + 1), last)
         ours = await digest_blocks(self._here, self._stream, stretches)
         theirs = await digest_blocks(self._there, self._stream, stretches)
         # What limits have taken off the front meanwhile, of either, is no difference.
-        first = max(each["state"]["first_seq"] for each in await self._infos())
+        first = await self._first()
         pairs = [each for each in zip(ours, theirs, strict=True) if each[0].low >= first]
         wrong = compare([pair[0] for pair in pairs], [pair[1] for pair in pairs])
         if not wrong:
             self._checked = max(self._checked, last)
         return wrong
+
+    async def _first(self) -> int:
+        """Return where the one that begins later begins."""
+        was, now = await self._infos()
+        return max(1, int(was["state"]["first_seq"]), int(now["state"]["first_seq"]))
+
+
+async def _newest(reader: StoredReader, low: int, high: int) -> Stored | None:
+    """Return the newest message from `low` to below `high`; one read may end before it, by its bytes."""
+    newest = None
+    while read := [each for each in await reader.read(low, high - low) if each.seq < high]:
+        newest = read[-1]
+        low = newest.seq + 1
+        if low == high:
+            break
+    return newest
 
 
 def _readable(info: Json) -> bool:

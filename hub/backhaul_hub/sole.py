@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
+from .connection import heard
 from .errors import HubError
 
 if TYPE_CHECKING:
@@ -55,11 +56,7 @@ class Sole:
         else:
             raise _another()
         await self._client.subscribe(SUBJECT, cb=self._heard)
-        with contextlib.suppress(NatsError):
-            # Whoever comes next is to be heard. Twice: nats-py lets a ping overtake what it has not
-            # written yet.
-            await self._client.flush()
-            await self._client.flush()
+        await heard(self._client)  # whoever comes next
 
     async def watch(self) -> None:
         """Announce ourselves now and then; end with an error once an older one is heard.
@@ -68,7 +65,9 @@ class Sole:
             HubError: there is one.
         """
         while True:
-            await self._client.publish(SUBJECT, self._body())
+            # Of a server that is away for long nats-py takes nothing more: to be said when it is back.
+            with contextlib.suppress(NatsError):
+                await self._client.publish(SUBJECT, self._body())
             try:
                 async with asyncio.timeout(_ANNOUNCE_S):
                     await self._found.wait()

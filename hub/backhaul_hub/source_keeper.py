@@ -29,6 +29,7 @@ from .sources import (
     places_of,
     sourced,
     sources_by_shard,
+    untouched_s,
 )
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from .clock import Clock
     from .config import HubConfig
-    from .continuity import Continuity
+    from .continuity import Continuity, LaneKey
     from .jetstream import JetStreamApi, Json
     from .leafs import Link
     from .registry import Device
@@ -69,6 +70,8 @@ class SourceKeeper:
         self._due = asyncio.Event()
         # Connected, and not in hub.db as we know it.
         self._strangers: set[str] = set()
+        # Of lanes that stand still: what the vehicle said of each beside the stream, and when.
+        self._still: dict[Place, tuple[LaneKey, int]] = {}
         self._made: dict[int, str] = {}
         # Of each shard when it was last told what to source; infinite while it is being told.
         self._told_s = [-math.inf] * len(self._plans)
@@ -104,6 +107,11 @@ class SourceKeeper:
         for place in places:
             self.lags.pop(place, None)  # nobody knows how far it is ahead now
 
+    def stands_still(self, key: LaneKey, seq: int) -> None:
+        """Take in a vehicle's word, beside the stream, that its lane goes as far as `seq`."""
+        self._continuity.say(key, seq)
+        self._still[Place(key.device, key.lane)] = key, self._clock.now_ns()
+
     def change(self, before: Mapping[str, Device]) -> None:
         """Take in that the devices are others than before."""
         for device in self._devices().values():
@@ -131,7 +139,10 @@ class SourceKeeper:
                         await learn()
                     while (target := plan.next_update(self._clock.monotonic_s())) is not None:
                         self._told_s[shard] = math.inf
-                        await apply_sources(api, up_name(shard), self._devices(), target)
+                        before = await apply_sources(api, up_name(shard), self._devices(), target)
+                        for source in before:
+                            if untouched_s(source, kicked=False) < 0:
+                                plan.doubted(place_of(source))
                         plan.succeeded(target, self._clock.monotonic_s())
                 except (HubError, NatsError) as error:
                     plan.failed()
@@ -154,13 +165,13 @@ class SourceKeeper:
         for source in sources:
             place = place_of(source)
             plan = self._plan(place.device)
-            self.lags[place] = source["lag"]
-            if source["active"] >= 0:
-                plan.established(place, asked_s)
+            if place in plan.wanted:  # of who has gone since it was asked nothing is known
+                self.lags[place] = source["lag"]
             why = self._complaint(source, links.get(place.device), idle_s, now_s)
+            plan.established(place, asked_s, asked_s + untouched_s(source, kicked=why is not None))
             if why is not None and place in plan.wanted:
                 log.warning("source_kicked", device=place.device, lane=place.lane, why=why)
-                plan.connected(place)
+                plan.kicked(place)
                 self._due.set()
 
     def _complaint(
@@ -180,9 +191,10 @@ class SourceKeeper:
         owes = None
         if silent_s < SILENT_LINK_S:
             owes = self._owed_arrivals(place, leaf.since_ns)
-        return self._watch.complaint(source, up_s, now_s, silent_s) or self._owed.complaint(
-            place, owes, now_s
-        )
+        why = self._watch.complaint(source, up_s, now_s, silent_s)
+        if why is None and (why := self._owed.complaint(place, owes, now_s)) is not None:
+            self._watch.kicked(place, now_s)
+        return why
 
     def _change_lanes(self, before: Device, device: Device) -> None:
         """Source the lanes that a connected device has now, and no others; of a revoked one none."""
@@ -229,9 +241,14 @@ class SourceKeeper:
     def _owed_arrivals(self, place: Place, up_since_ns: int) -> int | None:
         """Return how many messages ever came of a lane that owes some, None where it owes none."""
         known = self._continuity.current(place.device).get(place.lane)
-        if known is None:
+        state = known[1] if known else None
+        key, told_ns = self._still.get(place, (None, 0))
+        unheard = state is None or state.last_seen_ns < told_ns
+        if unheard and key is not None and not self._continuity.is_over(key):
+            # Nothing of the lane has come since: of its epoch, when that is new, nothing ever has.
+            state = self._continuity.lanes.get(key, state)
+        if state is None:
             return None
-        state = known[1]
         owes = not state.whole or (
             place.lane == LIVE
             and owes_greeting(state.last_seen_ns, up_since_ns, self._clock.now_ns())

@@ -17,6 +17,8 @@ from .shards import shard_of
 _FIRST_BACKOFF_S = 1.0
 # The server waits 5 s for the answer to a set-up, also after the source is gone.
 SETUP_S = 5.5
+# It begins one by itself where it has heard nothing for 10 s, and in its own time after a refusal.
+_UNTOUCHED_S, _UNTOUCHED_REFUSED_S = 9.0, 1.0
 # On a slow link every set-up puts a window of messages into the socket, and the next waits behind it.
 SETUP_S_MAX = 4 * SETUP_S
 # Said of a source by servers from 2.15 on while a window takes longer than a few heartbeats to arrive,
@@ -86,9 +88,11 @@ class SourcePlan:
     another that the stream should source, None once it is in line. What is there again while its
     source still stands gets the source removed and added again: left alone, it would wait.
 
-    A source whose set-up may still wait for its answer is not touched for `SETUP_S`: the server
-    waits on after the source is removed, takes the answer for the next one's, and leaves a
-    subscription behind with which the source never gets on (random faults, seed 13).
+    Where a set-up may be under way as a source is removed, it is added again `SETUP_S` later only: the
+    server waits on after the source is removed, takes the answer for the next one's, and leaves a
+    subscription behind with which the source never gets on. The server sets up by itself as well, so
+    none is under way only where that is known. Where it is not, a device that is there again is left
+    to the server, which is quicker: it is listening, and sets up once it hears.
     """
 
     def __init__(self) -> None:
@@ -96,51 +100,68 @@ class SourcePlan:
         """What the stream sources now."""
         self.wanted: set[Place] = set()
         self._kicked: set[Place] = set()
+        self._came: set[Place] = set()
         self._settling: set[Place] = set()
-        self._unheard_until_s: dict[Place, float] = {}
+        self._added_s: dict[Place, float] = {}
+        self._untouched_until_s: dict[Place, float] = {}
+        # When what was removed in the midst of a set-up, for all we know, may be added again.
+        self._free_s: dict[Place, float] = {}
 
     def connected(self, *places: Place) -> None:
-        """Take in that a device's leaf has connected (again), or that a source is to be set up anew."""
+        """Take in that a device's leaf has connected (again)."""
         self.wanted.update(places)
-        self._kicked.update(places)
+        self._came.update(places)
+
+    def kicked(self, place: Place) -> None:
+        """Take in that a source is to be set up anew, whatever the server does."""
+        self._kicked.add(place)
 
     def disconnected(self, *places: Place) -> None:
         """Take in that a device's leaf is gone, or that it has a lane no more."""
         self.wanted.difference_update(places)
         self._kicked.difference_update(places)
+        self._came.difference_update(places)
 
-    def established(self, place: Place, asked_s: float) -> None:
-        """Take in that at `asked_s` the source heard its device: no set-up is under way."""
-        if self._unheard_until_s.get(place, float("inf")) - SETUP_S <= asked_s:
-            del self._unheard_until_s[place]
+    def established(self, place: Place, asked_s: float, until_s: float) -> None:
+        """Take in that by what was asked at `asked_s` no set-up is under way, nor will be until `until_s`."""
+        if asked_s >= self._added_s.get(place, float("inf")):
+            self._untouched_until_s[place] = until_s
+
+    def doubted(self, place: Place) -> None:
+        """Take in that a set-up may be under way: a server that has started begins with one."""
+        self._untouched_until_s.pop(place, None)
 
     def next_update(self, now_s: float) -> frozenset[Place] | None:
         """Return what to source next, None where nothing is to be done now.
 
         Report back with `succeeded` or `failed` before asking again.
         """
-        busy = {place for place, until_s in self._unheard_until_s.items() if now_s < until_s}
-        due = self.wanted - (self._kicked & self.applied) - busy
-        target = frozenset(due | (self.applied & busy))
+        known = {place for place, until_s in self._untouched_until_s.items() if now_s < until_s}
+        self._kicked |= self._came & known
+        self._came.clear()
+        held = {place for place, free_s in self._free_s.items() if now_s < free_s}
+        target = frozenset(self.wanted - (self._kicked & self.applied) - (held - self.applied))
         if target == self.applied:
             return None
-        # What connects while the update is under way is kicked anew, not settled by it.
+        # What is kicked while the update is under way is kicked anew, not settled by it.
         self._settling = self._kicked & (self.applied ^ target)
         self._kicked -= self._settling
         return target
 
     def look_again_s(self) -> float | None:
-        """Return when a source that had to be left alone may be touched, None where none waits."""
-        waiting = (self.wanted ^ self.applied) | (self._kicked & self.applied)
-        return min(
-            (until_s for place, until_s in self._unheard_until_s.items() if place in waiting),
-            default=None,
-        )
+        """Return when a source that has to wait may be added, None where none waits."""
+        waiting = self.wanted - self.applied
+        return min((at_s for place, at_s in self._free_s.items() if place in waiting), default=None)
 
     def succeeded(self, places: frozenset[Place], now_s: float) -> None:
         """Take in that the stream now sources exactly these places."""
+        self._free_s = {place: at_s for place, at_s in self._free_s.items() if now_s < at_s}
+        for place in self.applied - places:
+            del self._added_s[place]
+            if self._untouched_until_s.pop(place, -float("inf")) <= now_s:
+                self._free_s[place] = now_s + SETUP_S
         for place in places - self.applied:
-            self._unheard_until_s[place] = now_s + SETUP_S
+            self._added_s[place] = now_s
         self.applied = places
         self._settling = set()
 
@@ -169,7 +190,7 @@ class SourceWatch:
 
     - one that was refused (its agent has not made the streams yet: a vehicle's first start) is
       set up again after 1 s, then 2, 4 ...; one that never heard its device, once the server has
-      surely given up waiting
+      surely given up waiting for the second time
     - one that says itself that it lags, and takes nothing, after `stuck_s`
     - one that has fallen silent after `patience_s`
 
@@ -199,12 +220,13 @@ class SourceWatch:
             watched.moved_s = now_s
             return None
         idle_s = source["active"] / 1e9 if source["active"] >= 0 else up_s
-        error = source.get("error")
-        if error and _WAITS_FOR_LINK not in error.get("description", ""):
-            why, wait_s = f"refused: {error.get('description', '')}", watched.backoff_s
+        if (refusal := _refusal(source)) is not None:
+            why, wait_s = f"refused: {refusal}", watched.backoff_s
         elif source["active"] < 0:
             why = "never heard its device"
-            wait_s = min(SETUP_S * watched.backoff_s, SETUP_S_MAX)
+            # Not after its first: the server asks again by itself, and on a slow link the answer to that
+            # comes 2 to 4 s later. A source that is removed meanwhile stands still for minutes.
+            wait_s = min(2 * SETUP_S * watched.backoff_s, SETUP_S_MAX)
         elif idle_s >= self._patience_s:
             why, wait_s = f"silent for {idle_s:.0f} s", self._patience_s
         elif now_s - watched.moved_s >= self._stuck_s:
@@ -217,6 +239,10 @@ class SourceWatch:
         watched.kicked_s = now_s
         watched.backoff_s = min(2 * watched.backoff_s, self._patience_s)
         return why
+
+    def kicked(self, place: Place, now_s: float) -> None:
+        """Take in that a source is set up again for another reason: it has heard nothing yet."""
+        self._lanes.setdefault(place, _Watched()).kicked_s = now_s
 
 
 @dataclass(slots=True)
@@ -281,10 +307,28 @@ def link_idle_s(sources: Iterable[Json]) -> dict[str, float]:
     return idle_s
 
 
+def untouched_s(source: Json, *, kicked: bool) -> float:
+    """Return for how long from now the server does not set up a source by itself; below 0: not known.
+
+    One that is `kicked` is not known to be as it looks, but for a refusal: that ends a set-up.
+    """
+    if _refusal(source) is not None:
+        return _UNTOUCHED_REFUSED_S
+    if kicked or source["active"] < 0:
+        return -1.0
+    idle_s: float = source["active"] / 1e9
+    return _UNTOUCHED_S - idle_s
+
+
+def _refusal(source: Json) -> str | None:
+    said: str | None = (source.get("error") or {}).get("description")
+    return None if said is None or _WAITS_FOR_LINK in said else said
+
+
 async def apply_sources(
     api: JetStreamApi, stream: str, devices: Mapping[str, Device], wanted: Collection[Place]
-) -> None:
-    """Make `stream` source the `wanted` lanes, and nothing else.
+) -> list[Json]:
+    """Make `stream` source the `wanted` lanes, and nothing else; return its sources right before.
 
     Raises:
         JetStreamError: the server refused.
@@ -297,6 +341,8 @@ async def apply_sources(
         if place.device in devices
     ]
     await api.request(f"STREAM.UPDATE.{stream}", info["config"] | {"sources": sources})
+    before: list[Json] = info.get("sources") or []
+    return before
 
 
 def sourced(info: Json) -> frozenset[Place]:

@@ -13,6 +13,7 @@ from .errors import JetStreamError, LimitsLoweredError, StreamConflictError
 from .jetstream import (
     ACCOUNT_NOT_ENABLED,
     INSUFFICIENT_STORAGE,
+    NO_SUITABLE_PEERS,
     REPLICAS_NOT_SUPPORTED,
     STREAM_NOT_MADE,
     SUBJECTS_OVERLAP,
@@ -41,6 +42,7 @@ _HINTS = {
     INSUFFICIENT_STORAGE: "free some disk, raise max_file_store in hub.conf, or lower this stream's"
     " ..._bytes_max or bytes_max in hub.toml: it is set aside whole",
     SUBJECTS_OVERLAP: "another stream takes these subjects: move that one, or say another [twin] env",
+    NO_SUITABLE_PEERS: "fewer servers of the cluster are there, and have room, than replicas in hub.toml",
     REPLICAS_NOT_SUPPORTED: "replicas in hub.toml is for a cluster of as many servers",
 }
 # Said while another connection has the server load the account: that is in use before its store is

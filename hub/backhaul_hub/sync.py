@@ -160,6 +160,11 @@ class HubSync:
         self.news.add(device)
         self.stored()
 
+    def compare_again(self, device: str) -> None:
+        """Have a device told our digests, unless both ends are known to hold the same heads."""
+        if not self.peer(device).in_sync:
+            self.unequal.add(device)
+
     def plan(self, device: str, puts: Sequence[Sequence[Put]], origin: str) -> PlannedWrite:
         """Return writes of the hub, each whole or not at all, and what to store for them.
 
@@ -270,7 +275,7 @@ class HubSync:
             return
         try:
             said = msgspec.json.decode(value.data, type=_EVENTS[kind])
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             log.warning("event_not_understood", device=key.device, kind=kind, error=str(error))
             return
         peer = self.peer(key.device)

@@ -128,6 +128,11 @@ class SyncShell:
         revision = Revision(number, rfc3339(self._clock.now_ns()), text)
         self.tell_live([told_document(device, part, revision, self.ancestors(device))])
 
+    def compare_again(self, device: str) -> None:
+        """Have a device compare its heads with ours, unless they are known to be the same."""
+        self.core.compare_again(device)
+        self._wake()
+
     def state_lost(self) -> None:
         """Take in that TWIN_STATE was made anew."""
         if self._state is not None:

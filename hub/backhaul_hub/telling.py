@@ -62,17 +62,29 @@ class Teller:
         """Tell everything again: DOWN was made anew."""
         self._told.clear()
 
+    def tell_again(self, device: str) -> None:
+        """Tell a device again how far its lanes are held: it may not have got that."""
+        for lane, (epoch, _) in self._continuity.current(device).items():
+            self._told.pop(LaneKey(device, lane, epoch), None)
+
     async def tell_watermarks(self, interval_s: float) -> None:
         """Tell every device how far the hub holds each lane, whenever that has changed; for ever."""
+        trouble = ""
         while True:
             for key, watermark in self._untold().items():
                 body = json.dumps({"epoch": key.epoch, "seq": watermark}).encode()
+                # Before it is told: what is to be told again meanwhile is not told by this.
+                before, self._told[key] = self._told.get(key), watermark
                 try:
                     await self._api.publish(f"in.{key.device}.s.watermark.{key.lane}", body)
                 except (HubError, NatsError) as error:
-                    log.warning("watermark_not_told", device=key.device, error=str(error))
+                    if str(error) != trouble:  # and not at each interval while it lasts
+                        trouble = str(error)
+                        log.warning("watermark_not_told", device=key.device, error=trouble)
+                    if self._told.pop(key, None) is not None and before is not None:
+                        self._told[key] = before
                     break
-                self._told[key] = watermark
+                trouble = ""
             await asyncio.sleep(interval_s)
 
     async def ask_for_gaps(self) -> None:
@@ -114,9 +126,10 @@ class Teller:
         for device in self._devices():
             for lane, (epoch, state) in self._continuity.current(device).items():
                 key, watermark = LaneKey(device, lane, epoch), state.watermark
-                told = self._told.get(key, 0)
-                # What sinks while a stretch of UP is read again may only seem to.
-                if watermark > told or (watermark < told and settled):
+                told = self._told.get(key)
+                # What sinks while a stretch of UP is read again may only seem to. What was told before
+                # a restart is not known after it: 0, where nothing is left of a lane, is told too.
+                if watermark > (told or 0) or (watermark != told and settled):
                     untold[key] = watermark
         return untold
 

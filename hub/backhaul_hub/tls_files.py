@@ -106,10 +106,11 @@ def use_certificate(
     bundle = own.key.read_text() + own.certificate.read_text()
     # Read through our own eyes too: health and `tls show` look at it.
     ca = pem(*read_certificates(own.ca.read_text()))
-    (directory / TLS).mkdir(mode=0o700, exist_ok=True)
-    for stale in (CA_KEY, CROSS):
-        (directory / TLS / stale).unlink(missing_ok=True)
-    _place(directory, dict.fromkeys(names, bundle), ca)
+    with alone_in(directory):
+        (directory / TLS).mkdir(mode=0o700, exist_ok=True)
+        for stale in (CA_KEY, CROSS):
+            (directory / TLS / stale).unlink(missing_ok=True)
+        _place(directory, dict.fromkeys(names, bundle), ca)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from .errors import HubError
@@ -11,6 +12,14 @@ if TYPE_CHECKING:
     from .registry import Registry
 
 _TURN_S = 5.0
+_STORED_S = 2.0
+
+
+async def stored(registry: Registry) -> None:
+    """Return when what a reader of UP has taken in is in hub.db too, or hub.db takes nothing now."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_STORED_S), registry.turn:
+            pass
 
 
 class Turn:

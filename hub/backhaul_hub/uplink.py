@@ -85,7 +85,6 @@ class UplinkReader:
     async def run(self) -> None:
         """Read until cancelled; trouble with the server is logged once and waited out."""
         self.position = await self._registry.position(self.stream)
-        self._log.replace(await self._blocks.content(block_of(self.position.seq)))
         trouble = ""
         while True:
             try:
@@ -210,6 +209,8 @@ class UplinkReader:
             if finding.reasons:
                 self.caught_up = False
             await self._apply(finding)
+        self._audit.taken_in(state)
+        self._log.replace(await self._blocks.content(block_of(self.position.seq)))
         if not self.caught_up:
             self._catch_up_to = state.last_seq
         self._last_is_there = state.first_seq <= self.position.seq
@@ -234,7 +235,6 @@ class UplinkReader:
                 *self._blocks.put((each.block, each.lanes) for each in finding.remade),
             ]
             await self._store(changes)
-            self._log.replace(await self._blocks.content(block_of(self.position.seq)))
         if finding.reasons:
             self._thinned |= changed.keys()
             log.error(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -22,36 +22,21 @@ from deltalake.exceptions import CommitFailedError
 from backhaul_codec.certificates import (
     HOUR_NS,
     Certificate,
-    LaneId,
-    Mark,
-    certify,
     hours_between,
-    lane_records,
 )
-from backhaul_codec.ranges import RangeSet
+from backhaul_spark.certificate_facts import Facts
+from backhaul_spark.coverage import open_coverage
 from backhaul_spark.errors import TablesBusy
 from backhaul_spark.schemas import (
     CERTIFICATES_SUPERSEDED,
     CERTIFICATES_TABLE,
-    COVERAGE_TABLE,
-    ENDED_TABLE,
-    MARKS_TABLE,
-    POINTS_TABLE,
-    RECEIPTS_TABLE,
-    TableSpec,
 )
 from backhaul_spark.states import RUN_APP
 from backhaul_spark.superseded import STAMP_APP, Superseded, next_stamp_us
-from backhaul_spark.tables import (
-    commit_files,
-    committed_ingest,
-    make_table,
-    open_table,
-    transactions,
-)
+from backhaul_spark.tables import commit_files, dataset_of, make_table, transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from backhaul_spark.clock import Clock
 
@@ -77,34 +62,6 @@ class Certified:
         return asdict(self)
 
 
-@dataclass(slots=True)
-class _Device:
-    """What the tables hold of one device, and which of it is new since the last run."""
-
-    marks: list[Mark] = field(default_factory=list)
-    held: dict[LaneId, RangeSet] = field(default_factory=dict)
-    receipts: dict[LaneId, list[tuple[int, int, str]]] = field(default_factory=dict)
-    ended: list[tuple[int, dict[str, int]]] = field(default_factory=list)
-    touched: bool = False
-    old_epochs: set[int] = field(default_factory=set)
-    newest_old_ns: int = 0
-    """The newest mark that was known before."""
-    oldest_new_ns: int | None = None
-    """The oldest mark that was not."""
-
-    @property
-    def from_the_beginning(self) -> bool:
-        """Whether what is new may change hours that were judged already."""
-        epochs = {id_.epoch for id_ in self.held} | {mark.epoch for mark in self.marks}
-        epochs |= {epoch for epoch, _ in self.ended}
-        between = self.oldest_new_ns is not None and self.oldest_new_ns < self.newest_old_ns
-        return self.touched and (between or not epochs <= self.old_epochs)
-
-    def certify(self, hours: Iterable[int]) -> list[Certificate]:
-        said = [*((mark.epoch, mark.lanes) for mark in self.marks), *self.ended]
-        return certify(self.marks, lane_records(self.held, self.receipts, said), hours)
-
-
 class Certificates:
     """Brings the certificates under a table root up to date.
 
@@ -119,7 +76,7 @@ class Certificates:
     def __init__(self, root: str, clock: Clock) -> None:
         self._root = root
         self._clock = clock
-        self._points = open_table(root, POINTS_TABLE)
+        self._target, self._coverage = open_coverage(root)
         self._table = make_table(root, CERTIFICATES_TABLE)
         with self._one_at_a_time():
             self._superseded = Superseded(
@@ -133,14 +90,14 @@ class Certificates:
             TablesBusy: another run committed meanwhile. Its work stands.
         """
         done = self._table.transaction_version(CERTIFICATES_APP) or 0
-        target = committed_ingest(self._points)
+        target = self._target
         end_ns = self._clock.now_ns() // HOUR_NS * HOUR_NS
-        devices = self._devices(done, target)
         open_hours, ends = self._known_hours()
+        facts = Facts(self._root, done, target, self._coverage)
+        due = facts.news(open_hours)
+        due |= {name for name in facts.marked() if ends.get(name, 0) < end_ns}
         rows: list[dict[str, Any]] = []
-        for name, device in sorted(devices.items()):
-            if not device.marks or not (device.touched or ends.get(name, 0) < end_ns):
-                continue
+        for name, device in facts.devices(due):
             first_ns = min(mark.time_ns for mark in device.marks) // HOUR_NS * HOUR_NS
             if device.from_the_beginning:
                 hours = set(hours_between(first_ns, end_ns))
@@ -150,47 +107,9 @@ class Certificates:
             rows += [_row(name, each) for each in device.certify(sorted(hours))]
         return self._commit(rows, done, target)
 
-    def _devices(self, done: int, target: int) -> dict[str, _Device]:
-        devices: dict[str, _Device] = {}
-
-        def of(row: dict[str, Any], *epochs: int) -> _Device:
-            device = devices.setdefault(row["device"], _Device())
-            if row["ingest"] > done:
-                device.touched = True
-            else:
-                device.old_epochs.update(epochs)
-            return device
-
-        for row in self._rows(COVERAGE_TABLE, target):
-            id_ = LaneId(row["lane"], row["epoch"])
-            of(row, id_.epoch).held.setdefault(id_, RangeSet()).add(row["lo"], row["hi"])
-        for row in self._rows(RECEIPTS_TABLE, target):
-            id_ = LaneId(row["lane"], row["epoch"])
-            told = of(row, id_.epoch).receipts.setdefault(id_, [])
-            told.append((row["lo"], row["hi"], row["reason"]))
-        for row in self._rows(ENDED_TABLE, target):
-            of(row, row["old"]).ended.append((row["old"], json.loads(row["lanes"])))
-        for row in self._rows(MARKS_TABLE, target):
-            device = of(row, row["epoch"])
-            lanes = json.loads(row["lanes"])
-            device.marks.append(Mark(row["time_ns"], row["epoch"], row["seq"], lanes, row["why"]))
-            if row["ingest"] <= done:
-                device.newest_old_ns = max(device.newest_old_ns, row["time_ns"])
-            else:
-                oldest = device.oldest_new_ns
-                device.oldest_new_ns = min(oldest or row["time_ns"], row["time_ns"])
-        return devices
-
-    def _rows(self, spec: TableSpec, target: int) -> list[dict[str, Any]]:
-        table = open_table(self._root, spec).to_pyarrow_dataset()
-        rows = table.to_table(filter=pc.field("ingest") <= target)
-        order = [(name, "ascending") for name in ("ingest", "lo") if name in rows.column_names]
-        found: list[dict[str, Any]] = rows.sort_by(order).to_pylist()
-        return found
-
     def _known_hours(self) -> tuple[dict[str, set[int]], dict[str, int]]:
         """Return by device the hours that are not complete, and the end of the last hour."""
-        known = self._table.to_pyarrow_dataset().to_table(columns=["device", "hour", "state"])
+        known = dataset_of(self._table).to_table(columns=["device", "hour", "state"])
         known = known.set_column(1, "hour", known.column("hour").cast(pa.int64()))
         last = known.group_by("device").aggregate([("hour", "max")]).to_pylist()
         open_hours: dict[str, set[int]] = {}
@@ -240,7 +159,7 @@ class Certificates:
         if not days:
             return {}
         wanted = pa.array(days, pa.int32()).cast(pa.date32())
-        rows = self._table.to_pyarrow_dataset().to_table(filter=pc.field("date").isin(wanted))
+        rows = dataset_of(self._table).to_table(filter=pc.field("date").isin(wanted))
         for name, kind in (
             ("hour", pa.int64()),
             ("certified_at", pa.int64()),

@@ -14,12 +14,12 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_codec.ranges import RangeSet
-from backhaul_spark.coverage import Coverage, LaneKey
-from backhaul_spark.schemas import COVERAGE_TABLE, POINTS_TABLE, RECEIPTS_TABLE
-from backhaul_spark.tables import committed_ingest, open_table
+from backhaul_spark.coverage import Coverage, LaneKey, open_coverage
+from backhaul_spark.schemas import RECEIPTS_TABLE
+from backhaul_spark.tables import dataset_of, open_table
 
 if TYPE_CHECKING:
-    from backhaul_spark.schemas import TableSpec
+    from deltalake import DeltaTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,9 @@ def lane_states(root: str, device: str | None = None) -> list[LaneState]:
     Raises:
         TableMissing: nothing was ever ingested.
     """
-    committed = committed_ingest(open_table(root, POINTS_TABLE))
-    coverage = _rows(root, COVERAGE_TABLE, committed, device)
-    receipts = _rows(root, RECEIPTS_TABLE, committed, device)
+    committed, held = open_coverage(root)
+    coverage = _rows(held, committed, device)
+    receipts = _rows(open_table(root, RECEIPTS_TABLE), committed, device)
     lanes = Coverage.from_table(coverage).lanes
     points: dict[LaneKey, int] = {}
     totals = coverage.group_by(["device", "lane", "epoch"]).aggregate([("points", "sum")])
@@ -108,8 +108,8 @@ def _overlap(ranges: list[tuple[int, int]], low: int, high: int) -> list[tuple[i
     return [(start, end) for start, end in found if start <= end]
 
 
-def _rows(root: str, spec: TableSpec, committed: int, device: str | None) -> pa.Table:
+def _rows(table: DeltaTable, committed: int, device: str | None) -> pa.Table:
     wanted = pc.field("ingest") <= committed
     if device is not None:
         wanted = wanted & (pc.field("device") == device)
-    return open_table(root, spec).to_pyarrow_dataset().to_table(filter=wanted)
+    return dataset_of(table).to_table(filter=wanted)

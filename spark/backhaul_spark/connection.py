@@ -57,7 +57,8 @@ class Connection:
         self._clock = clock
         self._buffer = b""
         self._position = 0
-        self._inbox = f"_INBOX.{uuid.uuid4().hex}"
+        self._inbox = _new_inbox()
+        self._inboxes = 1
         self._requests = 0
         self._expired = ""
         self.server = ""
@@ -73,6 +74,17 @@ class Connection:
         """Close the socket; never raises."""
         with suppress(OSError):
             self._socket.close()
+
+    def change_inbox(self) -> None:
+        """Leave what was asked before; call it now and then, with nothing under way.
+
+        For as long as an inbox is subscribed, the server keeps some 450 bytes for every direct get
+        that it has passed on to another account and answered there.
+        """
+        self._inbox = _new_inbox()
+        self._inboxes += 1
+        sub = b"SUB %s.* %d\r\nUNSUB %d\r\n"
+        self._write(sub % (self._inbox.encode(), self._inboxes, self._inboxes - 1))
 
     def request(self, subject: str, body: bytes) -> tuple[bytes, bytes]:
         """Send a request and return (header block, body) of the first answer."""
@@ -193,6 +205,8 @@ class Connection:
             self._write(b"PONG\r\n")
         elif line.startswith(b"-ERR"):
             text = line[4:].decode(errors="replace").strip(" '")
+            if text.lower() == "authentication timeout":  # by this machine's doing, and no refusal
+                raise Unreachable(self.server, "a login took longer than it waits for one")
             if "authoriz" in text.lower() or "authentic" in text.lower():
                 creds = self._endpoint.creds
                 because = f" ({creds}: {self._expired})" if self._expired else ""
@@ -251,3 +265,7 @@ class Connection:
         if not received:
             raise Unreachable(self.server, "the server closed the connection")
         return received
+
+
+def _new_inbox() -> str:
+    return f"_INBOX.{uuid.uuid4().hex}"

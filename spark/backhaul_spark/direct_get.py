@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 BATCH_MESSAGES = 4096
 BATCH_BYTES = 4 << 20
 ATTEMPTS = 6
-_NO_MESSAGE = 10037
+_NO_MESSAGE, _NO_STREAM = 10037, 10059
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,10 @@ class Reader:
         """Return what there is of DOWN, which stands in no list of UP's."""
         header, body = self.connection.request(f"{self._api_of(DOWN)}.STREAM.INFO.{DOWN}", b"")
         answer = {} if header.startswith(b"NATS/1.0 503") else json.loads(body)
+        error = answer.get("error", {})
+        if error and error.get("err_code") != _NO_STREAM:
+            # Of a cluster: it is there, and nobody leads it at this moment.
+            raise ServerBehind(self.connection.server, DOWN, str(error.get("description")))
         return {DOWN: _stream_info(answer)} if "config" in answer else {}
 
     def _api_of(self, stream: str) -> str:
@@ -133,11 +137,15 @@ class Reader:
         A direct get is answered by any server of a cluster, and one may lag behind.
 
         Raises:
-            ServerBehind: the leader has some.
+            ServerBehind: the leader has some, or cannot know.
         """
         missing = list(missing)
-        if not missing or self.streams([stream])[stream].replicas == 1:
+        info = self.streams([stream])[stream] if missing else None
+        if info is None or info.replicas == 1:
             return
+        if info.last_seq < missing[-1][1]:
+            # A leader that the others have replaced, and that has not heard of it yet.
+            raise ServerBehind(self.connection.server, stream, f"ends at {info.last_seq} there")
         for lo, hi in missing:
             header, body = self.connection.request(
                 f"{self._api_of(stream)}.STREAM.MSG.GET.{stream}",
@@ -178,7 +186,9 @@ class Reader:
         if status == b"404":
             return True
         if status == b"503":
-            self.streams([stream])  # raises StreamMissing; else it is there and will not answer
+            if self.streams([stream])[stream].direct:
+                # Whoever reads it for others is known to a cluster's servers a little later.
+                raise ServerBehind(self.connection.server, stream, "is read by nobody just now")
             raise StreamClosed(stream)
         text = header[9:].split(b"\r\n", 1)[0].decode(errors="replace")
         raise HubProtocolError(self.connection.server, f"direct get of {stream}: {text}")
@@ -229,6 +239,7 @@ def borrowed(endpoint: Endpoint) -> Iterator[Reader]:
     """
     connection = _idle.pop((os.getpid(), endpoint), None) or Connection(endpoint)
     try:
+        connection.change_inbox()
         yield Reader(connection)
     except BaseException:
         connection.close()

@@ -27,6 +27,12 @@ def filesystem(uri: str) -> tuple[fs.FileSystem, str]:
     return fs.LocalFileSystem(), uri
 
 
+def subtree(uri: str) -> fs.FileSystem:
+    """Return what lies below a directory or URI as a file system of its own."""
+    system, root = filesystem(uri)
+    return fs.SubTreeFileSystem(root, system)
+
+
 def open_output(uri: str, relative: str) -> pa.NativeFile:
     """Open a new file under `uri` for writing, making its directory."""
     system, root = filesystem(uri)

@@ -14,8 +14,10 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_codec.subjects import SubjectError, decode_token
-from backhaul_spark.errors import NothingFound, OptionError
+from backhaul_spark.errors import NothingFound, OptionError, TableMissing
 from backhaul_spark.known import LENGTHS, rollups_known_at
+from backhaul_spark.messages import STAMP
+from backhaul_spark.rollup import POINTS_FROM, ROLLUP_APP
 from backhaul_spark.schemas import POINTS_TABLE, ROLLUPS_TABLE
 from backhaul_spark.tables import committed_ingest, dataset_of, open_table
 
@@ -98,6 +100,10 @@ class History:
     def __init__(self, root: str) -> None:
         self._root = root
         self._points = open_table(root, POINTS_TABLE)
+        self._rollups = _rollups(root)
+        kept_from = self._points.metadata().configuration.get(POINTS_FROM)
+        # Of days before this one retention has taken the points; their rollups stay.
+        self._kept_from = date.fromisoformat(kept_from) if kept_from else None
 
     def ask(
         self,
@@ -120,41 +126,46 @@ class History:
         start, end = start or ends[0], end or ends[1] + timedelta(microseconds=1)
         if start >= end:
             raise OptionError("--from", start.isoformat(), f"a time before {end.isoformat()}")
-        rollups, rolled = self._rollups()
-        chosen: Resolution
-        chosen = choose_resolution(start, end) if resolution == "auto" else resolution
-        if resolution == "auto" and rollups is None:
-            chosen = "raw"  # slower, and right
+        chosen = self._choose(start, end) if resolution == "auto" else resolution
         if chosen == "raw":
             rows = self._raw(series, start, end, known_at)
         else:
             rows = self._windows(series, start, end, chosen, known_at)
         if not rows.num_rows:
             raise NothingFound(f"{series} of {series.device} between {start} and {end}")
-        return Answer(
-            series, chosen, start, end, rows, ends[2], rolled, committed_ingest(self._points)
-        )
+        rolled = self._rollups.transaction_version(ROLLUP_APP) if self._rollups else None
+        ingested = committed_ingest(self._points)
+        return Answer(series, chosen, start, end, rows, ends[2], rolled or 0, ingested)
 
-    def _rollups(self) -> tuple[DeltaTable | None, int]:
-        from backhaul_spark.errors import TableMissing
-        from backhaul_spark.rollup import ROLLUP_APP
-
-        try:
-            table = open_table(self._root, ROLLUPS_TABLE)
-        except TableMissing:
-            return None, 0
-        return table, table.transaction_version(ROLLUP_APP) or 0
+    def _choose(self, start: datetime, end: datetime) -> Resolution:
+        if self._rollups is None:
+            return "raw"  # slower, and right
+        chosen = choose_resolution(start, end)
+        if chosen == "raw" and self._kept_from and start.astimezone(UTC).date() < self._kept_from:
+            return "1m"
+        return chosen
 
     def _extent(self, series: Series) -> tuple[datetime, datetime, int] | None:
         """Return first time, last time and the number of points without a believable time."""
         rows = _dataset(self._points).to_table(
             columns=["time", "date"], filter=_of(series) & pc.field("dtype").isin(NUMBERS + TEXTS)
         )
-        if not rows.num_rows:
-            return None
         timed = rows.filter(pc.field("date") > _UNTIMED)
-        bounds = pc.min_max((timed if timed.num_rows else rows).column("time")).as_py()
+        old = self._without_points(["window_start"], _of(series)).column("window_start")
+        known = timed.column("time"), old, pc.add(old, pa.scalar(_LAST_OF_HOUR))
+        times = pa.chunked_array([chunk for each in known for chunk in each.chunks], STAMP)
+        bounds = pc.min_max(times if len(times) else rows.column("time")).as_py()
+        if bounds["min"] is None:
+            return None
         return bounds["min"], bounds["max"], rows.num_rows - timed.num_rows
+
+    def _without_points(self, columns: list[str], wanted: Any) -> pa.Table:
+        """Return hours of days whose points retention has taken."""
+        if self._rollups is None or self._kept_from is None:
+            return ROLLUPS_TABLE.schema.empty_table().select(columns)
+        old = (pc.field("width") == "1h") & (pc.field("date") < self._kept_from)
+        rollups = dataset_of(self._rollups, ROLLUPS_TABLE)
+        return rollups.to_table(columns=columns, filter=old & wanted)
 
     def _raw(
         self, series: Series, start: datetime, end: datetime, known_at: datetime | None
@@ -201,7 +212,7 @@ class History:
             & (begin < _us(end))
         )
         if known_at is None:
-            table = open_table(self._root, ROLLUPS_TABLE)
+            table = self._rollups or open_table(self._root, ROLLUPS_TABLE)
             rows = dataset_of(table, ROLLUPS_TABLE).to_table(filter=wanted)
         else:
             rows = rollups_known_at(self._root, known_at, wanted)
@@ -215,20 +226,30 @@ class History:
     def _known(self, series: Series) -> str:
         """Say what there is instead."""
         of_device = pc.field("device") == series.device
-        rows = _dataset(self._points).to_table(columns=["node", "type", "key"], filter=of_device)
+        columns = ["node", "type", "key"]
+        rows = _dataset(self._points).to_table(columns=columns, filter=of_device)
+        rows = pa.concat_tables([rows, self._without_points(columns, of_device)])
         if not rows.num_rows:
             return f"the tables hold nothing of {series.device}; see `backhaul-spark completeness`"
-        names = rows.group_by(["node", "type", "key"]).aggregate([]).to_pylist()
+        names = rows.group_by(columns).aggregate([]).to_pylist()
         known = sorted(str(Series(series.device, **row)) for row in names if row["node"])
         return f"{series.device} has: {', '.join(known[:20])}" + (" ..." if len(known) > 20 else "")
 
 
 _UNTIMED = date(1970, 1, 1)
+_LAST_OF_HOUR = LENGTHS["1h"] - timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def _rollups(root: str) -> DeltaTable | None:
+    try:
+        return open_table(root, ROLLUPS_TABLE)
+    except TableMissing:
+        return None
+
+
 def _dataset(table: DeltaTable) -> Any:
-    return table.to_pyarrow_dataset()
+    return dataset_of(table)
 
 
 def _us(moment: datetime) -> pa.Scalar:

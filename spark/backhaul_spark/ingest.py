@@ -35,7 +35,7 @@ from backhaul_spark.schemas import (
     REJECTS_TABLE,
     TableSpec,
 )
-from backhaul_spark.tables import IngestTables, add_action, table_uri
+from backhaul_spark.tables import IngestTables, add_action, dataset_of, table_uri
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,16 +83,22 @@ class Ingest:
         self.points_uri = table_uri(root, POINTS_TABLE.name)
         self._clock = clock
         self._after = after
-        held = self.tables.table(COVERAGE_TABLE).to_pyarrow_table()
+        held = dataset_of(self.tables.table(COVERAGE_TABLE)).to_table()
         self.coverage = Coverage.from_table(held)
         self._loose_rows = held.num_rows - sum(map(len, self.coverage.lanes.values()))
         self._merge_coverage()
 
-    def done(self, app: str, batch: int) -> bool:
-        """Say whether the points table holds this batch already: then leave it alone."""
-        return self.tables.done(app) >= batch
+    def done(self, app: str, batch: int, planned: int | None = None) -> bool:
+        """Say whether the points table holds this batch already: then leave it alone.
 
-    def commit(self, app: str, batch: int, reports: list[TaskReport]) -> Outcome:
+        `planned` stands for what is to be read as this batch: one that was planned otherwise is another.
+        """
+        same = planned is None or self.tables.planned(app) in (-1, planned)
+        return self.tables.done(app) >= batch and same
+
+    def commit(
+        self, app: str, batch: int, reports: list[TaskReport], planned: int | None = None
+    ) -> Outcome:
         """Decide what of the executors' work is new, and commit that.
 
         After any exception this object is of no more use: its coverage is ahead of the tables.
@@ -105,7 +111,7 @@ class Ingest:
         self._prepare(reports, decision.rows, decision.repeats)
         self._after("coverage")
         self.tables.commit_points(
-            [add_action(file, self._clock.now_ns()) for file in files], app, batch
+            [add_action(file, self._clock.now_ns()) for file in files], app, batch, planned
         )
         self._after("points")
         self._loose_rows += len(decision.rows)
@@ -171,7 +177,7 @@ class Ingest:
     def _merge_coverage(self) -> None:
         if self._loose_rows <= LOOSE_ROWS_MAX:
             return
-        rows = self.tables.table(COVERAGE_TABLE).to_pyarrow_table()
+        rows = dataset_of(self.tables.table(COVERAGE_TABLE)).to_table()
         self.tables.replace(COVERAGE_TABLE, merge_rows(rows))
         self._loose_rows = 0
 

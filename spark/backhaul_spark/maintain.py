@@ -25,12 +25,12 @@ from backhaul_spark.points import TIMELESS
 from backhaul_spark.rollup import POINTS_FROM, ROLLUP_APP
 from backhaul_spark.schemas import (
     CERTIFICATES_SUPERSEDED,
-    CERTIFICATES_TABLE,
     COVERAGE_TABLE,
     INGEST_TABLES,
     POINTS_TABLE,
     ROLLUPS_SUPERSEDED,
     ROLLUPS_TABLE,
+    TABLES,
     TableSpec,
 )
 from backhaul_spark.superseded import KEPT_FROM
@@ -47,7 +47,6 @@ SUPERSEDED = (ROLLUPS_SUPERSEDED, CERTIFICATES_SUPERSEDED)
 # Those to which rows are only appended. The others are written anew by their owners: coverage is
 # merged by ingest, rollups and certificates take their small files along.
 APPENDED = (*(spec for spec in INGEST_TABLES if spec is not COVERAGE_TABLE), *SUPERSEDED)
-EVERY = (*INGEST_TABLES, CERTIFICATES_TABLE, ROLLUPS_TABLE, *SUPERSEDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,7 @@ class Maintenance:
         for spec in APPENDED:
             self._each(spec, self._compact)
         self._after("compacted")
-        for spec in EVERY:
+        for spec in TABLES:
             self._each(spec, self._vacuum, keeping.vacuum_hours)
         self._after("vacuumed")
         return self._done

@@ -7,13 +7,14 @@ Bodies are only peeked at here; what is wrong inside one shows when it is decode
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_codec import CodecError, peek
-from backhaul_codec.subjects import SubjectError, Uplink, parse_uplink
+from backhaul_codec.subjects import DEVICE_ID, SubjectError, Uplink, parse_leaf, parse_uplink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,13 +47,27 @@ REJECT_SUBJECT = "subject"
 REJECT_IDENTITY = "identity"
 SEQ_MAX = 2**63 - 1  # Delta's and Parquet's widest integer is signed
 
-# The server keeps a subject for every series of every vehicle; a fleet's worth of them fits here.
-_parsed = lru_cache(maxsize=1 << 16)(parse_uplink)
+# By leaf subject, of which a whole fleet has no more than its largest vehicle; by subject it would be
+# as many as series times vehicles.
+_parsed = lru_cache(maxsize=1 << 16)(parse_leaf)
 
 
 def uplink_of(subject: str) -> Uplink:
-    """Parse an uplink subject, remembering the answer. Raises: SubjectError."""
-    return _parsed(subject)
+    """Parse an uplink subject. Raises: SubjectError."""
+    device, leaf = _split(subject)
+    return replace(leaf, device=device)
+
+
+def leaf_of(subject: str) -> Uplink:
+    """Parse an uplink subject, but for its device: the answer is shared by all. Raises: SubjectError."""
+    return _split(subject)[1]
+
+
+def _split(subject: str) -> tuple[str, Uplink]:
+    device, _, leaf_subject = subject[3:].partition(".")
+    if not (subject.startswith("up.") and DEVICE_ID.match(device)):
+        return device, parse_uplink(subject)  # says what is wrong
+    return device, _parsed(leaf_subject)
 
 
 def message_batch(stream: str, stored: Stored) -> pa.RecordBatch:
@@ -66,8 +81,8 @@ def message_batch(stream: str, stored: Stored) -> pa.RecordBatch:
     reasons: list[str | None] = [None] * count
     for row, (subject, body) in enumerate(zip(stored.subjects, stored.bodies, strict=True)):
         try:
-            uplink = _parsed(subject)
-            devices[row], lanes[row] = uplink.device, uplink.lane
+            devices[row], leaf = _split(subject)
+            lanes[row] = leaf.lane
             epochs[row], seqs[row] = _identity(body)
         except SubjectError as error:
             codes[row], reasons[row] = REJECT_SUBJECT, str(error)

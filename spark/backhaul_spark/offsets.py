@@ -166,7 +166,8 @@ def spans(
     """Return what lies between two offsets: spans to read, and spans that are known to be gone.
 
     Raises:
-        MessagesGone, StreamRecreated, StreamMissing: there are gaps and `on_gap` is "fail".
+        MessagesGone, StreamRecreated: there are gaps and `on_gap` is "fail".
+        StreamMissing: a stream that there is something to read of is gone.
     """
     found: list[Span] = []
     for name, stop in end.items():
@@ -193,7 +194,9 @@ def _stream_spans(name: str, begin: Mark | None, stop: Mark, info: StreamInfo | 
         base, first_ever = 0, True
     if base >= stop.seq:
         return found
-    if info is None or info.created != stop.created:
+    if info is None:
+        raise StreamMissing(name)  # no gap: whoever lists streams may not know of it just now
+    if info.created != stop.created:
         return [*found, Span(name, base + 1, stop.seq, GAP_RETENTION)]
     first = max(base + 1, info.first_seq)
     # Of a stream that starts over, what its limits already removed is part of the one gap above.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_codec import CodecError, peek
 from backhaul_codec.columns import Rejected, decode_columns
-from backhaul_spark.messages import MESSAGES, STAMP, uplink_of
+from backhaul_spark.messages import MESSAGES, STAMP, leaf_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,19 +57,26 @@ POINT_ROWS = pa.schema(
 _STORED_NS_DAY = 86_400_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Decoded:
     """A chunk of messages, decoded.
 
-    `messages` are the rows that went in (schema MESSAGES); `points` the rows that came out;
-    `counts` how many points each message gave; `rejected` maps the row of a bad message to (code,
-    reason). A message of `rejected` has no points.
+    `messages` are the rows that went in (schema MESSAGES); `columns` the points that came out, as
+    the codec has them, and `message` the row of `messages` of each; `counts` how many points each
+    message gave; `rejected` maps the row of a bad message to (code, reason). A message of
+    `rejected` has no points.
     """
 
     messages: pa.RecordBatch
-    points: pa.RecordBatch
+    columns: pa.RecordBatch
+    message: NDArray[np.int64]
     counts: NDArray[np.int64]
     rejected: dict[int, tuple[str, str]]
+
+    @cached_property
+    def points(self) -> pa.RecordBatch:
+        """The points with all columns of POINTS, made when they are asked for."""
+        return _point_columns(self.messages, self.columns, self.message, self.counts)
 
 
 def decode_batch(batch: pa.RecordBatch) -> Iterator[Decoded]:
@@ -112,7 +120,7 @@ def _decode_chunk(batch: pa.RecordBatch, bodies: list[bytes]) -> Iterator[Decode
     rejected |= {rows[item.index]: (item.code, item.reason) for item in bad}
     message = np.asarray(rows, np.int64)[columns.column("message").to_numpy()]
     counts = np.bincount(message, minlength=len(bodies)).astype(np.int64)
-    yield Decoded(batch, _point_columns(batch, columns, message, counts), counts, rejected)
+    yield Decoded(batch, columns, message, counts, rejected)
 
 
 def _point_columns(
@@ -165,7 +173,7 @@ def _letters(subjects: list[str | None]) -> pa.Array:
     letters: list[str | None] = []
     for subject in subjects:
         try:
-            letters.append(uplink_of(subject or "").letter)
+            letters.append(leaf_of(subject or "").letter)
         except ValueError:  # a rejected message, which has no points to name
             letters.append(None)
     return pa.array(letters, pa.string())

@@ -5,30 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul_spark.errors import OptionError
-from backhaul_spark.schemas import (
-    ANOMALIES_TABLE,
-    CERTIFICATES_SUPERSEDED,
-    CERTIFICATES_TABLE,
-    FLEET_DAYS_TABLE,
-    INGEST_TABLES,
-    ROLLUPS_SUPERSEDED,
-    ROLLUPS_TABLE,
-)
+from backhaul_spark.schemas import TABLES
 from backhaul_spark.tables import open_table, table_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_TABLES = (
-    *INGEST_TABLES,
-    ROLLUPS_TABLE,
-    ROLLUPS_SUPERSEDED,
-    CERTIFICATES_TABLE,
-    CERTIFICATES_SUPERSEDED,
-    ANOMALIES_TABLE,
-    FLEET_DAYS_TABLE,
-)
-_SPECS = {spec.name: spec for spec in _TABLES}
+_SPECS = {spec.name: spec for spec in TABLES}
 
 
 def read_table(spark: SparkSession, root: str, name: str) -> DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -13,15 +14,21 @@ from backhaul_spark.messages import STAMP
 from backhaul_spark.rollup_tasks import SumHours
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from deltalake import DeltaTable
     from numpy.typing import NDArray
 
 # Points that one task reads, sorts and sums in memory (about 200 bytes each while it does).
 TASK_POINTS = 1 << 20
+# What one commit takes on at most, as all of it is in the driver's memory: new points, and minutes of
+# series that they touch (60, then 300 bytes each).
+ROUND_POINTS = 1 << 24
+ROUND_MINUTES = 1 << 21
 
 
 def files_of(points: DeltaTable) -> pa.Table:
-    """Return path, rows, last_ingest, first_hour and last_hour of the files with believable times."""
+    """Return path, rows, ingests and hours (first, last) of the files with believable times."""
     actions = pa.table(points.get_add_actions(flatten=True))
     actions = actions.filter(
         pc.field("partition.date") > pa.scalar(0, pa.int32()).cast(pa.date32())
@@ -35,6 +42,7 @@ def files_of(points: DeltaTable) -> pa.Table:
         {
             "path": pa.array([unquote(p) for p in actions.column("path").to_pylist()], pa.string()),
             "rows": actions.column("num_records").cast(pa.int64()),
+            "first_ingest": actions.column("min.ingest").cast(pa.int64()),
             "last_ingest": actions.column("max.ingest").cast(pa.int64()),
             "first_hour": hours("min.time"),
             "last_hour": hours("max.time"),
@@ -42,13 +50,35 @@ def files_of(points: DeltaTable) -> pa.Table:
     )
 
 
-def plan_sums(uri: str, files: pa.Table, touched: pa.Table) -> list[SumHours]:
-    """Cut the touched hours into tasks of about TASK_POINTS points, with the files they need.
+def last_to_look_at(files: pa.Table, done: int, target: int) -> int:
+    """Return up to which ingest one round looks: about ROUND_POINTS points, at least one ingest.
+
+    Args:
+        files: as of files_of.
+        done: up to which ingest all is rolled up.
+        target: the last ingest there is.
+    """
+    fresh = files.filter(pc.field("last_ingest") > done).sort_by("last_ingest")
+    many = np.flatnonzero(np.cumsum(fresh.column("rows").to_numpy()) >= ROUND_POINTS)
+    return fresh.column("last_ingest")[many[0]].as_py() if len(many) else target
+
+
+def last_to_sum_up(touched: pa.Table, last: int) -> int:
+    """Return up to which ingest one round goes: about ROUND_MINUTES minutes, at least one ingest."""
+    ingests = np.sort(touched.column("ingest").to_numpy())
+    if len(ingests) <= ROUND_MINUTES:
+        return last
+    return max(int(ingests[ROUND_MINUTES]) - 1, int(ingests[0]))
+
+
+def plan_sums(uri: str, files: pa.Table, touched: pa.Table, ingest: int) -> list[SumHours]:
+    """Cut the touched hours into tasks of about TASK_POINTS points up to `ingest`, with their files.
 
     An hour with more points than that is cut by device; one device's hour is never cut.
     """
     if not touched.num_rows:
         return []
+    files = files.filter(pc.field("first_ingest") <= ingest)
     hour = np.floor_divide(touched.column("minute").to_numpy(), 60)
     hours = np.unique(hour)
     points = _points_an_hour(files, hours)
@@ -60,7 +90,7 @@ def plan_sums(uri: str, files: pa.Table, touched: pa.Table) -> list[SumHours]:
         paths = _paths_within(files, chosen)
         pieces = int(points[number == group].sum() // TASK_POINTS) + 1
         span = int(chosen[0]), int(chosen[-1])
-        tasks += [SumHours(uri, paths, *span, part) for part in _by_device(rows, pieces)]
+        tasks += [SumHours(uri, paths, *span, ingest, part) for part in _by_device(rows, pieces)]
     return tasks
 
 
@@ -88,6 +118,20 @@ def _by_device(touched: pa.Table, pieces: int) -> list[pa.Table]:
         return [touched]
     column = touched.column("device")
     return [touched.filter(pc.is_in(column, value_set=pa.array(part))) for part in parts]
+
+
+def by_device(rows: pa.Table, size: int) -> Iterator[pa.Table]:
+    """Yield `rows` (with a column device) in parts of about `size`; a device's are never parted."""
+    rows = rows.sort_by("device").combine_chunks()
+    if not rows.num_rows:
+        return
+    device = rows.column("device")
+    begins = np.append(True, pc.not_equal(device[1:], device[:-1]).to_numpy())
+    starts = np.flatnonzero(begins)
+    number = starts // size
+    cuts = [*starts[np.append(True, number[1:] != number[:-1])].tolist(), rows.num_rows]
+    for start, end in pairwise(cuts):
+        yield rows.slice(start, end - start)
 
 
 def bundles(files: pa.Table) -> list[list[str]]:

@@ -17,29 +17,38 @@ import pyarrow.dataset as ds  # type: ignore[import-untyped]
 from backhaul_spark.files import filesystem
 from backhaul_spark.windows import INPUT, SERIES, WIDTHS_NS, WINDOWS, in_order, sum_windows
 
-TOUCHED = pa.schema([*(pa.field(name, pa.string()) for name in SERIES), ("minute", pa.int64())])
+TOUCHED = pa.schema(
+    [
+        *(pa.field(name, pa.string()) for name in SERIES),
+        ("minute", pa.int64()),
+        ("ingest", pa.int64()),
+    ]
+)
 _MINUTE_NS, _HOUR_NS = WIDTHS_NS["1m"], WIDTHS_NS["1h"]
 
 
 @dataclass(frozen=True, slots=True)
 class FindTouched:
-    """Find the minutes of each series that points after ingest `done` have come into."""
+    """Find the minutes of each series that points after ingest `done`, up to `last`, have come into."""
 
     uri: str
     paths: tuple[str, ...]
     done: int
+    last: int
 
     def run(self) -> pa.Table:
-        """Return the distinct rows of schema TOUCHED."""
-        rows = _points(self.uri, self.paths, pc.field("ingest") > self.done, (*SERIES, "time_ns"))
+        """Return each minute once (schema TOUCHED), with the first ingest that came into it."""
+        fresh = (pc.field("ingest") > self.done) & (pc.field("ingest") <= self.last)
+        rows = _points(self.uri, self.paths, fresh, (*SERIES, "time_ns", "ingest"))
         minute = np.floor_divide(rows.column("time_ns").to_numpy(), _MINUTE_NS)
-        rows = rows.select(SERIES).append_column("minute", pa.array(minute))
-        return rows.group_by(TOUCHED.names).aggregate([]).select(TOUCHED.names).cast(TOUCHED)
+        return first_touches(rows.drop_columns("time_ns").append_column("minute", pa.array(minute)))
 
 
 @dataclass(frozen=True, slots=True)
 class SumHours:
     """Sum up the touched windows of the hours `first` to `last` (since 1970, both included).
+
+    Points of ingests after `ingest` are for the next rollup, and not in it.
 
     `touched` (schema TOUCHED) names them; points of other devices than its are not even read.
     """
@@ -48,6 +57,7 @@ class SumHours:
     paths: tuple[str, ...]
     first: int
     last: int
+    ingest: int
     touched: pa.Table
 
     def run(self) -> pa.Table:
@@ -55,6 +65,7 @@ class SumHours:
         time_ns = pc.field("time_ns")
         # time as well: the files carry its bounds, and are skipped by them.
         within = (time_ns >= self.first * _HOUR_NS) & (time_ns < (self.last + 1) * _HOUR_NS)
+        within &= pc.field("ingest") <= self.ingest
         devices = self.touched.column("device").unique()
         rows = _points(self.uri, self.paths, within & pc.field("device").isin(devices), INPUT)
         if not rows.num_rows:
@@ -63,6 +74,12 @@ class SumHours:
         keys = ["width", *SERIES, "window_start"]
         due = windows.join(wanted_windows(self.touched), keys, join_type="left semi")
         return due.select(WINDOWS.names)
+
+
+def first_touches(rows: pa.Table) -> pa.Table:
+    """Return each minute of each series once (schema TOUCHED), with the lowest of its ingests."""
+    found = rows.group_by([*SERIES, "minute"]).aggregate([("ingest", "min")])
+    return found.rename_columns({"ingest_min": "ingest"}).select(TOUCHED.names).cast(TOUCHED)
 
 
 def wanted_windows(touched: pa.Table) -> pa.Table:
@@ -77,6 +94,25 @@ def wanted_windows(touched: pa.Table) -> pa.Table:
         keys = keys.set_column(keys.column_names.index("window_start"), "window_start", start)
         parts.append(keys.append_column("width", pa.repeat(pa.scalar(width), keys.num_rows)))
     return pa.concat_tables(parts)
+
+
+def packed(table: pa.Table) -> bytes:
+    """Return a table as bytes to send: all results of a run are in the driver's JVM at one time.
+
+    Compressed a million touched minutes are 10 MB. Pickled they can be 1,500 MB, as every slice
+    (group_by makes one of each 32,768 rows) takes the whole column along.
+    """
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
+        stream.write_table(table)
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+def unpacked(data: bytes) -> pa.Table:
+    """Return the table again."""
+    return pa.ipc.open_stream(data).read_all()
 
 
 def _points(

@@ -22,6 +22,9 @@ LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
+    # The work is done by Python, numpy and delta-rs: Java compiled for speed never earns back the core
+    # that compiling takes for minutes, and a collector with threads of its own finds none free (ADR 29).
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",

@@ -39,6 +39,7 @@ from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.direct_get import StreamInfo, list_streams, read_range
 from backhaul_spark.endpoint import Endpoint, endpoint_from
 from backhaul_spark.errors import MessagesGone, OptionError
+from backhaul_spark.garbage import spare_modules
 from backhaul_spark.messages import MESSAGES, gap_batch, holes, message_batch
 from backhaul_spark.points import POINT_ROWS, point_rows
 from backhaul_spark.rules.samples import SAMPLE_ROWS, sample_rows, wanted_from
@@ -141,7 +142,8 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def initialOffset(self) -> dict[str, Any]:
         """Return where a query without a checkpoint starts. Driver."""
-        return offsets.to_json(offsets.initial(self._settings.streams(), self._settings.starting))
+        marks = offsets.initial(self._settings.streams(), self._settings.starting)
+        return offsets.to_json({name: self._stamped(name, mark) for name, mark in marks.items()})
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix what availableNow reads up to. Driver."""
@@ -186,9 +188,10 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 continue
             if info.last_seq < mark.seq and info.replicas > 1:
                 info = self._believed(info, mark.seq)
+            # Also where the mark has no stamp: between being told of that message and looking at it
+            # the stream went back, and now it holds another.
             if info.last_seq < mark.seq or (
-                mark.stamp
-                and mark.seq >= info.first_seq
+                0 < mark.seq >= info.first_seq
                 and self._stamp(name, mark.seq) not in ("", mark.stamp)
             ):
                 found.add(name)
@@ -223,6 +226,7 @@ def read_span(settings: Settings, span: offsets.Span) -> Iterator[pa.RecordBatch
     Raises:
         MessagesGone: messages were deleted inside the span, and `onGap` is "fail".
     """
+    spare_modules("read")
     for batch in _message_batches(settings, span):
         if settings.format == "points":
             yield from point_rows(batch)

@@ -91,8 +91,8 @@ def _hour_of_day(stamps: pa.ChunkedArray) -> NDArray[np.int64]:
 class States:
     """What a certificates table, as loaded, says of windows; None where there is no table.
 
-    Load it before the points that a rollup sums up: then a certificate never speaks of points that
-    the rollup has not seen.
+    Load it before the points that a rollup sums up: then the last round takes all certificates in.
+    A round before it passes over those that were judged with points of later ingests than its own.
     """
 
     def __init__(self, certificates: DeltaTable | None) -> None:
@@ -100,22 +100,31 @@ class States:
         #: the number of the last run that changed a certificate
         self.run = certificates.transaction_version(RUN_APP) or 0 if certificates else 0
 
-    def days_changed(self, after_run: int) -> set[date]:
-        """Return the days with certificates that later runs than `after_run` have judged anew."""
+    def days_changed(self, after_run: int, up_to: int) -> set[date]:
+        """Return the days with certificates that later runs than `after_run` have judged anew.
+
+        `up_to`: the last ingest that they may have been judged with.
+        """
         if self._table is None or after_run >= self.run:
             return set()
-        rows = dataset_of(self._table, CERTIFICATES_TABLE).to_table(
-            columns=["date"], filter=pc.field("run") > after_run
-        )
+        wanted = (pc.field("run") > after_run) & (pc.field("ingest") <= up_to)
+        rows = dataset_of(self._table, CERTIFICATES_TABLE).to_table(["date"], wanted)
         return set(pc.unique(rows.column("date")).to_pylist())
 
-    def of_day(self, day: date, after_run: int = 0) -> DayStates:
-        """Return the states of one day's windows."""
+    def run_at(self, after_run: int, up_to: int) -> int:
+        """Return up to which run, at least `after_run`, all were judged with ingests <= `up_to`."""
+        if self._table is None or after_run >= self.run:
+            return self.run
+        wanted = (pc.field("run") > after_run) & (pc.field("ingest") > up_to)
+        rows = dataset_of(self._table, CERTIFICATES_TABLE).to_table(["run"], wanted)
+        return pc.min(rows.column("run")).as_py() - 1 if rows.num_rows else self.run
+
+    def of_day(self, day: date, after_run: int, up_to: int) -> DayStates:
+        """Return the states of one day's windows, by the certificates that `days_changed` goes by."""
         columns = ["device", "hour", "state", "run"]
         if self._table is None:
             empty: Sequence[pa.Field] = [CERTIFICATES_TABLE.schema.field(name) for name in columns]
             return DayStates(pa.schema(empty).empty_table())
-        rows = dataset_of(self._table, CERTIFICATES_TABLE).to_table(
-            columns=columns, filter=pc.field("date") == day
-        )
+        wanted = (pc.field("date") == day) & (pc.field("ingest") <= up_to)
+        rows = dataset_of(self._table, CERTIFICATES_TABLE).to_table(columns, wanted)
         return DayStates(rows, after_run)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from backhaul_spark import errors
+from backhaul_spark.checkpoint import FILE, checkpoint_uri, prepare_checkpoint, with_scheme
 from backhaul_spark.files import open_input
 from backhaul_spark.part_writer import REPORT, TaskReport, write_parts
 from backhaul_spark.source import JetStreamSource
@@ -24,21 +25,9 @@ if TYPE_CHECKING:
     from backhaul_spark.ingest import Ingest, Outcome
 
 _LOOK_S = 1
-_FILE = "file://"
+_LATE, _STARTS_MAX = "Python worker failed to connect back", 5
 
 Said = Callable[["Outcome"], None]
-
-
-def checkpoint_uri(root: str) -> str:
-    """Return where ingest keeps Spark's checkpoint: beside the tables that it belongs to.
-
-    With a scheme in any case: a cluster may take a bare path for one of its HDFS.
-    """
-    return f"{_with_scheme(root).rstrip('/')}/_checkpoints/ingest"
-
-
-def _with_scheme(place: str) -> str:
-    return place if "://" in place else f"{_FILE}{Path(place).absolute()}"
 
 
 class IngestQuery:
@@ -69,13 +58,14 @@ class IngestQuery:
         self._clock = clock
         self._said = said
         self._checkpoint = (
-            _with_scheme(checkpoint) if checkpoint else checkpoint_uri(ingest.tables.root)
+            with_scheme(checkpoint) if checkpoint else checkpoint_uri(ingest.tables.root, "ingest")
         )
         self._app = ""
 
     def start(self, every_s: float | None) -> StreamingQuery:
         """Start the query: a batch `every_s` seconds, or with None everything there is, once."""
         self._spark.dataSource.register(JetStreamSource)
+        prepare_checkpoint(self._spark, self._checkpoint)
         frame = self._spark.readStream.format("jetstream").options(**self._source).load()
         writer = (
             frame.writeStream.foreachBatch(self._batch)
@@ -92,10 +82,11 @@ class IngestQuery:
         Raises:
             BackhaulSparkError: the query failed.
         """
-        wait_for_end(self.start(every_s), stopping)
+        run_query(lambda: self.start(every_s), stopping)
 
     def _batch(self, messages: DataFrame, batch: int) -> None:
-        if self._ingest.done(self._app_id(), batch):
+        planned = batch_digest(self._checkpoint, batch)
+        if self._ingest.done(self._app_id(), batch, planned):
             return
         uri, number = self._ingest.points_uri, self._ingest.tables.next_ingest
         at_us = self._clock.now_ns() // 1000
@@ -105,7 +96,7 @@ class IngestQuery:
 
         rows = messages.mapInArrow(write, _ddl(REPORT)).collect()
         reports = [TaskReport.from_row(row["facts"], bytes(row["messages"])) for row in rows]
-        self._said(self._ingest.commit(self._app_id(), batch, reports))
+        self._said(self._ingest.commit(self._app_id(), batch, reports, planned))
 
     def _app_id(self) -> str:
         """Name the checkpoint: batch numbers mean something only together with it.
@@ -119,8 +110,36 @@ class IngestQuery:
 def checkpoint_id(uri: str) -> str:
     """Name a checkpoint. Raises: OSError while its query has not started yet."""
     # Hadoop takes what follows file:// as it is; Arrow wants it percent-encoded.
-    with open_input(uri.removeprefix(_FILE), "metadata") as file:
+    with open_input(uri.removeprefix(FILE), "metadata") as file:
         return f"backhaul-checkpoint-{json.loads(file.read())['id']}"
+
+
+def batch_digest(uri: str, batch: int) -> int:
+    """Return a number that stands for what Spark has planned as a batch.
+
+    Its own number is not enough: a checkpoint that went back in time (a power cut, a copy put back)
+    plans another batch under one that the tables have already.
+    """
+    with open_input(uri.removeprefix(FILE), f"offsets/{batch}") as file:
+        return int.from_bytes(blake2b(file.read(), digest_size=7).digest(), "little")
+
+
+def run_query(start: Callable[[], StreamingQuery], stopping: Callable[[], bool]) -> None:
+    """Start a query and wait as `wait_for_end` does; start it again where Spark gave up on a process of its own.
+
+    It gives one that asks for offsets ten seconds to start, whatever else the machine has to do.
+
+    Raises:
+        BackhaulSparkError: the query failed.
+    """
+    for left in reversed(range(_STARTS_MAX)):
+        try:
+            wait_for_end(start(), stopping)
+        except errors.JobFailed as error:
+            if _LATE not in str(error) or not left:
+                raise
+        else:
+            return
 
 
 def wait_for_end(query: StreamingQuery, stopping: Callable[[], bool]) -> None:

@@ -83,6 +83,8 @@ class Superseded:
             CommitFailedError: another writer of the main table is at work.
         """
         if not rows.num_rows:
+            # Or what another one prepares under the same number would count with this commit.
+            commit_files(self._table, self._spec, [], {self._app: number})
             return
         at = pa.scalar(at_us).cast(STAMP)
         extra = {

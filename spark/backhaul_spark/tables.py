@@ -17,6 +17,7 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from backhaul_spark.errors import TableMissing, TableNewer, TablesBusy
+from backhaul_spark.files import subtree
 from backhaul_spark.schemas import INGEST_TABLES, POINTS_TABLE, SCHEMA_VERSION, TableSpec
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 # The application id under which each table remembers the last ingest it took part in.
 INGEST_APP = "backhaul-ingest"
+# Of points: the number that the last start took, and the last ingest that had happened before it.
+START_APP = "backhaul-ingest-start"
+BEFORE_START_APP = "backhaul-ingest-before-start"
 SCHEMA_KEY = "backhaul.schema"
 # Commits that others, who only tidy up, may overtake before we give up.
 COMMIT_TRIES = 5
@@ -67,16 +71,19 @@ def make_table(
         TableNewer: a newer backhaul made it, or brought it up to date.
     """
     uri = table_uri(root, spec.name)
-    table = DeltaTable.create(
-        uri,
-        schema=spec.schema,
-        mode="ignore",
-        partition_by=list(spec.partition_by) or None,
-        name=spec.name,
-        description=spec.description,
-        configuration={SCHEMA_KEY: str(SCHEMA_VERSION), **(properties or {})},
-        raise_if_key_not_exists=False,
-    )
+    try:
+        table = DeltaTable.create(
+            uri,
+            schema=spec.schema,
+            mode="ignore",
+            partition_by=list(spec.partition_by) or None,
+            name=spec.name,
+            description=spec.description,
+            configuration={SCHEMA_KEY: str(SCHEMA_VERSION), **(properties or {})},
+            raise_if_key_not_exists=False,
+        )
+    except CommitFailedError:  # somebody else made it in this very moment
+        table = DeltaTable(uri)
     for _ in range(COMMIT_TRIES):
         if _schema_version(table, uri) == SCHEMA_VERSION:
             return table
@@ -106,17 +113,28 @@ def _evolve(table: DeltaTable, spec: TableSpec) -> None:
     table.alter.set_table_properties({SCHEMA_KEY: str(SCHEMA_VERSION)}, raise_if_not_exists=False)
 
 
-def dataset_of(table: DeltaTable, spec: TableSpec) -> ds.Dataset:
-    """Return a table as a dataset with all columns of `spec`: null where an older one has none."""
-    return table.to_pyarrow_dataset(schema=spec.schema)
+def dataset_of(table: DeltaTable, spec: TableSpec | None = None) -> ds.Dataset:
+    """Return a table as a dataset, with all columns of `spec`: null where an older one has none.
+
+    Read by Arrow alone. delta-rs's own way calls Python from Arrow's threads, and one that still has
+    something to give back when the program ends aborts it: all was done, and the exit status is 134.
+    """
+    return table.to_pyarrow_dataset(
+        filesystem=subtree(table.table_uri), schema=spec.schema if spec else None
+    )
 
 
 def committed_ingest(points: DeltaTable) -> int:
     """Return the number of the last ingest in a points table as loaded, 0 for none.
 
-    Rows of the other tables with a higher number belong to an ingest that has not happened (yet).
+    Rows of the other tables with a higher number belong to an ingest that has not happened (yet). So
+    do those that carry the number of a start, until an ingest follows: who took it takes them out, but
+    may not have come to it.
     """
-    return points.transaction_version(INGEST_APP) or 0
+    number = points.transaction_version(INGEST_APP) or 0
+    if number and points.transaction_version(START_APP) == number:
+        return points.transaction_version(BEFORE_START_APP) or 0
+    return number
 
 
 def transactions(versions: Mapping[str, int]) -> CommitProperties:
@@ -170,6 +188,10 @@ def remove_action(
     return RemoveAction(path, data_change, now_ns // 1_000_000, size, dict(partition))
 
 
+def _plan_of(app: str) -> str:
+    return f"{app}-planned"
+
+
 class IngestTables:
     """The tables that ingest writes, owned by this process from construction on.
 
@@ -181,12 +203,14 @@ class IngestTables:
     def __init__(self, root: str) -> None:
         self.root = root
         self._tables = {spec.name: make_table(root, spec) for spec in INGEST_TABLES}
-        self.committed = committed_ingest(self.points) + 1
+        happened = committed_ingest(self.points)
+        self.committed = (self.points.transaction_version(INGEST_APP) or 0) + 1
+        start = {START_APP: self.committed, BEFORE_START_APP: happened}
         for spec in INGEST_TABLES:  # points first: it decides
-            self._guarded(spec, partial(self._mark, spec, self.committed))
+            self._guarded(spec, partial(self._mark, spec, self.committed, apps=start))
         for spec in INGEST_TABLES[1:]:
-            # What the predecessor wrote for an ingest that it did not live to commit.
-            unheard = f"ingest >= {self.committed}"
+            # What predecessors wrote for an ingest that they did not live to commit.
+            unheard = f"ingest > {happened}"
             self._guarded(spec, partial(self._tables[spec.name].delete, unheard))
 
     @property
@@ -208,6 +232,10 @@ class IngestTables:
         # 0 is a batch number, and falsy.
         version = self.points.transaction_version(app)
         return -1 if version is None else version
+
+    def planned(self, app: str) -> int:
+        """Return what that batch was planned as, -1 where an older version committed it."""
+        return self.done(_plan_of(app))
 
     def prepare(self, spec: TableSpec, rows: pa.Table) -> None:
         """Append rows that carry the next ingest number to a table beside points."""
@@ -234,10 +262,13 @@ class IngestTables:
             ),
         )
 
-    def commit_points(self, files: Sequence[AddAction], app: str, batch: int) -> None:
+    def commit_points(
+        self, files: Sequence[AddAction], app: str, batch: int, planned: int | None = None
+    ) -> None:
         """Make the next ingest true, with the files that the executors wrote."""
         number = self.next_ingest
-        self._guarded(POINTS_TABLE, lambda: self._mark(POINTS_TABLE, number, files, {app: batch}))
+        apps = {app: batch} | ({} if planned is None else {_plan_of(app): planned})
+        self._guarded(POINTS_TABLE, lambda: self._mark(POINTS_TABLE, number, files, apps))
         self.committed = number
 
     def _mark(
@@ -259,6 +290,8 @@ class IngestTables:
         table = self._tables[spec.name]
         for tries_left in reversed(range(COMMIT_TRIES)):
             before = table.transaction_version(INGEST_APP)
+            if (before or 0) > self.committed:  # seen already, so that Delta would not refuse
+                raise TablesBusy(self.root, "another ingest has taken over")
             try:
                 commit()
             except CommitFailedError as error:

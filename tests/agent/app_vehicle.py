@@ -112,7 +112,13 @@ class Vehicle:
         client = PatientClient()
         self._stack.push_async_callback(close_quietly, client)
         try:
-            await client.connect(self.url, error_cb=note, allow_reconnect=False, **options)
+            await client.connect(
+                self.url,
+                error_cb=note,
+                allow_reconnect=False,
+                connect_timeout=int(PATIENCE_S),
+                **options,
+            )
         except NatsError:
             await close_quietly(client)
             raise

@@ -59,6 +59,23 @@ def test_halts_where_others_know_seqs_this_ledger_never_gave_out(tail: Tail) -> 
     assert not it.done
 
 
+def test_a_stream_that_went_back_is_whole_once_what_it_falls_short_of_is_stored() -> None:
+    """The hub may hold all of it: what follows must not get sequences that the hub has passed."""
+    it = Appender(EPOCH, LIMITS, opened_seq=3, used_seq=3, steps=Steps("a", [Step(0, 0)]))
+    it.committed(3)
+    it.set_watermark(3)
+    it.connected()
+    seek(it, Tail(1))
+    assert (it.done, it.made_whole, it.again) == (True, False, 2)
+    for _ in range(2):
+        assert it.turn(asked=True) is Turn.AGAIN
+        it.send_again(SIZE, 0.0)
+    it.answered(it.generation, 2)
+    assert not it.made_whole
+    it.answered(it.generation, 3)
+    assert it.made_whole
+
+
 def test_nobody_can_know_a_seq_that_was_not_given_out() -> None:
     """A receipt may explain a seq that was never sent, a mark may name one that still waits."""
     it = running(last_seq=10)

@@ -60,14 +60,14 @@ class Load:
 
     async def run(self) -> None:
         async with connect(self._url) as agent, asyncio.TaskGroup() as group:
-            client = Agent(agent.nats, 1.0, agent.clock)
+            client = Agent(agent.nats, 5.0, agent.clock)
             for publish in (self.single, self.live, self.small_batch, self.large_batch):
                 group.create_task(self.repeat(client, publish))
 
     async def grows(self, count: int) -> None:
         """Wait until so many more points are acknowledged."""
         goal = len(self.acknowledged) + count
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while len(self.acknowledged) < goal:
                 self._grew.clear()
                 await self._grew.wait()

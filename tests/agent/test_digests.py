@@ -36,7 +36,8 @@ class Ends:
     def __init__(self) -> None:
         self.clock = FakeClock(NOON)
         self.keeper = HeadKeeper("VID-001", self.clock.time_ns)
-        self.digests = Digests(self.keeper, self.clock)
+        self.settled = True
+        self.digests = Digests(self.keeper, self.clock, settled=lambda: self.settled)
         self.hub = Heads()
         self.refused: set[HeadKey] = set()  # what the hub will not take
         self.told = 0
@@ -68,10 +69,16 @@ class Ends:
         if body["root"] != self.hub.root():
             self.hear_of(self.hub.digests())
 
-    def hear_of(self, digests: dict[str, str], *, fresh: bool = True) -> list[Outgoing]:
+    def hear_of(
+        self, digests: dict[str, str], *, fresh: bool = True, durable: bool = True
+    ) -> list[Outgoing]:
         changes = Inward()
         data = json.dumps({"nodes": digests}).encode()
         self.digests.on_message(Inbound(["s", "digest"], data, fresh), changes)
+        if not durable:
+            return changes.messages
+        for tell in changes.on_durable:
+            tell()
         wanted: list[str] = []
         for message in changes.messages:
             if message.subject == "e.digest":
@@ -187,14 +194,16 @@ def test_what_waits_in_a_nodes_own_lane_is_not_sent_twice() -> None:
     for each in (digests, restarted):
         lane.watermark = 4
         each.root()
-        assert each.compare({}) == (["door"], True)
+        answer = each.compare({})
+        assert (list(answer.differing), answer.tell) == (["door"], True)
+        each.answered(answer)
         each.due_s = None
         each.look()
         assert each.due_s is None, "it is still on its way"
         lane.watermark = 5
         each.look()
         assert each.due_s == clock.monotonic_s() + SETTLE_S
-        assert each.compare({}).differing == ["gps"], "it arrived and differs all the same"
+        assert list(each.compare({}).differing) == ["gps"], "it arrived and differs all the same"
 
 
 def test_a_node_that_is_written_all_the_time_is_sent_in_the_end() -> None:
@@ -226,6 +235,27 @@ def test_digests_that_were_read_before_are_passed_over() -> None:
     ends.receive(Inward(received=[Placed("", point())]))
     ends.digests.root()
     assert ends.hear_of({}, fresh=False) == []
+    assert ends.hear_of({})
+
+
+def test_an_answer_that_was_never_committed_is_given_again() -> None:
+    ends = Ends()
+    ends.receive(Inward(received=[Placed("", point())]))
+    ends.digests.root()
+    # The batch it stood in is given up, because the stream did not answer; what was read is read again.
+    assert ends.hear_of({}, durable=False)
+    assert ends.hear_of({})
+    assert ends.hear_of({}) == []
+
+
+def test_no_head_is_sent_whose_time_may_change_and_the_root_is_told_again_instead() -> None:
+    ends = Ends()
+    ends.write(point())
+    ends.digests.root()
+    ends.settled = False
+    assert ends.hear_of({}) == []
+    assert ends.digests.due_s is not None
+    ends.settled = True
     assert ends.hear_of({})
 
 

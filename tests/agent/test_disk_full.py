@@ -19,9 +19,10 @@ from backhaul_agent.ledger import Ledger
 from backhaul_agent.reserve import Reserve, says_full
 from backhaul_agent.writer import Writer
 from backhaul_codec import Point, encode_frame
-from tests.agent.test_ledger import FailingDisk
-from tests.agent.test_room import account_loosely, receipts
+from tests.agent.test_ledger import FailingDisk, open_ledger
+from tests.agent.test_room import account_loosely, receipts, room_of
 from tests.agent.test_writer import CONFIG, RunningClock
+from tests.support.agent_clock import FakeClock
 from tests.support.small_disk import small_disk
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ async def test_a_disk_that_others_fill_again_at_once_loses_nothing(
             assert said == "kept" or said.startswith("storage: ")
             disk.fill()
         disk.drain()
-        await until(lambda: reserve.held)
+        await until(lambda: reserve.held and not it.ledger.budget.disk)
         assert await it.publish(TELEMETRY) == "kept"
         assert it.ledger.lanes["bulk"].last_seq == it.kept[TELEMETRY]
         await it.account()
@@ -267,6 +268,30 @@ async def test_an_error_that_says_full_on_a_disk_with_space_costs_nothing_old(
         assert await it.publish(TELEMETRY) == "kept"
         assert it.writer.room.evicted == 0
         assert reserve.held
+
+
+async def test_a_disk_with_space_that_fails_in_another_way_is_not_asked_again_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer looks after the room whenever that is due: else it would do nothing else."""
+    ledger, clock = await open_ledger(tmp_path / "ledger.db"), FakeClock()
+    reserve = Reserve(ledger.path, RESERVE, FakeSpace(100 * MIB))
+    room = room_of(ledger, clock, reserve=reserve)
+    ledger.budget.shrink(MIB, reserve.place)
+
+    async def fail(_: object) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    try:
+        with monkeypatch.context() as failing:
+            failing.setattr("backhaul_agent.ledger_room.release", fail)
+            with pytest.raises(LedgerStorageError, match="disk I/O error"):
+                await room.upkeep()
+        assert room.upkeep_due_s() > clock.monotonic_s()
+        await room.upkeep()
+        assert not ledger.budget.disk
+    finally:
+        await ledger.close()
 
 
 def test_the_reserve_is_taken_only_where_it_leaves_space_to_work(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -162,7 +163,7 @@ async def test_garbage_is_counted_and_passed_over(tmp_path: Path, nats_server: N
         await it.put("s.note.b", b"2")
         await it.until_read(2)
         assert it.seen == [("s.note.b", b"2")]
-        assert it.downlink.garbage == 1
+        await until(lambda: it.downlink.garbage == 1)
 
 
 async def test_what_a_handler_keeps_in_memory_comes_again_after_a_restart(
@@ -223,6 +224,38 @@ class Flaky(JetStream):
         if self.asked == 3:
             raise JetStreamError("STREAM.MSG.GET", 503, 0, "just now not")
         return await super().message(stream, **query)
+
+
+async def test_it_is_at_the_end_once_all_that_has_come_is_committed(
+    tmp_path: Path, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backhaul_agent.writer.RETRY_S", 0.0)
+    await make_stream(nats_server, "s.note.1")
+    async with reader(tmp_path, nats_server) as it:
+        jetstream = JetStream(requester(it.client))
+
+        async def at_end() -> None:
+            async with asyncio.timeout(60):
+                while True:
+                    if await it.downlink.at_end(jetstream):
+                        return
+                    await asyncio.sleep(0.01)
+
+        await it.until_read(1)
+        await at_end()
+        it.disk.error = sqlite3.OperationalError("database or disk is full")
+        await it.put("s.note.a", b"2")
+        await until(lambda: ("s.note.a", b"2") in it.seen)
+        assert not await it.downlink.at_end(jetstream), "it is not committed"
+        it.disk.error = None
+        await at_end()
+        assert await it.api("STREAM.MSG.DELETE.IN", {"seq": 2})
+        await at_end()
+        await it.api("STREAM.DELETE.IN")
+        await it.api("STREAM.CREATE.IN", STREAM)
+        await it.put("s.note.c", b"3")
+        await it.until_read(1)
+        await at_end()
 
 
 async def test_a_fault_in_the_middle_of_a_batch_skips_nothing(

@@ -13,7 +13,7 @@ from backhaul_agent.health import KINDS, AgentHealth
 DOCS = Path(__file__).parents[2] / "docs" / "health.md"
 HEALTHY: dict[str, Any] = {
     "connected": True,
-    "ledger": {"bytes": 10, "bytes_max": 1000, "disk_full": False},
+    "ledger": {"bytes": 10, "bytes_max": 1000, "disk_full": False, "set_aside": ""},
     "leaf": {"failed_streams": {}},
     "link": {"up": True, "mode": "always", "phase": "idle"},
     "clock": {"quality": "synced"},
@@ -57,6 +57,7 @@ def test_each_condition_is_found_and_ends() -> None:
     for code, status in {
         "disk-full": but(ledger={"disk_full": True}),
         "ledger-filling": but(ledger={"bytes": 801}),
+        "ledger-damaged": but(ledger={"set_aside": "/var/lib/ledger.db.damaged"}),
         "leaf-store": but(leaf={"failed_streams": {"OUT_bulk": "no space left"}}),
         "link-down": but(link={"up": False}),
         "clock-unset": but(clock={"quality": "unset"}),

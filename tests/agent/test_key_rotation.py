@@ -78,9 +78,9 @@ class Vehicle:
         self.kept = directory / "key-rotation.json"
         self.rotation = KeyRotation("VID-001", self.kept, self.creds, lambda: 1_700_000_000 * 10**9)
 
-    def told(self, wish: Wish) -> list[dict[str, Any]]:
+    def told(self, wish: Wish, *, fresh: bool = True) -> list[dict[str, Any]]:
         changes = Inward()
-        self.rotation.on_message(Inbound(["s", "key"], write_wish(wish), True), changes)
+        self.rotation.on_message(Inbound(["s", "key"], write_wish(wish), fresh), changes)
         said = []
         for message in changes.messages:
             assert message.subject == "e.key"
@@ -151,6 +151,16 @@ def test_a_disk_that_refuses_leaves_the_old_login_and_is_said(vehicle: Vehicle) 
     (said,) = vehicle.told(Wish(ID, jwt=jwt_for(made["public_key"])))
     assert said["state"] == "failed"
     assert "directory" in said["why"]
+
+
+def test_a_wish_that_is_read_again_leaves_a_login_that_was_made_since(vehicle: Vehicle) -> None:
+    (made,) = vehicle.told(ASKED)
+    signed = Wish(ID, jwt=jwt_for(made["public_key"]))
+    vehicle.told(signed)
+    # The vehicle is enrolled anew, and its leaf server started again: IN is read from its start.
+    vehicle.creds.write_text(NEW_CREDS)
+    assert vehicle.told(signed, fresh=False) == []
+    assert vehicle.key() == NEW.public_key
 
 
 def test_a_damaged_kept_key_is_made_anew(vehicle: Vehicle) -> None:

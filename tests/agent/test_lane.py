@@ -9,22 +9,27 @@ import asyncio
 import base64
 import json
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import pytest
 from nats.errors import TimeoutError as NatsTimeoutError
 
 from backhaul_agent.arrivals import Arrival
 from backhaul_agent.config import Config, DeviceConfig
+from backhaul_agent.epoch_words import EpochWords
 from backhaul_agent.framer import Frame
 from backhaul_agent.jetstream import JetStream
 from backhaul_agent.lane import Lane
 from backhaul_agent.ledger import Ledger
-from backhaul_agent.ledger_rows import Inward, Settled
+from backhaul_agent.ledger_rows import Changes, Inward, Settled
+from backhaul_agent.resend import Ask
 from backhaul_agent.steps import Step, Steps
 from backhaul_agent.writer import Writer
 from backhaul_codec import Point, decode, encode_frame, peek
 from backhaul_codec.retime import retime
+from tests.agent.test_ledger_epochs import opening
 from tests.support.agent_clock import FakeClock
 
 if TYPE_CHECKING:
@@ -99,6 +104,10 @@ class Leaf:
             self.headers.clear()
             self.purged = json.loads(payload)["seq"] - 1
         return json.dumps(answer).encode()
+
+    def has(self, seq: int) -> bool:
+        """Whether all up to this seq was appended, and nothing else."""
+        return self.seqs == list(range(1, seq + 1))
 
     @property
     def seqs(self) -> list[int]:
@@ -378,3 +387,59 @@ async def test_rows_that_vanish_after_they_were_sent_free_no_sequence(rig: Rig) 
     assert rig.leaf.purges == 1
     assert rig.leaf.seqs == [1, 4, 5]
     assert rig.leaf.purged >= 5, "beyond every sequence there was"
+
+
+async def test_what_the_hub_has_passed_is_heeded_though_the_lane_looks_for_its_place(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody says it again, and what comes under 50 or less the hub takes for old."""
+    await rig.commit(2)
+    sizes = rig.ledger.sizes
+
+    async def passed_meanwhile(*args: Any) -> list[tuple[int, int]]:
+        monkeypatch.setattr(rig.ledger, "sizes", sizes)
+        rig.lane.on_passed(50)
+        rig.lane.on_passed(9)
+        return await sizes(*args)
+
+    monkeypatch.setattr(rig.ledger, "sizes", passed_meanwhile)
+    async with rig.connected(Connection(rig.leaf)):
+        await rig.drained()
+    assert (rig.leaf.purged, rig.leaf.seqs) == (50, [1, 2])
+
+
+async def test_what_was_on_its_way_in_a_stream_that_is_gone_is_sent_when_asked_for_again(
+    rig: Rig,
+) -> None:
+    """The hub had confirmed it and lost it, so that it does not leave in its turn either."""
+    await rig.commit(4)
+    rig.lane.on_watermark(42, 4)
+    async with rig.connected(Connection(rig.leaf)):
+        rig.lane.on_ask(Ask(42, ((1, 2),), "first"))
+        await until(lambda: rig.leaf.seqs == [1, 2])
+    rig.leaf.stored.clear()
+    rig.leaf.created = "2026-01-02T00:00:00Z"
+    async with rig.connected(Connection(rig.leaf)):
+        await rig.drained()
+        rig.lane.on_ask(Ask(42, ((1, 2),), "second"))
+        await until(lambda: rig.lane.holes.answered == 2 and not rig.lane.resends.pending)
+        assert rig.lane.resends.messages == 4
+        await until(lambda: rig.leaf.seqs == [1, 2])
+
+
+async def test_a_former_epoch_of_more_than_half_of_out_goes_on_as_the_hub_confirms_it(
+    rig: Rig,
+) -> None:
+    """Of an epoch that is over the hub speaks when it is asked for the time, not in IN."""
+    await rig.commit(4)
+    await rig.ledger.commit(Changes(opening=opening()))
+    config = msgspec.structs.replace(
+        CONFIG, streams=msgspec.structs.replace(CONFIG.streams, out_bulk_bytes_max=2)
+    )
+    lane = Lane("bulk", rig.ledger, rig.writer, config, rig.clock)
+    rig.writer._on_commit = lane.on_commit
+    words = EpochWords(rig.ledger, rig.writer, rig.clock, [lane])
+    async with rig.connected(Connection(rig.leaf), lane):
+        for seq in range(1, 5):
+            await until(partial(rig.leaf.has, seq))
+            words.heard({42: {"bulk": (4, seq)}})

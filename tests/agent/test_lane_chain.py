@@ -46,6 +46,15 @@ def test_a_store_that_went_back_is_made_whole_before_anything_new() -> None:
     assert choose(chain(watermark=10), Tail(5, 7, 4), "old stream").epoch == 7
 
 
+def test_a_store_that_went_back_into_what_came_again_at_an_end_is_made_whole() -> None:
+    """What is appended again tells the last seq as the position, the first of a run like the last."""
+    lanes = chain()
+    lanes[0].steps = Steps("old stream", [Step(0, 1), Step(10, 4)])  # three came again after seq 10
+    assert [choose(lanes, Tail(at, 7, 10), "old stream").epoch for at in (12, 13, 14)] == [7, 7, 8]
+    assert choose(lanes, Tail(12, 7, 10), "old stream", {7}).epoch == 8
+    assert choose(lanes, Tail(12, 7, 10), "new stream").epoch == 8
+
+
 def test_what_was_appended_to_its_end_is_not_begun_again() -> None:
     """Where its last seqs were passed over the tail never tells them."""
     assert choose(chain(), Tail(9, 7, 8), "old stream", {7}).epoch == 8

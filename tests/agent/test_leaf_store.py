@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
+from nats.errors import TimeoutError as NatsTimeoutError
 
 from backhaul_agent.client import connect
 from backhaul_agent.commands.leaf_check import command
 from backhaul_agent.jetstream import JetStream
-from backhaul_agent.leaf_store import LeafStore, free_bytes, needs_restart
+from backhaul_agent.leaf_store import SILENT, LeafStore, free_bytes, needs_restart
 from backhaul_codec import Opaque
 from demo import patient
 from tests.support.agent_process import AgentProcess
@@ -23,7 +25,6 @@ from tests.support.small_disk import small_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.support.small_disk import SmallDisk
 
@@ -79,6 +80,29 @@ async def test_a_stream_that_cannot_be_written_is_told_until_it_can() -> None:
     assert store.failed == {}
 
 
+async def test_a_server_that_answers_nothing_three_times_in_a_row_has_ended_jetstream() -> None:
+    asked, sixth = 0, asyncio.Event()
+    silent: list[bool] = []
+
+    async def request(subject: str, payload: bytes) -> bytes:
+        nonlocal asked
+        asked += 1
+        silent.append(SILENT in store.failed)
+        if asked == 6:
+            sixth.set()
+            await asyncio.Event().wait()
+        if asked == 2:
+            return delete_answer("no message found")
+        raise NatsTimeoutError
+
+    store = LeafStore([f"OUT_{number}" for number in range(6)])
+    task = asyncio.create_task(store.run(JetStream(request)))
+    await asyncio.wait_for(sixth.wait(), 60)
+    assert silent == [False] * 5 + [True]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 @pytest.mark.parametrize(
     ("failed", "free", "yes", "words"),
     [
@@ -86,14 +110,24 @@ async def test_a_stream_that_cannot_be_written_is_told_until_it_can() -> None:
         ({"OUT_bulk": FULL}, 1 << 40, True, "there is space again"),
         ({"OUT_bulk": FULL}, 0, False, "/data/js/jetstream/VEH/streams/OUT_bulk/msgs/3.blk is still"),
         ({"OUT_bulk": "write /x: input/output error"}, 1 << 40, False, "not for want of space"),
+        ({SILENT: "no answer"}, 1 << 40, True, "has ended"),
+        ({SILENT: "no answer"}, 0, False, "its disk is full"),
+        ({SILENT: "no answer", "OUT_bulk": FULL}, 0, False, "is still"),
+        ({SILENT: "no answer", "OUT_bulk": FULL}, 1 << 40, True, "there is space again"),
     ],
 )  # fmt: skip
 def test_a_restart_is_asked_for_only_where_it_heals(
     failed: dict[str, str], free: int, yes: bool, words: str
 ) -> None:
-    answer, reason = needs_restart(failed, lambda path: free)
+    answer, reason = needs_restart(failed, lambda path: free, Path("/data/js"))
     assert answer is yes
     assert words in reason
+
+
+def test_where_the_store_is_not_known_nobody_can_tell_whether_it_has_space() -> None:
+    yes, reason = needs_restart({SILENT: "no answer"}, lambda path: 1 << 40)
+    assert not yes
+    assert "where its store is, is not known" in reason
 
 
 def test_the_disk_of_a_place_that_is_not_there_is_that_of_what_is_above(tmp_path: Path) -> None:
@@ -115,8 +149,9 @@ async def test_a_full_leaf_loses_nothing_and_goes_on_after_its_restart(
         await agent.drained()
         disk.fill()
         kept += await publish(leaf.url, 20, 400)
-        status = await agent.wait_for(lambda status: bool(status["leaf"]["failed_streams"]))
-        assert "no space left" in status["leaf"]["failed_streams"]["OUT_bulk"]
+        status = await agent.wait_for(
+            lambda status: "no space left" in status["leaf"]["failed_streams"].get("OUT_bulk", "")
+        )
         await agent.wait_for(lambda status: "leaf-store" in shown(status))
         assert "restart it" in status["last_error"]
         check = await asyncio.to_thread(CliRunner().invoke, command, ["--url", leaf.url])

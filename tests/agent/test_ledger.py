@@ -80,9 +80,10 @@ class FailingDisk:
         real = db.execute
 
         def execute(sql: str, parameters: Any = None) -> Any:
-            if self.error is not None and sql.startswith(self.at):
-                self.on_failure()
-                raise self.error
+            error = self.error
+            if error is not None and sql.startswith(self.at):
+                self.on_failure()  # which may mend the disk, for what comes next
+                raise error
             return real(sql, parameters)
 
         db.execute = execute  # type: ignore[method-assign]
@@ -304,12 +305,14 @@ def plain_sqlite(path: Path) -> None:
 
 def newer(path: Path) -> None:
     db = sqlite3.connect(path)
+    db.execute("ALTER TABLE boots ADD COLUMN more")
     db.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
     db.close()
 
 
 def older(path: Path) -> None:
     db = sqlite3.connect(path)
+    db.execute("ALTER TABLE boots DROP COLUMN at_ns")
     db.execute("PRAGMA user_version = 1")
     db.close()
 

@@ -12,7 +12,7 @@ from backhaul_agent.arrivals import Arrival
 from backhaul_agent.config import Config, DeviceConfig
 from backhaul_agent.framer import Points
 from backhaul_agent.ledger import Ledger
-from backhaul_agent.marks import HOUR_NS, LINK_S_MIN, LOOK_S, Marks
+from backhaul_agent.marks import HOUR_NS, LOOK_S, REST_S_MIN, Marks
 from backhaul_agent.writer import Writer
 from backhaul_codec import Point, decode, peek
 from tests.support.agent_clock import FakeClock
@@ -20,6 +20,8 @@ from tests.support.agent_clock import FakeClock
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from backhaul_agent.ledger_rows import Changes
 
 HALF_PAST_NS = 1_700_000_000_000_000_000 // HOUR_NS * HOUR_NS + HOUR_NS // 2
 
@@ -32,7 +34,7 @@ def clock() -> FakeClock:
 def test_marks_are_due_at_start_on_the_hour_and_at_the_stop(clock: FakeClock) -> None:
     marks = Marks(clock)
     assert marks.due() == "start"
-    marks.marked()
+    marks.marked(clock.time_ns())
     assert marks.due() == ""
     assert marks.next_s() - clock.now_s == LOOK_S
     clock.advance(1799)
@@ -40,7 +42,7 @@ def test_marks_are_due_at_start_on_the_hour_and_at_the_stop(clock: FakeClock) ->
     assert 1 < marks.next_s() - clock.now_s < 1.1
     clock.advance(1.001)
     assert marks.due() == "hour"
-    marks.marked()
+    marks.marked(clock.time_ns())
     assert marks.due() == ""
     marks.stop()
     assert marks.due() == "stop"
@@ -48,24 +50,37 @@ def test_marks_are_due_at_start_on_the_hour_and_at_the_stop(clock: FakeClock) ->
 
 def test_a_clock_that_jumps_over_an_hour_is_an_hour(clock: FakeClock) -> None:
     marks = Marks(clock)
-    marks.marked()
+    marks.marked(clock.time_ns())
     clock.now_ns -= 5 * HOUR_NS
     assert marks.due() == "hour"
 
 
 def test_a_link_that_comes_and_goes_is_marked_now_and_then(clock: FakeClock) -> None:
     marks = Marks(clock)
-    marks.marked()
+    marks.marked(clock.time_ns())
     clock.advance(1)
     marks.link_up()
     assert marks.due() == ""
-    assert marks.next_s() == clock.now_s + LINK_S_MIN - 1
-    clock.advance(LINK_S_MIN - 1)
+    assert marks.next_s() == clock.now_s + REST_S_MIN - 1
+    clock.advance(REST_S_MIN - 1)
     assert marks.due() == "link"
-    marks.marked()
+    marks.marked(clock.time_ns())
     marks.link_up()
-    clock.advance(LINK_S_MIN)
+    clock.advance(REST_S_MIN)
     assert marks.due() == "link"
+
+
+def test_a_hub_that_has_lost_something_is_told_how_far_lanes_are(clock: FakeClock) -> None:
+    """A link that was away for less than a second is seen by nobody; what the hub says is."""
+    marks = Marks(clock)
+    marks.marked(clock.time_ns())
+    marks.watermark_fell()
+    assert marks.due() == ""
+    assert marks.next_s() == clock.now_s + REST_S_MIN
+    clock.advance(REST_S_MIN)
+    assert marks.due() == "watermark"
+    marks.marked(clock.time_ns())
+    assert marks.due() == ""
 
 
 def test_no_mark_while_the_time_is_not_known(clock: FakeClock) -> None:
@@ -104,9 +119,16 @@ async def test_a_mark_frames_what_is_staged_and_names_every_lane(
     await keep(live=True)
     await keep(live=False)
     assert writer.buffered_points == 1
-    clock.advance(LINK_S_MIN)
+    clock.advance(REST_S_MIN)
     writer.link_up()
     while writer.buffered_points:  # noqa: ASYNC110 - no event in a pure buffer
+        await asyncio.sleep(0)
+    clock.advance(REST_S_MIN)
+    writer.set_watermark("bulk", 1)
+    await keep(live=False)
+    assert writer.buffered_points > 0
+    writer.set_watermark("bulk", 0)
+    while writer.buffered_points:  # noqa: ASYNC110
         await asyncio.sleep(0)
     await keep(live=False)
     writer.stop()
@@ -116,10 +138,30 @@ async def test_a_mark_frames_what_is_staged_and_names_every_lane(
         if row.subject == "e.mark":
             value: Any = decode(row.body, node="", type="x").points[0].value
             marks.append((peek(row.body).seq, json.loads(value.data)))
-    start, link, stop = marks
+    start, link, fell, stop = marks
     assert start[1]["why"] == "start"
     assert start[1]["lanes"] == {"live": start[0], "bulk": 0}
     assert link[1] == {"epoch": 42, "lanes": {"live": link[0], "bulk": 1}, "why": "link"}
-    assert stop[1] == {"epoch": 42, "lanes": {"live": stop[0], "bulk": 2}, "why": "stop"}
+    assert fell[1] == {"epoch": 42, "lanes": {"live": fell[0], "bulk": 2}, "why": "watermark"}
+    assert stop[1] == {"epoch": 42, "lanes": {"live": stop[0], "bulk": 3}, "why": "stop"}
     assert stop[0] == ledger.lanes["live"].last_seq
-    assert ledger.lanes["bulk"].last_seq == 2
+    assert ledger.lanes["bulk"].last_seq == 3
+
+
+async def test_an_hour_that_begins_while_another_mark_is_written_gets_its_own(
+    ledger: Ledger, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock.now_ns += HOUR_NS // 2 - 1
+    config = Config(device=DeviceConfig(id="VID-001", token="tok"))
+    marks = Marks(clock)
+    writer = Writer(ledger, config, clock, on_commit=lambda: None, marks=marks)
+    commit = ledger.commit
+
+    async def takes_a_second(changes: Changes) -> list[int]:
+        clock.advance(1)
+        return await commit(changes)
+
+    monkeypatch.setattr(ledger, "commit", takes_a_second)
+    await writer._commit(flush=False)
+    assert marks.written == 1
+    assert marks.due() == "hour"

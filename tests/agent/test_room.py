@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from backhaul_agent.ages import Ages
+from backhaul_agent.ages import Ages, Mark
 from backhaul_agent.budget import CONFIG, EVENT, STATE, TELEMETRY
 from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.events import event, receipt
@@ -279,6 +279,19 @@ async def test_what_is_too_old_goes_whatever_it_is_worth(tmp_path: Path) -> None
         again = Ages(64.0, await ledger.marks())
         assert again.marks[-len(room.ages.marks) :] == room.ages.marks
         assert len(again.marks) < 10
+    finally:
+        await ledger.close()
+
+
+async def test_a_mark_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
+    """No checksum covers it; the agent would end at each start."""
+    ledger = await open_ledger(tmp_path / "l.db")
+    try:
+        marks = [Mark(1, {1: 5}), Mark(2, {1: 7}), Mark(3, {1: 9})]
+        for mark in marks:
+            await ledger.write_mark(mark, 0)
+        await ledger._db.execute("UPDATE ages SET next_seqs = '{\"1\": s}' WHERE time_ns = 2")
+        assert await ledger.marks() == [marks[0], marks[2]]
     finally:
         await ledger.close()
 

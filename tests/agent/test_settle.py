@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,11 +15,14 @@ from hypothesis import strategies as st
 from backhaul_agent.arrivals import Arrival
 from backhaul_agent.clock_sync import Sample
 from backhaul_agent.config import ClockConfig, Config, DeviceConfig, FrameConfig
+from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.events import clock_body, event
 from backhaul_agent.framer import Points, Write
 from backhaul_agent.hub_clock import HubClock, Quality, State
 from backhaul_agent.ledger_rows import Outgoing, Pending
-from backhaul_agent.settle import SETTLE_ROWS, Correction, Settler, correct
+from backhaul_agent.settle import SETTLE_ROWS, Correction, Corrections, Settler, correct, settled
+from backhaul_agent.timekeeper import Timekeeper
+from backhaul_agent.uplink_state import UplinkState
 from backhaul_agent.writer import Writer
 from backhaul_codec import Opaque, Point, decode, encode_frame, encode_point
 from backhaul_codec.merge import HeadKey
@@ -26,6 +31,7 @@ from tests.agent.test_ledger import FailingDisk, open_ledger
 from tests.support.agent_clock import FakeClock
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from backhaul_agent.ledger import Ledger
@@ -109,6 +115,31 @@ def test_what_cannot_be_put_right_leaves_as_it_stands(
     assert done.heads == []
 
 
+def test_a_better_estimate_that_comes_meanwhile_changes_the_order_of_no_readings() -> None:
+    system = FakeClock(0)
+    clock = HubClock(system, CONFIG.clock)
+    clock.start("boot-a", [])
+    late = Sample(
+        0, NOW, NOW, 40_000_000
+    )  # the answer took its time: it seems to be later than it is
+    clock.adopt(late)
+    corrections = Corrections(clock)
+
+    def stamp(number: int) -> int:
+        body = encode_point(Point("n", "t", number, float(number)), epoch=3, seq=number)
+        (done,) = settled([Pending(number, "p.n.t.%", body, 1)], corrections).settled
+        assert done.body is not None
+        return decode(done.body, node="n", type="t").points[0].time
+
+    first = stamp(1)
+    system.advance(1)
+    clock.adopt(Sample(S, NOW + S, NOW + S, S))
+    assert clock.correction_of(1) != corrections.of(1), (
+        "the next settling goes by what is known then"
+    )
+    assert stamp(2) == first + 1
+
+
 class Agent:
     """A ledger, a writer and a settler on a clock that starts in 1970; the writer is driven by hand."""
 
@@ -142,12 +173,15 @@ class Agent:
     async def settle(self, *, transactions: int | None = None) -> None:
         """Do what `Settler` does, or only its first so many transactions, as before a crash."""
         await self.commit()
+        corrections = Corrections(self.clock)
         while transactions is None or transactions > 0:
             rows = await self.ledger.pending(self.clock.marks, SETTLE_ROWS)
             if not rows:
                 return
-            self.writer._owed.inbound.append(self.settler._settled(rows))
+            changes = settled(rows, corrections)
+            self.writer._owed.inbound.append(changes)
             await self.commit()
+            self.settler._count(changes)
             transactions = None if transactions is None else transactions - 1
 
     def sync(self) -> None:
@@ -223,6 +257,43 @@ async def test_staged_points_wait_for_the_time_over_a_restart(tmp_path: Path) ->
         assert agent.writer.buffered_points == 0
         assert await agent.times() == true
     finally:
+        await agent.ledger.close()
+
+
+async def test_points_found_not_to_be_sent_after_stamps_were_put_right_do_not_hold_their_lane(
+    tmp_path: Path,
+) -> None:
+    """Staged without a clock in an epoch that is over; OUT was looked through only after the time was known."""
+    system, disk, path = FakeClock(0), FailingDisk(), tmp_path / "ledger.db"
+    agent = await Agent.start(path, system, disk, "boot-a")
+    true = {1.0: await agent.stamp(1)}
+    former = agent.ledger.epoch
+    await agent.ledger.close()
+    agent = Agent(await open_ledger(path, opener=disk), system)
+    keeper = Timekeeper(CONFIG, agent.clock, agent.ledger, agent.writer, UplinkState())
+    await keeper.start("boot-a")
+    agent.writer.gate.epochs.behind("started without the hub's word")
+    await agent.writer.restore()
+    agent.sync()
+    writing = asyncio.create_task(agent.writer.run())
+
+    async def settle_if_due() -> None:
+        keeper._look()
+        if keeper.settler._due.is_set():
+            keeper.settler._due.clear()
+            await keeper.settler._settle()
+
+    try:
+        await settle_if_due()
+        agent.writer.gate.suspects.clear(former)
+        await agent.writer.cut_marked()
+        assert agent.ledger.held_messages == 1
+        await settle_if_due()
+        assert agent.ledger.held_messages == 0
+        assert await agent.times() == true
+    finally:
+        writing.cancel()
+        await asyncio.wait([writing])
         await agent.ledger.close()
 
 
@@ -332,4 +403,69 @@ async def test_a_disk_that_fails_while_stamps_are_put_right_corrects_them_later_
     try:
         assert await agent.times() == true
     finally:
+        await agent.ledger.close()
+
+
+async def test_a_better_estimate_that_comes_while_the_disk_fails_changes_the_order_of_no_readings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backhaul_agent.settle.SETTLE_ROWS", 1)
+    system = FakeClock(0)
+    agent = await Agent.start(tmp_path / "ledger.db", system, FailingDisk(), "boot-a")
+    for number in (1, 2):
+        await agent.stamp(number, live=True)
+    agent.clock.adopt(Sample(0, NOW, NOW, 40_000_000))
+    pending, asked = agent.ledger.pending, count()
+
+    async def failing(but_of: Collection[int], rows_max: int) -> list[Pending]:
+        if next(asked) == 1:
+            system.advance(1)
+            agent.clock.adopt(Sample(S, NOW + S, NOW + S, S))
+            cause = sqlite3.OperationalError("disk I/O error")
+            raise LedgerStorageError(agent.ledger.path, "reading", cause)
+        return await pending(but_of, rows_max)
+
+    monkeypatch.setattr(agent.ledger, "pending", failing)
+    writing = asyncio.create_task(agent.writer.run())
+    try:
+        with pytest.raises(LedgerStorageError):
+            await agent.settler._settle()
+        assert agent.settler.corrected == 1
+        await agent.settler._settle()
+        assert agent.settler.corrected == 2
+        times = await agent.times()
+        assert times[1.0] == times[2.0]
+    finally:
+        writing.cancel()
+        await asyncio.wait([writing])
+        await agent.ledger.close()
+
+
+async def test_what_the_disk_kept_from_being_read_says_of_the_clock_what_is_known_once_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = await Agent.start(tmp_path / "ledger.db", FakeClock(0), FailingDisk(), "boot-a")
+    word = event("clock", clock_body(agent.clock.state()), agent.clock.time_ns())
+    await agent.keep(Write([word._replace(boot=agent.clock.mark)], []))
+
+    writing = asyncio.create_task(agent.writer.run())
+
+    async def failing(*_: object) -> list[Pending]:
+        cause = sqlite3.OperationalError("disk I/O error")
+        raise LedgerStorageError(agent.ledger.path, "reading", cause)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(agent.ledger, "pending", failing)
+        with pytest.raises(LedgerStorageError):
+            await agent.settler._settle()
+    agent.sync()
+    try:
+        await agent.settler._settle()
+        [row] = await agent.rows()
+        (point,) = decode(row.body, node="", type="clock").points
+        assert isinstance(point.value, Opaque)
+        assert json.loads(point.value.data)["quality"] == "synced"
+    finally:
+        writing.cancel()
+        await asyncio.wait([writing])
         await agent.ledger.close()

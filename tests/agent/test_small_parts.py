@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -166,7 +167,7 @@ def test_stamps_have_ms_resolution() -> None:
 
 @pytest.mark.parametrize("abstract", [False, True])
 async def test_systemd_gets_datagrams(tmp_path: Path, abstract: bool) -> None:
-    name = f"backhaul-test-{tmp_path.name}"
+    name = f"backhaul-test-{os.getpid()}-{tmp_path.name}"  # abstract ones are everybody's
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
         receiver.bind("\0" + name if abstract else str(tmp_path / "notify"))
         address = "@" + name if abstract else str(tmp_path / "notify")

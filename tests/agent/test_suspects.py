@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from backhaul_agent.framer import pack
 from backhaul_agent.ledger_rows import StagedRow
-from backhaul_agent.suspects import SUSPECTS, Suspects, missing
+from backhaul_agent.suspects import SUSPECTS, Suspects
 from backhaul_codec import Point
 
 if TYPE_CHECKING:
@@ -81,10 +81,3 @@ def test_damaged_rows_are_returned_and_garbage_in_the_ledger_is_survived() -> No
 def test_stamps_that_wait_for_the_time_cannot_be_compared() -> None:
     assert suspects(row(1, 1), row(2, 2, boot=3)).marked(8)
     assert not suspects(row(1, 1)).marked(8)
-
-
-def test_what_the_ledger_lacks_of_an_epoch() -> None:
-    (former,) = suspects(row(1, 1)).formers
-    assert missing(former, {"bulk": 7, "live": 3, "n_motor": 2}) == {
-        "bulk": (6, 7), "n_motor": (1, 2),
-    }  # fmt: skip

@@ -70,6 +70,7 @@ class Hub:
     def __init__(self, system: FakeClock) -> None:
         self.system, self.up = system, False
         self.asked: list[int] = []
+        self.said: list[dict[str, Any]] = []
         self.is_closed = False
         self.cb: Any = None
         self.news = asyncio.Event()
@@ -85,8 +86,10 @@ class Hub:
 
     async def publish(self, subject: str, payload: bytes) -> None:
         assert subject == "clk.VID-001"
-        t1 = json.loads(payload)["t1"]
+        said = json.loads(payload)
+        t1 = said.pop("t1")
         self.asked.append(t1)
+        self.said.append(said)
         self.news.set()
         self.system.advance(0.001)
         if self.up:
@@ -141,6 +144,38 @@ async def test_a_few_answers_are_asked_for_and_then_no_more(
     assert answers[0] == 2 * WANTED
     assert len(set(hub.asked)) == len(hub.asked)
     assert exchange.round_trip_ns == MS
+
+
+async def test_the_hub_is_told_of_lanes_that_stand_still_until_it_answers(
+    asking: tuple[Hub, Exchange, HubClock, list[int]],
+) -> None:
+    async def until_answered(times: int) -> None:
+        async with asyncio.timeout(60):
+            while answers[0] < times:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+    hub, exchange, _, answers = asking
+    hub.up = True
+    await until_answered(WANTED)
+    hub.up = False
+    exchange.due()
+    await hub.until_asked(len(hub.asked) + 2)
+    hub.system.advance(1)
+    before, asked_before = len(hub.said), hub.asked[-1]
+    exchange.tell(41, {"n_gps": 7})
+    exchange.tell(42, {"live": 3})
+    exchange.tell(42, {"bulk": 9})
+    await hub.until_asked(before + 3)
+    exchange.tell(42, {"bulk": 9})  # said already: what answers that will do
+    await hub.say(t1=asked_before, t2=NOW + asked_before, t3=NOW + asked_before)
+    await hub.until_asked(len(hub.asked) + 3)
+    hub.up = True
+    await until_answered(2 * WANTED)
+    told = {"epoch": 42, "lanes": {"live": 3, "bulk": 9}}
+    # An answer to what was asked before it was to be told is none to that.
+    assert hub.said[:before] == [{}] * before
+    assert hub.said[before : before + 6] == [told] * 6
+    assert hub.said[-1] == {}
 
 
 async def test_a_hub_that_is_silent_is_asked_until_it_answers(

@@ -288,6 +288,29 @@ def test_a_jwt_without_any_key_is_refused(vehicle: Vehicle) -> None:
     assert not list(vehicle.dir.iterdir())
 
 
+def test_a_program_that_is_let_in_as_it_is_shut_out_has_a_key_or_no_rights(
+    vehicle: Vehicle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vehicle.first()
+    adds: list[BaseException | None] = []
+
+    def app(*words: str) -> BaseException | None:
+        return CliRunner().invoke(cli, ["app", *words, "--dir", str(vehicle.dir)]).exception
+
+    def meanwhile(*_: object, wanted: bool) -> None:
+        if not wanted:  # `rm` has the server asked whether it is so
+            adds.append(app("add", "logger"))
+
+    monkeypatch.setattr("backhaul_agent.commands.app._take_over", meanwhile)
+    assert app("add", "logger") is None
+    assert app("rm", "logger") is None
+    assert isinstance(adds[0], VehicleFilesError)
+    assert ("logger" in vehicle.text("apps.json")) == (vehicle.dir / "apps/logger.nk").exists()
+    assert app("add", "logger") is None
+    assert "logger" in vehicle.text("apps.json")
+    assert (vehicle.dir / "apps/logger.nk").exists()
+
+
 def test_what_cannot_be_read_or_written_is_said(vehicle: Vehicle, tmp_path: Path) -> None:
     with pytest.raises(VehicleFilesError, match="No such file"):
         CliRunner().invoke(cli, ["enrol", "--file", "/nowhere"], catch_exceptions=False)

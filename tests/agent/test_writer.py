@@ -18,7 +18,7 @@ from backhaul_agent.errors import RefusedError
 from backhaul_agent.events import event
 from backhaul_agent.framer import Content, Frame, Points
 from backhaul_agent.ledger import Ledger
-from backhaul_agent.ledger_rows import Inward, Quarantine
+from backhaul_agent.ledger_rows import Changes, Inward, Quarantine
 from backhaul_agent.writer import Writer
 from backhaul_codec import Opaque, Point, decode
 from backhaul_codec.merge import Head, HeadKey
@@ -86,14 +86,16 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(path: Path, *, start: bool = True, **options: Any) -> AsyncIterator[Bench]:
+async def bench(
+    path: Path, *, start: bool = True, clock: FakeClock | None = None, **options: Any
+) -> AsyncIterator[Bench]:
     disk = FailingDisk()
     ledger = await Ledger.open(
         path / "ledger.db", device="VID-001", bytes_max=options.pop("bytes_max", 1 << 26),
         epoch=lambda: 42, opener=disk, **options,
     )  # fmt: skip
     made: list[Bench] = []
-    writer = Writer(ledger, CONFIG, RunningClock(), on_commit=lambda: made[0].on_commit())
+    writer = Writer(ledger, CONFIG, clock or RunningClock(), on_commit=lambda: made[0].on_commit())
     made.append(Bench(writer, ledger, disk))
     await writer.restore()
     task = asyncio.create_task(writer.run()) if start else None
@@ -117,10 +119,13 @@ async def test_waiting_publishers_share_commits(tmp_path: Path) -> None:
 
 
 async def test_kept_means_durable_before_it_means_framed(tmp_path: Path) -> None:
-    async with bench(tmp_path) as it:
+    clock = FakeClock()
+    async with bench(tmp_path, clock=clock) as it:
         it.submit(1, waits=True)
         await it.until(lambda: it.answers)
         assert [row.points for row in await it.ledger.staged()] == [1]
+        clock.advance(1)
+        it.writer.wake()
         await it.until(lambda: it.ledger.lanes["bulk"].last_seq == 1)
         assert await it.ledger.staged() == []
         assert await it.points() == [1.0]
@@ -151,7 +156,7 @@ async def test_staged_points_survive_a_restart_and_are_framed(tmp_path: Path) ->
 
 
 async def test_a_damaged_staged_row_is_set_aside_and_told(tmp_path: Path) -> None:
-    async with bench(tmp_path) as it:
+    async with bench(tmp_path, clock=FakeClock()) as it:  # framed in its time, and that stands
         it.submit(1, waits=True)
         await it.until(lambda: it.answers)
         await it.ledger._db.execute("UPDATE staged SET body = x'00'")
@@ -227,18 +232,39 @@ async def test_what_comes_to_be_owed_during_a_failing_commit_is_not_forgotten(
         first = set_aside(1, "before")
         await it.until(lambda: later)
         it.disk.error = None
-        await asyncio.wait_for(asyncio.gather(first, later[0]), 5)
+        await asyncio.wait_for(asyncio.gather(first, later[0]), 60)
         subjects = [row.subject for row in await it.ledger.read("live", 1, 9)]
         assert sorted(subjects) == ["e.before", "e.during"]
         assert await it.ledger.explained(it.ledger.lanes["bulk"], 1, 2) == {1, 2}
         assert it.ledger.lanes["bulk"].watermark == 1
 
 
+async def test_a_watermark_that_falls_back_while_a_higher_one_is_written_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says what the ledger still has, and is news all the same: rows may be forgotten by the other."""
+    async with bench(tmp_path, start=False) as it:
+        commit = it.ledger.commit
+
+        async def falls_meanwhile(changes: Changes) -> list[int]:
+            monkeypatch.setattr(it.ledger, "commit", commit)
+            it.writer.set_watermark("bulk", 0)
+            return await commit(changes)
+
+        monkeypatch.setattr(it.ledger, "commit", falls_meanwhile)
+        it.writer.set_watermark("bulk", 1)
+        await it.writer._commit(flush=False)
+        assert it.ledger.lanes["bulk"].watermark == 1
+        await it.writer._commit(flush=False)
+        assert it.ledger.lanes["bulk"].watermark == 0
+
+
 @pytest.mark.parametrize(("count", "size"), [(8, 100), (2, 16_400)], ids=["messages", "bytes"])
 async def test_a_burst_nobody_waits_for_is_committed_once_there_is_half_of_what_may_wait(
     tmp_path: Path, count: int, size: int
 ) -> None:
-    async with bench(tmp_path, start=False) as it:
+    # On a clock that stands: else what waits is due by itself, twenty milliseconds later.
+    async with bench(tmp_path, start=False, clock=FakeClock()) as it:
         for number in range(count):
             assert not it.writer._due()
             it.submit(number, waits=False, size=size)
@@ -317,13 +343,17 @@ async def test_what_the_hub_wrote_is_merged_with_its_position_or_not_at_all(
     async with bench(tmp_path) as it:
         it.disk.error = sqlite3.OperationalError("disk I/O error")
         inward = Inward(meta={"in_position": "here"}, received=[Placed("", written)])
+        durable: list[int] = []
+        inward.on_durable.append(lambda: durable.append(len(it.writer.keeper.heads)))
         applying = asyncio.create_task(it.writer.apply(inward))
         it.submit(1, waits=True, live=True)
         await it.until(lambda: it.answers == [(1, "storage")])
         assert len(it.writer.keeper.heads) == 0
         assert "in_position" not in it.ledger.meta
+        assert durable == []
         it.disk.error = None
         await applying
+        assert durable == [1]
         assert it.writer.keeper.heads.get(HeadKey("", "n", "t")) == Head(7, "hub", 7.0)
     async with bench(tmp_path) as it:
         assert it.ledger.meta["in_position"] == "here"

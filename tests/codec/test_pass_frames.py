@@ -63,3 +63,12 @@ def test_passes_that_are_not_as_said_are_refused() -> None:
         made.message(T0_NS, [[1, 2], [1]], epoch=1, seq=1)
     with pytest.raises(CodecError, match="ns"):
         made.message(5, [[1, 2], [1, 2]], epoch=1, seq=1)
+
+
+def test_passes_that_no_reader_could_date_are_refused() -> None:
+    frames = PassFrames("battery", SERIES, 2, 10)
+    last_ns = (1 << 63) - 11
+    assert decode(frames.message(last_ns, [[1, 2], [3, 4]], epoch=1, seq=1), node="battery").points
+    for t0_ns in (last_ns + 1, 1 << 64):
+        with pytest.raises(CodecError, match="int64"):
+            frames.message(t0_ns, [[1, 2], [3, 4]], epoch=1, seq=1)

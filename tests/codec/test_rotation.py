@@ -45,7 +45,7 @@ def test_a_proof_is_of_one_device_and_one_rotation() -> None:
 
 
 def word(body: Any, leaf_subject: str = "e.key") -> Any:
-    value = Opaque(6, json.dumps(body).encode())
+    value = Opaque(6, body if isinstance(body, bytes) else json.dumps(body).encode())
     point = Point("", "key", 1_700_000_000_000_000_000, value)
     return read_word(parse_leaf(leaf_subject), 1, encode_point(point, epoch=1, seq=1))
 
@@ -59,7 +59,9 @@ def test_what_a_vehicle_says_of_its_key_is_read() -> None:
     assert parse_leaf("e.key").system
 
 
-@pytest.mark.parametrize("body", [1, {}, {"id": ID}, {"id": ID, "state": "lost"}])
+@pytest.mark.parametrize(
+    "body", [1, {}, {"id": ID}, {"id": ID, "state": "lost"}, b'{"x":' + b"[" * 100_000]
+)
 def test_what_is_no_word_on_a_key_is_refused(body: Any) -> None:
     with pytest.raises(WordError):
         word(body)

@@ -21,7 +21,7 @@ def start(root: Path, part: str, *words: str) -> subprocess.CompletedProcess[str
     programs = root / f"usr/lib/backhaul-{part}/bin"
     command = [str(programs / "python"), "-I", str(programs / f"backhaul-{part}"), *words]
     return subprocess.run(
-        command, env={}, cwd=root, capture_output=True, text=True, check=False, timeout=60
+        command, env={}, cwd=root, capture_output=True, text=True, check=False, timeout=240
     )
 
 

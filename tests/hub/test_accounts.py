@@ -30,12 +30,13 @@ from backhaul_hub.nkey import Key, new_key
 from backhaul_hub.registry import Device, Registry
 from backhaul_hub.revocations import FOR_EVER_S, Revocation, in_force
 from backhaul_hub.rotations import Rotation, begin
-from backhaul_hub.setup import HubLayout, create_hub
+from backhaul_hub.setup import create_hub
 from backhaul_hub.streams import stream_names
 from backhaul_hub.up_guard import guessable_names, leading_to_api
 from demo.cluster_rig import NAMES, ClusterRig
 from demo.rig import HubRig
 from tests.security.leaf_client import RawLeaf
+from tests.support.hub_layout import local_layout
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -89,13 +90,11 @@ class Hub:
 
 
 @pytest.fixture
-async def hub(tmp_path: Path) -> AsyncIterator[Hub]:
+async def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hub]:
+    monkeypatch.setattr("backhaul_hub.fellow_servers._WAIT_S", 60.0)  # for the one that there is
     async with AsyncExitStack() as stack:
         rig = HubRig(tmp_path / "hub")
-        layout = HubLayout(
-            *("127.0.0.1", "127.0.0.1", rig.client_port, rig.leaf_port),
-            *(f"nats-leaf://127.0.0.1:{rig.leaf_port}", 1, 5.0),
-        )
+        layout = local_layout(rig.client_port, rig.leaf_port)
         create_hub(rig.directory, layout)
         stack.push_async_callback(rig.stop)
         await rig.server.start()

@@ -19,7 +19,7 @@ from backhaul_codec import blobs
 from backhaul_hub.blob_service import WAITING_BYTES_MAX, BlobService
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import Artifacts
-from backhaul_hub.errors import ArtifactError
+from backhaul_hub.errors import ArtifactError, HubError
 from backhaul_hub.objects import CHUNK_BYTES, Objects
 from backhaul_hub.twin_streams import BLOBS
 from demo import patient
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
+    from backhaul_hub.objects import Artifact
     from tests.support.nats_server import NatsServer
 
 pytestmark = pytest.mark.nats
@@ -183,6 +184,45 @@ async def test_an_object_with_a_chunk_missing_is_damaged(
         assert "is damaged: 168928 of 300000 bytes" in answer.message
         with pytest.raises(ArtifactError, match="damaged"):
             await it.objects.open(await required(it, "a.bin"))
+
+
+async def test_an_object_that_goes_while_it_is_found_holds_nobody_up(
+    nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with bench(nats_server, tmp_path) as it:
+        await it.put("a.bin", noise(300_000))
+        info = it.service._objects.info
+
+        async def then_it_goes(name: str) -> Artifact | None:
+            found = await info(name)
+            await it.objects.remove(name)
+            monkeypatch.setattr("backhaul_hub.objects._SILENCE_S_MAX", 0.1)  # none comes any more
+            return found
+
+        monkeypatch.setattr(it.service._objects, "info", then_it_goes)
+        assert await it.code(blobs.Find, "a.bin") == blobs.BUSY
+        monkeypatch.undo()
+        assert await it.code(blobs.Find, "a.bin") == blobs.MISSING
+
+
+async def test_a_store_that_is_emptied_while_it_is_listed_holds_nobody_up(
+    nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with bench(nats_server, tmp_path) as it:
+        await it.put("a.bin", noise(1000))
+        jetstream = it.objects._jetstream
+        last = jetstream.get_last_msg
+
+        async def then_it_is_empty(*args: Any) -> Any:
+            found = await last(*args)
+            await jetstream.purge_stream(BLOBS)
+            return found
+
+        monkeypatch.setattr(jetstream, "get_last_msg", then_it_is_empty)
+        monkeypatch.setattr("backhaul_hub.objects._LISTED_S_MAX", 1.0)
+        async with asyncio.timeout(60):
+            with pytest.raises(HubError, match="does not answer"):
+                await it.objects.list()
 
 
 async def test_an_object_whose_digest_is_wrong_is_not_taken_for_whole(

@@ -168,6 +168,21 @@ async def test_people_who_were_added_since_stay_in_the_list(hub: Backed) -> None
     ]  # fmt: skip
 
 
+async def test_who_was_withdrawn_is_not_put_in_the_list_again(hub: Backed) -> None:
+    """The hub.db that was put aside may be an earlier restore's, and the last one lost."""
+    await hub.ask(await hub.token())
+    await hub.backup()
+    person = Person("ann", "fleet", May.READ)
+    await add_person(hub.directory, hub.clock, person, hub.directory / "ann")
+    copy_database(hub.directory / "hub.db", hub.directory / "earlier.db")
+    await remove_person(hub.directory, hub.clock, "ann")
+    told = await hub.at_servers()
+    shutil.copy(hub.directory / "earlier.db", hub.directory / "hub.db")
+    assert await hub.restore(told) == CarriedOver(1)
+    async with await Registry.open(hub.directory / "hub.db") as registry:
+        assert await known_people(registry) == {}
+
+
 async def test_a_token_that_was_open_is_void_and_says_why(hub: Backed) -> None:
     token = await hub.token()
     await hub.ask(await hub.token(device=LATER), OTHER)

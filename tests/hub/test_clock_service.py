@@ -74,6 +74,31 @@ async def test_garbage_is_not_answered(body: bytes) -> None:
     assert (service.answered, service.refused) == (0, 1)
 
 
+async def test_lanes_that_stand_still_are_passed_on_and_the_time_is_told() -> None:
+    wire, heard = Wire(), []
+    service = ClockService(
+        wire,  # type: ignore[arg-type]
+        HubClock(),
+        TOKENS.get,
+        on_still=lambda *said: heard.append(said),
+    )
+    await service.listen(wire)  # type: ignore[arg-type]
+    await wire.question("VID-001", b'{"t1": 1, "epoch": 42, "lanes": {"bulk": 9}}')
+    assert heard == [("VID-001", 42, {"bulk": 9})]
+    for body in (
+        b'{"t1": 1, "lanes": {"bulk": 9}}',
+        b'{"t1": 1, "epoch": 42, "lanes": {}}',
+        b'{"t1": 1, "epoch": 0, "lanes": {"bulk": 9}}',
+        b'{"t1": 1, "epoch": 42, "lanes": {"bulk": 0}}',
+        b'{"t1": 1, "epoch": 42, "lanes": {"bulk": 4611686018427387904}}',
+        b'{"t1": 1, "epoch": 42, "lanes": [9]}',
+    ):
+        await wire.question("VID-001", body)
+    await wire.question("VID-003", b'{"t1": 1, "epoch": 42, "lanes": {"bulk": 9}}')
+    assert len(heard) == 1
+    assert (service.answered, service.refused) == (3, 5)
+
+
 async def test_a_device_that_is_not_known_is_not_answered() -> None:
     wire, _, service = await serving()
     await wire.question("VID-003", b'{"t1": 1}')

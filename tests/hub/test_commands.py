@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import patch
 
 import msgspec
 import pytest
+from nats.errors import MaxPayloadError
 
-from backhaul_codec import Opaque, Point
+from backhaul_codec import Opaque, Point, encode_point
+from backhaul_codec.subjects import parse_uplink
 from backhaul_hub import command_rows, questions
 from backhaul_hub.command_book import (
+    AGAIN_BYTES_MAX,
+    AGAIN_S_MAX,
+    AGAIN_S_MIN,
+    BODY_BYTES_MAX,
     Arrival,
     Command,
     CommandBook,
@@ -21,13 +30,19 @@ from backhaul_hub.command_book import (
     read_arrival,
     read_result,
 )
-from backhaul_hub.command_shell import arrival_of
+from backhaul_hub.command_shell import DELIVER, CommandShell, arrival_of
 from backhaul_hub.config import Commands
 from backhaul_hub.consumers import Change
+from backhaul_hub.continuity import LaneKey
+from backhaul_hub.errors import RegistryError
+from backhaul_hub.examine import Examined
 from backhaul_hub.registry import Registry
 from backhaul_hub.schema import SCHEMA_VERSION
+from tests.support.hub_sync import FakeClock
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 S = 1_000_000_000
@@ -35,6 +50,13 @@ NOW = 1_700_000_000 * S
 RULES = Commands(rows_max=10)
 DEVICES = {"VID-001"}
 SUBJECT = "fleet.prod.veh.VID-001.cmd.door.unlock"
+
+
+def examined(id_: str, body: dict[str, Any]) -> Examined:
+    point = Point(node="", type="", time=NOW, value=Opaque(6, json.dumps(body).encode()))
+    uplink = parse_uplink(f"up.VID-001.r.{id_}")
+    key = LaneKey("VID-001", "live", 1)
+    return Examined(key, 1, uplink, encode_point(point, epoch=1, seq=1))
 
 
 def arrived(data: bytes = b"", subject: str = SUBJECT, *, full: bool = False) -> Command:
@@ -67,6 +89,10 @@ def test_a_command_is_as_its_message_says() -> None:
     assert command.deadline_ns == NOW + 2_500_000_000
 
 
+UNSPEAKABLE = (b'"\xff"', b"[" * 30_000 + b"]" * 30_000, b"9" * 5000)
+"""JSON, or almost, that nobody could be told: no UTF-8, too deep, or a number of too many digits."""
+
+
 @pytest.mark.parametrize(
     ("data", "subject", "full", "words"),
     [
@@ -80,6 +106,7 @@ def test_a_command_is_as_its_message_says() -> None:
         (b'{"deadline_s": 0}', SUBJECT, False, "deadline_s"),
         (b'{"deadline_s": 1e12}', SUBJECT, False, "deadline of at most"),
         (b'{"params": "' + b"x" * 70_000 + b'"}', SUBJECT, False, "are allowed"),
+        *((b'{"params": %s}' % each, SUBJECT, False, "not sent") for each in UNSPEAKABLE),
         (b"", "fleet.prod.veh.VID-404.cmd.x", False, "no device VID-404"),
         (b"", "fleet.prod.veh.VID-001.cmd.a=b", False, "not sent"),
         (b"", SUBJECT, True, "too many"),
@@ -113,6 +140,12 @@ def test_sequence_and_time_are_read_from_both_forms_of_the_reply_subject() -> No
         Point(node="", type="", time=1, value=Opaque(6, b"{")),
         Point(node="", type="", time=1, value=Opaque(6, b'{"state": "sent"}')),
         Point(node="", type="", time=1, value=Opaque(6, b'{"state": "done", "runs": "x"}')),
+        *(
+            Point(
+                node="", type="", time=1, value=Opaque(6, b'{"state": "done", "result": %s}' % it)
+            )
+            for it in UNSPEAKABLE
+        ),
     ],
 )
 def test_garbage_is_no_result(point: Point) -> None:
@@ -128,6 +161,153 @@ def booked(**fields: Any) -> tuple[CommandBook, Command]:
 
 KEY = Key("VID-001", "a")
 DONE = {"state": "done", "result": {"ok": True}, "runs": 1}
+
+
+def test_what_a_connected_vehicle_has_not_taken_up_is_sent_again() -> None:
+    book, command = booked()
+    book.sent(command, NOW + 1)
+    assert not book.unheard(1e9)  # nobody is connected
+    book.link_up("VID-001", 100.0)
+    assert not book.unheard(100.0 + AGAIN_S_MIN - 0.1)
+    assert book.unheard(100.0 + AGAIN_S_MIN)
+    assert book.to_send() is command
+    assert not book.sent(command, NOW + 2)  # no news: it was sent before
+    assert not book.unheard(100.0 + 3 * AGAIN_S_MIN - 0.1)
+    assert book.unheard(100.0 + 3 * AGAIN_S_MIN)
+    assert not book.sent(command, NOW + 3)
+    book.link_down("VID-001")
+    assert not book.unheard(1e9)
+    book.link_up("VID-002", 0.0)
+    assert not book.unheard(1e9)  # another's
+    book.link_up("VID-001", 0.0)
+    book.heard(KEY, vehicle_says({"state": "accepted"}))
+    assert not book.unheard(1e9)
+
+
+def sent(book: CommandBook, id_: str, bytes_: int = 0) -> Command:
+    """Have a command in the book that DOWN has."""
+    command = arrived(msgspec.json.encode({"id": id_, "params": "x" * bytes_}))
+    book.add(command)
+    book.sent(command, NOW + 1)
+    return command
+
+
+def sends(book: CommandBook) -> list[str]:
+    """Return the ids of what is written into DOWN now."""
+    ids = []
+    while (command := book.to_send()) is not None:
+        ids.append(command.id)
+        book.sent(command, NOW + 2)
+    return ids
+
+
+def test_one_round_sends_a_device_its_oldest_again_up_to_a_limit() -> None:
+    book = CommandBook(RULES)
+    for number in range(4):
+        sent(book, f"c{number}", AGAIN_BYTES_MAX // 3)
+    book.link_up("VID-001", 0.0)
+    assert book.unheard(AGAIN_S_MIN)
+    assert sends(book) == ["c0", "c1"]
+    book.heard(Key("VID-001", "c0"), vehicle_says({"state": "accepted"}))
+    assert book.unheard(1e3)
+    assert sends(book) == ["c1", "c2"]
+
+
+def test_small_ones_count_with_all_that_their_messages_hold() -> None:
+    book = CommandBook(RULES)
+    one = sum(map(len, sent(book, "c0").down()))
+    for number in range(1, AGAIN_BYTES_MAX // one + 10):
+        sent(book, f"c{number}")
+    book.link_up("VID-001", 0.0)
+    assert book.unheard(AGAIN_S_MIN)
+    assert len(sends(book)) <= AGAIN_BYTES_MAX // one
+
+
+def test_the_largest_of_all_is_sent_again_too() -> None:
+    book = CommandBook(RULES)
+    sent(book, "c0", BODY_BYTES_MAX - 50)
+    sent(book, "c1")
+    book.link_up("VID-001", 0.0)
+    assert book.unheard(AGAIN_S_MIN)
+    assert sends(book) == ["c0"]
+
+
+def rounds(book: CommandBook, until_s: float, from_s: float = 0.0) -> list[float]:
+    """Return when something is sent again, looked at once a second."""
+    found = []
+    for now_s in range(round(from_s), round(until_s)):
+        if book.unheard(now_s):
+            found.append(now_s - from_s)
+            sends(book)
+    return found
+
+
+SCHEDULE = [5.0, 15.0, 35.0, 75.0, 155.0, 315.0, 615.0]
+
+
+def test_sending_again_comes_to_an_end() -> None:
+    book = CommandBook(RULES)
+    sent(book, "a")
+    book.link_up("VID-001", 0.0)
+    assert rounds(book, 20 * AGAIN_S_MAX) == SCHEDULE
+
+
+def test_a_word_of_another_command_begins_it_anew_once_it_is_over() -> None:
+    book = CommandBook(RULES)
+    sent(book, "a")
+    book.link_up("VID-001", 0.0)
+    book.goes_on("VID-001", 1.0)
+    assert rounds(book, 5000.0) == SCHEDULE  # while it goes on a word changes nothing
+    book.goes_on("VID-001", 5000.0)
+    book.goes_on("VID-002", 5000.0)  # nobody is connected
+    assert rounds(book, 10_000.0, 5000.0) == SCHEDULE
+    book.link_down("VID-001")
+    book.goes_on("VID-001", 10_000.0)
+    assert rounds(book, 11_000.0, 10_000.0) == []
+
+
+def test_a_source_set_up_anew_begins_it_anew() -> None:
+    book = CommandBook(RULES)
+    sent(book, "a")
+    book.source_set_up("VID-001", 0.0)  # not connected, as far as is known
+    assert rounds(book, 1000.0) == []
+    book.link_up("VID-001", 1000.0)
+    book.source_set_up("VID-001", 1003.0)  # what is to come in 2 s does not come later
+    assert rounds(book, 1100.0, 1000.0) == [5.0, 15.0, 35.0, 75.0]
+    book.source_set_up("VID-001", 1100.0)
+    assert rounds(book, 5000.0, 1100.0) == SCHEDULE
+    book.source_set_up("VID-001", 5000.0)
+    assert rounds(book, 10_000.0, 5000.0) == SCHEDULE
+
+
+def test_what_is_sent_again_goes_before_what_was_published_later() -> None:
+    book = CommandBook(RULES)
+    sent(book, "stop")
+    book.add(arrived(b'{"id": "start"}'))
+    book.link_up("VID-001", 0.0)
+    assert book.unheard(AGAIN_S_MIN)
+    assert sends(book) == ["stop", "start"]
+
+
+def test_the_shell_tells_the_book_what_calls_for_sending_again() -> None:
+    config: Any = SimpleNamespace(commands=RULES, twin=SimpleNamespace(env="prod"))
+    clock = FakeClock()
+    clock.ns = 0
+    shell = CommandShell(config, clock, lambda: DEVICES, lambda _: None)
+    sent(shell.book, "a")
+    sent(shell.book, "b")
+    shell.link_up("VID-001")
+    assert rounds(shell.book, 1000.0) == SCHEDULE
+    clock.ns = 1000 * S
+    accepted = examined("a", {"state": "accepted"})
+    shell.on_message(accepted, is_new=True)
+    assert rounds(shell.book, 2000.0, 1000.0) == SCHEDULE
+    clock.ns = 2000 * S
+    shell.on_message(accepted, is_new=False)  # no news
+    assert rounds(shell.book, 3000.0, 2000.0) == []
+    clock.ns = 3000 * S
+    shell.source_set_up("VID-001")
+    assert rounds(shell.book, 4000.0, 3000.0) == SCHEDULE
 
 
 def test_a_command_goes_its_way_and_never_back() -> None:
@@ -218,6 +398,139 @@ async def test_rows_are_bounded_by_number_and_age(tmp_path: Path) -> None:
         await registry.write([command_rows.forget(NOW, 30.0, 5)])
         left = await command_rows.newest(registry, questions.Commands("VID-001"))
         assert [each.id for each in left] == ["c2", *(f"c{number}" for number in range(15, 20))]
+
+
+class Running:
+    """A shell that runs with a real hub.db; what goes to the server is kept."""
+
+    def __init__(self, registry: Registry) -> None:
+        config: Any = SimpleNamespace(commands=RULES, twin=SimpleNamespace(env="prod"))
+        clock = FakeClock()
+        clock.ns = NOW
+        self.shell = CommandShell(config, clock, lambda: DEVICES, lambda _: None)
+        self.registry = registry
+        self.told: list[Any] = []
+        self.down: list[str] = []
+        self.acknowledged: list[str] = []
+        self.bytes_max = 1000
+
+    async def publish(self, subject: str, body: bytes) -> None:
+        """Take what is told, and what is written into DOWN."""
+        if subject.startswith("in."):
+            self.down.append(subject)
+        elif len(body) > self.bytes_max:
+            raise MaxPayloadError
+        else:
+            self.told.append(json.loads(body))
+
+    async def request(self, verb: str, body: object) -> None:
+        """Purge."""
+
+    def message(self, id_: str) -> Any:
+        async def respond(said: bytes) -> None:
+            assert said == b"+ACK"
+            self.acknowledged.append(id_)
+
+        reply = f"$JS.ACK.TWIN_CMD.control.1.42.9.{NOW}.0"
+        data = json.dumps({"id": id_}).encode()
+        return SimpleNamespace(reply=reply, subject=SUBJECT, data=data, respond=respond)
+
+    async def take(self, *ids: str) -> None:
+        await self.shell._take([self.message(id_) for id_ in ids], self.registry)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        server: Any = self
+        tasks = [
+            asyncio.create_task(work)
+            for work in (
+                self.shell._tell(server, self.registry),
+                self.shell._send(server, self.registry),
+            )
+        ]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def ends(self, id_: str, body: dict[str, Any]) -> None:
+        """Have the vehicle's last word on a command read and stored."""
+        self.shell.on_message(examined(id_, body), is_new=True)
+        await self.registry.write(self.shell.take_changes())
+        self.shell.stored()
+
+
+async def test_what_ends_while_it_comes_again_leaves_the_queue_all_the_same(tmp_path: Path) -> None:
+    async with await Registry.open(tmp_path / "hub.db") as registry:
+        it = Running(registry)
+        async with it.running():
+            await it.take("a")
+            await until(lambda: it.told[-1:] != [] and it.told[-1]["state"] == "sent")
+
+            async def then_it_ends(*args: Any) -> list[Command]:
+                known = await find(*args)
+                await it.ends("a", DONE)
+                await until(lambda: it.acknowledged == ["a"])
+                return known
+
+            find = command_rows.find
+            with patch.object(command_rows, "find", then_it_ends):
+                await it.take("a", "b")
+            await until(lambda: it.acknowledged == ["a", "a"])
+
+
+async def test_what_was_sent_while_hub_db_took_nothing_is_stored_as_sent(tmp_path: Path) -> None:
+    async with await Registry.open(tmp_path / "hub.db") as registry:
+        it = Running(registry)
+        refused: list[Any] = []
+        write = registry.write
+
+        async def refuses_once(changes: Any) -> None:
+            if not refused and it.down:
+                refused.append(changes)
+                raise RegistryError("no room")
+            await write(changes)
+
+        with patch.object(registry, "write", refuses_once):
+            await it.take("a")
+            async with it.running():
+                await until(lambda: [each["state"] for each in it.told[-1:]] == ["sent"])
+        assert refused
+        (stored,) = await command_rows.restore(registry)
+        assert stored.state == "sent"
+
+
+async def test_what_is_published_where_commands_are_delivered_is_none(tmp_path: Path) -> None:
+    async with await Registry.open(tmp_path / "hub.db") as registry:
+        it = Running(registry)
+        for reply in ("", "_INBOX.x"):
+            await it.shell._arrived(
+                cast("Any", SimpleNamespace(reply=reply, subject=DELIVER, data=b""))
+            )
+        await it.shell._arrived(it.message("a"))
+        taking = asyncio.create_task(it.shell._take_in(cast("Any", it), registry))
+        try:
+            await until(lambda: taking.done() or len(it.shell.book.open) == 1)
+            assert not taking.done()
+        finally:
+            taking.cancel()
+            await asyncio.gather(taking, return_exceptions=True)
+
+
+async def test_a_result_too_large_to_be_told_holds_up_nobody(tmp_path: Path) -> None:
+    async with await Registry.open(tmp_path / "hub.db") as registry:
+        it = Running(registry)
+        async with it.running():
+            await it.take("a", "b")
+            await it.ends("a", {"state": "done", "result": "x" * it.bytes_max})
+            await it.ends("b", DONE)
+            await until(lambda: it.acknowledged == ["a", "b"])
+        ends = {each["id"]: each for each in it.told if "ended_ns" in each}
+        assert ends["b"]["result"] == DONE["result"]
+        assert ends["a"]["state"] == "done"
+        assert "too large" in ends["a"]["error"]
 
 
 async def test_a_hub_without_commands_is_brought_up_to_date(tmp_path: Path) -> None:

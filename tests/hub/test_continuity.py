@@ -150,10 +150,10 @@ def test_changed_lanes_are_handed_out_once() -> None:
     continuity.arrived(LANE, 1, 10, 1)
     assert set(continuity.take_changed()) == {LANE}
     assert continuity.take_changed() == {}
-    assert continuity.take_stirred() == {LANE}
+    assert continuity.take_stirred() == [LANE]
     continuity.arrived(LANE, 1, 10, 2)
     assert set(continuity.take_changed()) == {LANE}, "a repeat is counted, so it is stored"
-    assert continuity.take_stirred() == {LANE}
+    assert continuity.take_stirred() == [LANE]
 
 
 def feed(continuity: Continuity, key: LaneKey, seq: int, stored_ns: int = 1) -> str | None:

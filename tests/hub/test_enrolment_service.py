@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -149,6 +150,28 @@ async def test_trouble_of_the_hubs_own_is_worth_another_try(hub: Hub) -> None:
         assert code_of(await service.answer(*asked)) == "busy"
         hub.trouble = None
         assert isinstance(await service.answer(*asked), Identity)
+        assert isinstance(await service.answer(*asked), Identity)
+    assert hub.learnt == 1
+
+
+async def test_who_was_enrolled_by_a_connection_that_closed_then_is_made_known_when_it_asks_again(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a flood of questions is seen to: the reception closes, whatever it is at."""
+    token = await hub.token()
+    asked = (request_subject(token.id), write_request(token.id, KEY))
+    async with hub.service() as service:
+        write = service._registry.write_decided
+
+        async def write_and_be_closed(decide: Any) -> None:
+            await write(decide)
+            raise asyncio.CancelledError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(service._registry, "write_decided", write_and_be_closed)
+            with pytest.raises(asyncio.CancelledError):
+                await service.answer(*asked)
+        assert "VID-001" in await hub.devices()
         assert isinstance(await service.answer(*asked), Identity)
     assert hub.learnt == 1
 

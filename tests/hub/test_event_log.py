@@ -144,6 +144,14 @@ def test_alerts_of_one_moment_stand_beside_a_vehicles_events() -> None:
     assert (found.repeats, found.unreadable) == (0, 0)
 
 
+def test_alerts_that_say_the_same_of_themselves_are_all_told() -> None:
+    """Whoever may publish alerts may give two of them one id, and has no say in what is found."""
+    log = EventLog(0, 2)
+    for number in range(3):
+        log.add(f"{ALERT}{number}", alert_body(value=number))
+    assert [event.said["data"]["value"] for event in log.found().events] == [1, 2]
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 12), st.integers(7, 8)), max_size=40),
     st.integers(1, 5),

@@ -23,9 +23,10 @@ from backhaul_hub.keys import read_keys
 from backhaul_hub.nats_jwt import body_of
 from backhaul_hub.reception import Reception
 from backhaul_hub.reset_service import ResetService
-from backhaul_hub.setup import HubLayout, create_hub
+from backhaul_hub.setup import create_hub
 from demo import patient
 from demo.rig import HubRig
+from tests.support.hub_layout import local_layout
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -114,6 +115,19 @@ async def test_while_the_servers_do_not_take_it_it_is_tried_again() -> None:
     it.trouble = ""
     await it.guard.act()
     assert it.done[2:] == ["deaf", {RUDE}, "hears"]
+
+
+async def test_what_was_begun_is_taken_back_where_its_time_is_over_before_it_succeeds() -> None:
+    """A server of a cluster is away: the others keep out who they were told to."""
+    it = Scene()
+    it.ask(100)
+    it.trouble = "2 of 3 servers answer"
+    with pytest.raises(HubError, match="2 of 3"):
+        await it.guard.act()
+    it.trouble, it.clock.s = "", 60
+    await it.guard.act()
+    await it.guard.act()
+    assert it.done[2:] == [set()], "once"
 
 
 @pytest.mark.nats
@@ -223,11 +237,9 @@ async def test_who_is_kept_out_stays_out_when_a_command_tells_the_servers(
     kept = {RUDE: Suspension(0, 1e12, Goods.BYTES, "a flood")}
     monkeypatch.setattr(FloodWatch, "all_suspended", lambda watch, now_s: kept)
     monkeypatch.setattr(control, "_ACCOUNTS_INTERVAL_S", 3600.0)
+    monkeypatch.setattr("backhaul_hub.fellow_servers._WAIT_S", 60.0)  # for the one that there is
     rig = HubRig(tmp_path / "hub")
-    layout = HubLayout(
-        *("127.0.0.1", "127.0.0.1", rig.client_port, rig.leaf_port),
-        *(f"nats-leaf://127.0.0.1:{rig.leaf_port}", 1, 5.0),
-    )
+    layout = local_layout(rig.client_port, rig.leaf_port)
     create_hub(rig.directory, layout)
     config, clock = load(rig.directory), SystemClock()
     await create_device(rig.directory, config, clock, RUDE, DeviceSettings())

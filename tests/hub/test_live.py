@@ -78,6 +78,14 @@ def test_what_is_no_event_is_not_told(listener: Listener, value: object) -> None
     assert listener.told == []
 
 
+def test_half_a_pair_of_surrogates_is_told_as_a_question_mark(listener: Listener) -> None:
+    """JSON may name one, as JavaScript does of a text that was cut; no UTF-8 can."""
+    listener.take("e.app.armed", b'{"data": {"name": "\\ud83d", "\\uDE00": "\\ud83d\\ude00"}}', 1)
+    listener.events.stored()
+    ((_, payload),) = listener.told
+    assert json.loads(payload)["data"] == {"name": "?", "?": "\U0001f600"}
+
+
 def test_no_listener_to_points_takes_a_document_for_one() -> None:
     revision = Revision(3, "2026-05-01T12:00:00Z", None)
     ((subject,), payload) = told_document(DEVICE, "desired", revision, ["plant-7"])

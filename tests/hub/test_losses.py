@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul_hub.errors import RegistryError
 from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.stored import Stored, StoredReader
 from demo import patient
@@ -84,6 +85,31 @@ async def test_single_deletions_are_noticed(up: Up) -> None:
         await up.settles((1, 3), (5, 19))
 
 
+@pytest.mark.parametrize("refused", ["lanes_in", "content"])
+async def test_a_deletion_is_taken_in_also_where_hub_db_refuses_a_read_meanwhile(
+    up: Up, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    async with up.reading() as reader:
+        await up.settles((1, 20))
+        really_read, refusals = getattr(reader._blocks, refused), [RegistryError("busy")]
+
+        async def read(*which: object) -> object:
+            if refusals:
+                raise refusals.pop()
+            return await really_read(*which)
+
+        monkeypatch.setattr(reader._blocks, refused, read)
+        await up.api.request(f"STREAM.MSG.DELETE.{STREAM}", {"seq": 4})
+        await up.poll()
+        await up.settles((1, 3), (5, 20))
+        await until(lambda: not refusals, "a read was refused")
+        await up.frames(21)
+        await up.settles((1, 3), (5, 21))
+        content = await reader._blocks.content(0)
+        assert content is not None
+        assert list(content.lanes[LANE]) == [(1, 3), (5, 21)]
+
+
 async def test_a_purge_of_one_device_is_noticed(up: Up) -> None:
     async with up.reading():
         await up.settles((1, 20))
@@ -150,12 +176,17 @@ async def test_an_older_copy_that_took_in_as_much_as_was_lost_is_noticed(up: Up)
 
 
 async def test_what_age_takes_stays_held(up: Up) -> None:
-    async with up.reading():
+    async with up.reading() as reader:
         await up.settles((1, 20))
         soon = {"max_age": 10**8, "duplicate_window": 10**8}
         await up.api.request(f"STREAM.UPDATE.{STREAM}", (await up.info())["config"] | soon)
         await up.empties()
         await up.poll()
+        await until(lambda: reader.position.first_seq == 21, "what age took is noticed")
+        # From now on it takes nothing before it can be read.
+        await up.api.request(
+            f"STREAM.UPDATE.{STREAM}", (await up.info())["config"] | {"max_age": 0}
+        )
         await up.frames(21)
         await up.settles((1, 21))
         assert up.state().watermark == 21
@@ -218,11 +249,12 @@ async def test_what_a_server_that_lags_behind_does_not_have_is_not_taken_for_los
     monkeypatch.setattr("backhaul_hub.uplink.StoredReader", Behind)
     async with up.reading() as reader:
         await up.settles((1, 20))
+        monkeypatch.setattr(Behind, "last", 10)
+        # Seen all at once: up to 24 nothing would be missing.
+        await up.frames(*range(21, 31))
         for last, lacks in ((10, 0), (30, 25)):
             monkeypatch.setattr(Behind, "last", last)
             monkeypatch.setattr(Behind, "lacks", lacks)
-            if lacks:
-                await up.frames(*range(21, 31))
             await asked_again()
             assert reader.position.seq == 20
             assert up.state().lost == 0

@@ -27,14 +27,16 @@ from backhaul_hub.mirrors import can_be_mirrored, mirror_of
 from backhaul_hub.moved import require_here
 from backhaul_hub.objects import Objects
 from backhaul_hub.registry import Registry
-from backhaul_hub.setup import HubLayout, create_hub
+from backhaul_hub.setup import create_hub
 from backhaul_hub.streams import declared_streams, reconcile, stream_names
 from backhaul_hub.tls_files import CA, TLS
 from backhaul_hub.tls_setup import TlsChoice
 from demo.ports import free_port
 from demo.rig import HubRig
+from tests.support.hub_layout import local_layout
 
 from .test_backup import FixedClock, content, streams_at, write
+from .test_event_log import sourced
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -53,12 +55,7 @@ class Pair:
         self.rigs = {"here": HubRig(directory / "hub"), "there": HubRig(directory / "other")}
         keys_of = None
         for rig in self.rigs.values():
-            layout = HubLayout(
-                *("127.0.0.1", "127.0.0.1", rig.client_port, rig.leaf_port),
-                *(f"nats-leaf://127.0.0.1:{rig.leaf_port}", 1, 5.0),
-                tls=tls,
-                keys_of=keys_of,
-            )
+            layout = local_layout(rig.client_port, rig.leaf_port, tls=tls, keys_of=keys_of)
             create_hub(rig.directory, layout, free=lambda _: 40 << 30)
             # Synced now and then: it is about messages, not about the power.
             conf = rig.directory / "hub.conf"
@@ -175,6 +172,7 @@ async def test_a_hub_moves_while_it_takes_messages_in(
     """What was acknowledged here is there, under its sequence; what comes too late is refused."""
     await write(up, "up.VID-001.f.battery", 9000)
     await write(up, "up.VID-001.e.app.armed", 3)
+    await sourced(client, 3)
     await client.request("fleet.prod.veh.VID-001.cmd.lock", b"{}", timeout=30)
     await Objects(client).put("map", io.BytesIO(b"x" * 300_000))
     await Objects(client).put("old", io.BytesIO(b"y" * 300_000))
@@ -194,8 +192,9 @@ async def test_a_hub_moves_while_it_takes_messages_in(
 
     # No mirror hears of what is deleted: first the object is there, then it is gone here.
     writing = asyncio.create_task(go_on())
-    blobs = await begin().run(prepare=True)
-    assert blobs["OBJ_TWIN_BLOBS"]["messages"] == 8
+    async with asyncio.timeout(120):  # it ends close behind
+        while (await begin().run(prepare=True))["OBJ_TWIN_BLOBS"]["messages"] < 8:
+            pass
     mirrored = (await JetStreamApi(other).request("STREAM.INFO.UP_00"))["created"]
     assert await Objects(client).remove("old")
     states = await begin().run()
@@ -280,6 +279,28 @@ async def test_a_migration_that_was_cut_short_goes_on_or_is_taken_back(
 
 
 @pytest.mark.nats
+async def test_a_mirror_that_lacks_the_front_is_no_copy(
+    begin: Callable[[], Migration],
+    client: Client,
+    up: Client,
+    other: Client,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a stream with an age, too: age has not taken what is missing there."""
+    monkeypatch.setattr("backhaul_hub.migrate._BEHIND_MESSAGES_MAX", 0)
+    await write(up, "up.VID-001.f.battery", 600)
+    await begin().run(prepare=True)
+    here, there = JetStreamApi(client), JetStreamApi(other)
+    assert (await here.request("STREAM.INFO.UP_00"))["config"]["max_age"]
+    assert (await there.request("STREAM.INFO.UP_00"))["state"]["messages"] == 600
+    # The last of the 40 is not even there: nobody can ask for its time.
+    await here.request("STREAM.MSG.DELETE.UP_00", {"seq": 40})
+    await there.request("STREAM.PURGE.UP_00", {"seq": 41})
+    assert (await begin().run())["UP_00"]["messages"] == 599
+    assert await content(other, "UP_00", 600) == await content(client, "UP_00", 600)
+
+
+@pytest.mark.nats
 async def test_a_server_that_holds_something_is_not_moved_to(
     begin: Callable[[], Migration],
     client: Client,
@@ -337,7 +358,15 @@ async def test_hubs_that_speak_tls_are_joined_by_their_authority(tmp_path: Path)
 async def test_a_leaf_port_that_is_none_is_said(
     pair: Pair, hub: HubConfig, other: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backhaul_hub.bridge._CONNECT_S_MAX", 2.0)
+    answers = Bridge._answers
+
+    async def until_refused(bridge: Bridge, subject: str) -> bool:
+        if "refused" in bridge._log.read_text():
+            raise TimeoutError  # its time is over once it has dialled, and no sooner
+        return await answers(bridge, subject)
+
+    monkeypatch.setattr("backhaul_hub.bridge._CONNECT_S_MAX", 120.0)
+    monkeypatch.setattr(Bridge, "_answers", until_refused)
     wrong = f"nats-leaf://127.0.0.1:{free_port()}"
     with pytest.raises(BackupError, match=r"are not joined: .*refused"):
         async with pair.bridge(hub, other, wrong):

@@ -104,6 +104,7 @@ def test_values_come_as_json_has_them(said: bytes, meant: Value) -> None:
     "said",
     [
         *(b"", b"{", b"[]", b"{}", b'{"points": 3}', b'{"points": [[1]]}'),
+        b'{"points": [["battery", "soc", "", 1, ' + b"[" * 100_000 + b"]" * 100_000 + b"]]}",
         b'{"points": [["battery", "soc", "", 99999999999999999999, 1]]}',
         b'{"points": [["' + b"x" * 300 + b'", "soc", "", 1, 1]]}',
         b'{"points": [["battery", "soc", "", 1, 99999999999999999999999]]}',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,10 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_codec.ranges import RangeSet
+from backhaul_hub import turn
 from backhaul_hub.consumers import Change
 from backhaul_hub.continuity import Explained, LaneKey, LaneState
 from backhaul_hub.errors import RegistryError
-from backhaul_hub.registry import Device, Position, Registry
+from backhaul_hub.registry import Device, Position, Registry, node_changes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,6 +42,30 @@ async def test_lanes_and_position_come_back_together(tmp_path: Path) -> None:
         assert await registry.position("UP_00") == Position("t", 9, 1, 77, 3)
         assert await registry.lanes() == {LANE: STATE}
         assert await registry.position("UP_01") == Position()
+
+
+async def test_synced_at_every_commit(tmp_path: Path) -> None:
+    async with await Registry.open(tmp_path / "hub.db") as registry:
+        pragmas = [
+            await registry.fetch(f"PRAGMA {name}") for name in ("journal_mode", "synchronous")
+        ]
+    assert [row[0] for [row] in pragmas] == ["wal", 2]  # FULL
+
+
+async def test_a_writer_that_is_cancelled_while_it_waits_for_its_turn_leaves_nothing_behind(
+    tmp_path: Path,
+) -> None:
+    async with await Registry.open(tmp_path / "hub.db") as registry:
+        with contextlib.closing(sqlite3.connect(tmp_path / "hub.db")) as other:
+            other.execute("BEGIN IMMEDIATE")
+            writing = asyncio.create_task(registry.store("UP_00", Position("t", 1, 0), {}))
+            await asyncio.sleep(0.05)  # its BEGIN waits for that one's end
+            writing.cancel()
+            await asyncio.sleep(0)
+            other.rollback()
+        await asyncio.gather(writing, return_exceptions=True)
+        await registry.store("UP_00", Position("t", 2, 0), {})
+        assert await registry.position("UP_00") == Position("t", 2, 0)
 
 
 async def test_nothing_is_written_where_the_disk_refuses(tmp_path: Path) -> None:
@@ -114,7 +140,7 @@ async def test_nodes_with_streams_of_their_own_come_back(tmp_path: Path) -> None
             await registry.add_device(Device("VID-001", "ef", "hash", 1, nodes=("door",)))
         assert await registry.devices() == {"VID-001": device, "VID-002": other}
         changed = replace(device, nodes=("gps",), leaving=("battery",))
-        await registry.set_nodes(changed)
+        await registry.write(node_changes(changed))
         assert await registry.devices() == {"VID-001": changed, "VID-002": other}
 
 
@@ -150,7 +176,7 @@ async def test_an_older_hub_db_is_brought_up_to_date(
         key = "" if version < 7 else "hash"
         assert await registry.devices() == {"VID-001": Device("VID-001", "ab", key, 1)}
         assert await registry.lanes() == {LANE: STATE}
-        await registry.set_nodes(Device("VID-001", "ab", "hash", 1, nodes=("gps",)))
+        await registry.write(node_changes(Device("VID-001", "ab", "hash", 1, nodes=("gps",))))
         await registry.write([Change("INSERT INTO shadow VALUES (?, ?)", [("VID-001", "{}")])])
     async with await Registry.open_existing(path) as registry:
         assert (await registry.devices())["VID-001"].nodes == ("gps",)
@@ -165,6 +191,24 @@ async def test_a_database_that_lost_a_table_is_an_error_of_ours(tmp_path: Path) 
             await registry.devices()
         with pytest.raises(RegistryError, match="no such table"):
             await registry.add_device(Device("VID-001", "ab", "hash", 1))
+
+
+async def test_what_is_told_waits_for_what_is_being_stored_but_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn, "_STORED_S", 60.0)
+    async with await Registry.open(tmp_path / "hub.db") as registry:
+        await registry.turn.acquire()
+        waiting = asyncio.create_task(turn.stored(registry))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        registry.turn.release()
+        await waiting
+
+        monkeypatch.setattr(turn, "_STORED_S", 0.01)
+        async with registry.turn:
+            await turn.stored(registry)
 
 
 async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:

@@ -28,10 +28,11 @@ from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.keys import read_keys
 from backhaul_hub.registry import Device, Registry
 from backhaul_hub.reset_service import ResetService
-from backhaul_hub.setup import HubLayout, create_hub, write_accounts
+from backhaul_hub.setup import create_hub, write_accounts
 from backhaul_hub.streams import DOWN
 from demo import patient
 from demo.rig import HubRig
+from tests.support.hub_layout import local_layout
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -109,10 +110,7 @@ async def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     monkeypatch.setattr(accounts, "vehicle_rights", lambda: rights)
     async with AsyncExitStack() as stack:
         hub = HubRig(tmp_path / "hub")
-        layout = HubLayout(
-            *("127.0.0.1", "127.0.0.1", hub.client_port, hub.leaf_port),
-            *(f"nats-leaf://127.0.0.1:{hub.leaf_port}", 1, 5.0),
-        )
+        layout = local_layout(hub.client_port, hub.leaf_port)
         create_hub(hub.directory, layout)
         settings = DeviceSettings(nodes=NODES)
         for id_ in (MINE, THEIRS):
@@ -132,6 +130,7 @@ async def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         for device in devices.values():
             await ensure_down_consumers(api, device)
         await ResetService(control, SystemClock()).listen(control)
+        await control.flush()  # others ask: it is heard by now
         up = await stack.enter_async_context(hub.connection_in("UP"))
         mine, theirs = [await log_in(stack, hub, devices[id_]) for id_ in (MINE, THEIRS)]
         yield Fleet(hub, mine, theirs, control, up)

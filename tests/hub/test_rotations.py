@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
 from backhaul_codec.rotation import Wish, prove_key
 from backhaul_codec.words import KeyWord
+from backhaul_hub.commands import rotate
 from backhaul_hub.registry import Registry
 from backhaul_hub.rotations import Rotation, begin, drop, heard, logged_in, put, rotations
 from tests.support.enrolment_tokens import user_key
@@ -123,3 +125,17 @@ async def test_a_newer_rotation_is_not_overwritten_by_what_was_heard_of_an_older
         assert await rotations(registry) == {"VID-001": newer}
         await registry.write([drop("VID-001")])
         assert await rotations(registry) == {}
+
+
+@pytest.mark.parametrize("rotation", [SIGNED, WRITTEN])
+def test_who_is_about_to_shut_a_vehicle_out_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rotation: Rotation
+) -> None:
+    async def found(*_: object) -> tuple[Rotation, bool, None]:
+        return rotation, False, None
+
+    monkeypatch.setattr(rotate, "_rotate", found)
+    monkeypatch.setattr(rotate, "log_to_stderr", lambda: None)
+    told = CliRunner().invoke(rotate.rotate, ["VID-001", "--dir", str(tmp_path)]).output
+    assert "To begin anew: --again" in told
+    assert ("the new login only" in told) is (rotation is WRITTEN)

@@ -240,6 +240,14 @@ def test_a_document_is_taken_whole_or_not_at_all(document: bytes, why: str) -> N
     assert (both.meta["refused"], both.config) == (None, {"gps.rate": 6.0})
 
 
+@pytest.mark.parametrize("document", [{"gps.mode": None}, {"gps.mode": "eco"}])
+def test_a_document_of_somebody_whose_name_is_too_long_is_refused(document: object) -> None:
+    both = Both()
+    both.desire(document, who="x" * 300)
+    both.publish()
+    assert "255" in both.meta["refused"]["reason"]
+
+
 def test_a_node_that_would_not_fit_into_one_message_is_refused() -> None:
     both = Both()
     for number in range(4):

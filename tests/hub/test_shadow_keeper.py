@@ -108,6 +108,10 @@ class Rig:
         await self.registry.write(self.core.take_changes())
         self.core.stored()
 
+    async def published(self) -> None:
+        """Wait until DOWN lacks nothing, and hub.db knows that: a start would publish it again."""
+        await until(lambda: self.core.outbox.first() is None, "DOWN lacks nothing")
+
     async def stored(self) -> None:
         """Wait until hub.db knows of the documents that the bucket has."""
         meta = await self.document("meta")
@@ -229,6 +233,7 @@ async def test_what_was_desired_while_nobody_looked_is_taken_once(
 ) -> None:
     async with a_rig(nats_server, tmp_path) as rig:
         await rig.until("meta", taken(await rig.desire({"gps.rate": 1})))
+        await rig.published()
         await rig.stop()
         written = await rig.down_writes()
         for rate in (2, 3):
@@ -240,6 +245,7 @@ async def test_what_was_desired_while_nobody_looked_is_taken_once(
         async with asyncio.timeout(60):
             while await rig.down_writes() == written:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
+        await rig.published()
         await rig.stop()
         assert await rig.down_writes() == written + 1, "several writes come to the last"
         await rig.start()
@@ -305,6 +311,70 @@ async def test_documents_are_written_again_where_the_bucket_was_lost(
         stamp = rig.core.heads.get(DEVICE, RATE)
         await rig.until("meta", taken(await rig.desire({"gps.rate:int64": 1})))
         assert rig.core.heads.get(DEVICE, RATE) == stamp
+
+
+async def test_documents_are_written_again_where_the_bucket_is_lost_while_they_are_written_again(
+    nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_rig(nats_server, tmp_path) as rig:
+
+        async def is_lost() -> None:
+            await rig.client.jetstream().delete_stream("KV_TWIN_SHADOW")
+            await rig.declare()
+            rig.keeper.lost()
+
+        rig.vehicle.put("hmi", "theme", "dark")
+        await rig.hear()
+        await rig.until("meta", taken(await rig.desire({"gps.rate:int64": 1})))
+        await rig.stored()
+        really_publish, losses, over = rig.api.publish, [is_lost], asyncio.Event()
+
+        async def publish(subject: str, *rest: Any) -> Any:
+            stored = await really_publish(subject, *rest)
+            if subject.endswith(".reported") and losses:
+                await losses.pop()()
+                over.set()
+            return stored
+
+        monkeypatch.setattr(rig.api, "publish", publish)
+        await is_lost()
+        async with asyncio.timeout(60):
+            await over.wait()
+        assert await rig.until("desired", bool) == {"gps.rate:int64": 1}
+        await rig.until("reported", lambda reported: reported["fields"] == {"hmi.theme": "dark"})
+
+
+async def test_documents_are_written_again_where_the_bucket_was_lost_while_nobody_was_there(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async with a_rig(nats_server, tmp_path) as rig:
+        rig.vehicle.put("hmi", "theme", "dark")
+        await rig.hear()
+        await rig.until("meta", taken(await rig.desire({"gps.rate:int64": 1})))
+        await rig.stored()
+        await rig.stop()
+        await rig.client.jetstream().delete_stream("KV_TWIN_SHADOW")
+        await rig.declare()
+        await rig.start()
+        await rig.until("reported", lambda reported: reported["fields"] == {"hmi.theme": "dark"})
+        assert await rig.until("desired", bool) == {"gps.rate:int64": 1}
+
+
+@pytest.mark.parametrize("part", ["reported", "desired"])
+async def test_documents_are_written_again_where_who_wrote_them_again_was_killed_at_it(
+    nats_server: NatsServer, tmp_path: Path, part: str
+) -> None:
+    """The bucket is not empty by then, but has not all of them."""
+    async with a_rig(nats_server, tmp_path) as rig:
+        rig.vehicle.put("hmi", "theme", "dark")
+        await rig.hear()
+        await rig.until("meta", taken(await rig.desire({"gps.rate:int64": 1})))
+        await rig.stored()
+        await rig.stop()
+        gone = {"filter": f"$KV.TWIN_SHADOW.{PREFIX}.{part}"}
+        await rig.api.request("STREAM.PURGE.KV_TWIN_SHADOW", gone)
+        await rig.start()
+        assert await rig.until(part, bool)
 
 
 async def test_reported_is_coalesced_and_not_written_for_nothing(

@@ -143,7 +143,7 @@ async def test_a_message_has_a_header_like_the_one_that_a_source_puts_on_it(
     }
     await api.request("STREAM.CREATE.UP_X", {"name": "UP_X", "sources": [source]})
     await api.publish(MANY.leaf_subject, MANY.body)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not (await api.request("STREAM.INFO.UP_X"))["state"]["messages"]:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     message = await client.jetstream().get_msg("UP_X", 1)

@@ -163,6 +163,21 @@ async def test_a_lane_that_is_refused_is_set_up_again_and_the_others_are_left_al
     await until(lambda: kept.api.told[1:] == [SHARED, {*SHARED, "n_battery"}])
 
 
+async def test_of_a_device_that_is_gone_no_lag_is_known_whenever_its_stream_was_looked_at(
+    kept: Kept,
+) -> None:
+    kept.keeper.connected(PLAIN.id)
+    await kept.comes_to(PLAIN.id, SHARED)
+    info = await kept.info()
+    info["sources"] = [source | {"active": 1, "lag": 7} for source in info["sources"]]
+    asked_s = SystemClock().monotonic_s()
+    kept.keeper.look([info], asked_s, {})
+    assert set(kept.keeper.lags.values()) == {7}
+    kept.keeper.disconnected(PLAIN.id)
+    kept.keeper.look([info], asked_s, {})
+    assert kept.keeper.lags == {}
+
+
 async def test_a_source_that_somebody_removed_is_there_again(kept: Kept) -> None:
     kept.keeper.connected(OWN.id)
     await kept.comes_to(OWN.id, {*SHARED, "n_battery"})

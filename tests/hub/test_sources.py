@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ from backhaul_hub.sources import (
     place_of,
     places_of,
     sources_by_shard,
+    untouched_s,
 )
 
 ONE, TWO, THREE = (Place(f"VID-00{number}", "bulk") for number in (1, 2, 3))
@@ -38,7 +40,7 @@ def drain(plan: SourcePlan, now_s: float = 0.0) -> list[frozenset[Place]]:
     while (target := plan.next_update(now_s)) is not None:
         plan.succeeded(target, now_s)
         for place in target:
-            plan.established(place, now_s)
+            plan.established(place, now_s, now_s + 1)
         updates.append(target)
         assert len(updates) < 10, "does not come to rest"
     return updates
@@ -54,6 +56,7 @@ def test_a_new_device_is_one_update() -> None:
 def test_a_device_that_connects_again_is_taken_out_and_put_back() -> None:
     plan = SourcePlan()
     plan.succeeded(frozenset({ONE, TWO}), -100.0)
+    plan.established(ONE, -1.0, 1.0)
     plan.wanted = {ONE, TWO}
     plan.connected(ONE)
     assert drain(plan) == [frozenset({TWO}), frozenset({ONE, TWO})]
@@ -77,17 +80,32 @@ def test_a_failed_kick_is_done_again() -> None:
     assert drain(plan) == [frozenset(), frozenset({ONE})]
 
 
-def test_a_source_whose_set_up_may_be_under_way_is_left_alone() -> None:
+def test_a_source_whose_set_up_may_be_under_way_is_removed_and_added_later() -> None:
     plan = SourcePlan()
     plan.connected(ONE)
     assert plan.next_update(0.0) == frozenset({ONE})
     plan.succeeded(frozenset({ONE}), 0.0)
-    plan.connected(ONE)  # again, before its source has heard of it
+    plan.kicked(ONE)
+    assert plan.next_update(20.0) == frozenset(), (
+        "however long ago: the server asks again by itself"
+    )
+    plan.succeeded(frozenset(), 20.0)
+    plan.connected(TWO)
+    assert plan.next_update(21.0) == frozenset({TWO}), "others are not held up"
+    plan.succeeded(frozenset({TWO}), 21.0)
+    assert plan.next_update(21.0) is None
+    assert plan.look_again_s() == 20.0 + SETUP_S
+    assert plan.next_update(20.0 + SETUP_S) == frozenset({ONE, TWO})
+
+
+def test_a_device_that_is_there_again_is_left_to_the_server_where_it_may_be_at_it() -> None:
+    plan = SourcePlan()
+    plan.connected(ONE)
+    plan.succeeded(frozenset({ONE}), 0.0)
+    plan.connected(ONE)
     assert plan.next_update(1.0) is None
-    assert plan.look_again_s() == SETUP_S
-    assert plan.next_update(SETUP_S) == frozenset()
-    plan.succeeded(frozenset(), SETUP_S)
-    assert plan.next_update(SETUP_S) == frozenset({ONE})
+    plan.established(ONE, 1.0, 9.0)
+    assert plan.next_update(2.0) is None, "it was established since"
 
 
 def test_a_device_that_left_during_its_set_up_is_added_again_only_after_it() -> None:
@@ -95,15 +113,58 @@ def test_a_device_that_left_during_its_set_up_is_added_again_only_after_it() -> 
     plan.connected(ONE)
     plan.succeeded(frozenset({ONE}), 0.0)
     plan.disconnected(ONE)
-    assert plan.next_update(1.0) is None
+    assert plan.next_update(1.0) == frozenset()
+    plan.succeeded(frozenset(), 1.0)
+    assert plan.look_again_s() is None
     plan.connected(ONE)
-    plan.connected(TWO)
-    assert plan.next_update(2.0) == frozenset({ONE, TWO}), "others are not held up"
-    plan.succeeded(frozenset({ONE, TWO}), 2.0)
-    plan.established(ONE, -1.0)
-    assert plan.next_update(2.0) is None, "that was an earlier source of it"
-    plan.established(ONE, 1.5)
-    assert plan.next_update(2.0) == frozenset({TWO}), "once it is heard, it is kicked at once"
+    assert plan.next_update(2.0) is None
+    assert plan.next_update(1.0 + SETUP_S) == frozenset({ONE})
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "until_s", "at_once"),
+    [(-1.0, 5.0, False), (1.0, 1.5, False), (1.0, 3.0, True)],
+    ids=["of an earlier source", "long ago", "known"],
+)
+def test_a_source_is_renewed_at_once_where_no_set_up_can_be_under_way(
+    asked_s: float, until_s: float, *, at_once: bool
+) -> None:
+    plan = SourcePlan()
+    plan.connected(ONE)
+    plan.succeeded(frozenset({ONE}), 0.0)
+    plan.established(ONE, asked_s, until_s)
+    plan.kicked(ONE)
+    plan.succeeded(frozenset(), 2.0)
+    assert plan.next_update(2.0) == (frozenset({ONE}) if at_once else None)
+
+
+def test_what_was_known_of_a_source_is_doubted_where_its_server_has_started() -> None:
+    plan = SourcePlan()
+    plan.connected(ONE)
+    plan.succeeded(frozenset({ONE}), 0.0)
+    plan.established(ONE, 1.0, 9.0)
+    plan.doubted(ONE)
+    plan.connected(ONE)
+    plan.succeeded(frozenset(), 2.0)
+    assert plan.next_update(2.0) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "kicked", "known_s"),
+    [
+        ({"active": 2_000_000_000}, False, 7.0),
+        ({"active": 20_000_000_000}, False, -11.0),
+        ({"active": 2_000_000_000}, True, -1.0),
+        ({"active": -1}, False, -1.0),
+        ({"active": -1, "error": {"description": "consumer not found"}}, True, 1.0),
+        ({"active": -1, "error": {"description": "stalled on flow control"}}, False, -1.0),
+    ],
+    ids=["heard", "silent", "kicked", "never heard", "refused", "waits for its link"],
+)
+def test_what_a_source_says_of_its_set_up(
+    source: dict[str, Any], known_s: float, *, kicked: bool
+) -> None:
+    assert untouched_s(source, kicked=kicked) == known_s
 
 
 @given(STEPS)
@@ -125,7 +186,7 @@ def test_comes_to_rest_at_what_is_wanted_and_kicks_every_reconnect(
         fresh.intersection_update(in_flight)
         plan.succeeded(in_flight, 0.0)
         for device in in_flight:
-            plan.established(device, 0.0)
+            plan.established(device, 0.0, 1.0)
         in_flight = None
 
     for what, device in [*steps, ("rest", ONE)]:
@@ -212,10 +273,17 @@ def test_a_source_whose_window_takes_long_to_arrive_is_left_alone() -> None:
         assert watch.complaint(listed(1, said, lag=50, seq=now // 5), now, now) is None
 
 
-def test_a_source_that_never_heard_its_device_is_kicked_soon() -> None:
+def test_a_source_that_never_heard_its_device_is_kicked_once_the_server_has_asked_twice() -> None:
     watch = SourceWatch(15.0, 10.0)
     kicks = [now for now in range(40) if watch.complaint(listed(-1), now, now)]
-    assert kicks == [6, 17, 39]
+    assert kicks == [11, 33]
+
+
+def test_a_source_that_was_kicked_for_another_reason_is_given_as_long() -> None:
+    watch = SourceWatch(15.0, 10.0)
+    watch.kicked(ONE, 20.0)
+    kicks = [now for now in range(20, 40) if watch.complaint(listed(-1), now, now)]
+    assert kicks == [31]
 
 
 def test_a_silent_source_is_kicked_once_patience_is_over() -> None:
@@ -266,7 +334,7 @@ def test_a_healthy_lane_does_not_make_its_deaf_twin_impatient() -> None:
         assert watch.complaint(listed(0.5, lane="live"), now, now) is None
         if watch.complaint(listed(-1), now, now):
             kicks.append(now)
-    assert kicks == [6, 17]
+    assert kicks == [11]
 
 
 def test_no_kick_within_patience_of_a_new_link() -> None:

@@ -144,6 +144,33 @@ def test_digests_that_differ_end_equal(ends: Ends) -> None:
     assert ends.hub.core.peer(DEVICE).in_sync is True
 
 
+def test_what_was_passed_over_on_the_way_down_is_told_of_when_the_hub_looks_again(
+    ends: Ends,
+) -> None:
+    """The vehicle does not ask: it knows of no link that was away."""
+    ends.vehicle.put("battery", "limit", 80.0)
+    ends.vehicle.digest()
+    ends.link.up()
+    ends.hub.set(Put(LIMIT, 90.0))
+    ends.hub.down.clear()
+    assert ends.hub.core.outbox.waiting(DEVICE) == 0
+    ends.hub.core.compare_again(DEVICE)
+    ends.hub.publish()
+    assert list(ends.hub.down) == [f"in.{DEVICE}.s.digest"]
+    for _ in range(3):
+        ends.link.down()
+        ends.link.up()
+    assert ends.vehicle.heads.root() == ends.heads.root()
+    assert ends.hub.core.peer(DEVICE).in_sync is True
+    ends.hub.core.compare_again(DEVICE)
+    assert ends.hub.core.unequal == set()
+
+
+def test_a_device_that_never_said_what_it_holds_is_told_too(ends: Ends) -> None:
+    ends.hub.core.compare_again(DEVICE)
+    assert ends.hub.core.unequal == {DEVICE}
+
+
 def test_equal_digests_are_not_answered(ends: Ends) -> None:
     ends.vehicle.put("battery", "limit", 1.0)
     ends.vehicle.digest()
@@ -173,9 +200,10 @@ def test_a_node_that_is_too_large_for_a_frame_goes_point_by_point(ends: Ends) ->
 def test_a_word_that_is_none_changes_nothing(ends: Ends, kind: str, value: object) -> None:
     ends.vehicle.event(kind, value)
     ends.vehicle.send(f"e.{kind}", encode_point(Point("", kind, 1, 2.0), epoch=1, seq=9))
-    ends.vehicle.send(
-        f"e.{kind}", encode_point(Point("", kind, 1, Opaque(6, b"{")), epoch=1, seq=9)
-    )
+    for said in (b"{", b'{"x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"):
+        ends.vehicle.send(
+            f"e.{kind}", encode_point(Point("", kind, 1, Opaque(6, said)), epoch=1, seq=9)
+        )
     ends.vehicle.put("battery", "limit", 1.0)
     ends.link.up()
     assert len(ends.heads) == 1

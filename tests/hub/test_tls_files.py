@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import ssl
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -11,7 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from backhaul_hub import authority, handshake
+from backhaul_hub import authority, handshake, tls_files
 from backhaul_hub.authority import (
     AUTHORITY_LIFE,
     SERVER_LIFE,
@@ -24,6 +26,7 @@ from backhaul_hub.authority import (
 from backhaul_hub.certificate_facts import facts
 from backhaul_hub.errors import CertificateError
 from backhaul_hub.handshake import require_accepted
+from backhaul_hub.private_files import write_private
 from backhaul_hub.tls_files import (
     OwnCertificate,
     Renewal,
@@ -196,6 +199,24 @@ def test_an_operators_certificate_takes_the_place_of_the_hubs_own(
     assert not (hub / "tls" / "ca.key").exists()
     with pytest.raises(CertificateError, match="tls use"):
         renew(hub, Renewal(), NOW)
+
+
+def test_an_operators_certificate_and_a_renewed_one_are_not_written_between_each_other(
+    tmp_path: Path, hub: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brought = own(tmp_path / "own", "hub.example.org")
+    free: list[Path] = []
+
+    def write(path: Path, text: str) -> None:
+        with (hub / "lock").open("w") as lock, contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free.append(path)
+        write_private(path, text)
+
+    monkeypatch.setattr(tls_files, "write_private", write)
+    renew(hub, Renewal(), NOW)
+    use_certificate(hub, brought, {hub: ["hub.example.org"]})
+    assert free == []
 
 
 def test_an_operators_certificate_that_would_be_refused_changes_nothing(

@@ -12,6 +12,7 @@ import pytest
 
 from backhaul_hub.authority import AUTHORITY_LIFE, SERVER_LIFE, read_certificates
 from backhaul_hub.certificate_watch import CertificateWatch
+from backhaul_hub.clock import SystemClock
 from backhaul_hub.fellow_servers import ask_all, reload_servers
 from backhaul_hub.tls_files import Renewal, make_certificates, renew, server_certificates
 from backhaul_hub.tls_text import tls_block
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
 pytestmark = [pytest.mark.nats]
-NOW = datetime(2026, 5, 1, tzinfo=UTC)
+# The servers judge by their own clock; certificates hold whole seconds.
+NOW = datetime.fromtimestamp(SystemClock().now_ns() // 10**9, UTC)
 DEADLINE_S = 120.0
 
 
@@ -91,8 +93,9 @@ leafnodes {{
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[HubServer]:
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
     """A hub's server that runs; with it all that were made through it are stopped."""
+    monkeypatch.setattr("backhaul_hub.fellow_servers._WAIT_S", DEADLINE_S)
     hub = HubServer(tmp_path)
     hub.server.start()
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -11,8 +12,14 @@ from hypothesis import strategies as st
 
 from backhaul_codec import CodecError, Opaque, Point, encode_frame, encode_point
 from backhaul_codec.words import ClockWord, EpochWord, MarkWord, Receipt, Word
-from backhaul_hub.continuity import LaneKey
-from backhaul_hub.examine import LAYOUT_BYTES_MAX, UnreadableError, examine
+from backhaul_hub.continuity import Continuity, LaneKey
+from backhaul_hub.examine import LAYOUT_BYTES_MAX, SEQ_MAX, UnreadableError, examine
+from backhaul_hub.registry import Registry
+from backhaul_hub.word_book import WordBook
+from backhaul_hub.word_store import marks_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FRAME = encode_frame([Point("battery", "soc", 1, 81.5)], epoch=7, seq=3)
 
@@ -87,6 +94,20 @@ def test_what_a_vehicle_says_of_itself() -> None:
     assert said("doors", b"{") is None, "a program's own event says nothing to continuity"
 
 
+async def test_hub_db_takes_the_largest_numbers_that_are_no_garbage(tmp_path: Path) -> None:
+    """Else the control plane would end at such a message, at each start again."""
+    most = (1 << 63) - 1
+    clock = {"quality": "synced", "offset_ns": -most, "error_ns": most, "boot": 10**30}
+    book = WordBook(Continuity())
+    for kind, value in (("clock", clock), ("mark", {"epoch": 7, "lanes": {"live": SEQ_MAX}})):
+        word = said(kind, value)
+        assert word is not None
+        book.take(LaneKey("VID-001", "live", 7), SEQ_MAX, word, 99)
+    async with await Registry.open(tmp_path / "hub.db") as registry:
+        await registry.write(book.take_changes())
+        assert [mark.seq for mark in await marks_of(registry, "VID-001")] == [SEQ_MAX]
+
+
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
@@ -96,6 +117,9 @@ def test_what_a_vehicle_says_of_itself() -> None:
         ("mark", {"epoch": 7}),
         ("epoch", {"old": 7, "new": 7}),
         ("clock", {"quality": "fine"}),
+        ("clock", {"quality": "synced", "offset_ns": 1 << 63}),
+        ("clock", {"quality": "synced", "offset_ns": -(1 << 63) - 1}),
+        ("clock", {"quality": "synced", "error_ns": 10**30}),
     ],
 )
 def test_a_word_that_is_none_is_garbage_that_keeps_its_place(kind: str, value: object) -> None:
@@ -130,6 +154,11 @@ def test_what_came_as_it_was_sealed_keeps_its_place_and_what_was_damaged_does_no
         (
             "up.VID-001.f.battery",
             encode_frame([Point("battery", "soc", 1, 2.0)], epoch=0, seq=0),
+            "no_position",
+        ),
+        (
+            "up.VID-001.f.battery",
+            encode_frame([Point("battery", "soc", 1, 2.0)], epoch=7, seq=SEQ_MAX + 1),
             "no_position",
         ),
         ("up.VID-001.e.receipt", receipt(b"{"), "receipt"),

@@ -87,27 +87,47 @@ class World:
     async def report(self) -> dict[str, Any]:
         """Ask the control plane for what `backhaul-hub devices --json` shows."""
         async with self.hub.connection() as client:
-            answer = await client.request("hub.devices", b"", timeout=5)
+            answer = await client.request("hub.devices", b"")
         report: dict[str, Any] = json.loads(answer.data)
         return report
 
     async def until(
         self, condition: Callable[[dict[str, Any]], bool], *, deadline_s: float = DEADLINE_S
     ) -> dict[str, Any]:
-        """Ask the control plane until its report fits; fail with the last one."""
+        """Ask the control plane until its report fits; fail with the last one, and its log's end."""
         loop = asyncio.get_running_loop()
         end_s = loop.time() + deadline_s
         report: dict[str, Any] = {}
+        trouble = ""
         while loop.time() < end_s:
             try:
                 report = await self.report()
-            except nats.errors.Error:
+            except nats.errors.Error as error:
+                trouble = repr(error)
                 await asyncio.sleep(0.1)
                 continue
+            trouble = ""
             if condition(report):
                 return report
             await asyncio.sleep(0.05)
-        pytest.fail(f"never came true; the hub's last report: {json.dumps(report, indent=1)}")
+        log = self.hub.control.logged().decode()[-4000:]
+        pytest.fail(
+            f"never came true ({trouble or 'the hub answers'}); its last report: "
+            f"{json.dumps(report)}\n{log}"
+        )
+
+
+async def vouched(rig: DeviceRig) -> None:
+    """Wait until somebody has said whether the ledger's epoch goes on, after a start of the agent.
+
+    Who publishes before waits two seconds for the hub's word, and then has a new epoch.
+    """
+    async with asyncio.timeout(DEADLINE_S), rig.connection() as client:
+        while True:
+            status = json.loads((await client.request("agent.status", b"")).data)
+            if status["ledger"]["epoch"] != "waiting":
+                return
+            await asyncio.sleep(0.05)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 
 from backhaul_hub.cli import cli
 from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_spark.connection import Connection
 from backhaul_spark.endpoint import endpoint_from
 from backhaul_spark.rules.alert import Alert, alert_table
 from backhaul_spark.rules.snapshot import SNAPSHOTS
@@ -64,7 +66,9 @@ async def write(world: World, alerts: list[Alert], batch: int) -> Written:
     }
 
     def run() -> Written:
-        publisher = Publisher(endpoint_from(options))
+        # What is not acknowledged in ten seconds is sent again, and then counts as a repeat.
+        patient = partial(Connection, timeout_s=DEADLINE_S)
+        publisher = Publisher(endpoint_from(options), connect=patient)
         tables = AlertTables(str(world.directory / "tables"), SYSTEM_CLOCK)
         outlet = Outlet(publisher, tables, "prod", SYSTEM_CLOCK)
         try:

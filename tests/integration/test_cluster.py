@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.nats, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.nats, pytest.mark.timeout(600)]
 
 STREAM = "UP_00"
 DEVICES = ("VID-001", "VID-002")
@@ -70,7 +70,7 @@ class Cluster:
     async def more(self, batches: int = 8) -> None:
         """Wait until the vehicles have kept some more."""
         wanted = {device: count + batches * BATCH for device, count in self.kept.items()}
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE_S):
             while any(self.kept[device] < count for device, count in wanted.items()):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
@@ -97,9 +97,9 @@ class Cluster:
         """Read UP from outside: the times, in seconds, of all points of each device."""
         client = await self.world.hub_client()
         end = (await self.hub.info(STREAM))["state"]["last_seq"]
-        reader, seq = StoredReader(client, STREAM), 1
+        reader, seq = StoredReader(client, STREAM, timeout_s=DEADLINE_S), 1
         found: dict[str, set[int]] = {device: set() for device in DEVICES}
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE_S):
             while seq <= end:
                 messages = await reader.read(seq, 512)
                 for message in messages:
@@ -159,7 +159,8 @@ async def test_nothing_is_lost_with_one_server_or_two(cluster: Cluster) -> None:
         second = await hub.leader(STREAM)
         assert second != first
     await cluster.is_whole()
-    assert f"{first} is " in (await until_shown(cluster.world, "replica-behind"))["detail"]
+    # The other one may be behind for a moment, too, under the new leader.
+    await until_shown(cluster.world, "replica-behind", detail=f"{first} is ")
 
     async with cluster.load():
         await hub.start_server(first)
@@ -175,7 +176,7 @@ async def test_nothing_is_lost_with_one_server_or_two(cluster: Cluster) -> None:
         await hub.servers[third].stop(signal.SIGKILL)
         await cluster.more()
     # A leader alone believes in itself for some ten seconds, and can store nothing meanwhile.
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE_S):
         while await led(hub):
             pass
     for name in (second, third):

@@ -12,7 +12,7 @@ from demo.rig import program, run_to_end
 
 from .test_cluster import STREAM, Cluster, cluster
 
-pytestmark = [pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(600)]
 WITH_JAVA = Path(__file__).parents[2] / "tools" / "with-java"
 __all__ = ["cluster"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import signal
 from pathlib import Path
@@ -46,7 +47,7 @@ async def restarted(world: World, rig: DeviceRig, settings: str) -> None:
     rig.agent_toml.write_text(rig.agent_toml.read_text() + settings)
     await rig.start_agent()
     local = await world.leaf_client(rig)
-    for _ in range(600):
+    for _ in range(2400):
         status = json.loads((await local.request("agent.status", b"", timeout=30)).data)
         clock, since_ns = status["clock"], status["commands"]["since_ns"]
         if since_ns is not None and clock["time_ns"] - clock["error_ns"] > since_ns:
@@ -102,10 +103,29 @@ async def test_an_executable_and_a_program_carry_out_commands(world: World) -> N
     done = await command(world, "echo", "--params", '{"a": 1}')
     assert done["state"] == "done", done
     assert done["result"] == {"exit": 0, "output": 'echo {"a": 1}\n'}
-    assert done["queued_ns"] <= done["sent_ns"] <= done["ended_ns"]
+    assert done["queued_ns"] <= done["sent_ns"]
     assert done["accepted_ns"] <= done["ended_ns"]
     done = await command(world, "door.unlock", "--params", '{"door": 2}')
     assert (done["state"], done["result"]) == ("done", {"unlocked": 2})
+
+
+async def test_what_went_to_a_control_plane_that_died_is_taken_in_at_the_next_start(
+    world: World,
+) -> None:
+    hub = await world.hub_client()
+    jetstream = hub.jetstream()
+    os.kill(world.hub.control.pid, signal.SIGSTOP)
+    await jetstream.publish("fleet.prod.veh.VID-404.cmd.unlock", b"")
+    async with asyncio.timeout(DEADLINE_S):
+        while not (await jetstream.consumer_info("TWIN_CMD", "control")).num_ack_pending:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    await world.hub.control.stop(signal.SIGKILL)
+    await world.hub.start_control()
+    await recorded(hub, {}, lambda found: found[-1]["state"], "failed")
+    # Delivered as if for the first time: a second delivery would have been half a minute later.
+    delivered = (await jetstream.consumer_info("TWIN_CMD", "control")).delivered
+    assert delivered is not None
+    assert delivered.consumer_seq == 1
 
 
 async def test_what_cannot_be_done_says_why_and_leaves_nothing_behind(world: World) -> None:
@@ -161,7 +181,7 @@ async def test_an_outage_fires_nothing_late_and_loses_nothing_in_time(
 
 
 async def test_a_command_outlives_what_carries_it(world: World, tmp_path: Path) -> None:
-    """Its message in DOWN, the queue, the reader of the queue and the hub's memory are lost in turn."""
+    """DOWN, one message of it, the queue, its reader and the hub's memory are lost in turn."""
     log = tmp_path / "log"
     run = json.dumps(["/bin/sh", "-c", f"echo $BACKHAUL_COMMAND_ID >> {log}"])
     rig, link = await world.vehicle(DEVICE)
@@ -171,10 +191,13 @@ async def test_a_command_outlives_what_carries_it(world: World, tmp_path: Path) 
     async def send(id_: str, deadline_s: int, state: str) -> None:
         body = json.dumps({"id": id_, "deadline_s": deadline_s}).encode()
         await hub.jetstream().publish(f"fleet.prod.veh.{DEVICE}.cmd.unlock", body)
-        # Its state may be past that when somebody looks; what it was is kept.
-        await recorded(
-            hub, {"id": id_}, lambda found: state if found[-1].get(f"{state}_ns") else "", state
-        )
+
+        def told(found: list[dict[str, Any]]) -> str:
+            # Its state may be past that when somebody looks; what it was is kept.
+            newest = found[-1]
+            return state if newest.get(f"{state}_ns") or newest["state"] == "expired" else ""
+
+        await recorded(hub, {"id": id_}, told, state)
 
     await link.cut()
     await send("first", 200, "sent")
@@ -186,11 +209,13 @@ async def test_a_command_outlives_what_carries_it(world: World, tmp_path: Path) 
     await api(world, "STREAM.DELETE.TWIN_CMD")
     await wait_for_log(world.hub.control, "create TWIN_CMD", logged)
     await send("third", 200, "sent")
+    # As where the vehicle's source passes over it.
+    await api(world, "STREAM.PURGE.DOWN_00", {"filter": "in.*.c.second"})
     await link.heal()
     for id_ in ("first", "second", "third"):
         await recorded(hub, {"id": id_}, lambda found: found[-1]["state"], "done")
     await link.cut()
-    await send("late", 2, "sent")
+    await send("late", 5, "sent")
     await world.hub.control.stop(signal.SIGKILL)
     await world.hub.start_control()
     # Nobody speaks of it any more: hub.db has to.
@@ -243,7 +268,7 @@ async def until_gone(client: Client, stream: str, pattern: str) -> None:
     """Wait until a stream holds nothing on these subjects."""
     request = json.dumps({"subjects_filter": pattern}).encode()
     subjects: dict[str, int] = {}
-    for _ in range(300):
+    for _ in range(2400):
         answer = await client.request(api_subject(f"STREAM.INFO.{stream}"), request, timeout=30)
         subjects = json.loads(answer.data)["state"].get("subjects") or {}
         if not subjects:

@@ -165,7 +165,7 @@ async def asked(client: Client, question: str) -> Any:
     """Ask until it is answered: of a cluster the answer may overtake the news of who listens for it."""
     async with asyncio.timeout(DEADLINE_S):
         while True:
-            with contextlib.suppress(nats.errors.TimeoutError):
+            with contextlib.suppress(nats.errors.Error):
                 return json.loads((await client.request(question, b"{}", timeout=5)).data)
 
 

@@ -7,19 +7,22 @@ store put back is what one comes to.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
 from typing import TYPE_CHECKING
 
 import pytest
+from nats.errors import NoRespondersError
 
 from backhaul_agent.client import connect
 from backhaul_codec import peek
+from backhaul_hub.registry import Registry
 from backhaul_hub.shards import api_subject
 from backhaul_hub.stored import StoredReader
 from demo.rig import run_to_end, wait_for_log
 
-from .conftest import World, lane
+from .conftest import DEADLINE_S, World, lane
 from .test_uplink import keep, told
 
 if TYPE_CHECKING:
@@ -40,7 +43,7 @@ async def kept(world: World, rig: DeviceRig, first: int = 1) -> None:
 async def in_up(world: World) -> list[int]:
     """Return the seqs of bulk that UP holds, repeats included, sorted."""
     client = await world.hub_client()
-    found = await StoredReader(client, "UP_00").read(1, 10_000)
+    found = await StoredReader(client, "UP_00", timeout_s=DEADLINE_S).read(1, 10_000)
     return sorted(peek(each.body).seq for each in found if ".f." in each.subject)
 
 
@@ -105,8 +108,74 @@ async def test_a_deleted_down_is_made_anew_and_written_again(world: World) -> No
         await world.until(lambda report: lane(report).get("watermark", 0) == 2)
     hub = (await world.hub_client()).jetstream()
     assert await told(hub, "in.VID-001.s.watermark.bulk") >= 1
-    consumers = await hub.consumers_info("DOWN_00")
-    assert [each.config.filter_subject for each in consumers] == ["in.VID-001.>"]
+    async with asyncio.timeout(DEADLINE_S):
+        filters: list[str | None] = []
+        while filters != ["in.VID-001.>"]:
+            filters = [each.config.filter_subject for each in await hub.consumers_info("DOWN_00")]
+
+
+async def write(world: World, value: float) -> None:
+    """Write a series of configuration at the hub, once its control plane is there (again)."""
+    points = [{"type": "number", "value": value}]
+    client = await world.hub_client()
+    body = json.dumps({"device": "VID-001", "node": "cfg", "points": points}).encode()
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            with contextlib.suppress(NoRespondersError):
+                answer = json.loads((await client.request("hub.set", body)).data)
+                assert "error" not in answer, answer
+                return
+            await asyncio.sleep(0.05)
+
+
+async def known_to_hub_db(world: World) -> None:
+    """Wait until hub.db knows how far DOWN goes."""
+    client = await world.hub_client()
+    last = (await client.jetstream().stream_info("DOWN_00")).state.last_seq
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        await Registry.open_existing(world.hub.directory / "hub.db") as registry,
+    ):
+        while (await registry.position("DOWN_00")).seq < last:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+
+async def heard(rig: DeviceRig, value: float) -> None:
+    """Wait until the vehicle has it."""
+    async with asyncio.timeout(120), rig.connection() as leaf:
+        while True:
+            points = json.loads((await leaf.request("agent.get", b"{}", timeout=30)).data)["points"]
+            if value in [each["value"] for each in points if each["node"] == "cfg"]:
+                return
+            await asyncio.sleep(0.1)
+
+
+async def test_a_vehicle_hears_a_hub_whose_store_was_put_back(world: World) -> None:
+    """DOWN goes back with it, and gives out again what the vehicle's IN has passed."""
+    rig, _ = await world.vehicle()
+    store, older = world.hub.directory / "jetstream", world.directory / "older"
+    await write(world, 0.0)
+    await heard(rig, 0.0)
+    await world.hub.server.stop()
+    await run_to_end(["cp", "-a", str(store), str(older)])
+    await world.hub.server.start()
+    for number in range(1, 40):
+        await write(world, float(number))
+    await heard(rig, 39.0)
+    await known_to_hub_db(world)
+    await world.hub.control.stop(signal.SIGKILL)
+    await world.hub.server.stop(signal.SIGKILL)
+    await run_to_end(["rm", "-r", str(store)])
+    await run_to_end(["mv", str(older), str(store)])
+    await world.hub.server.start()
+    await world.hub.server.wait_listening(world.hub.client_port)
+    await world.hub.start_control()
+    # The first may be told where both ends compare at the link's coming up.
+    for value in (40.0, 41.0):
+        await world.until(lambda report: report["devices"][0]["link"]["up"])
+        await write(world, value)
+        await heard(rig, value)
+    await wait_for_log(world.hub.control, '"event": "down_went_back"')
 
 
 @pytest.mark.parametrize("control_runs", [True, False], ids=["running", "stopped"])
@@ -129,6 +198,7 @@ async def test_a_store_put_back_from_an_older_copy_is_filled_again(
     await run_to_end(["mv", str(older), str(store)])
     await world.hub.server.start()
     if not control_runs:
+        await world.hub.server.wait_listening(world.hub.client_port)
         await world.hub.start_control()
     # The source may bring some of it by itself, as it was: then nothing is to be noticed.
     await whole_again(world)

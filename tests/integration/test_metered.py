@@ -17,7 +17,7 @@ from backhaul_agent.config_client import ConfigClient
 from backhaul_agent.errors import LinkSwitchError
 from backhaul_agent.link_switch import LinkSwitch
 from backhaul_codec import Point
-from demo.rig import program, run_to_end
+from demo.rig import program, run_to_end, wait_for_log
 from demo.shaped_relay import ShapedRelay
 
 from .conftest import World, lane
@@ -60,6 +60,15 @@ def left(visits: int) -> Callable[[dict[str, Any]], bool]:
     )
 
 
+async def open_door(world: World, rig: DeviceRig) -> int:
+    """Have something urgent kept, and return how far the live lane is then."""
+    async with connect(rig.url) as agent:
+        await agent.publish("door", "open", "yes", lane="live")
+    status = await status_when(world, rig, lambda _: True)
+    last_seq: int = status["lanes"]["live"]["last_seq"]
+    return last_seq
+
+
 async def keep(rig: DeviceRig, first: int, count: int) -> None:
     async with connect(rig.url) as agent:
         points = [Point("battery", "soc", n * 10**9, n / 8) for n in range(first, first + count)]
@@ -71,22 +80,22 @@ async def test_what_is_urgent_connects_and_takes_along_what_waited(world: World)
         ShapedRelay("127.0.0.1", world.hub.leaf_port), link_mode="on-demand", urgent="state"
     )
     await status_when(world, rig, left(1))
-    assert relay.accepted == 1
+    accepted = relay.accepted  # on a busy machine it may have been dialled twice for one visit
     await keep(rig, 1, 250)
     hub = await world.hub_client()
     await hub.jetstream().publish("in.VID-001.c.later", b"written while it was away")
     status = await status_when(world, rig, lambda it: it["lanes"]["bulk"]["appended"] == 1)
     assert left(1)(status)
     assert status["lanes"]["bulk"]["watermark"] == 0
-    async with connect(rig.url) as agent:
-        await agent.publish("door", "open", "yes", lane="live")
+    assert relay.accepted == accepted
+    await open_door(world, rig)
     status = await status_when(world, rig, left(2))
+    assert status["link"]["visits"] == 2
     assert status["lanes"]["bulk"]["watermark"] == 1
     assert status["link"]["next_visit_s"] is None
     leaf = await world.leaf_client(rig)
     there = await leaf.jetstream().get_last_msg("IN", "c.later")
     assert there.data == b"written while it was away"
-    assert relay.accepted == 2
     report = await world.until(lambda report: not report["devices"][0]["link"]["up"])
     assert lane(report)["watermark"] == 1
 
@@ -99,7 +108,8 @@ async def test_a_scheduled_visit_takes_along_what_nobody_calls_urgent(world: Wor
     await keep(rig, 1, 250)
     await status_when(world, rig, lambda it: it["lanes"]["bulk"]["watermark"] == 1)
     status = await status_when(world, rig, left(2))
-    assert 0 < status["link"]["next_visit_s"] <= 10.5
+    # Of a visit that took longer than that, the next is due at once.
+    assert status["link"]["next_visit_s"] <= 10.5
 
 
 async def test_what_the_hub_writes_while_it_is_away_arrives_at_its_next_visit(
@@ -109,21 +119,28 @@ async def test_what_the_hub_writes_while_it_is_away_arrives_at_its_next_visit(
         ShapedRelay("127.0.0.1", world.hub.leaf_port), link_mode="on-demand", urgent="state"
     )
     await status_when(world, rig, left(1))
+    accepted = relay.accepted
     await world.until(lambda report: not report["devices"][0]["link"]["up"])
     hub = [program("backhaul-hub"), "set", "VID-001", "battery.limit=90"]
     await run_to_end([*hub, "--dir", str(world.hub.directory)])
-    report = await world.report()
-    assert report["devices"][0]["heads"]["waiting"] == 0, "it is in DOWN, where it waits"
+    # It is in DOWN, where it waits.
+    await world.until(lambda report: report["devices"][0]["heads"]["waiting"] == 0)
     async with connect(rig.url) as agent:
         vehicle = ConfigClient(agent)
         assert await vehicle.get() == []
-        assert relay.accepted == 1
+        assert relay.accepted == accepted
         await agent.publish("door", "open", "yes", lane="live")
-        await status_when(world, rig, left(2))
+        status = await status_when(world, rig, left(2))
+        assert status["link"]["visits"] == 2
         values = {(each["node"], each["type"]): each["value"] for each in await vehicle.get()}
-    assert values == {("battery", "limit"): 90.0, ("door", "open"): "yes"}
-    assert relay.accepted == 2
-    await world.until(lambda report: report["devices"][0]["heads"]["in_sync"] is True)
+        assert values == {("battery", "limit"): 90.0, ("door", "open"): "yes"}
+    # What the ends say of it when it has come holds no link: on a busy machine it goes at a later visit.
+    for visits in range(3, 10):
+        if (await world.report())["devices"][0]["heads"]["in_sync"] is True:
+            return
+        await open_door(world, rig)
+        await status_when(world, rig, left(visits))
+    pytest.fail("they were never known to hold the same")
 
 
 async def test_a_link_is_switched_by_a_signal_to_the_leaf_server(world: World) -> None:
@@ -145,11 +162,11 @@ async def test_a_link_is_switched_by_a_signal_to_the_leaf_server(world: World) -
     status = await status_when(world, rig, left(1))
     assert not status["link"]["last_failure"]
     visits, accepted = status["link"]["visits"], relay.accepted
-    async with connect(rig.url) as agent:
-        await agent.publish("door", "open", "yes", lane="live")
+    last_seq = await open_door(world, rig)
     status = await status_when(world, rig, left(visits + 1))
-    assert status["lanes"]["live"]["watermark"] == status["lanes"]["live"]["last_seq"]
-    assert relay.accepted == accepted + 1
+    assert status["lanes"]["live"]["watermark"] >= last_seq
+    assert status["link"]["visits"] == visits + 1
+    assert relay.accepted > accepted
     assert "disabled: true" in (rig.agent_toml.parent / "link" / "link.conf").read_text()
 
 
@@ -163,15 +180,16 @@ async def test_an_agent_killed_during_a_visit_makes_it_again_and_leaves(
     await status_when(world, rig, left(1))
     if phase == "dialing":
         await relay.cut()
-    async with connect(rig.url) as agent:
-        await agent.publish("door", "open", "yes", lane="live")
-    await status_when(world, rig, lambda it: it["link"]["phase"] == phase)
+    seen = rig.agent.logged_bytes
+    last_seq = await open_door(world, rig)
+    # Not its status: a phase may be over between two looks.
+    await wait_for_log(rig.agent, f'"phase": "{phase}"', seen)
     await rig.agent.stop(signal.SIGKILL)
     if phase == "dialing":
         await relay.heal()
     await rig.start_agent()
     status = await status_when(world, rig, left(1))
-    assert status["lanes"]["live"]["watermark"] == status["lanes"]["live"]["last_seq"]
+    assert status["lanes"]["live"]["watermark"] >= last_seq
     assert "disabled: true" in (rig.agent_toml.parent / "link" / "link.conf").read_text()
 
 

@@ -17,7 +17,7 @@ from backhaul_agent.client import connect
 from demo.rig import HubRig, RigError, program, run_to_end
 from tests.support.run_here import run_here
 
-from .conftest import World, lane
+from .conftest import DEADLINE_S, World, lane
 from .test_backup import config_goes_both_ways
 from .test_hub_sync import hub
 from .test_uplink import at_the_hub, keep
@@ -53,7 +53,7 @@ class Load:
     async def more(self) -> None:
         """Wait until some more is kept."""
         wanted = self.kept + 1000
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE_S):
             while self.kept < wanted:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
@@ -82,7 +82,7 @@ class Move:
     async def killed_in_the_middle(self) -> None:
         """Run it until the first stream is there, then kill it."""
         process = await asyncio.create_subprocess_exec(*self._words)
-        async with self.new.connection() as there, asyncio.timeout(60):
+        async with self.new.connection() as there, asyncio.timeout(DEADLINE_S):
             while not await there.jetstream().streams_info():  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         process.send_signal(signal.SIGKILL)

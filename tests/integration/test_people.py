@@ -66,6 +66,15 @@ class Line:
     async def json(self, name: str, *arguments: str) -> Any:
         return json.loads(await self.person(name, *arguments, "--json"))
 
+    async def commanded(self, name: str, *arguments: str) -> Any:
+        """Send a command, and again under its id where the hub is slow to record it."""
+        while True:
+            try:
+                return await self.json(name, "command", *arguments, "--id", "once")
+            except AssertionError as error:
+                if "not taken yet" not in str(error):
+                    raise
+
     async def refused(self, name: str, *arguments: str) -> str:
         with pytest.raises(AssertionError) as caught:
             await self.person(name, *arguments)
@@ -133,21 +142,23 @@ async def test_people_work_with_what_hangs_below_their_group(
             assert "plant-7" in await at.person("anna", "tree")
             (device,) = (await at.json("anna", "devices"))["devices"]
             assert device["device"] == DEVICE
-            said = await at.json("anna", "events")
+            said: dict[str, Any] = {"events": []}
+            while not said["events"]:  # read from a stream that is sourced from UP
+                said = await at.json("anna", "events")
             assert [event["kind"] for event in said["events"]] == ["armed"]
             assert list(said["hours"]) == [DEVICE]
 
-            done = await at.json(
-                "carl", "command", DEVICE, "door.unlock", "--params", "3", "--wait"
-            )
+            done = await at.commanded("carl", DEVICE, "door.unlock", "--params", "3", "--wait")
             assert (done["state"], done["result"]) == ("done", {"unlocked": 3})
             assert (await told(live, "command"))["who"] == "carl"
             assert [each["id"] for each in await at.json("anna", "commands")] == [done["id"]]
 
-            assert (await at.json("anna", "shadow", "set", DEVICE, "gps.mode=eco"))["taken"]
+            await at.person("anna", "shadow", "set", DEVICE, "gps.mode=eco")
             document = await told(live, "shadow", part="desired")
             assert document["body"] == '{"gps.mode": "eco"}'
-            shadow = await at.json("carl", "shadow", DEVICE)
+            shadow: dict[str, Any] = {}
+            while not shadow.get("meta") or "gps.mode" not in shadow["meta"]["fields"]:
+                shadow = await at.json("carl", "shadow", DEVICE)
             assert shadow["desired"] == {"gps.mode": "eco"}
             assert shadow["meta"]["fields"]["gps.mode"]["origin"] == "hub:anna"
             assert (await at.json("anna", "conflicts"))["conflicts"] == []
@@ -211,4 +222,7 @@ async def test_who_watches_or_listens_hears_what_changes(world: World, command_l
     async with page.running(world, "listen.py", ANNA_CREDS=creds) as listening:
         assert await line(listening) == "listening"
         assert await page.printed(world, "ask.py", ANNA_CREDS=creds) == ["gps rate 5.0 hub:anna"]
-        assert await line(listening) == "up.plant-7.VID-001%2Fgps.rate.% 5.0"
+        heard = await line(listening)
+        while ".$.shadow." in heard:  # those come when the hub gets to them
+            heard = await line(listening)
+        assert heard == "up.plant-7.VID-001%2Fgps.rate.% 5.0"

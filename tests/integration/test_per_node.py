@@ -20,7 +20,7 @@ from backhaul_codec.subjects import parse_uplink
 from demo.rig import program, run_to_end
 from tests.integration.test_config_sync import Ends
 
-from .conftest import World, lane
+from .conftest import DEADLINE_S, World, lane
 
 if TYPE_CHECKING:
     from demo.relay import Relay
@@ -63,7 +63,7 @@ class Vehicle:
 
     async def ends(self) -> dict[str, int]:
         """Return where each lane ends, once all that was kept is in a message."""
-        async with connect(self.rig.url) as agent, asyncio.timeout(60):
+        async with connect(self.rig.url) as agent, asyncio.timeout(DEADLINE_S):
             while True:
                 status = await agent.status()
                 if not status["ledger"]["staged_points"]:

@@ -13,7 +13,7 @@ from backhaul_hub.jetstream import JetStreamApi
 from demo.rig import program, run_to_end
 from tests.support.waiting import until
 
-from .conftest import World, lane
+from .conftest import DEADLINE_S, World, lane
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
@@ -33,7 +33,9 @@ async def test_what_the_hub_sends_goes_on_after_another_device_was_added(world: 
     async def hear(message: Msg) -> None:
         heard.add(message.subject.removeprefix("agent.in."))
 
-    await (await world.leaf_client(vehicle)).subscribe("agent.in.>", cb=hear)
+    leaf = await world.leaf_client(vehicle)
+    await leaf.subscribe("agent.in.>", cb=hear)
+    await leaf.flush()
     await hub.publish("in.VID-001.p.gps.first.%", b"x")
     await until(lambda: "p.gps.first.%" in heard)
     connected = (await world.report())["devices"][0]["link"]["since_ns"]
@@ -59,7 +61,7 @@ async def test_a_device_added_while_the_control_plane_is_away_connects_at_once(
         names = [leaf["name"] for leaf in answers[0]["data"].get("leafs") or []]
         return any(name.startswith("VID-001-") for name in names)
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE_S):
         while not await connected():  # noqa: ASYNC110 - of another process
             await asyncio.sleep(0.05)
     await world.hub.start_control()

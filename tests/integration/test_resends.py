@@ -9,7 +9,7 @@ import pytest
 from backhaul_agent.client import connect
 from demo.rig import wait_for_log
 
-from .conftest import World, lane
+from .conftest import World, lane, vouched
 from .test_hub_losses import api, in_up
 from .test_uplink import keep
 
@@ -44,6 +44,7 @@ async def test_an_agent_killed_while_it_appends_again_goes_on(world: World) -> N
         await wait_for_log(rig.agent, '"event": "appending again"')
     await rig.agent.stop(signal.SIGKILL)
     await rig.start_agent()
+    await vouched(rig)
     async with connect(rig.url) as agent:
         await keep(agent, 250 * FRAMES + 1, 250)
         await world.until(

@@ -30,7 +30,6 @@ async def test_a_backlog_drains_over_20_kbit_s_and_what_is_new_overtakes_it(worl
     await world.until(lambda report: not report["devices"][0]["link"]["up"])
     leaf = await world.leaf_client(rig)
     await publish_frames(leaf, FRAMES)
-    before = relay.accepted
     await relay.heal()
     await world.until(lambda report: lane(report).get("watermark", 0) >= 4, deadline_s=120)
     async with asyncio.timeout(60), connect(rig.url) as agent:
@@ -38,7 +37,10 @@ async def test_a_backlog_drains_over_20_kbit_s_and_what_is_new_overtakes_it(worl
     await world.until(lambda report: lane(report).get("watermark", 0) == FRAMES, deadline_s=120)
     found = await read_stream(await world.hub_client(), "UP_00")
     stored = [parse_uplink(subject) for subject, _ in found]
-    (new,) = [at for at, uplink in enumerate(stored) if uplink.node == "door"]
+    # A head that is on its way when both ends compare is sent once more.
+    new = next(at for at, uplink in enumerate(stored) if uplink.node == "door")
     frames = [at for at, uplink in enumerate(stored) if uplink.letter == "f"]
     assert new < frames[-1]
-    assert relay.accepted == before + 1, "the link was taken for dead"
+    # A machine that stands still for seconds has it dialled again for other reasons.
+    for server in (rig.leaf, world.hub.server):
+        assert b"Stale Connection" not in server.logged(), "the link was taken for dead"

@@ -141,7 +141,7 @@ async def a_vehicle_on_the_client_port(ground: Ground) -> list[str]:
             signature_cb=lambda nonce: key.sign(nonce).encode(),
             allow_reconnect=False,
             error_cb=_ignore,
-            connect_timeout=5,
+            connect_timeout=60,
         )
     except NatsError:
         return []

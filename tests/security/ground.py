@@ -90,7 +90,10 @@ class Ground:
 
     async def open(self) -> Ground:
         """Make and start all of it."""
-        self.weakness.drop(self._stack.enter_context(pytest.MonkeyPatch.context()))
+        patch = self._stack.enter_context(pytest.MonkeyPatch.context())
+        self.weakness.drop(patch)
+        # What the hub says by itself a while after a link came up would look like an attack's work.
+        patch.setattr("backhaul_hub.set_ups.SETTLED_S", 3600.0)
         hub = self.hub
         layout = HubLayout(
             *("127.0.0.1", "127.0.0.1", hub.client_port, hub.leaf_port),
@@ -211,8 +214,9 @@ class Ground:
         await self.api.publish(f"in.{HONEST}.p.gps.mode.%", setting)
         subject = f"up.{HONEST}.f.gps"
         async with asyncio.timeout(self._patience_s):
-            await _until(lambda: _is(self._vehicle.newest("p.gps.mode.%"), setting))
-            await _until(lambda: _is(self._count("UP_00", subject), number))
+            newest, count = self._vehicle.newest, self._count
+            await _until(lambda: _is(newest("p.gps.mode.%"), setting), self._patience_s)
+            await _until(lambda: _is(count("UP_00", subject), number), self._patience_s)
         assert await self._last("UP_00", subject) == body, "another reading came"
 
     async def _restore(self) -> None:
@@ -231,7 +235,7 @@ class Ground:
             await self.control.publish(
                 f"$JS.API.CONSUMER.MSG.NEXT.{CANARY}.worker", b"", reply="hub.canary"
             )
-            await _until(lambda: _is(self._hub_facts.waiting(), "1"))
+            await _until(lambda: _is(self._hub_facts.waiting(), "1"), _DEADLINE_S)
         await self.api.publish(LAMP, SECRET)
         # Empty, as of one that was deleted: as an answer it makes a request without a body.
         await self.api.publish(OWN_VALUE, b"")
@@ -296,9 +300,18 @@ def _asker(token: Token) -> Identity:
     )
 
 
-async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Ask again and again until it is so; whoever asks sets the deadline."""
-    while not await condition():  # noqa: ASYNC110 - nobody says so
+async def _until(condition: Callable[[], Awaitable[bool]], deadline_s: float) -> None:
+    """Ask again and again until it is so.
+
+    Raises:
+        TimeoutError: it is not, in time. Not by `asyncio.timeout` alone: nats-py loses a cancellation
+            that comes while it flushes, and this would ask for ever.
+    """
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + deadline_s
+    while not await condition():
+        if loop.time() > end_s:
+            raise TimeoutError
         await asyncio.sleep(_LOOK_S)
 
 

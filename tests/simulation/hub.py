@@ -58,7 +58,7 @@ class Hub:
         self._repair = self.cores.repair(self.continuity)
         self._told.clear()
         for key in self.continuity.lanes:
-            self.continuity._stirred.add(key)
+            self.continuity._stirred[key] = None
 
     def read(self, messages_max: int) -> None:
         """Read on in UP; what it has lost since is noticed first."""

@@ -202,7 +202,8 @@ class LaneShell:
     def _is_over(self) -> bool:
         if self.appender.epoch == self._vehicle.ledger.epoch:
             return False
-        return self.appender.done or self.appender.state is State.BEHIND
+        at_end = self.appender.done and self.appender.made_whole
+        return at_end or self.appender.state is State.BEHIND
 
     def _seek(self) -> None:
         out = self._out

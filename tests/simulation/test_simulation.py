@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +13,13 @@ from tests.simulation.run import Run
 
 SEEDS = 1000
 CHUNK = 50
+ROOT = Path(__file__).parents[2]
+LIVES = """\
+from tests.simulation.run import Run
+
+for seed in (24, 33, 43, 44):
+    print(seed, Run(seed).go())
+"""
 
 
 def _chunks() -> list[range]:
@@ -31,3 +41,18 @@ def test_nothing_is_lost_in_silence_and_nothing_comes_twice(seeds: range) -> Non
         faults += counts.faults
     assert points > 30 * len(seeds)
     assert faults > 10 * len(seeds)
+
+
+def test_a_seed_is_the_same_life_in_every_process() -> None:
+    """Whatever order the names have in its sets."""
+    paths = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
+    lives = [
+        subprocess.run(
+            [sys.executable, "-c", LIVES],
+            env=os.environ | {"PYTHONHASHSEED": salt, "PYTHONPATH": paths},
+            check=True,
+            capture_output=True,
+        ).stdout
+        for salt in ("1", "2")
+    ]
+    assert lives[0] == lives[1] != b""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,12 +13,14 @@ from deltalake import DeltaTable
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
 from backhaul_codec.certificates import HOUR_NS
 from backhaul_codec.points import JSON
+from backhaul_spark import certificate_facts, ingest
 from backhaul_spark.certificates import Certificates, Certified
 from backhaul_spark.certified import certified_hours
 from backhaul_spark.cli import cli
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import TablesBusy
 from backhaul_spark.ingest import Ingest
+from tests.support.spark_fleet import Fleet
 from tests.support.spark_frames import T0_NS, frame, message_batch, stored, task
 
 if TYPE_CHECKING:
@@ -249,6 +252,44 @@ def test_two_at_a_time_do_not_mix(world: World) -> None:
     assert world.states() == ["complete"] * 4
 
 
+def test_of_two_at_a_time_one_gives_way_also_where_it_supersedes_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the former versions of the other, which never committed, would be true with its number."""
+    world.take(*world.marks(), world.bulk(*range(1, 15), *range(16, 41)))
+    world.certify()
+    later = Certificates(world.root, HoursLater(5.5))  # there is one hour more, and nothing else
+    world.take(world.bulk(15))
+    first = Certificates(world.root, world.clock)
+    write = first._write
+
+    def meanwhile(*values: Any) -> None:
+        with suppress(TablesBusy):
+            later.run()
+        write(*values)
+
+    with monkeypatch.context() as patched, suppress(TablesBusy):
+        patched.setattr(first, "_write", meanwhile)
+        first.run()
+    world.clock.hours = 5.5
+    world.certify()
+    assert world.states() == ["complete"] * 4 + ["waiting"]
+    [old] = DeltaTable(f"{world.root}/certificates_superseded").to_pyarrow_table().to_pylist()
+    assert (old["version"], old["state"]) == (1, "waiting")
+
+
+def test_what_comes_and_is_merged_meanwhile_spoils_no_hour(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Merged coverage carries the number of a later ingest than this run goes by."""
+    monkeypatch.setattr(ingest, "LOOSE_ROWS_MAX", 0)
+    world.take(*world.marks(), world.bulk(*range(1, 41)))
+    slow = Certificates(world.root, world.clock)
+    world.take(world.bulk(*range(41, 44)))
+    slow.run()
+    assert world.states() == ["complete"] * 4
+
+
 def test_the_command_shows_hours_beside_lanes(world: World) -> None:
     world.take(*world.marks(), world.bulk(*range(1, 15), *range(16, 41)))
     world.certify()
@@ -262,3 +303,29 @@ def test_the_command_shows_hours_beside_lanes(world: World) -> None:
     hours = json.loads(found.output)["hours"]
     assert [hour["state"] for hour in hours][:4] == ["complete", "waiting", "complete", "complete"]
     assert len(hours) > 4, "brought up to date: hours have passed since 2026"
+
+
+def test_a_fleet_is_judged_the_same_however_many_devices_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = Fleet(tmp_path, T0_NS + 3 * HOUR_NS)
+    for device in ("VID-001", "VID-002", "VID-003"):
+        for hour in range(2):
+            fleet.send((hour * HOUR_NS, 1.0), device=device)
+            fleet.mark(hour + 0.5, hour + 1, device)
+    fleet.skip(1, "VID-002")
+    fleet.send((0, 1.0), device="VID-002")
+    fleet.mark(2.5, 4, "VID-002")
+
+    def judged() -> list[tuple[object, ...]]:
+        fleet.certify()
+        names = ("device", "hour", "state", "missing_ranges", "why")
+        return sorted(tuple(row[name] for name in names) for row in fleet.rows("certificates"))
+
+    together = judged()
+    assert len({row[0] for row in together}) == 3
+    assert len({row[2] for row in together}) > 1
+    for name in ("certificates", "certificates_superseded"):
+        (tmp_path / name).rename(tmp_path / f"{name}-before")
+    monkeypatch.setattr(certificate_facts, "MARKS_AT_ONCE", 1)
+    assert judged() == together

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -17,7 +18,11 @@ from backhaul_spark.detect.detector import Detector
 from backhaul_spark.detect.findings import episodes, find
 from backhaul_spark.detect.quantile import Quantile
 from backhaul_spark.ingest import Ingest
+from backhaul_spark.rollup import Rollup, run_here
 from tests.support.spark_frames import T0_NS, frame, message_batch, stored, task
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MINUTE_NS = 60_000_000_000
 
@@ -140,7 +145,10 @@ def test_alarms_close_together_are_one_finding() -> None:
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Ten days of temp with a jump, and a text series."""
-    path = str(tmp_path_factory.mktemp("tables"))
+    return ingested(str(tmp_path_factory.mktemp("tables")))
+
+
+def ingested(path: str) -> str:
     values = days(10)
     values[2000:2040] = [90.0] * 40
     ingest = Ingest(path, SYSTEM_CLOCK)
@@ -172,3 +180,14 @@ def test_the_command_prints_findings(root: str) -> None:
 def test_text_has_no_findings(root: str) -> None:
     series = ["--table-root", root, "--device", "VID-001", "--series", "battery.mode"]
     assert "0 findings in 0 readings" in CliRunner().invoke(cli, ["detect", *series]).output
+
+
+def test_means_of_hours_and_days_are_judged_too(tmp_path: Path) -> None:
+    root = ingested(str(tmp_path))
+    Rollup(root, SYSTEM_CLOCK, run_here).run()
+    series = ["--table-root", root, "--device", "VID-001", "--series", "battery.temp"]
+    for width, means in (("1h", 240), ("1d", 10)):
+        result = CliRunner().invoke(cli, ["detect", *series, "--resolution", width, "--json"])
+        assert result.exit_code == 0, result.output
+        answer = json.loads(result.output)
+        assert (answer["resolution"], answer["readings"]) == (width, means)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import threading
+import json
+from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from backhaul_spark import direct_get
+from backhaul_spark.clock import SystemClock
 from backhaul_spark.connection import Connection
 from backhaul_spark.direct_get import list_streams, read_range
 from backhaul_spark.endpoint import endpoint_from
@@ -107,11 +110,19 @@ def test_a_read_goes_on_after_the_server_was_away(
     hub_server.put([b"x"] * 40)
     monkeypatch.setattr(direct_get, "BATCH_MESSAGES", 10)
     seqs: list[int] = []
-    for part in read_range(endpoint_from(hub_server.options), "UP_00", 1, 40):
+
+    class Meanwhile(SystemClock):
+        """While the reader waits the server is started again, however long that takes."""
+
+        def sleep(self, seconds: float) -> None:
+            if not hub_server.server.running:
+                hub_server.server.start()
+
+    endpoint = endpoint_from(hub_server.options)
+    for part in read_range(endpoint, "UP_00", 1, 40, clock=Meanwhile()):
         seqs += part.seqs
         if len(seqs) == 20:
             hub_server.server.kill()
-            threading.Timer(0.5, hub_server.server.start).start()
     assert seqs == list(range(1, 41))
 
 
@@ -159,6 +170,32 @@ def test_a_store_that_went_back_in_time_is_noticed(hub_server: HubServer) -> Non
     assert sum(s.count for s in spans) == 5
 
 
+def test_a_store_that_went_back_before_its_last_message_was_looked_at_is_noticed(
+    hub_server: HubServer,
+) -> None:
+    """The offset has a sequence that the stream spoke of, and no stamp: the message was gone by then."""
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    hub_server.put([b"a"] * 5)
+    source = reader(hub_server, onGap="record")
+    end = source.latestOffset(source.initialOffset(), ReadAllAvailable())
+    end["streams"]["UP_00"]["stamp"] = ""
+    assert source.latestOffset(end, ReadAllAvailable())["streams"]["UP_00"]["rewound"] == 1
+
+
+@pytest.mark.parametrize("starting", ["earliest", "latest"])
+def test_a_stream_of_which_nothing_was_read_yet_did_not_go_back(
+    hub_server: HubServer, starting: str
+) -> None:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    hub_server.put([b"a"] * 5)
+    hub_server.delete_message(1)
+    source = reader(hub_server, onGap="record", starting=starting)
+    end = source.latestOffset(source.initialOffset(), ReadAllAvailable())
+    assert (end["streams"]["UP_00"]["rewound"], end["streams"]["UP_00"]["seq"]) == (0, 5)
+
+
 def test_deleted_messages_inside_a_range_are_a_gap_row(hub_server: HubServer) -> None:
     hub_server.put([b"x"] * 6)
     hub_server.delete_message(3)
@@ -182,3 +219,16 @@ def test_reading_ends_in_time_when_the_server_stays_away(
     with pytest.raises(Unreachable):
         read(hub_server, 1, 5)
     assert 2 <= len(opened) <= 4
+
+
+def test_the_server_keeps_nothing_for_what_was_asked_before(hub_server: HubServer) -> None:
+    """Through the import of another account it does, for as long as the inbox is subscribed."""
+    hub_server.put([b"one"])
+    job = endpoint_from({"servers": hub_server.url, "user": "job", "password": "all"})
+    for _ in range(20):
+        assert list(read_range(replace(job, api="jobsapi"), "UP_00", 1, 1))
+    system = endpoint_from({"servers": hub_server.url, "user": "system", "password": "all"})
+    with closing(Connection(system)) as connection:
+        _, answer = connection.request("$SYS.REQ.ACCOUNT.HUB.INFO", b"")
+    kept = json.loads(answer)["data"].get("responses", {})
+    assert len(kept) <= 1  # the last one: the connection is lent out again with another inbox

@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from backhaul_spark.cli import cli
-from backhaul_spark.schemas import (
-    ANOMALIES_TABLE,
-    CERTIFICATES_SUPERSEDED,
-    CERTIFICATES_TABLE,
-    FLEET_DAYS_TABLE,
-    INGEST_TABLES,
-    ROLLUPS_SUPERSEDED,
-    ROLLUPS_TABLE,
-    TableSpec,
-)
+from backhaul_spark.schemas import TABLES
+
+if TYPE_CHECKING:
+    from backhaul_spark.schemas import TableSpec
 
 ROOT = Path(__file__).parents[2]
-
-
-TABLES = [
-    *INGEST_TABLES,
-    ROLLUPS_TABLE,
-    ROLLUPS_SUPERSEDED,
-    CERTIFICATES_TABLE,
-    CERTIFICATES_SUPERSEDED,
-    ANOMALIES_TABLE,
-    FLEET_DAYS_TABLE,
-]
 
 
 @pytest.mark.parametrize("spec", TABLES, ids=lambda spec: str(spec.name))

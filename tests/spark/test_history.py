@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,11 @@ from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import NothingFound, OptionError, TableMissing
 from backhaul_spark.history import History, choose_resolution, parse_series, parse_time
 from backhaul_spark.ingest import Ingest
+from backhaul_spark.maintain import Keeping, Maintenance
 from backhaul_spark.plot import broken, draw
 from backhaul_spark.rollup import Rollup, run_here
-from tests.support.spark_frames import frame, message_batch, stored, task
+from tests.support.spark_fleet import DAY_NS, MINUTE_NS, Fleet
+from tests.support.spark_frames import T0_NS, frame, message_batch, stored, task
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -162,3 +165,44 @@ def test_an_error_is_a_line_with_what_to_do(
     assert caught.value.code == 1
     assert "no table at" in (said := capsys.readouterr().err)
     assert "backhaul-spark ingest" in said
+
+
+def test_days_whose_points_retention_has_taken_are_answered_from_their_rollups(
+    tmp_path: Path,
+) -> None:
+    fleet = Fleet(tmp_path, T0_NS + 5 * DAY_NS)
+    fleet.send((0, 1.0), device="VID-OLD")
+    for day in range(5):
+        fleet.send((day * DAY_NS + 90 * MINUTE_NS, float(day)))
+    fleet.rollup()
+    Maintenance(fleet.root, fleet.clock).run(Keeping(points_days=2))
+    soc, history = parse_series("VID-001", "battery.soc"), History(fleet.root)
+    whole = history.ask(soc)
+    assert (whole.resolution, whole.rows.num_rows) == ("1m", 5)
+    assert whole.start == START + timedelta(hours=1)
+    hour = START + timedelta(hours=1), START + timedelta(hours=2)
+    assert history.ask(soc, *hour).resolution == "1m"
+    assert history.ask(parse_series("VID-OLD", "battery.soc")).rows.num_rows == 1
+    late = START + timedelta(days=4), START + timedelta(days=4, hours=2)
+    assert history.ask(soc, *late).resolution == "raw"
+    with pytest.raises(NothingFound) as caught:
+        history.ask(parse_series("VID-OLD", "battery.volt"))
+    assert caught.value.hint == "VID-OLD has: battery.soc"
+
+
+def test_readings_that_json_has_no_number_for_are_null(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path)
+    fleet.send((0, math.nan), (1, math.inf), (2, -math.inf), (3, 4.0))
+    fleet.rollup()
+    common = ("--table-root", fleet.root, "--device", "VID-001")
+    series = (*common, "--series", "battery.soc", "--json", "--resolution")
+    raw = json.loads(invoke("history", *series, "raw").output, parse_constant=_refuse)
+    assert [row["value"] for row in raw["rows"]] == [None, None, None, 4.0]
+    [hour] = json.loads(invoke("history", *series, "1h").output, parse_constant=_refuse)["rows"]
+    assert (hour["min"], hour["max"], hour["last"]) == (None, None, 4.0)
+    restated = invoke("restated", *common, "--since", "2026-01-01", "--unfinished", "--json")
+    assert len(json.loads(restated.output, parse_constant=_refuse)["windows"]) == 3
+
+
+def _refuse(name: str) -> None:
+    raise AssertionError(name)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
 
 from backhaul_codec import Opaque, Point, encode_point
+from backhaul_spark import coverage
 from backhaul_spark import ingest as ingest_module
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.completeness import lane_states
@@ -19,7 +20,14 @@ from backhaul_spark.ingest import Ingest, Outcome
 from backhaul_spark.messages import gap_batch
 from backhaul_spark.offsets import GAP_RETENTION, Span
 from backhaul_spark.rollup import Rollup, run_here
-from backhaul_spark.schemas import INGEST_TABLES, SCHEMA_VERSION
+from backhaul_spark.schemas import (
+    COVERAGE_TABLE,
+    INGEST_TABLES,
+    POINTS_TABLE,
+    SCHEMA_VERSION,
+    TableSpec,
+)
+from backhaul_spark.tables import IngestTables, open_table
 from tests.support.spark_crash import ingest_batch
 from tests.support.spark_frames import T0_NS, frame, message_batch, stored, task
 
@@ -154,7 +162,7 @@ def test_killed_at_any_step_every_point_is_there_once(tmp_path: Path, step: str)
     root = str(tmp_path)
     for number in (0, 1):
         command = [sys.executable, "-m", "tests.support.spark_crash", root, step, str(number)]
-        died = subprocess.run(command, check=False, timeout=60)
+        died = subprocess.run(command, check=False, timeout=240)
         assert died.returncode == -9
         ingest_batch(root, number)  # Spark hands a batch out again until it is committed
         ingest_batch(root, number)
@@ -205,6 +213,68 @@ def test_a_successor_takes_out_what_the_dead_one_prepared_too_late(tmp_path: Pat
     assert successor.take(frames(1, 2)).messages == 2
 
 
+def prepare(world: World, *seqs: int) -> None:
+    """Get the next ingest's coverage in, but not its points."""
+    report = task(world.root, world.ingest.tables.next_ingest, frames(*seqs))
+    decision = world.ingest.coverage.decide(report.messages)
+    world.ingest._prepare([report], decision.rows, {})
+
+
+def test_what_one_prepared_is_not_believed_where_its_successor_died_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(World(tmp_path), 1, 2)
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for _ in range(2):  # killed after it took its number, twice
+        with monkeypatch.context() as patched:
+            patched.setattr(DeltaTable, "delete", die)
+            with pytest.raises(KeyboardInterrupt):
+                Ingest(str(tmp_path), SYSTEM_CLOCK)
+        assert lane_states(str(tmp_path)) == []
+    world = World(tmp_path)
+    assert world.take(frames(1, 2)).messages == 2
+    assert world.points() == once(1, 2)
+    [lane] = lane_states(world.root)
+    assert (lane.messages, lane.points) == (2, 4)
+
+
+def test_what_one_prepares_while_its_successor_starts_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = World(tmp_path)
+    mark = IngestTables._mark
+
+    def marked(tables: IngestTables, spec: TableSpec, *values: Any, **more: Any) -> None:
+        mark(tables, spec, *values, **more)
+        if spec is POINTS_TABLE:
+            prepare(slow, 1, 2)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(IngestTables, "_mark", marked)
+        with pytest.raises(TablesBusy):
+            Ingest(slow.root, SYSTEM_CLOCK)
+    with pytest.raises(TablesBusy):
+        slow.ingest.tables.commit_points([], "app", 0)
+    world = World(tmp_path)
+    assert world.take(frames(1, 2)).messages == 2
+    assert world.points() == once(1, 2)
+
+
+def test_a_writer_that_has_looked_again_since_another_took_over_commits_nothing(
+    tmp_path: Path,
+) -> None:
+    slow = World(tmp_path)
+    slow.take(frames(1, 2))
+    successor = World(tmp_path)
+    slow.ingest.tables.points.update_incremental()  # as after a compaction, and after its own commit
+    with pytest.raises(TablesBusy, match="taken over"):
+        slow.take(frames(1, 2, first_seq=3))
+    assert successor.take(frames(3, first_seq=5)).messages == 1
+
+
 def test_coverage_rows_are_merged_when_many(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ingest_module, "LOOSE_ROWS_MAX", 3)
     for seq in range(1, 8):
@@ -214,6 +284,41 @@ def test_coverage_rows_are_merged_when_many(world: World, monkeypatch: pytest.Mo
     assert sum(int(str(row["points"])) for row in rows) == 14
     again = World(world.ingest.tables.root)
     assert again.ingest.coverage.lanes == world.ingest.coverage.lanes
+
+
+def test_a_reader_misses_no_coverage_that_is_merged_while_it_reads(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is merged carries the number of a later ingest than the reader may have found."""
+    monkeypatch.setattr(ingest_module, "LOOSE_ROWS_MAX", 0)
+    world.take(frames(1, 2))
+
+    def opened(root: str, spec: TableSpec) -> DeltaTable:
+        if spec is COVERAGE_TABLE and world.batch == 0:
+            world.take(frames(3, 4, first_seq=3))
+        return open_table(root, spec)
+
+    monkeypatch.setattr(coverage, "open_table", opened)
+    [lane] = lane_states(world.root)
+    assert (lane.messages, lane.state) == (4, "complete")
+
+
+def test_a_reader_has_an_answer_also_where_ingests_come_faster_than_it_looks(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of whole ingests, the newest that coverage had when it was opened for the last time."""
+    monkeypatch.setattr(ingest_module, "LOOSE_ROWS_MAX", 0)
+    world.take(frames(1, 2))
+
+    def opened(root: str, spec: TableSpec) -> DeltaTable:
+        table = open_table(root, spec)
+        if spec is COVERAGE_TABLE:
+            world.take(frames(3 + world.batch, first_seq=3 + world.batch))
+        return table
+
+    monkeypatch.setattr(coverage, "open_table", opened)
+    [lane] = lane_states(world.root)
+    assert (lane.messages, lane.state) == (world.batch + 1, "complete")
 
 
 def test_small_files_become_large_ones_and_rollups_still_find_what_is_new(

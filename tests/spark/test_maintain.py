@@ -15,10 +15,14 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
 
+from backhaul_spark import schemas
 from backhaul_spark.cli import cli
+from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import NotKept, TableMissing
 from backhaul_spark.known import rollups_known_at
 from backhaul_spark.maintain import Keeping, Maintained, Maintenance
+from backhaul_spark.rollup import Rollup, run_here
+from backhaul_spark.tables import make_table
 from tests.support.spark_fleet import DAY_NS, HOUR_NS, Fleet
 from tests.support.spark_frames import T0_NS
 
@@ -105,17 +109,48 @@ def test_small_files_become_large_ones_and_strays_are_deleted(fleet: Fleet) -> N
     assert maintain(fleet).compacted == {}
 
 
+def test_every_table_is_rid_of_the_files_of_the_past(tmp_path: Path) -> None:
+    specs = {spec for spec in vars(schemas).values() if isinstance(spec, schemas.TableSpec)}
+    assert specs == set(schemas.TABLES)
+    for spec in schemas.TABLES:
+        make_table(str(tmp_path), spec)
+        stray = tmp_path / spec.name / "part-of-a-killed-task.parquet"
+        stray.write_bytes(b"PAR1")
+        os.utime(stray, (OLD_S, OLD_S))
+    Maintenance(str(tmp_path), SYSTEM_CLOCK).run(Keeping())
+    assert list(tmp_path.glob("*/*.parquet")) == []
+
+
+def test_a_rollup_still_finds_what_was_compacted_since_it_began(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path)
+    for second in range(4):
+        fleet.send((second, float(second)))
+    done: list[Maintained] = []
+
+    def meanwhile(step: str) -> None:
+        if step == "touched":
+            done.append(maintain(fleet))
+
+    Rollup(fleet.root, fleet.clock, run_here, after=meanwhile).run()
+    assert [each.compacted["points"] for each in done] == [(4, 1)]
+    assert fleet.windows("1d")[0]["count"] == 4
+
+
 def test_a_running_ingest_and_rollup_are_not_disturbed(tmp_path: Path) -> None:
     """Batches come all the while, into days that retention takes too; every point once."""
-    fleet = Fleet(tmp_path, T0_NS + 5 * DAY_NS)
+    # By the system's clock: by it the files of the past are judged, and no others may be deleted.
+    fleet = Fleet(tmp_path)
+    points_days = (fleet.clock.now_ns() - T0_NS) // DAY_NS - 2
     fleet.send((0, 1.0))
     fleet.rollup()
     stop = threading.Event()
     runs: list[Maintained] = []
 
     def upkeep() -> None:
-        while not stop.is_set():
-            runs.append(maintain(fleet, points_days=3))
+        stopped = False
+        while not stopped:  # the last begins when all has come: one of them finds something to do
+            stopped = stop.is_set()
+            runs.append(maintain(fleet, points_days=points_days))
 
     thread = threading.Thread(target=upkeep)
     thread.start()
@@ -127,9 +162,9 @@ def test_a_running_ingest_and_rollup_are_not_disturbed(tmp_path: Path) -> None:
                 fleet.rollup()
     finally:
         stop.set()
-        thread.join(60)
+        thread.join()
     fleet.rollup()
-    maintain(fleet, points_days=3)
+    maintain(fleet, points_days=points_days)
     points = [row["time_ns"] for row in fleet.rows("points")]
     assert sorted(points) == [T0_NS + 3 * DAY_NS + number * HOUR_NS for number in range(25)]
     assert fleet.windows("1d")[3 * 1440]["count"] == 24
@@ -141,7 +176,7 @@ def test_a_running_ingest_and_rollup_are_not_disturbed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("step", ["points_from", "retention", "compacted"])
 def test_killed_at_any_step_it_is_run_again(fleet: Fleet, step: str) -> None:
     arguments = [sys.executable, "-m", "tests.support.spark_maintain_crash", fleet.root, step]
-    assert subprocess.run(arguments, check=False, timeout=60).returncode == -9
+    assert subprocess.run(arguments, check=False, timeout=240).returncode == -9
     windows = fleet.rows()
     fleet.send((4 * DAY_NS + 7, 9.0))
     maintain(fleet, points_days=1, superseded_days=1)

@@ -1,16 +1,15 @@
 """The tables in an S3 bucket: no code knows of it but `files.py`; delta-rs and Arrow do the rest.
 
-Needs moto's server, which is no dependency of ours: botocore would hold python-dateutil back at a
-version that the Spark part does not ship with. `pip install 'moto[s3]' flask flask-cors` in any
-environment, and name its `moto_server` in MOTO_SERVER.
+Needs moto's server, which `make tools` puts into .tools/s3 (tools/setup-s3 by itself); MOTO_SERVER
+names another.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
-import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,22 +22,24 @@ from backhaul_spark.history import History, parse_series
 from backhaul_spark.ingest import Ingest
 from backhaul_spark.rollup import Rollup, run_here
 from demo.ports import free_port
+from tests.support.needed import lacking
 from tests.support.spark_frames import frame, message_batch, stored, task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MOTO = os.environ.get("MOTO_SERVER")
-START_S_MAX = 60.0
+ROOT = Path(__file__).parents[2]
+MOTO = Path(os.environ.get("MOTO_SERVER", ROOT / ".tools/s3/bin/moto_server"))
+START_S_MAX = 120.0
 
 
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[str]:
-    """A server with the bucket `fleet`, and the environment that leads there."""
-    if MOTO is None:
-        pytest.skip("MOTO_SERVER does not name a moto_server")
+    """A server with the bucket `fleet`, and the environment that leads there; in CI there must be one."""
+    if not MOTO.exists():
+        lacking(f"there is no {MOTO}: run tools/setup-s3")
     url = f"http://127.0.0.1:{(port := free_port())}"
-    command = [MOTO, "-H", "127.0.0.1", "-p", str(port)]
+    command = [str(MOTO), "-H", "127.0.0.1", "-p", str(port)]
     environment = {
         "AWS_ENDPOINT_URL": url,
         "AWS_ALLOW_HTTP": "true",
@@ -66,7 +67,7 @@ def _make_bucket(url: str) -> None:
     while True:
         try:
             urllib.request.urlopen(urllib.request.Request(url, method="PUT"), timeout=10).close()
-        except urllib.error.URLError:
+        except OSError:  # refused, or hung up on while it starts
             assert SYSTEM_CLOCK.monotonic() < end, "moto_server did not start"
         else:
             return

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import TYPE_CHECKING
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from deltalake import DeltaTable
 
-from backhaul_spark import rollup_files, rollup_plan
+from backhaul_spark import rollup, rollup_files, rollup_plan
 from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_spark.compaction import compact
 from backhaul_spark.errors import TablesBusy
-from backhaul_spark.rollup import Restated, Rollup, run_here
+from backhaul_spark.rollup import ROLLUP_APP, Restated, Rollup, run_here
+from backhaul_spark.rollup_files import KEYS
 from backhaul_spark.rollup_plan import plan_sums
+from backhaul_spark.rollup_tasks import TOUCHED, packed, unpacked
+from backhaul_spark.schemas import POINTS_TABLE
 from tests.support.spark_fleet import MINUTE_NS, Fleet
 from tests.support.spark_frames import T0_NS
 
@@ -82,6 +87,32 @@ def test_restated_windows_equal_a_recomputation_from_scratch_bit_for_bit(
         for minute, row in before.items():
             for name in ("count", "min", "max", "mean", "sum", "first", "last"):
                 assert row[name] == after[minute][name]
+
+
+def test_days_are_the_same_however_many_hours_are_summed_up_at_a_time(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollup, "DAY_HOURS", 2)
+    for hour in range(3):
+        for device in ("VID-001", "VID-002", "VID-003"):
+            for type_ in ("soc", "temp", "volt")[: int(device[-1])]:
+                at = hour * 60 * MINUTE_NS
+                fleet.send((at, 1.0), (at + 1, 2.0), device=device, type_=type_)
+        fleet.rollup()
+    days = sorted(
+        (row["device"], row["type"], row["count"], row["sum"], row["version"])
+        for row in fleet.rows()
+        if row["width"] == "1d"
+    )
+    assert days == [
+        (device, type_, 6, 9.0, 3)
+        for device, types in (
+            ("VID-001", ("soc",)),
+            ("VID-002", ("soc", "temp")),
+            ("VID-003", ("soc", "temp", "volt")),
+        )
+        for type_ in types
+    ]
 
 
 def test_nothing_new_nothing_done(fleet: Fleet) -> None:
@@ -163,6 +194,7 @@ def test_hours_with_many_points_are_cut_by_device(monkeypatch: pytest.MonkeyPatc
         {
             "path": ["a", "b"],
             "rows": [300, 10],
+            "first_ingest": [1, 1],
             "last_ingest": [1, 1],
             "first_hour": [5, 9],
             "last_hour": [5, 9],
@@ -177,9 +209,64 @@ def test_hours_with_many_points_are_cut_by_device(monkeypatch: pytest.MonkeyPatc
             "minute": [300, 301, 302, 540],
         }
     )
-    tasks = plan_sums("uri", files, touched)
+    tasks = plan_sums("uri", files, touched, 1)
     assert [(t.first, t.last, t.paths) for t in tasks] == [(5, 5, ("a",))] * 3 + [(9, 9, ("b",))]
     assert [t.touched.column("device").to_pylist() for t in tasks] == [["A"], ["B"], ["C"], ["A"]]
+
+
+def test_what_a_task_sends_back_is_small_though_its_table_is_in_many_slices() -> None:
+    """A day of 1,000 vehicles was 6 GB in the driver's JVM, whose heap is 1."""
+    minutes = range(100_000)
+    *names, ingest = ([value] * 100_000 for value in ("VID-001", "n", "t", "", 1))
+    rows = pa.table([*names, minutes, ingest], TOUCHED)
+    touched = rows.group_by(TOUCHED.names).aggregate([]).select(TOUCHED.names)
+    assert touched.column("minute").num_chunks > 1
+    sent = packed(touched)
+    assert unpacked(sent).equals(touched)
+    assert len(sent) < touched.nbytes / 3 < len(pickle.dumps(touched)) / 10
+
+
+@pytest.mark.parametrize(("points", "minutes"), [(4, 100), (100, 3), (1, 1)])
+def test_what_is_much_is_rolled_up_in_rounds_of_whole_ingests(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, points: int, minutes: int
+) -> None:
+    for step in range(4):
+        fleet.send(*((m * MINUTE_NS + step, step + 0.1) for m in range(step, step + 3)))
+    fleet.send((30_000_000_000, 9.0))
+    fleet.send((0, 7.0), device="VID-002")
+    if points > 10:  # one file of all ingests
+        compact(fleet.root, POINTS_TABLE, SYSTEM_CLOCK)
+    monkeypatch.setattr(rollup_plan, "ROUND_POINTS", points)
+    monkeypatch.setattr(rollup_plan, "ROUND_MINUTES", minutes)
+    rounds: list[int] = []
+
+    def after(step: str) -> None:
+        if step == "rollups":
+            table = DeltaTable(f"{fleet.root}/rollups")
+            rounds.append(table.transaction_version(ROLLUP_APP) or 0)
+            ingests = [r["ingest"] for r in fleet.rows("points") if r["device"] == "VID-001"]
+            taken_in = sum(ingest <= rounds[-1] for ingest in ingests)
+            assert fleet.windows("1d")[0]["count"] == taken_in
+
+    result = Rollup(fleet.root, SYSTEM_CLOCK, run_here, after).run()
+    assert len(rounds) > 1
+    assert (result.after_ingest, result.ingest, result.created) == (0, fleet.ingested, 11)
+    versions = [
+        (*(row[name] for name in KEYS), row["count"])
+        for row in fleet.rows() + fleet.rows("rollups_superseded")
+    ]
+    assert len(versions) == result.created + result.restated
+    assert len(set(versions)) == len(versions), "a version without a new point"
+    in_rounds = _figures(fleet)
+    (tmp_path / "rollups").rename(tmp_path / "rollups-before")
+    monkeypatch.undo()
+    assert fleet.rollup().created == result.created
+    assert _figures(fleet) == in_rounds
+
+
+def _figures(fleet: Fleet) -> list[tuple[object, ...]]:
+    names = ("width", "device", "window_start", "count", "sum", "mean", "first", "last")
+    return sorted(tuple(row[name] for name in names) for row in fleet.rows())
 
 
 def test_a_late_device_has_only_its_own_files_written_anew(

@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
+from backhaul_spark import rollup, rollup_plan
 from backhaul_spark.certified import certificates_known_at
 from backhaul_spark.known import rollups_known_at
-from backhaul_spark.rollup import Restated
-from backhaul_spark.schemas import CERTIFICATES_TABLE, ROLLUPS_TABLE
+from backhaul_spark.rollup import Restated, Rollup, run_here
+from backhaul_spark.schemas import CERTIFICATES_TABLE, ROLLUPS_TABLE, TableSpec
 from backhaul_spark.states import DayStates
+from backhaul_spark.tables import make_table
 from tests.support.spark_fleet import HOUR_NS, MINUTE_NS, Fleet
 from tests.support.spark_frames import T0_NS
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from deltalake import DeltaTable
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -125,6 +129,60 @@ def test_a_state_changes_even_where_nothing_was_ingested(tmp_path: Path) -> None
     fleet.certify()
     assert fleet.rollup().restamped == 2  # its minute and its hour
     assert states(fleet, "1h") == {0: ("complete", 1)}
+
+
+def test_no_round_says_complete_before_the_points_that_were_certified_are_in_the_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = Fleet(tmp_path, T0_NS + int(1.5 * HOUR_NS))
+    fleet.mark(0, 0)
+    fleet.send((0, 1.0))
+    fleet.send((1, 2.0))
+    fleet.mark(2, 2)
+    fleet.certify()
+    monkeypatch.setattr(rollup_plan, "ROUND_POINTS", 1)
+    seen: list[tuple[int, str]] = []
+
+    class Killed(Exception):
+        pass
+
+    def after(step: str) -> None:
+        if step == "rollups":
+            seen.extend((r["count"], r["state"]) for r in fleet.windows("1h").values())
+            raise Killed
+
+    for _ in range(2):
+        with pytest.raises(Killed):
+            Rollup(fleet.root, fleet.clock, run_here, after).run()
+    assert (1, "waiting") in seen
+    assert (1, "complete") not in seen
+    fleet.rollup()
+    assert [(r["count"], r["state"]) for r in fleet.windows("1h").values()] == [(2, "complete")]
+    assert fleet.rollup().restamped == 0
+
+
+def test_a_rollup_that_looked_at_points_before_another_one_takes_nothing_back(
+    certified: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows newer certificates, and so has states to write where it has no points."""
+    other = Rollup(certified.root, certified.clock, run_here)
+    certified.now_ns = T0_NS + int(4.5 * HOUR_NS)
+    certified.certify()
+
+    def meanwhile(root: str, spec: TableSpec) -> DeltaTable:
+        certified.send((1, 9.0))
+        other._points.update_incremental()  # it comes to its points only now
+        other.run()
+        return make_table(root, spec)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rollup, "make_table", meanwhile)
+        slow = Rollup(certified.root, certified.clock, run_here)
+    assert slow.run().restamped
+    former = certified.rows("rollups_superseded")
+    again = certified.rollup()
+    assert (again.created, again.restated) == (0, 0)
+    assert certified.rows("rollups_superseded") == former != []
 
 
 def test_states_too_are_as_they_were_known(certified: Fleet) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shutil
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pytest
 from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.exceptions import CommitFailedError
+from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 
-from backhaul_spark import compaction
+from backhaul_spark import compaction, tables
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.compaction import compact
 from backhaul_spark.errors import TableNewer, TablesBusy
@@ -18,12 +21,9 @@ from backhaul_spark.history import History, parse_series
 from backhaul_spark.ingest import Ingest
 from backhaul_spark.known import rollups_known_at
 from backhaul_spark.schemas import CERTIFICATES_TABLE, POINTS_TABLE, ROLLUPS_TABLE, TableSpec
-from backhaul_spark.tables import IngestTables, make_table, open_table, transactions
+from backhaul_spark.tables import IngestTables, dataset_of, make_table, open_table, transactions
 from tests.support.spark_fleet import DAY_NS, HOUR_NS, Fleet
 from tests.support.spark_frames import T0_NS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ADDED = {"rollups": ["state"], "certificates": ["run"]}
 
@@ -104,6 +104,28 @@ def test_a_newer_table_is_refused(tmp_path: Path, opener: Any) -> None:
     with pytest.raises(TableNewer, match="schema version 3, this backhaul knows 2") as caught:
         opener(str(tmp_path), POINTS_TABLE)
     assert "up to date" in caught.value.hint
+
+
+def test_of_two_that_make_a_table_both_have_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = DeltaTable.create
+
+    def too_late(*given: Any, **named: Any) -> None:
+        create(*given, **named)  # the other one, between the look and the commit of this one
+        raise CommitFailedError("Protocol changed since last commit")
+
+    monkeypatch.setattr(DeltaTable, "create", too_late)
+    assert make_table(str(tmp_path), POINTS_TABLE).version() == 0
+
+
+def test_no_thread_of_arrow_needs_python_to_read_a_table(tmp_path: Path) -> None:
+    """One that does when the program ends aborts it (apache/arrow#34314)."""
+    dataset = dataset_of(make_table(str(tmp_path), POINTS_TABLE))
+    assert isinstance(dataset.filesystem.base_fs, LocalFileSystem)
+    package = Path(tables.__file__).parent
+    called = [path.name for path in package.rglob("*.py") if "to_pyarrow_" in path.read_text()]
+    assert called == ["tables.py"], "read by dataset_of"
 
 
 def test_an_ingest_goes_on_when_others_only_take_files_out(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ class AgentProcess:
             pytest.fail(f"the agent did not stop:\n{self.log.read_text()[-3000:]}")
 
     async def status(self) -> dict[str, Any]:
-        async with connect(self.url, wait_s=1.0) as agent:
+        async with connect(self.url, wait_s=10.0) as agent:
             return await agent.status()
 
     async def wait_for(

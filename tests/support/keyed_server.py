@@ -37,7 +37,9 @@ class KeyedServer:
             directory,
             mappings="",  # an operator's server has no account of its own
             extra=f"operator: {trusted}\nsystem_account: {system.public}\n"
-            f"resolver: MEMORY\nresolver_preload {{\n{preload}\n}}",
+            f"resolver: MEMORY\nresolver_preload {{\n{preload}\n}}\n"
+            # By itself 2 s, in which who stands still before it logs in is refused.
+            "authorization { timeout: 120 }",
         )
         self.directory = directory
 

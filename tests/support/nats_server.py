@@ -30,33 +30,31 @@ MAPPINGS = f'mappings {{ "{shards.API}.>": "$JS.API.>" }}'
 """For what a hub has in an account of its own and a server without accounts in its only one."""
 
 
-class NatsServer:
-    """One nats-server process. Not covered: power loss; a kill leaves the page cache whole."""
+class ConfiguredServer:
+    """One nats-server process. Not covered: power loss; a kill leaves the page cache whole.
 
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        domain: str = DOMAIN,
-        mappings: str = MAPPINGS,
-        extra: str = "",
-    ) -> None:
+    Args:
+        directory: where it logs.
+        config: its configuration.
+        port: the clients' port that this names.
+    """
+
+    def __init__(self, directory: Path, config: Path, port: int) -> None:
         self.directory = directory
-        self.port = free_port()
-        self.url = f"nats://127.0.0.1:{self.port}"
-        self.store = directory / "store"
+        self.port = port
+        self.url = f"nats://127.0.0.1:{port}"
         self._log = directory / "server.log"
-        self._config = directory / "server.conf"
+        self._config = config
         self._process: subprocess.Popen[bytes] | None = None
-        directory.mkdir(parents=True, exist_ok=True)
-        self._config.write_text(
-            f"host: 127.0.0.1\nport: {self.port}\nserver_name: {directory.name}\n"
-            f'jetstream: {{ store_dir: "{self.store}", domain: {domain} }}\n{mappings}\n{extra}\n'
-        )
 
     @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def start(self) -> None:
         """Start the server and wait until it takes connections."""
@@ -84,11 +82,6 @@ class NatsServer:
         """Return what the server has said so far."""
         return self._log.read_text()
 
-    def wipe(self) -> None:
-        """Remove the JetStream store of a stopped server."""
-        assert not self.running
-        shutil.rmtree(self.store, ignore_errors=True)
-
     def _end(self, number: signal.Signals) -> None:
         process, self._process = self._process, None
         if process is None:
@@ -106,6 +99,31 @@ class NatsServer:
                 return connection.recv(4) == b"INFO"
         except OSError:
             return False
+
+
+class NatsServer(ConfiguredServer):
+    """A server with JetStream, on a free port, with a configuration of its own."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        domain: str = DOMAIN,
+        mappings: str = MAPPINGS,
+        extra: str = "",
+    ) -> None:
+        super().__init__(directory, directory / "server.conf", free_port())
+        self.store = directory / "store"
+        directory.mkdir(parents=True, exist_ok=True)
+        self._config.write_text(
+            f"host: 127.0.0.1\nport: {self.port}\nserver_name: {directory.name}\n"
+            f'jetstream: {{ store_dir: "{self.store}", domain: {domain} }}\n{mappings}\n{extra}\n'
+        )
+
+    def wipe(self) -> None:
+        """Remove the JetStream store of a stopped server."""
+        assert not self.running
+        shutil.rmtree(self.store, ignore_errors=True)
 
 
 def server_binary() -> str:

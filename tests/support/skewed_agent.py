@@ -17,6 +17,7 @@ from backhaul_agent.clock import SystemClock, boot_id
 from backhaul_agent.config import load
 from backhaul_agent.daemon import Daemon
 from backhaul_agent.sdnotify import Notifier
+from backhaul_agent.vehicle_files import DEVICE_CREDS
 
 
 class SkewedClock(SystemClock):
@@ -24,10 +25,12 @@ class SkewedClock(SystemClock):
 
     def __init__(self, file: Path) -> None:
         self._file = file
+        self._offset_ns = 0
 
     def time_ns(self) -> int:
-        text = self._file.read_text()  # empty for a moment while it is being written
-        return super().time_ns() + int(float(text or 0) * 1e9)
+        if text := self._file.read_text():  # empty for a moment while it is being written
+            self._offset_ns = int(float(text) * 1e9)
+        return super().time_ns() + self._offset_ns
 
 
 # Many transactions, so that there is a middle to be killed in.
@@ -43,6 +46,7 @@ async def run(config_path: Path, file: Path) -> None:
         random_u32=lambda: secrets.randbits(32),
         notifier=Notifier({}),
         boot=boot_id(),
+        credentials=config_path.with_name(DEVICE_CREDS),
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, daemon.stop)

@@ -21,9 +21,13 @@ accounts {
   HUB { jetstream: enabled, users: [
     { user: control, password: all }
     { user: spark, password: "s3cret word", permissions {
-        publish: ["$JS.API.STREAM.LIST", "$JS.API.DIRECT.GET.>"], subscribe: ["_INBOX.>"] } } ] }
+        publish: ["$JS.API.STREAM.LIST", "$JS.API.DIRECT.GET.>"], subscribe: ["_INBOX.>"] } } ],
+    exports: [{ service: "$JS.API.>", response: stream }] }
+  JOBS { users: [{ user: job, password: all }],
+    imports: [{ service: { account: HUB, subject: "$JS.API.>" }, to: "jobsapi.>" }] }
   $SYS { users: [ { user: system, password: all } ] }
 }
+authorization { timeout: 120 }  # by itself 2 s, in which who stands still before it logs in is refused
 """
 LOGIN = {"user": "spark", "password": "s3cret word"}
 

@@ -102,10 +102,11 @@ def rm(name: str, directory: Path) -> None:
     with target.alone():
         found = target.read()
         target.write(apps_files(_apps(found, target.path).without(name), found))
-    key = target.path / "apps" / f"{name}.nk"
-    # The key goes last: with it the server is asked whether it still lets it in.
-    _take_over(target.path, {"nkey": str(key)} if key.exists() else None, wanted=False)
-    key.unlink(missing_ok=True)
+        key = target.path / "apps" / f"{name}.nk"
+        # The key goes last: with it the server is asked whether it still lets it in. Held until then: an
+        # `add` meanwhile would go on with a key that is about to go.
+        _take_over(target.path, {"nkey": str(key)} if key.exists() else None, wanted=False)
+        key.unlink(missing_ok=True)
 
 
 @command.command()

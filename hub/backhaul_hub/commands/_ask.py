@@ -7,12 +7,14 @@ An operator has the hub directory (`--dir`) and asks `hub.<service>`. A person h
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from abc import ABC, abstractmethod
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
 
 from backhaul_hub.config import load
 from backhaul_hub.connection import connect
@@ -25,8 +27,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nats.aio.client import Client
+    from nats.aio.msg import Msg
 
-_TIMEOUT_S = 10.0
+_TIMEOUT_S = 30.0
+# Through a cluster an answer may come before its server knows who waits for it, and is gone then.
+_AGAIN_S = 2.0
+_HARMLESS_TWICE = frozenset(
+    ("commands", "conflicts", "devices", "events", "get", "shadow", "state", "status", "tree")
+)
 
 
 class Access(ABC):
@@ -44,15 +52,16 @@ class Access(ABC):
         """Return where a service is asked."""
 
     async def ask(self, client: Client, service: str, question: dict[str, Any]) -> dict[str, Any]:
-        """Ask one question and return the answer.
+        """Ask one question and return the answer; what only reads is asked again while none comes.
 
         Raises:
             HubError: no control plane; or it refused, in its own words.
         """
         body = json.dumps(question).encode()
+        again_s = _AGAIN_S if service in _HARMLESS_TWICE else None
         try:
-            message = await client.request(self.subject(service), body, timeout=_TIMEOUT_S)
-        except NatsError as error:
+            message = await _request(client, self.subject(service), body, again_s)
+        except (NatsError, TimeoutError) as error:
             what = f"the control plane does not answer: {error!r}"
             raise HubError(what, hint=self._hint) from error
         answer: dict[str, Any] = json.loads(message.data)
@@ -123,6 +132,26 @@ async def hub_client(directory: Path) -> AsyncIterator[Client]:
         yield client
     finally:
         await client.close()
+
+
+async def _request(client: Client, subject: str, body: bytes, again_s: float | None) -> Msg:
+    """Ask, and every so often again (None: once), until the first answer. Raises: NatsError, TimeoutError."""
+    inbox = client.new_inbox()
+    answers = await client.subscribe(inbox)
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            while True:
+                await client.publish(subject, body, reply=inbox)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(again_s):
+                        message = await answers.next_msg(timeout=None)
+                        break
+    finally:
+        if not client.is_closed:
+            await answers.unsubscribe()
+    if message.headers and message.headers.get("Status") == "503":
+        raise NoRespondersError
+    return message
 
 
 async def _ask(access: Access, service: str, question: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from nats.errors import Error as NatsError
 from backhaul_hub import live
 from backhaul_hub.command_book import State, command_subject, result_subject
 from backhaul_hub.config import load
-from backhaul_hub.errors import HubError
+from backhaul_hub.errors import HubError, JetStreamError
 from backhaul_hub.jetstream import JetStreamApi
 
 from ._ask import Visitor
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _LOOK_S = 1.0
 _RECORD_S_MAX = 10.0
+_ACKNOWLEDGED_S, _TRIES = 2.0, 5
 
 
 @click.command("command")
@@ -98,10 +99,28 @@ async def _command(
                 await access.ask(client, "command", body | {"device": device, "name": name})
             else:
                 subject = command_subject(load(access.directory).twin.env, device, name)
-                await JetStreamApi(client).publish(subject, json.dumps(body).encode())
+                await _publish(client, subject, json.dumps(body).encode())
         except (NatsError, AssertionError) as error:
             raise HubError(f"{device} {name}: {error!r}") from error
         return await _follow(client, access, device, body["id"], news, wait=wait)
+
+
+async def _publish(client: Client, subject: str, body: bytes) -> None:
+    """Publish until it is acknowledged: under its id it is the same command each time.
+
+    Raises:
+        HubError: the queue refused it, or nobody acknowledges.
+    """
+    queue = JetStreamApi(client, timeout_s=_ACKNOWLEDGED_S)
+    for _ in range(_TRIES - 1):
+        try:
+            await queue.publish(subject, body)
+        except JetStreamError:
+            raise
+        except HubError:
+            continue  # through a cluster the answer may get lost, see _ask
+        return
+    await queue.publish(subject, body)
 
 
 def _news_subject(access: Operator | Visitor, device: str, id_: str) -> str:

@@ -13,6 +13,7 @@ from backhaul_spark.errors import OptionError
 
 # As the hub has it where hub.toml does not say.
 DEFAULT_ENV = "prod"
+_TWIN_LOGIN = "creds/twin.creds"
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,9 +36,27 @@ verbose = click.option("--verbose", is_flag=True, help="Let Spark's own log thro
 fleet_config = click.option(
     "--config",
     type=click.Path(dir_okay=False),
+    envvar="BACKHAUL_TWIN_CONFIG",
     help="TOML file whose table [fleet] names the series that say model and firmware.",
 )
+twin_config = click.option(
+    "--config",
+    type=click.Path(dir_okay=False),
+    envvar="BACKHAUL_TWIN_CONFIG",
+    help="twin.toml; without it defaults.",
+)
 quiet = click.option("--quiet", is_flag=True, help="No progress on stderr.")
+
+
+def max_messages(default: int) -> Callable[..., Any]:
+    """Make the option that says how much a batch reads."""
+    return click.option(
+        "--max-messages",
+        type=click.IntRange(min=1),
+        default=default,
+        show_default=True,
+        help="Most messages a batch.",
+    )
 
 
 def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -55,6 +74,29 @@ def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--credentials", help="A .creds file, or TOML with user and password."),
             click.option("--tls-ca", help="File with the certificate authority to trust."),
             click.option("--streams", default="UP_*", show_default=True, help="Names or patterns."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+def series_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say which series, from when to when, and how finely."""
+    for option in reversed(
+        [
+            click.option("--device", required=True, help="The device, such as VID-001."),
+            click.option(
+                "--series", required=True, help="node.type or node.type.key, such as battery.soc."
+            ),
+            click.option("--from", "start", help="ISO 8601 time; without an offset it is UTC."),
+            click.option("--to", "end", help="ISO 8601 time, not included."),
+            click.option(
+                "--resolution",
+                type=click.Choice(["auto", "raw", "1m", "1h", "1d"]),
+                default="auto",
+                show_default=True,
+                help="Every point, or sums by minute, hour or day.",
+            ),
         ]
     ):
         command = option(command)
@@ -82,6 +124,15 @@ def source_options(
     if "servers" not in found:
         raise click.UsageError("say where the hub is: --hub-dir or --servers")
     return found
+
+
+def twin_login(hub_dir: str) -> str:
+    """Return the file with the login that reads UP and DOWN."""
+    path = Path(hub_dir) / _TWIN_LOGIN
+    if not path.is_file():
+        expected = f"{_TWIN_LOGIN} in it, which `backhaul-hub up` makes; or --credentials"
+        raise OptionError("--hub-dir", hub_dir, expected)
+    return str(path)
 
 
 def hub_place(path: Path) -> dict[str, str]:

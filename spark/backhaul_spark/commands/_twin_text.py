@@ -1,4 +1,4 @@
-"""Alerts and snapshots as text and JSON. Pure."""
+"""Alerts and snapshots as text, and rows of tables as JSON. Pure."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ def _value(name: str, value: Any) -> Any:
         return json.loads(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
+    if isinstance(value, dict):
+        return {key: _value(key, each) for key, each in value.items()}
     return value.isoformat() if isinstance(value, (datetime, date)) else value
 
 

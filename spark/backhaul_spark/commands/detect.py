@@ -17,17 +17,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @_options.table_root
-@click.option("--device", required=True, help="The device, such as VID-001.")
-@click.option("--series", required=True, help="node.type or node.type.key, such as battery.soc.")
-@click.option("--from", "start", help="ISO 8601 time; the detector learns from here on.")
-@click.option("--to", "end", help="ISO 8601 time, not included.")
-@click.option(
-    "--resolution",
-    type=click.Choice(["auto", "raw", "1m", "1h"]),
-    default="auto",
-    show_default=True,
-    help="Every point, or means by minute or hour.",
-)
+@_options.series_options
 @click.option(
     "--threshold",
     type=click.FloatRange(min=0, min_open=True),
@@ -40,13 +30,14 @@ def detect(
     series: str,
     start: str | None,
     end: str | None,
-    resolution: Literal["auto", "raw", "1m", "1h"],
+    resolution: Literal["auto", "raw", "1m", "1h", "1d"],
     threshold: float | None,
     as_json: bool,
 ) -> None:
     """Find what is unusual in a series, each reading judged by those before it.
 
-    The first hundred readings are for learning and never told.
+    By minute, hour or day means are judged. It learns from --from on: the first hundred readings
+    are never told.
     """
     from backhaul_spark.detect.findings import THRESHOLD, find
     from backhaul_spark.history import History, parse_series, parse_time

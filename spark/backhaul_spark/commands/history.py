@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from backhaul_spark.commands import _options
+from backhaul_spark.commands._twin_text import as_json_rows
 
 if TYPE_CHECKING:
     from backhaul_spark.history import Answer
@@ -17,17 +18,7 @@ SHOWN_ROWS = 20
 
 @click.command()
 @_options.table_root
-@click.option("--device", required=True, help="The device, such as VID-001.")
-@click.option("--series", required=True, help="node.type or node.type.key, such as battery.soc.")
-@click.option("--from", "start", help="ISO 8601 time; without an offset it is UTC.")
-@click.option("--to", "end", help="ISO 8601 time, not included.")
-@click.option(
-    "--resolution",
-    type=click.Choice(["auto", "raw", "1m", "1h", "1d"]),
-    default="auto",
-    show_default=True,
-    help="Every point, or sums by minute, hour or day.",
-)
+@_options.series_options
 @click.option("--as-known-at", help="ISO 8601 time: what the tables said then.")
 @click.option("--plot", type=click.Path(dir_okay=False), help="Write a picture here.")
 @_options.as_json
@@ -72,7 +63,7 @@ def _as_json(answer: Answer) -> dict[str, Any]:
         "to": answer.end,
         "points_without_time": answer.untimed,
         "rollups_behind": answer.rolled_up_to < answer.ingested,
-        "rows": answer.rows.to_pylist(),
+        "rows": as_json_rows(answer.rows.to_pylist()),
     }
 
 

@@ -25,13 +25,7 @@ CERTIFY_EVERY_S = 60.0
 @_options.table_root
 @click.option("--once", is_flag=True, help="Ingest what is there now, then end.")
 @click.option("--every", help="Ingest a batch every so often, as in 5s; runs until it is stopped.")
-@click.option(
-    "--max-messages",
-    type=click.IntRange(min=1),
-    default=50_000,
-    show_default=True,
-    help="Most messages a batch.",
-)
+@_options.max_messages(50_000)
 @click.option(
     "--partitions",
     type=click.IntRange(min=1),

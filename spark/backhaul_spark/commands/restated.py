@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backhaul_spark.commands import _options
+from backhaul_spark.commands._twin_text import as_json_rows
 
 if TYPE_CHECKING:
     from backhaul_spark.known import Change
@@ -43,18 +44,14 @@ def restated(
     assert moment is not None
     found = restated_since(table_root, moment, device=device, width=width, unfinished=unfinished)
     if as_json:
-        windows = [asdict(change) for change in found]
-        print(json.dumps({"since": moment, "windows": windows}, default=_iso))
+        windows = as_json_rows([asdict(change) for change in found])
+        print(json.dumps({"since": moment.isoformat(), "windows": windows}))
         return
     print(f"{len(found):,} windows changed since {moment.isoformat()}")
     for change in found[:SHOWN_ROWS]:
         print("  " + _line(change))
     if len(found) > SHOWN_ROWS:
         print(f"  ... {len(found) - SHOWN_ROWS:,} more (--json prints all)")
-
-
-def _iso(value: Any) -> str:
-    return str(value.isoformat())
 
 
 def _line(change: Change) -> str:

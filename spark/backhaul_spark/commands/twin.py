@@ -9,7 +9,6 @@ import click
 
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.commands import _options, _service
-from backhaul_spark.errors import OptionError
 
 if TYPE_CHECKING:
     import threading
@@ -21,27 +20,15 @@ if TYPE_CHECKING:
     from backhaul_spark.sink.outlet import Outlet
 
 STREAMS = "UP_*,DOWN_*"
-_LOGIN = "creds/twin.creds"
 
 
 @click.command()
 @_options.hub_options
 @_options.table_root
-@click.option(
-    "--config",
-    type=click.Path(dir_okay=False),
-    envvar="BACKHAUL_TWIN_CONFIG",
-    help="twin.toml; without it defaults.",
-)
+@_options.twin_config
 @click.option("--trigger", default="1s", show_default=True, help="A batch every so often.")
 @click.option("--env", help="As hub.toml's [twin] env says, which is the default with --hub-dir.")
-@click.option(
-    "--max-messages",
-    type=click.IntRange(min=1),
-    default=200_000,
-    show_default=True,
-    help="Most messages a batch.",
-)
+@_options.max_messages(200_000)
 @_options.quiet
 @_options.verbose
 def twin(
@@ -68,7 +55,7 @@ def twin(
     plan = read_plan(config)
     trigger_s = _service.seconds(trigger, "--trigger")
     if hub_dir and not credentials:
-        credentials = _login(hub_dir)
+        credentials = _options.twin_login(hub_dir)
     streams = STREAMS if streams == "UP_*" else streams
     source = _options.source_options(hub_dir, servers, credentials, tls_ca, streams)
     source |= {"maxMessages": str(max_messages)}
@@ -135,23 +122,15 @@ def _query(
     *,
     quiet: bool,
 ) -> None:
-    from backhaul_spark.rules.query import TwinQuery, checkpoint_uri
+    from backhaul_spark.checkpoint import checkpoint_uri
+    from backhaul_spark.rules.query import TwinQuery
 
     def said(batch: Said) -> None:
         if batch.alerts:
             _options.tell(f"batch {batch.batch}: {batch.alerts:,} alerts", quiet=quiet)
 
-    query = TwinQuery(spark, plan, source, checkpoint_uri(root), outlet, SYSTEM_CLOCK, said)
+    query = TwinQuery(spark, plan, source, checkpoint_uri(root, "twin"), outlet, SYSTEM_CLOCK, said)
     query.run(trigger_s, stop.is_set)
-
-
-def _login(hub_dir: str) -> str:
-    path = Path(hub_dir) / _LOGIN
-    if not path.is_file():
-        raise OptionError(
-            "--hub-dir", hub_dir, f"{_LOGIN} in it, which `backhaul-hub up` makes; or --credentials"
-        )
-    return str(path)
 
 
 def _env(hub_dir: str | None) -> str:

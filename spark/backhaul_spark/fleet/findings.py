@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from backhaul_spark.fleet.firmware import Apart, Rollout
     from backhaul_spark.fleet.readings import Signal
 
 Kind = Literal["firmware", "rollout", "clock", "no_data", "stuck", "drain", "drift", "level"]
@@ -143,6 +144,34 @@ def stuck_text(signal: Signal, value: float, hours: int, readings: int, who: str
     """Say that a sensor sticks."""
     span = count(hours, "hour", "hours")
     return f"{signal} sticks at {number(value)} for {span} ({count(readings, 'reading', 'readings')}), while {who} vary"
+
+
+def other_firmwares(apart: Apart) -> str:
+    """Name which firmwares one was compared with."""
+    others = count(apart.firmwares, "other firmware", "other firmwares")
+    return f"{others} of model {apart.model or 'unknown'}"
+
+
+def firmware_text(signal: Signal, apart: Apart, who: str, *, falls: bool) -> str:
+    """Say that a firmware's vehicles lie elsewhere, or fall faster, than `who`."""
+    sizes = f"{apart.devices:,} vehicles against {apart.others:,}"
+    if falls:
+        faster = ratio_words(apart.value, apart.expected)
+        speeds = f"{number(apart.value)} an hour against {number(apart.expected)}"
+        return f"{signal} falls {faster} on firmware {apart.firmware} than on {who}: {speeds} ({sizes})"
+    side = "higher" if apart.value > apart.expected else "lower"
+    away = number(abs(apart.value - apart.expected))
+    return f"{signal} is {away} {side} on firmware {apart.firmware} than on {who} ({sizes})"
+
+
+def rollout_text(found: Rollout, *, falls: bool) -> str:
+    """Say what a firmware that is new has changed on its model's vehicles."""
+    what, each = ("falls", " an hour") if falls else ("is", "")
+    return (
+        f"{found.signal} {what} {number(found.after)}{each} on {found.devices:,} vehicles with "
+        f"firmware {found.firmware}; on model {found.model or 'unknown'} it was "
+        f"{number(found.before)}{each} in the {count(found.days, 'day', 'days')} before that firmware"
+    )
 
 
 def clock_text(offset_s: float, unset: int, points: int) -> str:

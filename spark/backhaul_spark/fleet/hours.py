@@ -12,7 +12,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from backhaul_spark.errors import TableMissing
 from backhaul_spark.fleet.readings import HOUR_US
 from backhaul_spark.schemas import CERTIFICATES_TABLE
-from backhaul_spark.tables import open_table
+from backhaul_spark.tables import dataset_of, open_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +68,7 @@ def certified(root: str, windows: Windows) -> Certified:
     """Read the certificates of hours; where there are none, nothing is certified."""
     names = ["device", "hour", "state"]
     try:
-        dataset: Any = open_table(root, CERTIFICATES_TABLE).to_pyarrow_dataset()
+        dataset: Any = dataset_of(open_table(root, CERTIFICATES_TABLE))
     except TableMissing:
         none = np.zeros(0, dtype=np.int64)
         return Certified(pa.array([], pa.string()), none, none)

@@ -29,7 +29,7 @@ from backhaul_spark.schemas import (
     ROLLUPS_TABLE,
     TableSpec,
 )
-from backhaul_spark.tables import make_table, open_table
+from backhaul_spark.tables import dataset_of, make_table, open_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -170,7 +170,7 @@ class FleetJob:
 
     def _done(self) -> dict[date, int]:
         try:
-            dataset = open_table(self._root, FLEET_DAYS_TABLE).to_pyarrow_dataset()
+            dataset = dataset_of(open_table(self._root, FLEET_DAYS_TABLE))
         except TableMissing:
             return {}
         rows = dataset.to_table(columns=["date", "ingest"]).group_by("date")
@@ -179,7 +179,7 @@ class FleetJob:
 
 
 def _rows(table: DeltaTable, where: Any) -> list[Row]:
-    rows: list[Row] = table.to_pyarrow_dataset().to_table(filter=where).to_pylist()
+    rows: list[Row] = dataset_of(table).to_table(filter=where).to_pylist()
     return rows
 
 

@@ -14,6 +14,7 @@ from backhaul_spark.fleet.findings import ORDER, Coverage, Finding
 from backhaul_spark.fleet.firmware import PastDay, Rollout, firmwares_apart, rollout
 from backhaul_spark.fleet.measures import SignalMeasures, row_mean
 from backhaul_spark.fleet.robust import group_median, tail_limit
+from backhaul_spark.fleet.stuck import Movement, find_stuck
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -25,13 +26,12 @@ if TYPE_CHECKING:
     from backhaul_spark.fleet.measures import Measure
     from backhaul_spark.fleet.readings import Cells, Signal
     from backhaul_spark.fleet.robust import Floats, Ints
+    from backhaul_spark.fleet.stuck import Stuck
 
 FALSE_DEVICES = 0.0005
 """The share of sound devices that may be named, over all signals and measures together."""
 SILENT_SHARE_MAX = 0.01
 """A device with less than this of its peers' readings is silent."""
-VARYING_SHARE_MIN = 0.5
-"""A device of which less of its signals vary is at rest, and none of them sticks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +71,16 @@ class Judge:
         self._usual_hours = float(np.median(seen)) if seen else 0.0
         self._found: list[Finding] = []
         self._apart: set[tuple[str, str, Signal]] = set()
-        self._stuck: list[tuple[int, Finding]] = []
-        self._signals = np.zeros(len(cohorts), dtype=np.int64)
-        self._varying = np.zeros(len(cohorts), dtype=np.int64)
+        self._stuck: list[tuple[Stuck, NDArray[np.bool_], list[Finding]]] = []
+        self._movement = Movement(cohorts)
         self.cohort_signals: list[CohortSignal] = []
 
     def take(self, signal: Signal, cells: Cells, past: Cells | None) -> None:
         """Judge one signal."""
         measures = SignalMeasures(self._cohorts, cells, past)
-        self._signals += measures.present
-        self._varying += (cells.spread > 0).any(axis=1)
-        self._take_stuck(signal, measures)
+        lively = self._movement.take(cells, measures.peer_level)
+        stuck = find_stuck(self._cohorts, cells, past, measures.peer_level)
+        self._stuck.append((stuck, lively, self._stuck_findings(signal, measures, stuck)))
         self._take_measure(signal, measures.level())
         self._take_measure(signal, measures.drift())
         moved = measures.moved()
@@ -114,35 +113,29 @@ class Judge:
                 self._of(row, kind, signal, score, text, value, expected, peers, cohort)
             )
 
-    def _take_stuck(self, signal: Signal, measures: SignalMeasures) -> None:
-        stuck = measures.stuck()
+    def _stuck_findings(
+        self, signal: Signal, measures: SignalMeasures, stuck: Stuck
+    ) -> list[Finding]:
+        found = []
         for i, row in enumerate(stuck.rows.tolist()):
             peers, level = measures.peers_of(row)
             cohort = self._cohorts.describe(row, level)
             hours, value = int(stuck.hours[i]), float(stuck.value[i])
             who = words.peers(peers, cohort)
             text = words.stuck_text(signal, value, hours, int(stuck.count[i]), who)
-            found = self._of(row, "stuck", signal, 1 + hours / 3, text, value, None, peers, cohort)
-            self._stuck.append((row, found))
+            score = 1 + hours / 3
+            found.append(self._of(row, "stuck", signal, score, text, value, None, peers, cohort))
+        return found
 
     def _take_firmwares(
         self, signal: Signal, values: Floats, *, drains: bool, shown: Floats | None = None
     ) -> None:
         for apart in firmwares_apart(values, self._cohorts, only_above=drains):
-            others = words.count(apart.firmwares, "other firmware", "other firmwares")
-            who = f"{others} of model {apart.model or 'unknown'}"
-            sizes = f"{apart.devices:,} vehicles against {apart.others:,}"
             if (apart.model, apart.firmware, signal) in self._apart:
                 continue  # that it falls faster says more than that it lies lower
             self._apart.add((apart.model, apart.firmware, signal))
-            if drains:
-                faster = words.ratio_words(apart.value, apart.expected)
-                text = f"{signal} falls {faster} on firmware {apart.firmware} than on {who}: "
-                text += f"{words.number(apart.value)} an hour against {words.number(apart.expected)} ({sizes})"
-            else:
-                side = "higher" if apart.value > apart.expected else "lower"
-                away = words.number(abs(apart.value - apart.expected))
-                text = f"{signal} is {away} {side} on firmware {apart.firmware} than on {who} ({sizes})"
+            who = words.other_firmwares(apart)
+            text = words.firmware_text(signal, apart, who, falls=drains)
             self._found.append(
                 Finding(
                     "firmware",
@@ -280,8 +273,12 @@ class Judge:
 
     def findings(self) -> list[Finding]:
         """Return all findings, worst first: one for a device and signal, one for a wrong clock."""
-        at_rest = self._varying < VARYING_SHARE_MIN * self._signals
-        stuck = [found for row, found in self._stuck if not at_rest[row]]
+        stuck = [
+            each
+            for rows, lively, found in self._stuck
+            for each, at_rest in zip(found, self._movement.at_rest(rows, lively), strict=True)
+            if not at_rest
+        ]
         # A wrong clock puts all readings into wrong hours: it alone is told.
         clock = {found.device for found in self._found if found.kind == "clock"}
         # A firmware that stands apart is one finding, not one more for each of few vehicles.
@@ -318,14 +315,7 @@ def _merged(group: list[Finding]) -> Finding:
 
 
 def _rollout_finding(found: Rollout, *, falls: bool) -> Finding:
-    days = words.count(found.days, "day", "days")
-    what = "falls" if falls else "is"
-    each = " an hour" if falls else ""
-    text = (
-        f"{found.signal} {what} {words.number(found.after)}{each} on {found.devices:,} vehicles with "
-        f"firmware {found.firmware}; on model {found.model or 'unknown'} it was "
-        f"{words.number(found.before)}{each} in the {days} before that firmware"
-    )
+    text = words.rollout_text(found, falls=falls)
     names = found.model, found.firmware, found.signal
     numbers = found.after, found.before, found.devices
     return Finding("rollout", "", *names, found.score, text, *numbers, "the days before")

@@ -27,10 +27,6 @@ SLOPE_HOURS_MIN = 6
 PAST_DAYS_MIN = 1
 PAST_COUNT_MIN = 0.5
 """A day of which a device has less than this of the usual readings is no past to go by."""
-STUCK_HOURS_MIN = 3
-STUCK_COUNT_MIN = 30
-STUCK_DEVICES_SHARE_MAX = 0.01
-"""A signal of which more devices than that seem to stick is one that stands still at times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +49,6 @@ class Measure:
     reference: Reference
 
 
-@dataclass(frozen=True, slots=True)
-class Stuck:
-    """Which devices stand still while their peers vary: hours and readings of the longest run."""
-
-    rows: NDArray[np.int64]
-    hours: Ints
-    count: Ints
-    value: Floats
-
-
 class SignalMeasures:
     """One signal over one scope (an hour or a day).
 
@@ -74,10 +60,10 @@ class SignalMeasures:
     def __init__(self, cohorts: Cohorts, cells: Cells, past: Cells | None) -> None:
         self._cohorts, self._cells, self._past = cohorts, cells, past
         self.present: NDArray[np.bool_] = np.logical_or.reduce(cells.count > 0, axis=1)
-        self._level = cohorts.level_of(self.present)
+        self.peer_level = cohorts.level_of(self.present)
         self.mean = row_mean(cells.level)
         self.fall = row_mean(np.where(cells.fall > 0, cells.fall, np.nan))
-        self._offsets = self.offsets(cells.level, self._level)
+        self._offsets = self.offsets(cells.level, self.peer_level)
         self._offset = row_mean(self._offsets)
 
     def offsets(self, levels: Floats, at: Ints) -> Floats:
@@ -117,7 +103,7 @@ class SignalMeasures:
         """Measure how a device's distance from its peers changed against the days before."""
         if self._past is None:
             return None
-        before = self.offsets(_whole_days(self._past), self._level)
+        before = self.offsets(_whole_days(self._past), self.peer_level)
         known = (~np.isnan(before)).sum(axis=1) >= PAST_DAYS_MIN
         if not known.any():
             return None
@@ -150,51 +136,12 @@ class SignalMeasures:
             score = (value - reference.centre) / scale
         return Measure(kind, value, score, shown, shown - (value - reference.centre), reference)
 
-    def stuck(self) -> Stuck:
-        """Find the devices that stand still for hours in which their peers do not.
-
-        A device's own past speaks for it: what stood still on a day before is no sensor that sticks.
-        """
-        hours, count, value = longest_runs(self._cells)
-        candidate = (hours >= STUCK_HOURS_MIN) & (count >= STUCK_COUNT_MIN)
-        if self._past is not None:
-            candidate &= ~(self._past.spread == 0).any(axis=1)
-        usual = self._cohorts.upper(np.where(self.present, hours, np.nan), self._level)
-        rows = np.flatnonzero(candidate & (hours > 1.5 * usual))
-        if len(rows) > max(3, STUCK_DEVICES_SHARE_MAX * self.present.sum()):
-            rows = rows[:0]
-        return Stuck(rows, hours[rows], count[rows], value[rows])
-
     def peers_of(self, row: int) -> tuple[int, int]:
         """Return how many peers a device has in this signal, and at which level."""
-        level = int(self._level[row])
+        level = int(self.peer_level[row])
         if level < 0:
             return 0, level
         return int(self._cohorts.others(self.present, level)[row]), level
-
-
-def longest_runs(cells: Cells) -> tuple[Ints, Ints, Floats]:
-    """Return of each device the longest run of hours without any change: hours, readings, value.
-
-    An hour without readings neither ends a run nor counts.
-    """
-    devices, windows = cells.level.shape
-    best, best_count = np.zeros(devices, dtype=np.int64), np.zeros(devices, dtype=np.int64)
-    best_value = np.full(devices, np.nan)
-    run, count, value = best.copy(), best.copy(), best_value.copy()
-    for window in range(windows):
-        there = cells.count[:, window] > 0
-        level = cells.level[:, window]
-        still = there & (cells.spread[:, window] == 0)
-        goes_on = still & (level == value)
-        run = np.where(goes_on, run + 1, np.where(still, 1, np.where(there, 0, run)))
-        more = cells.count[:, window]
-        count = np.where(goes_on, count + more, np.where(still, more, np.where(there, 0, count)))
-        value = np.where(still, level, np.where(there, np.nan, value))
-        longer = run > best
-        best, best_count = np.where(longer, run, best), np.where(longer, count, best_count)
-        best_value = np.where(longer, value, best_value)
-    return best, best_count, best_value
 
 
 def _whole_days(past: Cells) -> Floats:

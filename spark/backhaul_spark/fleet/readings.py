@@ -269,6 +269,8 @@ def _values(batch: pa.RecordBatch) -> tuple[Floats, Floats, Floats, NDArray[np.i
         fall = np.where(
             long_enough, (first - last) / np.where(long_enough, span_s, 1) * 3600, np.nan
         )
+    # The mean of equal numbers is theirs but for rounding, which hangs on how many they are.
+    mean = np.where(spread == 0, low, mean)
     finite = np.isfinite(mean) & np.isfinite(spread)
     count = np.where(finite, batch.column("count").to_numpy(), 0)
     return (

@@ -7,6 +7,7 @@ and allows no script, as names and texts come from vehicles.
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,17 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from backhaul_spark.errors import NothingFound, OptionError
+from backhaul_spark.errors import NothingFound, OptionError, TableMissing
 from backhaul_spark.fleet import charts
 from backhaul_spark.fleet.findings import count, number
 from backhaul_spark.fleet.hours import COMPLETE, certified
 from backhaul_spark.fleet.readings import Readings, Signal, Windows
 from backhaul_spark.fleet.standing import standing
-from backhaul_spark.schemas import FLEET_DAYS_TABLE, ROLLUPS_TABLE
-from backhaul_spark.tables import open_table
+from backhaul_spark.schemas import ANOMALIES_TABLE, FLEET_DAYS_TABLE, ROLLUPS_TABLE
+from backhaul_spark.tables import dataset_of, open_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,17 +75,41 @@ class Report:
             NothingFound: the day has not been judged.
             OptionError: the directory cannot be written to.
         """
-        target = Path(directory) / f"fleet-{day}.html"
+        target = _target(directory, day)
         unfinished = target.with_suffix(".unfinished")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
+            read_ns = self._clock.now_ns()
             page, devices, anomalies = self.page(day)
             unfinished.write_text(page, encoding="utf-8")
+            # As old as what it says, for `due`: the day may be judged while the page is drawn.
+            os.utime(unfinished, ns=(read_ns, read_ns))
             unfinished.replace(target)
         except OSError as error:
             expected = f"a directory to write to ({error.strerror})"
             raise OptionError("--out", directory, expected) from error
         return Written(str(target), len(page.encode()), devices, anomalies)
+
+    def due(self, directory: str) -> list[date]:
+        """Return which of the last 30 judged days have no page there, or say something else since.
+
+        Raises:
+            TableMissing: there are no rollups, so this is no root of tables.
+        """
+        open_table(self._root, ROLLUPS_TABLE)
+        try:
+            tables = [open_table(self._root, spec) for spec in (FLEET_DAYS_TABLE, ANOMALIES_TABLE)]
+        except TableMissing:  # nothing was judged yet
+            return []
+        columns = ["date", "computed_at"]
+        said = pa.concat_tables(dataset_of(each).to_table(columns) for each in tables)
+        newest = said.group_by("date").aggregate([("computed_at", "max")])
+        rows = newest.sort_by([("date", "descending")]).slice(0, HISTORY_DAYS).to_pylist()
+        return sorted(
+            row["date"]
+            for row in rows
+            if row["computed_at_max"] > _read_at(_target(directory, row["date"]))
+        )
 
     def page(self, day: date) -> tuple[str, int, int]:
         """Return the page, and how many devices and anomalies it is about. Raises: NothingFound."""
@@ -115,7 +141,7 @@ class Report:
 
     def _history(self, day: date) -> list[Row]:
         within = (pc.field("date") > day - timedelta(days=HISTORY_DAYS)) & (pc.field("date") <= day)
-        dataset = open_table(self._root, FLEET_DAYS_TABLE).to_pyarrow_dataset()
+        dataset = dataset_of(open_table(self._root, FLEET_DAYS_TABLE))
         keys = ("date", "model", "firmware", "node", "type", "key")
         rows = dataset.to_table(filter=within).sort_by([(key, "ascending") for key in keys])
         found: list[Row] = rows.to_pylist()
@@ -125,11 +151,23 @@ class Report:
         """Return devices and how their hours stand, least complete first; `known` sent nothing, maybe."""
         windows = Windows("1h", day)
         certificates = certified(self._root, windows)
-        readings = Readings(open_table(self._root, ROLLUPS_TABLE).to_pyarrow_dataset())
+        readings = Readings(dataset_of(open_table(self._root, ROLLUPS_TABLE)))
         census = readings.census(windows, [*certificates.devices, *known])
         codes = certificates.standing(census.devices, census.seen)
         order = np.lexsort((codes.sum(axis=1), (codes == COMPLETE).sum(axis=1)))
         return [census.devices[at] for at in order.tolist()], codes[order]
+
+
+def _target(directory: str, day: date) -> Path:
+    return Path(directory) / f"fleet-{day}.html"
+
+
+def _read_at(page: Path) -> datetime:
+    """Return when the tables were read for a page, 1970 if there is none."""
+    try:
+        return datetime.fromtimestamp(page.stat().st_mtime, UTC)
+    except FileNotFoundError:
+        return datetime.fromtimestamp(0, UTC)
 
 
 def _template() -> Any:

@@ -16,8 +16,10 @@ MAD_TO_SIGMA = 1.4826
 """The MAD of normal noise times this is its standard deviation."""
 TAIL_FROM, TAIL_TO = 0.1, 0.02
 """Between these shares of the greatest scores the tail's weight is measured."""
+WILD_FROM, WILD_TO = 0.2, 0.05
+"""Likewise farther in, where the tail looks heavier than it is: for what no noise can be."""
 ANOMALIES = 8
-"""So many of a small fleet's greatest scores may be anomalies, and of a large one's TAIL_TO."""
+"""So many of a small fleet's greatest scores may be anomalies, and of a large one's WILD_TO."""
 TAIL_INDEX_MIN = 2.0
 """The heaviest tail believed in: that of noise whose variance is barely finite."""
 TAIL_INDEX_MAX = 8.0
@@ -74,7 +76,8 @@ def tail_limit(scores: Floats, probability: float) -> float:
 
     Between the greatest tenth and the greatest fiftieth the tail is taken for a power law and drawn
     on from there: heavier than normal noise, and as heavy as heavy-tailed noise shows itself to be.
-    Few scores know little of their tail, so the index is lowered by its standard error.
+    Few scores know little of their tail, so the index is lowered by its standard error. Before that
+    go those that are out by any measure: a fiftieth may be anomalies, and would raise their own limit.
 
     Args:
         scores: of all devices, anomalies among them.
@@ -84,13 +87,19 @@ def tail_limit(scores: Floats, probability: float) -> float:
         The limit, at least Z_MIN; infinity if the scores have no scale.
     """
     size = np.abs(scores[np.isfinite(scores)])
+    wild = _drawn_on(size, probability, WILD_FROM, WILD_TO)
+    return max(_drawn_on(size[size <= wild], probability, TAIL_FROM, TAIL_TO), Z_MIN)
+
+
+def _drawn_on(size: Floats, probability: float, share_from: float, share_to: float) -> float:
+    """Draw the tail on that lies between two shares of the greatest, to where noise ends."""
     if not len(size):
         return float("inf")
-    beyond = min(max(TAIL_TO, ANOMALIES / len(size)), TAIL_FROM)
-    low, high = np.quantile(size, (1 - TAIL_FROM, 1 - beyond))
+    beyond = min(max(share_to, ANOMALIES / len(size)), share_from)
+    low, high = np.quantile(size, (1 - share_from, 1 - beyond))
     if low <= 0:
         return float("inf")
-    between = max((TAIL_FROM - beyond) * len(size), 1.0)
-    index = np.log(TAIL_FROM / beyond) / np.log(high / low) if high > low else TAIL_INDEX_MAX
+    between = max((share_from - beyond) * len(size), 1.0)
+    index = np.log(share_from / beyond) / np.log(high / low) if high > low else TAIL_INDEX_MAX
     index = max(min(index, TAIL_INDEX_MAX) * (1 - 1 / np.sqrt(between)), TAIL_INDEX_MIN)
-    return max(float(high * (beyond / probability) ** (1 / index)), Z_MIN)
+    return float(high * (beyond / probability) ** (1 / index))

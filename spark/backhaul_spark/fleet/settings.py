@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
+from backhaul_spark.config_file import read_config, refuse_unknown
 from backhaul_spark.errors import OptionError
 from backhaul_spark.fleet.readings import Signal
 from backhaul_spark.history import parse_series
@@ -31,17 +30,9 @@ class FleetSettings:
         """Read the table [fleet] of a file; without file or table it is the defaults.
 
         Raises:
-            OptionError: no such file, no TOML, an unknown key or a value that is no series.
+            OptionError: no such file, no TOML, an unknown section or key, or a value that is no series.
         """
-        if path is None:
-            return cls()
-        try:
-            values = tomllib.loads(Path(path).read_text(encoding="utf-8")).get("fleet", {})
-        except OSError as error:
-            raise OptionError("--config", path, f"a file ({error.strerror})") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise OptionError("--config", path, f"TOML: {error}") from error
-        return cls(**_checked(values))
+        return cls() if path is None else cls(**_checked(read_config(path).get("fleet", {})))
 
 
 def signal_of(text: str) -> Signal:
@@ -51,11 +42,9 @@ def signal_of(text: str) -> Signal:
 
 
 def _checked(values: dict[str, Any]) -> dict[str, Any]:
-    known = [field.name for field in fields(FleetSettings)]
+    refuse_unknown(values, [field.name for field in fields(FleetSettings)], "[fleet]")
     checked: dict[str, Any] = {}
     for key, value in values.items():
-        if key not in known:
-            raise OptionError(f"[fleet] {key}", value, f"no such key; there are {', '.join(known)}")
         series = value if key == "drains" else [value]
         if not isinstance(series, list) or not all(isinstance(each, str) for each in series):
             raise OptionError(f"[fleet] {key}", value, "series such as vehicle.model")

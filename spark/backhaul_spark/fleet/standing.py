@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_spark.schemas import ANOMALIES_TABLE
-from backhaul_spark.tables import open_table
+from backhaul_spark.tables import dataset_of, open_table
 
 if TYPE_CHECKING:
     from datetime import date
@@ -22,6 +22,6 @@ def standing(root: str, day: date, hour: int | None = None) -> list[dict[str, An
     field = pc.field("hour")
     of_scope = field.is_null() if hour is None else field == hour
     where = (pc.field("date") == day) & of_scope & (pc.field("state") == "open")
-    rows = open_table(root, ANOMALIES_TABLE).to_pyarrow_dataset().to_table(filter=where)
+    rows = dataset_of(open_table(root, ANOMALIES_TABLE)).to_table(filter=where)
     found: list[dict[str, Any]] = rows.sort_by("rank").to_pylist()
     return found

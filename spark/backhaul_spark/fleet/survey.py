@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_spark.errors import NothingFound, TableMissing
-from backhaul_spark.fleet.clocks import stored_lags, wrong_clocks
+from backhaul_spark.fleet.clocks import WrongClock, stored_lags, wrong_clocks
 from backhaul_spark.fleet.cohorts import Cohorts
 from backhaul_spark.fleet.findings import Coverage, Finding
 from backhaul_spark.fleet.firmware import PastDay
@@ -27,7 +27,7 @@ from backhaul_spark.schemas import (
     ROLLUPS_TABLE,
     TableSpec,
 )
-from backhaul_spark.tables import open_table
+from backhaul_spark.tables import dataset_of, open_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +75,7 @@ class Surveyor:
         self, root: str, settings: FleetSettings, now_ns: int, cells_max: int = CELLS_MAX
     ) -> None:
         self._root, self._settings, self._now_ns = root, settings, now_ns
-        rollups = open_table(root, ROLLUPS_TABLE).to_pyarrow_dataset()
+        rollups = dataset_of(open_table(root, ROLLUPS_TABLE))
         self._readings = Readings(rollups, cells_max)
 
     def survey(self, day: date, hour: int | None = None) -> Survey:
@@ -88,7 +88,10 @@ class Surveyor:
         past = Windows("1d", day - timedelta(days=PAST_DAYS), PAST_DAYS)
         before = self._readings.census(past, [])
         certificates = certified(self._root, windows)
-        census = self._readings.census(windows, [*before.devices, *certificates.devices])
+        wrong = self._wrong_clocks(windows)
+        # One whose clock is days ahead has readings in other days' hours only.
+        known = [*before.devices, *certificates.devices, *(each.device for each in wrong)]
+        census = self._readings.census(windows, known)
         if not census.devices:
             raise NothingFound(
                 f"no rollups of {day} or the days before", "run `backhaul-spark rollup`"
@@ -106,13 +109,15 @@ class Surveyor:
         judge.rollouts(self._past_days(past))
         if census.points.any():  # else it is the ingest's trouble, and no vehicle's
             judge.silent(census.points, _last_seen(census.devices, before, past))
-        points = _dataset(self._root, POINTS_TABLE)
-        if points is not None:
-            judge.clocks(wrong_clocks(stored_lags(points, windows)))
+        judge.clocks(wrong)
         found = judge.findings()
         heard = judge.heard(census.points)
         signals = judge.cohort_signals
         return Survey(day, hour, hours, cohorts, census, heard, by_state, signals, found)
+
+    def _wrong_clocks(self, windows: Windows) -> list[WrongClock]:
+        points = _dataset(self._root, POINTS_TABLE)
+        return [] if points is None else wrong_clocks(stored_lags(points, windows))
 
     def _hours(self, windows: Windows) -> int:
         elapsed = (self._now_ns // 1000 - windows.start_us) // windows.step_us
@@ -147,7 +152,7 @@ class Surveyor:
 
 def _dataset(root: str, spec: TableSpec) -> Any:
     try:
-        return open_table(root, spec).to_pyarrow_dataset()
+        return dataset_of(open_table(root, spec))
     except TableMissing:
         return None
 

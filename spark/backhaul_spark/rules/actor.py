@@ -1,7 +1,7 @@
 """The twin actor: the engine as a stateful operator of Spark, a bucket of devices a key. Executor.
 
-State is two values of bytes a bucket, not one a device: Spark handles 1,500 devices a second that way,
-and the arrays hold tens of thousands. A bucket's timer ticks for ever.
+State is a few values of bytes a bucket (kept.py), not one a device: Spark handles 1,500 devices a second
+that way, and the arrays hold tens of thousands. A bucket's timer ticks for ever.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from backhaul_spark.errors import OptionError
+from backhaul_spark.garbage import spare_modules
 from backhaul_spark.rules.alert import ALERTS, Alert, alert_table
 from backhaul_spark.rules.batch import Batch, hashes
 from backhaul_spark.rules.engine import Engine
+from backhaul_spark.rules.kept import CHANGES, LATEST, NAMES, NUMBERS, SLOT, Bucket, Kept, Store
 from backhaul_spark.rules.rule import SECOND_NS
 from backhaul_spark.rules.snapshot import SNAPSHOTS, snapshot_table
-from backhaul_spark.rules.twins import Twins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     )
 
     from backhaul_spark.rules.plan import Plan
+    from backhaul_spark.rules.twins import Twins
 
 # One row for all alerts, one for all snapshots of a bucket: a table of Arrow each, as bytes.
 OUTPUT = "bucket int, what string, content binary"
@@ -39,6 +41,8 @@ KINDS = {"alerts": ALERTS, "snapshots": SNAPSHOTS}
 _MS_NS = 1_000_000
 # What was stored up to so long before a batch runs has been read by it, unless the batch says otherwise.
 BEHIND_NS = 30 * SECOND_NS
+# What this process keeps of the buckets of one query, which is known by when it started.
+_kept: dict[int, Kept] = {}
 
 
 class TwinActor(StatefulProcessor):
@@ -56,10 +60,19 @@ class TwinActor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state. Executor."""
+        spare_modules("twin")
         self._handle = handle
         self._engine = Engine(self._plan)
-        self._numbers = handle.getValueState("numbers", "packed binary, until_ns long, at_ms long")
-        self._names = handle.getValueState("names", "packed binary")
+        self._store = Store(
+            handle.getValueState("numbers", NUMBERS),
+            handle.getMapState("changes", SLOT, CHANGES),
+            handle.getValueState("names", NAMES),
+            handle.getValueState("latest", LATEST),
+        )
+        if self._started_ms not in _kept:
+            _kept.clear()
+            _kept[self._started_ms] = Kept(self._plan)
+        self._kept = _kept[self._started_ms]
 
     def handleInputRows(
         self, key: Any, rows: Iterator[Any], timerValues: TimerValues
@@ -69,12 +82,13 @@ class TwinActor(StatefulProcessor):
         frame = pd.concat(list(rows))
         columns = (frame["messages"], frame["samples"], frame["said"])
         batch = Batch.join(Batch.unpack(*parts) for parts in zip(*columns, strict=True))
-        twins, _, _ = self._load(key, now_ms)
+        bucket = self._load(key, now_ms)
+        twins = bucket.twins
         alerts, touched = self._engine.take(twins, batch, now_ms * _MS_NS)
         # How far each stream was read; the one that is furthest behind counts.
         until_ns = int(frame.groupby("stream")["until_ns"].max().min())
         yield from self._say(key, twins, alerts, touched, now_ms)
-        self._save(twins, until_ns, now_ms)
+        self._kept.save(key[0], bucket, self._store, until_ns, now_ms)
 
     def handleExpiredTimer(
         self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
@@ -85,34 +99,25 @@ class TwinActor(StatefulProcessor):
         if now_ms - self._started_ms < self._plan.grace_s * 1000:
             return
         now_ns = now_ms * _MS_NS
-        twins, until_ns, at_ms = self._load(key, now_ms)
-        read_ns = read_until(now_ns, until_ns, same_batch=at_ms == now_ms)
+        bucket = self._load(key, now_ms)
+        twins, latest = bucket.twins, bucket.latest
+        read_ns = read_until(now_ns, latest.until_ns, same_batch=latest.at_ms == now_ms)
         alerts, touched = self._engine.tick(twins, now_ns, read_ns)
         yield from self._say(key, twins, alerts, touched, now_ms)
-        self._save(twins, until_ns, at_ms)
+        self._kept.save(key[0], bucket, self._store, latest.until_ns, latest.at_ms)
 
     def close(self) -> None:
         """Release nothing: Spark closes the state. Executor."""
 
-    def _load(self, key: Any, now_ms: int) -> tuple[Twins, int, int]:
-        twins = Twins(self._plan)
-        found = self._numbers.get()
-        if found is None:
+    def _load(self, key: Any, now_ms: int) -> Bucket:
+        bucket = self._kept.load(key[0], self._store)
+        if not bucket.latest.at_ms:
             self._handle.registerTimer(now_ms + self._tick_ms)
-            return twins, 0, 0
-        names = self._names.get()
-        packed, until_ns, at_ms = found
-        twins.unpack(bytes(packed), bytes(names[0]) if names else twins.pack_names())
-        if (twins.devices.keys % np.uint64(self._plan.buckets) != key[0]).any():
+        if (bucket.twins.devices.keys % np.uint64(self._plan.buckets) != key[0]).any():
             raise OptionError(
                 "[twin] buckets", self._plan.buckets, "as the checkpoint was made with"
             )
-        return twins, until_ns, at_ms
-
-    def _save(self, twins: Twins, until_ns: int, at_ms: int) -> None:
-        self._numbers.update((twins.pack(), until_ns, at_ms))
-        if twins.names_changed:
-            self._names.update((twins.pack_names(),))
+        return bucket
 
     def _say(
         self, key: Any, twins: Twins, alerts: list[Alert], touched: NDArray[np.intp], now_ms: int

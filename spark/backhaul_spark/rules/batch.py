@@ -74,15 +74,20 @@ class Batch:
 
     @classmethod
     def join(cls, batches: Iterable[Batch]) -> Batch:
-        """Return all of them as one."""
+        """Return all of them as one, its messages as the hub stored them: tasks that read come in any order."""
         parts = list(batches)
         starts = np.cumsum([0, *(len(part.messages) for part in parts)])
         samples = np.concatenate([np.empty(0, SAMPLE), *(part.samples for part in parts)])
         lengths = [len(part.samples) for part in parts]
         samples["message"] += np.repeat(starts[:-1], lengths).astype(np.int32)
+        messages = np.concatenate([np.empty(0, MESSAGE), *(part.messages for part in parts)])
+        order = np.argsort(messages["stored_ns"], kind="stable")
+        place = np.empty(len(order), np.int32)
+        place[order] = np.arange(len(order))
+        samples["message"] = place[samples["message"]]
         return cls(
-            np.concatenate([np.empty(0, MESSAGE), *(part.messages for part in parts)]),
-            samples,
+            messages[order],
+            samples[np.argsort(samples["message"], kind="stable")],
             sorted({device for part in parts for device in part.devices}),
             [head for part in parts for head in part.heads],
         )

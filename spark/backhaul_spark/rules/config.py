@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
+from backhaul_spark.config_file import SECTIONS, read_config, refuse_unknown
 from backhaul_spark.errors import OptionError
 from backhaul_spark.rules.catalog import known_rules
 from backhaul_spark.rules.plan import SERIES_MAX, Plan
@@ -30,6 +29,7 @@ class TwinSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tick_s: _Positive = 5.0
     grace_s: Annotated[float, Meta(ge=0)] = 60.0
     buckets: Annotated[int, Meta(ge=1, le=64)] = 8
+    partitions: Annotated[int, Meta(ge=1, le=64)] = 1
     statistics: tuple[str, ...] = ("battery.soc", "battery.temp", "cpu.load")
 
 
@@ -41,29 +41,22 @@ def read_plan(path: str | None) -> Plan:
     """
     if path is None:
         return plan_from({}, "twin.toml")
-    try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise OptionError("--config", path, f"a readable file ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise OptionError("--config", path, f"TOML: {error}") from error
-    return plan_from(values, path)
+    return plan_from(read_config(path), path)
 
 
 def plan_from(values: Mapping[str, Any], where: str) -> Plan:
     """Return the plan that the file's values come to. `where` names the file in errors."""
-    # [fleet] is for the fleet-wide jobs; one file serves both.
-    _refuse_unknown(values, {"twin", "signals", "rules", "fleet"}, where)
+    refuse_unknown(values, SECTIONS, where)
     twin = _section(values.get("twin", {}), TwinSection, f"{where}: [twin]")
     signals = _table(values.get("signals", {}), f"{where}: [signals]")
     kinds = known_rules()
     rules = _table(values.get("rules", {}), f"{where}: [rules]")
-    _refuse_unknown(rules, set(kinds), f"{where}: [rules]")
+    refuse_unknown(rules, set(kinds), f"{where}: [rules]")
     places = {str(key): _series(text, f"{where}: [signals] {key}") for key, text in signals.items()}
     wanted = {
         text for kind in kinds.values() for text in (*kind.signals.values(), *kind.heads.values())
     }
-    _refuse_unknown(places, wanted | set(TwinSection().statistics), f"{where}: [signals]")
+    refuse_unknown(places, wanted | set(TwinSection().statistics), f"{where}: [signals]")
     made = [
         _rule(kind, rules.get(name, {}), f"{where}: [rules.{name}]") for name, kind in kinds.items()
     ]
@@ -82,6 +75,7 @@ def plan_from(values: Mapping[str, Any], where: str) -> Plan:
         snapshot_every_s=twin.snapshot_every_s,
         forget_after_s=twin.forget_after_days * 86400,
         buckets=twin.buckets,
+        partitions=twin.partitions,
         tick_s=twin.tick_s,
         grace_s=twin.grace_s,
     )
@@ -113,9 +107,3 @@ def _series(text: object, where: str) -> Series:
     if not isinstance(text, str):
         raise OptionError(where, text, "a series such as battery.soc")
     return parse_series(text, where)
-
-
-def _refuse_unknown(values: Mapping[str, Any], known: set[str], where: str) -> None:
-    for key in values:
-        if key not in known:
-            raise OptionError(where, key, f"one of {', '.join(sorted(known))}")

@@ -4,7 +4,8 @@ The same engine runs in the stream (actor.py) and over the table (recompute.py).
 
 Samples newer than what a rule had of that signal go on where it was. Older ones, a backlog that comes
 after something newer, go to a second state of their own, kept only while it lasts: a rule sees event
-time run forward in both. What the second state finds is late, whatever the clock says.
+time run forward in both. What the second state finds is late, whatever the clock says. Which is which
+goes by the order in which the hub stored the messages, so it is the same wherever batches end.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from backhaul_spark.rules import statistics
 from backhaul_spark.rules.alert import Alert
 from backhaul_spark.rules.batch import UNTIMELY, Batch
 from backhaul_spark.rules.repeats import first_times
-from backhaul_spark.rules.rounds import firsts, rounds
+from backhaul_spark.rules.rounds import firsts, overtaken, replays, rounds
 from backhaul_spark.rules.rule import SECOND_NS, Rule, Said, Samples
 from backhaul_spark.rules.twins import of_rule, times_of
 
@@ -71,7 +72,7 @@ class Engine:
     ) -> tuple[list[Alert], NDArray[np.intp]]:
         """Look at every device. `until_ns`: all that was stored up to then has been taken in."""
         twins.forget(now_ns - int(self.plan.forget_after_s * SECOND_NS))
-        twins.late.keep(twins.late["device"]["stored_ns"] > now_ns - REPLAY_NS)
+        twins.late.keep(twins.late["device"]["stored_ns"] > until_ns - REPLAY_NS)
         alerts: list[Alert] = []
         told = np.zeros(len(twins.devices), np.bool_)
         for spoken in self._ticking:
@@ -119,17 +120,19 @@ class Engine:
         names = np.array(list(spoken.signals))
         signal = names[np.argsort(codes)[np.searchsorted(np.sort(codes), samples.signal[at])]]
         newest = _times(twins.devices, spoken, samples.row[at], signal)
-        ahead, behind = samples.time_ns[at] > newest, samples.time_ns[at] < newest
+        group = samples.row[at] * len(self.plan.series) + samples.signal[at]
+        passed = overtaken(group, samples.stored_ns[at], samples.time_ns[at])
+        ahead = (samples.time_ns[at] > newest) & ~passed
+        behind = (samples.time_ns[at] < newest) | passed
         yield from self._run(twins, spoken, twins.devices, samples, at[ahead], signal[ahead],
                              now_ns)  # fmt: skip
         if behind.any():
-            at, signal = at[behind], signal[behind]
-            rows = twins.late.rows(samples.key[at])
-            again = samples.time_ns[at] < _times(twins.late, spoken, rows, signal)
-            for section in (of_rule(spoken.rule), times_of(spoken.rule)):
-                twins.late[section][rows[again]] = 0
-            twins.late["device"]["stored_ns"][rows] = samples.stored_ns[at]
-            yield from self._run(twins, spoken, twins.late, samples, at, signal, now_ns)
+            at, signal, group = at[behind], signal[behind], group[behind]
+            number = replays(group, samples.stored_ns[at], samples.time_ns[at])
+            for each in range(number.max() + 1):
+                part, kind = at[number == each], signal[number == each]
+                _begin_again(twins.late, spoken, samples, part, kind)
+                yield from self._run(twins, spoken, twins.late, samples, part, kind, now_ns)
 
     def _run(
         self,
@@ -227,6 +230,17 @@ class _Sorted:
     def late(self, at: NDArray[np.intp], after_ns: int) -> NDArray[np.bool_]:
         """Say which were old when the hub stored them."""
         return np.asarray(self.stored_ns[at] - self.time_ns[at] > after_ns)
+
+
+def _begin_again(
+    late: Table, spoken: Spoken, samples: _Sorted, at: NDArray[np.intp], signal: NDArray[np.str_]
+) -> None:
+    """Have the second state begin anew for devices whose replay does."""
+    rows = late.rows(samples.key[at])
+    again = samples.time_ns[at] < _times(late, spoken, rows, signal)
+    for section in (of_rule(spoken.rule), times_of(spoken.rule)):
+        late[section][rows[again]] = 0
+    late["device"]["stored_ns"][rows] = samples.stored_ns[at]
 
 
 def _times(

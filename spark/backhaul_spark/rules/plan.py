@@ -20,7 +20,8 @@ class Plan:
     """What the engine works by.
 
     `statistics`: series that rolling figures are kept of, the state of charge first. `late_after_s`: see
-    docs/twin-actor.md. `snapshot_every_s`: at most so often is a device shown that speaks.
+    docs/twin-actor.md. `snapshot_every_s`: at most so often is a device shown that speaks. `partitions`:
+    so many tasks keep the state side by side.
     """
 
     rules: tuple[Spoken, ...]
@@ -29,6 +30,7 @@ class Plan:
     snapshot_every_s: float = 60.0
     forget_after_s: float = 30 * 86400.0
     buckets: int = 8
+    partitions: int = 1
     tick_s: float = 5.0
     grace_s: float = 60.0
     series: tuple[Series, ...] = field(init=False)

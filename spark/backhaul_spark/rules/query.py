@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from backhaul_spark.checkpoint import prepare_checkpoint, with_scheme
 from backhaul_spark.rules.actor import OUTPUT, TwinActor, tables_of
 from backhaul_spark.source import JetStreamSource
-from backhaul_spark.stream import wait_for_end
+from backhaul_spark.stream import run_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,22 +20,13 @@ if TYPE_CHECKING:
     from backhaul_spark.clock import Clock
     from backhaul_spark.rules.plan import Plan
 
-# As fixed as the number of buckets: Spark keeps state by partition, and reads a checkpoint with the
-# number that it was made with.
-PARTITIONS = 2
 _STATE = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     # A batch then uploads what changed, not the whole store.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    "spark.sql.shuffle.partitions": str(PARTITIONS),
 }
-
-
-def checkpoint_uri(root: str) -> str:
-    """Return where the twin's query keeps its state and place: beside the tables that it writes."""
-    return f"{root.rstrip('/')}/_checkpoints/twin"
 
 
 class Outlet(Protocol):
@@ -87,7 +79,7 @@ class TwinQuery:
             "heads": ",".join(map(str, plan.heads)),
             "buckets": str(plan.buckets),
         }
-        self._checkpoint = checkpoint
+        self._checkpoint = with_scheme(checkpoint)
         self._outlet = outlet
         self._clock = clock
         self._said = said
@@ -95,7 +87,10 @@ class TwinQuery:
     def start(self, trigger_s: float) -> StreamingQuery:
         """Start the query: a batch every `trigger_s` seconds, until it is stopped."""
         self._spark.dataSource.register(JetStreamSource)
-        for key, value in _STATE.items():
+        prepare_checkpoint(self._spark, self._checkpoint)
+        # A checkpoint keeps the number that it was made with, whatever is said here.
+        partitions = {"spark.sql.shuffle.partitions": str(self._plan.partitions)}
+        for key, value in (_STATE | partitions).items():
             self._spark.conf.set(key, value)
         actor = TwinActor(self._plan, self._clock.now_ns() // 1_000_000)
         samples = self._spark.readStream.format("jetstream").options(**self._source).load()
@@ -120,7 +115,7 @@ class TwinQuery:
         Raises:
             BackhaulSparkError: the query failed.
         """
-        wait_for_end(self.start(trigger_s), stopping)
+        run_query(lambda: self.start(trigger_s), stopping)
 
     def _batch(self, said: DataFrame, batch: int) -> None:
         rows = [(row["what"], bytes(row["content"])) for row in said.collect()]

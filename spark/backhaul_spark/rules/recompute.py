@@ -1,7 +1,8 @@
 """Run the rules over the points table, as if it came again in the order in which the hub stored it.
 
 The same engine as in the stream, so the same alerts with the same ids, where the table has what the
-stream had: it lacks thresholds that were written at the hub, and signs of life that were no points.
+stream had: it lacks signs of life that were no points, and thresholds that were written at the hub,
+which come from there (hub_heads.py).
 Without Spark, in memory: for a vehicle, or a fleet's day.
 """
 
@@ -23,14 +24,15 @@ from backhaul_spark.rules.rule import SECOND_NS
 from backhaul_spark.rules.samples import Wanted, hashed, head_words, samples_of, series_codes
 from backhaul_spark.rules.twins import Twins
 from backhaul_spark.schemas import MARKS_TABLE, POINTS_TABLE
-from backhaul_spark.tables import open_table
+from backhaul_spark.tables import dataset_of, open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray
 
+    from backhaul_spark.rules.batch import HeadWord
     from backhaul_spark.rules.plan import Plan
 
 # What was stored in so much time is taken in at once; alerts do not depend on it.
@@ -41,11 +43,18 @@ _SAID = ("node", "type", "key", "time_ns", "value_f64", "value_i64", "value_text
 
 
 class Recompute:
-    """The rules of a plan over the tables under a root."""
+    """The rules of a plan over the tables under a root.
 
-    def __init__(self, root: str, plan: Plan) -> None:
+    Args:
+        root: the table root.
+        plan: the rules.
+        written: config points that the hub wrote; each counts from its own time on.
+    """
+
+    def __init__(self, root: str, plan: Plan, written: Sequence[HeadWord] = ()) -> None:
         self._root = root
         self._plan = plan
+        self._written = written
 
     def run(
         self, start: datetime | None, end: datetime | None, device: str | None = None
@@ -79,12 +88,12 @@ class Recompute:
             wanted &= stored < pa.scalar(end, pa.timestamp("us", tz="UTC"))
         if device is not None:
             wanted &= pc.field("device") == device
-        dataset = open_table(self._root, POINTS_TABLE).to_pyarrow_dataset()
+        dataset = dataset_of(open_table(self._root, POINTS_TABLE))
         return dataset.to_table([*_IDENTITY, *_SAID], filter=wanted)
 
     def _marks(self, device: str | None) -> list[dict[str, Any]]:
         try:
-            dataset = open_table(self._root, MARKS_TABLE).to_pyarrow_dataset()
+            dataset = dataset_of(open_table(self._root, MARKS_TABLE))
         except TableMissing:
             return []
         wanted = None if device is None else pc.field("device") == device
@@ -114,6 +123,7 @@ class Recompute:
         codes = series_codes(rows, wanted.heads)
         at = np.flatnonzero(codes >= 0)
         heads = head_words(rows.take(pa.array(at)), codes[at], messages["stored_ns"][message[at]])
+        heads += self._written
         _mark(messages, marks)
         devices = rows.column("device").unique().to_pylist()
         return Batch(

@@ -54,6 +54,14 @@ _EARLIEST_NS = 946_684_800_000_000_000
 # The hub takes no config point from further ahead (max_future_skew_s); so it counts nowhere.
 _HEAD_AHEAD_NS = 5_000_000_000
 _MARK_END = ".e.mark"
+# The codec's columns of a point's own, and what POINTS calls them.
+_OWN_COLUMNS = {
+    **{name: name for name in ("node", "type", "key", "tombstone", "origin", "clock")},
+    "time": "time_ns",
+    "f64": "value_f64",
+    "i64": "value_i64",
+    "text": "value_text",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +143,26 @@ def _points(
     heads: list[HeadWord] = []
     start = 0
     for decoded in decode_batch(batch):
-        points = decoded.points
-        message = start + np.repeat(np.arange(len(decoded.counts)), decoded.counts)
+        message = start + decoded.message
         start += len(decoded.counts)
-        if not points.num_rows:
+        if not len(message):
             continue
+        points = _own_columns(decoded.columns)
         codes = series_codes(points, wanted.series)
         found.append(samples_of(points, message, codes, stored_ns))
         at = series_codes(points, wanted.heads)
         rows = np.flatnonzero(at >= 0)
-        heads += head_words(points.take(pa.array(rows)), at[rows], stored_ns[message[rows]])
+        device = batch.column("device").take(pa.array(message[rows]))
+        of_heads = points.take(pa.array(rows)).append_column("device", device)
+        heads += head_words(of_heads, at[rows], stored_ns[message[rows]])
     return np.concatenate(found), heads
+
+
+def _own_columns(columns: pa.RecordBatch) -> pa.RecordBatch:
+    """Return what rules look at, named as in POINTS; what a message says of all its points costs more."""
+    return pa.RecordBatch.from_arrays(
+        [columns.column(name) for name in _OWN_COLUMNS], names=list(_OWN_COLUMNS.values())
+    )
 
 
 def samples_of(
@@ -247,12 +264,15 @@ def _by_bucket(
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     of_sample = bucket[samples["message"]]
+    devices_of: list[list[str]] = [[] for _ in range(buckets)]
+    for name in devices:
+        devices_of[device_hash(name) % buckets].append(name)
     for number in range(buckets):
         mine = samples[of_sample == number]
         mine["message"] = place[mine["message"]] - bounds[number]
         yield Batch(
             messages[order[bounds[number] : bounds[number + 1]]],
             mine,
-            [name for name in devices if device_hash(name) % buckets == number],
+            devices_of[number],
             [head for head in heads if device_hash(head.device) % buckets == number],
         )

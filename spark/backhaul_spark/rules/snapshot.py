@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from backhaul_spark.rules.statistics import curve_of, figures
+from backhaul_spark.rules.statistics import curves_of, figures
 from backhaul_spark.rules.twins import of_rule
 
 if TYPE_CHECKING:
@@ -52,18 +52,16 @@ def snapshot_table(plan: Plan, twins: Twins, rows: NDArray[np.intp], at_ns: int)
             opened[place].append(spoken.rule.name)
     known = {str(series): _figures(devices[str(series)][rows]) for series in plan.statistics}
     charge = known[str(plan.statistics[0])]
-    curves = devices["curve"][rows]
+    said_of = {name: _rows(columns) for name, columns in known.items()}
     base = devices["device"][rows]
-    statistics = []
-    for place in range(len(rows)):
-        said: dict[str, Any] = {
-            name: {key: column[place] for key, column in columns.items()}
-            for name, columns in known.items()
-            if columns["last"][place] is not None
-        }
-        said["battery_curve"] = curve_of(curves[place])
-        said["untimely_points"] = int(base["untimely"][place])
-        statistics.append(json.dumps(said))
+    rest = zip(curves_of(devices["curve"][rows]), base["untimely"].tolist(), strict=True)
+    statistics = [
+        json.dumps(
+            {name: said[place] for name, said in said_of.items() if said[place]["last"] is not None}
+            | {"battery_curve": curve, "untimely_points": untimely}
+        )
+        for place, (curve, untimely) in enumerate(rest)
+    ]
     names = [twins.names[key] for key in devices.keys[rows].tolist()]
     columns = [
         names,
@@ -71,7 +69,7 @@ def snapshot_table(plan: Plan, twins: Twins, rows: NDArray[np.intp], at_ns: int)
         health.round(3),
         charge["last"],
         charge["slope"],
-        [json.dumps(rules) for rules in opened],
+        [json.dumps(rules) if rules else "[]" for rules in opened],
         statistics,
         np.full(len(rows), at_ns),
     ]
@@ -85,9 +83,13 @@ def _figures(rows: NDArray[Any]) -> dict[str, list[float | int | None]]:
     """Return each row's figures as JSON takes them; None for what is not known."""
     never = rows["time_ns"] == 0
     found = figures(rows) | {"last": rows["last"].astype(float)}
-    said: dict[str, list[float | int | None]] = {
-        name: [None if blank or not np.isfinite(v) else round(float(v), 4)
-               for v, blank in zip(column, never, strict=True)]
-        for name, column in found.items()
-    }  # fmt: skip
+    said: dict[str, list[float | int | None]] = {}
+    for name, column in found.items():
+        said[name] = column.round(4).tolist()
+        for place in np.flatnonzero(never | ~np.isfinite(column)).tolist():
+            said[name][place] = None
     return said | {"time_ns": rows["time_ns"].tolist()}
+
+
+def _rows(columns: dict[str, list[float | int | None]]) -> list[dict[str, float | int | None]]:
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

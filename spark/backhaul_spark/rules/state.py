@@ -11,15 +11,17 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_spark.errors import JobFailed, NothingFound
+from backhaul_spark.rules.kept import Kept, Store
 from backhaul_spark.rules.snapshot import SNAPSHOTS, snapshot_table
-from backhaul_spark.rules.twins import Twins
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrameReader, Row, SparkSession
 
     from backhaul_spark.rules.plan import Plan
 
 _MS_NS = 1_000_000
+# Checkpoints of the version before have none of these (kept.py).
+_NEW_VARIABLES = ("changes", "latest")
 
 
 def read_state(spark: SparkSession, checkpoint: str, plan: Plan) -> pa.Table:
@@ -34,27 +36,70 @@ def read_state(spark: SparkSession, checkpoint: str, plan: Plan) -> pa.Table:
         NothingFound: the checkpoint has no state yet.
         JobFailed: it cannot be read, or was made with other rules.
     """
-    numbers = _variable(spark, checkpoint, "numbers")
-    names = _variable(spark, checkpoint, "names")
+    batch = _newest_batch(spark, checkpoint)
+    parts = [_variable(spark, checkpoint, batch, name) for name in Store._fields]
+    kept = Kept(plan)
     tables = [SNAPSHOTS.empty_table()]
-    for bucket, value in sorted(numbers.items()):
-        twins = Twins(plan)
+    for number in sorted({bucket for part in parts for bucket, _ in part}):
         try:
-            said = names[bucket]["packed"] if bucket in names else twins.pack_names()
-            twins.unpack(bytes(value["packed"]), bytes(said))
+            bucket = kept.load(number, Store(*(_Read(number, part) for part in parts)))
         except (ValueError, KeyError, TypeError) as error:
-            raise JobFailed(f"the state of bucket {bucket} is of other rules: {error}") from error
-        rows = np.arange(len(twins.devices.keys))
-        tables.append(snapshot_table(plan, twins, rows, value["at_ms"] * _MS_NS).cast(SNAPSHOTS))
+            raise JobFailed(f"the state of bucket {number} is of other rules: {error}") from error
+        rows = np.arange(len(bucket.twins.devices))
+        now_ns = bucket.latest.at_ms * _MS_NS
+        tables.append(snapshot_table(plan, bucket.twins, rows, now_ns).cast(SNAPSHOTS))
     return pa.concat_tables(tables).sort_by("device")
 
 
-def _variable(spark: SparkSession, checkpoint: str, name: str) -> dict[int, Any]:
+class _Read:
+    """What a store has for one bucket, by slot; None where there are none."""
+
+    def __init__(self, bucket: int, values: dict[tuple[int, int | None], Any]) -> None:
+        self._bucket, self._values = bucket, values
+
+    def get(self) -> tuple[Any, ...] | None:
+        return self._values.get((self._bucket, None))
+
+    def getValue(self, key: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        return self._values.get((self._bucket, key[0]))
+
+    def update(self, newValue: tuple[Any, ...]) -> None:
+        raise NotImplementedError("a state that is read back is not written to")
+
+    def updateValue(self, key: tuple[Any, ...], value: tuple[Any, ...]) -> None:
+        raise NotImplementedError("a state that is read back is not written to")
+
+
+def _newest_batch(spark: SparkSession, checkpoint: str) -> int:
+    """Return the last batch that is whole: all variables are read as of one."""
+    found = _rows(spark.read.format("state-metadata"), checkpoint)
+    return int(max((row["maxBatchId"] for row in found), default=0))
+
+
+def _variable(
+    spark: SparkSession, checkpoint: str, batch: int, name: str
+) -> dict[tuple[int, int | None], Any]:
+    """Return what is kept by bucket, and slot where there are any."""
+    reader = spark.read.format("statestore").option("stateVarName", name).option("batchId", batch)
+    found: dict[tuple[int, int | None], Any] = {}
+    try:
+        rows = _rows(reader, checkpoint)
+    except NothingFound:
+        if name not in _NEW_VARIABLES:
+            raise
+        return found
+    for row in rows:
+        slotted = "user_map_key" in row
+        key = (row["key"]["bucket"], row["user_map_key"]["slot"] if slotted else None)
+        found[key] = tuple(row["user_map_value"] if slotted else row["value"])
+    return found
+
+
+def _rows(reader: DataFrameReader, checkpoint: str) -> list[Row]:
     from pyspark.errors import PySparkException
 
     try:
-        state = spark.read.format("statestore").option("stateVarName", name).load(checkpoint)
-        return {row["key"]["bucket"]: row["value"] for row in state.collect()}
+        return reader.load(checkpoint).collect()
     except PySparkException as error:
         if "CHECKPOINT" in str(error) or "STDS" in str(error):
             raise NothingFound(f"no state at {checkpoint}: {error}") from error

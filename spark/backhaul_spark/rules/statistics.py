@@ -16,9 +16,14 @@ if TYPE_CHECKING:
 HALF_LIFE_S = 1800.0
 _HOUR_NS = 3_600_000_000_000
 _HOURS = 24
+_BACK = tuple(map(str, range(_HOURS)))
 # Weighted samples from which on a spread or slope means something.
 _SAMPLES_MIN = 2.5
 _SPAN_H_MIN = 0.02
+# Sums are single floats. One reading whose square is none would make figures infinite for ever.
+VALUE_MAX = 1e15
+# Of a base so many times a value's size (at least 1) single floats leave nothing of the value.
+BASE_FAR = 1e6
 # w, t, tt: weights and times (hours before `time_ns`); v, vv, tv: with the values.
 _SUMS = ("w", "t", "tt", "v", "vv", "tv")
 SERIES = np.dtype(
@@ -32,13 +37,17 @@ def add(
     rows: NDArray[Any], which: NDArray[np.intp], time_ns: NDArray[np.int64], value: NDArray[Any]
 ) -> None:
     """Add finite samples, sorted by `which` and time, to the rows (dtype SERIES) that they belong to."""
+    fits = np.abs(value) < VALUE_MAX
+    which, time_ns, value = which[fits], time_ns[fits], value[fits]
     if not len(which):
         return
     starts = np.flatnonzero(np.r_[True, which[1:] != which[:-1]])
     ends = np.r_[starts[1:], len(which)] - 1
     row = which[starts]
     state = rows[row]
-    new = state["time_ns"] == 0
+    new = (state["time_ns"] == 0) | _spoilt(state, value[starts])
+    for name in _SUMS:
+        state[name][new] = 0
     # Values are summed from near their own size, or small changes of large ones would be lost.
     state["base"] = np.where(new, value[starts], state["base"])
     newest = np.maximum(state["time_ns"], time_ns[ends])
@@ -53,6 +62,14 @@ def add(
         state[name] += np.add.reduceat(terms, starts)
     state["time_ns"] = newest
     rows[row] = state
+
+
+def _spoilt(state: NDArray[Any], value: NDArray[Any]) -> NDArray[np.bool_]:
+    """Say which rows tell nothing: no numbers, or summed from so far away that `value` is lost."""
+    finite = np.isfinite([state[name] for name in ("base", *_SUMS)]).all(axis=0)
+    far = np.abs(state["base"]) > BASE_FAR * np.maximum(np.abs(value), 1)
+    found: NDArray[np.bool_] = ~finite | far
+    return found
 
 
 def _age(state: NDArray[Any], hours: NDArray[np.float64]) -> None:
@@ -101,12 +118,11 @@ def add_curve(
     curves["half_pct"][which[recent], hour[recent] % _HOURS] = step[recent]
 
 
-def curve_of(curve: NDArray[Any]) -> dict[str, float]:
-    """Return one row's state of charge by hours before its newest, as text: "0" is the newest."""
-    newest = int(curve["hour"])
-    found = {}
-    for back in range(_HOURS):
-        step = int(curve["half_pct"][(newest - back) % _HOURS])
-        if step:
-            found[str(back)] = (step - 1) / 2
-    return found
+def curves_of(curves: NDArray[Any]) -> list[dict[str, float]]:
+    """Return each row's state of charge by hours before its newest, as text: "0" is the newest."""
+    back = (curves["hour"].astype(np.int64)[:, None] - np.arange(_HOURS)) % _HOURS
+    steps = np.take_along_axis(curves["half_pct"], back, axis=1)
+    return [
+        {hour: (step - 1) / 2 for hour, step in zip(_BACK, row, strict=True) if step}
+        for row in steps.tolist()
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import cbor2
 import numpy as np
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class Table:
         self._blanks = dict(blanks)
         self.keys: NDArray[np.uint64] = np.empty(0, np.uint64)
         self.sections = {name: blank[:0].copy() for name, blank in blanks.items()}
+        self.settle()
 
     def __getitem__(self, section: str) -> NDArray[Any]:
         """Return a section's rows; they may be written to."""
@@ -86,6 +88,60 @@ class Table:
         self.sections = {
             name: _taken(found.get(name), blank, count) for name, blank in self._blanks.items()
         }
+
+    def settle(self) -> None:
+        """Have `pack_changes` count from here."""
+        self._settled_keys = self.keys
+        self._settled = {name: rows.copy() for name, rows in self.sections.items()}
+
+    def pack_changes(self) -> bytes:
+        """Return what differs from when it was settled, and settle it; b"" for nothing.
+
+        Found by comparing all bytes: whoever writes to a section need not tell.
+        """
+        rows = np.flatnonzero(self._differs())
+        gone = self._settled_keys[self.find(self._settled_keys) < 0]
+        if not len(rows) + len(gone):
+            return b""
+        part = Table(self._blanks)
+        part.keys = self.keys[rows]
+        part.sections = {name: all_rows[rows] for name, all_rows in self.sections.items()}
+        if self.keys is self._settled_keys:
+            for name, changed in part.sections.items():
+                self._settled[name][rows] = changed
+        else:
+            self.settle()
+        return cbor2.dumps([gone.tobytes(), part.pack()])
+
+    def _differs(self) -> NDArray[np.bool_]:
+        if not len(self._settled_keys):
+            return np.ones(len(self), np.bool_)
+        differs = np.zeros(len(self), np.bool_)
+        before: Any = slice(None)
+        if self.keys is not self._settled_keys:
+            at = np.searchsorted(self._settled_keys, self.keys)
+            before = np.minimum(at, len(self._settled_keys) - 1)
+            differs = self._settled_keys[before] != self.keys
+        for name, rows in self.sections.items():
+            other = _bytes(rows) != _bytes(self._settled[name][before])
+            differs[np.flatnonzero(other) // rows.itemsize] = True
+        return differs
+
+    def apply(self, changes: bytes) -> None:
+        """Take over what `pack_changes` returned; `settle` is left to the caller."""
+        if not changes:
+            return
+        gone, packed = cbor2.loads(changes)
+        self.keep(np.isin(self.keys, np.frombuffer(gone, np.uint64), invert=True))
+        part = Table(self._blanks)
+        part.unpack(packed)
+        rows = self.rows(part.keys)
+        for name, changed in part.sections.items():
+            self.sections[name][rows] = changed
+
+
+def _bytes(rows: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(rows).view(np.uint8)
 
 
 def _field(described: list[Any]) -> tuple[Any, ...]:

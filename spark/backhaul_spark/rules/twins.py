@@ -71,10 +71,13 @@ class Twins:
         if new:
             self.names |= {device_hash(name): name for name in new}
             self.names_changed = True
+        before = self.devices.keys
         rows = self.devices.rows(keys)
-        for name in new:
-            for head in self._plan.heads:
-                self._apply(name, str(head))
+        if self.devices.keys is not before:
+            # Of the rows that were made: a name may have been known for long.
+            for key in np.setdiff1d(self.devices.keys, before, assume_unique=True).tolist():
+                for head in self._plan.heads:
+                    self._apply(self.names[key], str(head))
         return rows
 
     def hear(self, words: Sequence[HeadWord]) -> None:
@@ -94,7 +97,9 @@ class Twins:
         [row] = self.devices.find(hashes([device]))
         if head is not None and row >= 0:
             number = isinstance(head.value, float | int) and not head.deleted
-            self.devices["heads"][series][row] = head.value if number else np.nan
+            # Nor is infinity a limit: its command would be no JSON.
+            value = float(head.value) if number else np.nan  # type: ignore[arg-type]
+            self.devices["heads"][series][row] = value if np.isfinite(value) else np.nan
 
     def forget(self, before_ns: int) -> None:
         """Drop the devices, and lanes, of which nothing was stored since."""
@@ -105,9 +110,30 @@ class Twins:
         self.devices.keep(~gone)
         self.lanes.keep(self.lanes["lane"]["stored_ns"] >= before_ns)
 
+    @property
+    def _tables(self) -> tuple[Table, ...]:
+        return self.devices, self.late, self.lanes
+
     def pack(self) -> bytes:
-        """Return the numbers, which change with every batch."""
-        return cbor2.dumps([self.devices.pack(), self.late.pack(), self.lanes.pack()])
+        """Return all numbers, and settle them."""
+        packed = cbor2.dumps([table.pack() for table in self._tables])
+        self.settle()
+        return packed
+
+    def pack_changes(self) -> bytes:
+        """Return the numbers that changed since they were settled, and settle them; b"" for none."""
+        changes = [table.pack_changes() for table in self._tables]
+        return cbor2.dumps(changes) if any(changes) else b""
+
+    def apply(self, changes: bytes) -> None:
+        """Take over what `pack_changes` returned; `settle` is left to the caller."""
+        for table, changed in zip(self._tables, cbor2.loads(changes), strict=True):
+            table.apply(changed)
+
+    def settle(self) -> None:
+        """Have `pack_changes` count from here."""
+        for table in self._tables:
+            table.settle()
 
     def pack_names(self) -> bytes:
         """Return the rest, which seldom changes (`names_changed`)."""
@@ -119,10 +145,17 @@ class Twins:
 
     def unpack(self, numbers: bytes, names: bytes) -> None:
         """Take over what was packed."""
-        for table, packed in zip(
-            (self.devices, self.late, self.lanes), cbor2.loads(numbers), strict=True
-        ):
+        self.unpack_numbers(numbers)
+        self.unpack_names(names)
+
+    def unpack_numbers(self, numbers: bytes) -> None:
+        """Take over what `pack` returned."""
+        for table, packed in zip(self._tables, cbor2.loads(numbers), strict=True):
             table.unpack(packed)
+        self.settle()
+
+    def unpack_names(self, names: bytes) -> None:
+        """Take over what `pack_names` returned."""
         known, heads = cbor2.loads(names)
         self.names = {device_hash(name): name for name in known}
         self.heads = {(h[0], h[1]): Head(h[2], h[3], h[4], h[5]) for h in heads}

@@ -22,7 +22,7 @@ from backhaul_spark.errors import TablesBusy
 from backhaul_spark.messages import STAMP
 from backhaul_spark.rules.snapshot import SNAPSHOTS
 from backhaul_spark.schemas import ALERTS_TABLE, TWINS_TABLE
-from backhaul_spark.tables import make_table
+from backhaul_spark.tables import dataset_of, make_table
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -80,7 +80,7 @@ class AlertTables:
             return 0
         self._twins.update_incremental()
         # Not by MERGE: what that writes, pyarrow cannot filter by text (deltalake 1.6).
-        known = self._twins.to_pyarrow_table().cast(SNAPSHOTS)
+        known = dataset_of(self._twins).to_table().cast(SNAPSHOTS)
         rows = newest_of_each(pa.concat_tables([known, snapshots]))
         self._write(self._twins, rows, "overwrite", batch_id)
         self._tidy(self._twins, TWINS_TABLE)
@@ -90,7 +90,7 @@ class AlertTables:
         """Return the ids that the table has of the time that these alerts are about."""
         span = pc.min_max(alerts["time_ns"]).as_py()
         days = pc.unique(_days(alerts["time_ns"]))
-        found = self._alerts.to_pyarrow_dataset().to_table(
+        found = dataset_of(self._alerts).to_table(
             columns=["id"],
             filter=pc.field("date").isin(days)
             & (pc.field("time_ns") >= span["min"])

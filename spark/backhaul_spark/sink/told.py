@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_spark.schemas import ALERTS_TABLE, TWINS_TABLE
-from backhaul_spark.tables import open_table
+from backhaul_spark.tables import dataset_of, open_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,4 +50,4 @@ def twins(root: str, device: str | None = None) -> pa.Table:
 
 
 def _rows(root: str, spec: TableSpec, wanted: pc.Expression) -> pa.Table:
-    return open_table(root, spec).to_pyarrow_dataset().to_table(filter=wanted)
+    return dataset_of(open_table(root, spec)).to_table(filter=wanted)

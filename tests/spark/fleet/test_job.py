@@ -287,14 +287,16 @@ def test_a_fleet_says_what_its_series_are_called(tmp_path: Path) -> None:
     read = FleetSettings.read(str(path))
     assert read == FleetSettings("car.kind", "vehicle.firmware", ("fuel.level", "soc.x.1"))
     for text, wrong in (
-        ("[fleet]\nmodell = 'a.b'", "no such key"),
+        ("[fleet]\nmodell = 'a.b'", "modell.*one of drains, firmware, model"),
+        ("[flet]\nmodel = 'a.b'", "flet.*one of fleet"),
         ("[fleet]\nmodel = 3", "series such as"),
         ("[fleet]\ndrains = 'a.b'", "series such as"),
         ("[fleet]\nmodel = 'nonsense'", "a series such as"),
+        ("fleet = 3", "a section .fleet."),
         ("[fleet", "TOML"),
     ):
         path.write_text(text)
         with pytest.raises(OptionError, match=wrong):
             FleetSettings.read(str(path))
-    with pytest.raises(OptionError, match="a file"):
+    with pytest.raises(OptionError, match="a readable file"):
         FleetSettings.read(str(tmp_path / "missing.toml"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,18 +11,16 @@ from backhaul_spark.fleet.clocks import WrongClock
 from backhaul_spark.fleet.cohorts import Cohorts
 from backhaul_spark.fleet.findings import Coverage, Finding
 from backhaul_spark.fleet.judge import Judge
-from backhaul_spark.fleet.readings import Cells
+from backhaul_spark.fleet.readings import Cells, Signal
 from tests.support.fleet_rollups import (
     CABIN,
     DAY,
+    MOTOR,
     SIGNALS,
     SOC,
     SimulatedFleet,
     days_before,
 )
-
-if TYPE_CHECKING:
-    from backhaul_spark.fleet.readings import Signal
 
 FULL = Coverage(24, 24, 24)
 
@@ -156,6 +153,81 @@ def test_what_stood_still_before_is_no_sensor_that_sticks_today() -> None:
     cohorts = Cohorts(fleet.names, fleet.models, fleet.firmwares)
     judge = Judge(cohorts, [FULL] * 400, 5, [])
     judge.take(CABIN, fleet.cells(CABIN, DAY), past)
+    assert "stuck" not in {found.kind for found in judge.findings()}
+
+
+def stuck_since(days: int, *, moved_between: bool = False) -> set[str]:
+    """Judge a fleet with a sensor that has stood still for `days` of the 5 before."""
+    fleet = SimulatedFleet(400, 8, stuck=(1,))
+    past, cells = past_of(fleet, CABIN, 5), fleet.cells(CABIN, DAY)
+    assert past is not None
+    past.spread[1, 5 - days :] = 0
+    if moved_between:
+        past.spread[1, 4] = 2.0
+    cells.spread[1], cells.level[1] = 0.0, 21.0
+    judge = Judge(Cohorts(fleet.names, fleet.models, fleet.firmwares), [FULL] * 400, 5, [])
+    judge.take(CABIN, cells, past)
+    judge.take(MOTOR, fleet.cells(MOTOR, DAY), past_of(fleet, MOTOR, 5))
+    return {found.device for found in judge.findings() if found.kind == "stuck"}
+
+
+def test_a_sensor_that_sticks_is_named_every_day_and_not_only_on_the_first() -> None:
+    assert stuck_since(1) == stuck_since(4) == {"SIM-000001"}
+    assert stuck_since(4, moved_between=True) == set()
+    assert stuck_since(5) == set()  # nobody knows that it ever moved
+
+
+@pytest.mark.parametrize("settings", [0, 6])
+def test_what_hardly_any_vehicle_changes_says_nothing_about_rest(settings: int) -> None:
+    """Where six signals are settings a vehicle that drives was taken for one in a garage."""
+    fleet = SimulatedFleet(400, 8, stuck=(1,))
+    judge = Judge(Cohorts(fleet.names, fleet.models, fleet.firmwares), [FULL] * 400, 9, [])
+    for signal in (CABIN, MOTOR):
+        judge.take(signal, fleet.cells(signal, DAY), None)
+    for number in range(settings):
+        cells = fleet.cells(MOTOR, DAY)
+        cells.level[:], cells.spread[:], cells.fall[:] = 7.0, 0.0, 0.0
+        judge.take(Signal("config", f"limit_{number}"), cells, None)
+    assert [(each.device, each.kind) for each in judge.findings()] == [("SIM-000001", "stuck")]
+
+
+def test_the_only_signal_of_a_vehicle_speaks_for_itself_where_it_never_rests_in_anyone() -> None:
+    fleet = SimulatedFleet(400, 8, stuck=(1,))
+    cells = fleet.cells(CABIN, DAY)
+    cells.spread[1], cells.level[1] = 0.0, 21.0
+
+    def judge() -> set[str]:
+        judge = Judge(Cohorts(fleet.names, fleet.models, fleet.firmwares), [FULL] * 400, 1, [])
+        judge.take(CABIN, cells, None)
+        return {found.device for found in judge.findings() if found.kind == "stuck"}
+
+    assert judge() == {"SIM-000001"}
+    cells.spread[2:, 3:5] = 0  # by night everybody's stands still
+    cells.level[2:, 3:5] = 21.0
+    assert judge() == set()
+
+
+def test_a_signal_that_does_not_say_who_moves_is_not_taken_off_those_that_do() -> None:
+    """A set temperature changes from hour to hour, and within none."""
+    fleet = SimulatedFleet(400, 8)
+    cells = fleet.cells(CABIN, DAY)
+    cells.spread[:], cells.fall[:] = 0.0, 0.0
+    cells.level[:] = 20.0 + np.arange(24) % 2
+    cells.level[1] = 21.0
+    judge = Judge(Cohorts(fleet.names, fleet.models, fleet.firmwares), [FULL] * 400, 5, [])
+    judge.take(CABIN, cells, None)
+    judge.take(MOTOR, fleet.cells(MOTOR, DAY), None)
+    assert [each.device for each in judge.findings() if each.kind == "stuck"] == ["SIM-000001"]
+
+
+def test_a_vehicle_at_rest_has_no_sensor_that_sticks() -> None:
+    fleet = SimulatedFleet(400, 8)
+    judge = Judge(Cohorts(fleet.names, fleet.models, fleet.firmwares), [FULL] * 400, 5, [])
+    for signal in SIGNALS:
+        cells = fleet.cells(signal, DAY)
+        cells.spread[7] = 0
+        cells.level[7] = cells.level[7, 0]
+        judge.take(signal, cells, None)
     assert "stuck" not in {found.kind for found in judge.findings()}
 
 

@@ -6,7 +6,8 @@ import base64
 import json
 import re
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -15,7 +16,7 @@ from click.testing import CliRunner
 
 from backhaul_spark.cli import cli
 from backhaul_spark.clock import SYSTEM_CLOCK
-from backhaul_spark.errors import NothingFound, OptionError
+from backhaul_spark.errors import NothingFound, OptionError, TableMissing
 from backhaul_spark.fleet import charts
 from backhaul_spark.fleet.job import FleetJob
 from backhaul_spark.fleet.report import Report
@@ -24,9 +25,6 @@ from backhaul_spark.schemas import ROLLUPS_TABLE
 from backhaul_spark.tables import make_table
 from tests.spark.fleet.test_job import certify
 from tests.support.fleet_rollups import DAY, SimulatedFleet, days_before
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCRIPT = "<script>alert(1)</script>"
 QUOTES = "\"' onerror=alert(1) $x^2$ &amp; \u202e\u6f22 {{ 7 * 7 }}"
@@ -119,11 +117,36 @@ def test_the_command_writes_the_same_page_and_says_where(
     assert Page(written).images() == page.images()
 
 
+def test_without_a_day_pages_that_are_missing_or_out_of_date_are_written(tmp_path: Path) -> None:
+    root, out = str(tmp_path / "root"), tmp_path / "pages"
+    fleet = SimulatedFleet(60, 3)
+    make_table(root, ROLLUPS_TABLE)
+    assert Report(root, SYSTEM_CLOCK).due(str(out)) == []
+    [before] = days_before(1)
+    for day in (before, DAY):
+        fleet.write(root, day)
+        FleetJob(root, SYSTEM_CLOCK, FleetSettings()).run(day)
+    pages = Report(root, SYSTEM_CLOCK)
+    pages.write(before, str(out))
+    asked = ["report", "--table-root", root, "--out", str(out)]
+    run = CliRunner().invoke(cli, [*asked, "--json"], catch_exceptions=False)
+    assert json.loads(run.stdout)["path"] == str(out / f"fleet-{DAY}.html")
+    run = CliRunner().invoke(cli, asked, catch_exceptions=False)
+    assert run.stdout == "every page says what stands\n"
+    FleetJob(root, SYSTEM_CLOCK, FleetSettings()).run(DAY)
+    assert pages.due(str(out)) == []  # it was judged again, and says what it said
+    certify(Path(root), fleet)
+    FleetJob(root, SYSTEM_CLOCK, FleetSettings()).run(DAY)
+    assert pages.due(str(out)) == [DAY]
+
+
 def test_a_day_that_was_not_judged_has_no_page(hostile: Path, tmp_path: Path) -> None:
     [before] = days_before(5)[:1]
     with pytest.raises(NothingFound) as error:
         Report(str(hostile), SYSTEM_CLOCK).write(before, str(tmp_path))
     assert error.value.hint == f"run `backhaul-spark anomalies --day {before}` first"
+    with pytest.raises(TableMissing):
+        Report(str(tmp_path), SYSTEM_CLOCK).due(str(tmp_path))
     (tmp_path / "file").write_text("")
     with pytest.raises(OptionError, match="a directory to write to"):
         Report(str(hostile), SYSTEM_CLOCK).write(DAY, str(tmp_path / "file"))

@@ -43,7 +43,7 @@ def test_a_few_anomalies_do_not_raise_the_limit() -> None:
     scores = np.random.default_rng(3).normal(size=5000)
     before = tail_limit(scores, CHANCE)
     scores[:20] = 1e6
-    assert before < tail_limit(scores, CHANCE) < 1.3 * before < 20
+    assert 0.9 * before < tail_limit(scores, CHANCE) < 1.1 * before < 20
 
 
 def test_few_devices_raise_the_limit_and_none_have_none() -> None:
@@ -51,3 +51,11 @@ def test_few_devices_raise_the_limit_and_none_have_none() -> None:
     assert tail_limit(dice.normal(size=40), CHANCE) > 2 * tail_limit(dice.normal(size=4000), CHANCE)
     assert tail_limit(np.array([]), CHANCE) == np.inf
     assert tail_limit(np.zeros(100), CHANCE) == np.inf
+
+
+@pytest.mark.parametrize("anomalies", [0, 15, 40])
+def test_anomalies_do_not_raise_their_own_limit(anomalies: int) -> None:
+    """With 21 of 1,000 out by 500 deviations the limit was over 500."""
+    scores = np.random.default_rng(3).standard_normal(1000)
+    scores[:anomalies] = np.linspace(40, 600, anomalies)
+    assert tail_limit(scores, 2.6e-5) < 20

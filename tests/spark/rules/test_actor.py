@@ -14,7 +14,7 @@ from backhaul_spark.direct_get import Stored
 from backhaul_spark.errors import OptionError
 from backhaul_spark.messages import message_batch
 from backhaul_spark.rules.actor import TwinActor, read_until, tables_of
-from backhaul_spark.rules.batch import MARKS, SAMPLE, UNTIMELY, Batch
+from backhaul_spark.rules.batch import MARKS, SAMPLE, UNTIMELY, Batch, device_hash
 from backhaul_spark.rules.config import plan_from
 from backhaul_spark.rules.samples import Wanted, sample_rows
 from backhaul_spark.rules.series import Series, parse_series
@@ -155,6 +155,7 @@ class Actor:
         self.plan = plan_from({"twin": {"buckets": 1, "grace_s": 0} | twin}, "test")
         self.tester = TwsTester(TwinActor(self.plan, T0 // 1_000_000), timeMode="ProcessingTime")
         self.wanted = Wanted(self.plan.series, self.plan.heads, 1)
+        self.bucket = 0
         self.at(0)
 
     def at(self, seconds: float) -> dict[str, list[dict[str, Any]]]:
@@ -163,7 +164,7 @@ class Actor:
 
     def take(self, *messages: tuple[str, bytes]) -> dict[str, list[dict[str, Any]]]:
         rows = sample_rows(stored(*messages), self.wanted).to_pandas()
-        return self._said(self.tester.testInPandas(0, rows.drop(columns="bucket")))
+        return self._said(self.tester.testInPandas(self.bucket, rows.drop(columns="bucket")))
 
     @staticmethod
     def _said(frame: Sequence[Any] | pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
@@ -212,6 +213,24 @@ def test_a_query_that_has_just_started_waits_before_it_calls_anybody_silent() ->
     actor.at(STORED_S)
     actor.take(("up.A.f.battery", frame(1, ("soc", 1, 50.0))))
     assert [s for s in range(105, 1200, 5) if actor.at(s)["alerts"]] == [1000]
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (4, 2), (2, 3)], ids=str)
+def test_another_number_of_buckets_than_the_checkpoints_is_refused(before: int, after: int) -> None:
+    """Devices would be looked for in buckets that they are not in, and begin anew there."""
+    old = Actor(buckets=before)
+    devices = [f"V{number}" for number in range(40)]
+    mine = [name for name in devices if device_hash(name) % before == before - 1]
+    old.bucket = before - 1
+    old.take(*((f"up.{name}.f.battery", HOT) for name in mine))
+    new = Actor(buckets=after)
+    for name in ("numbers", "names"):
+        kept = old.tester.peekValueState(name, old.bucket)
+        assert kept is not None
+        new.tester.updateValueState(name, old.bucket, kept)
+    new.bucket = old.bucket
+    with pytest.raises(OptionError, match="as the checkpoint was made with"):
+        new.take((f"up.{mine[0]}.f.battery", frame(2, ("temp", 93, 20))))
 
 
 def test_a_batch_that_is_behind_makes_nobody_silent() -> None:

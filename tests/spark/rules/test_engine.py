@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import re
 from collections import Counter
@@ -14,7 +15,7 @@ import pytest
 
 from backhaul_spark.errors import OptionError
 from backhaul_spark.rules import rule as rule_module
-from backhaul_spark.rules.batch import Batch
+from backhaul_spark.rules.batch import Batch, hashes
 from backhaul_spark.rules.catalog import known_rules
 from backhaul_spark.rules.config import TwinSection, plan_from, read_plan
 from backhaul_spark.rules.engine import Engine
@@ -54,6 +55,54 @@ def test_a_backlog_behind_newer_samples_is_judged_by_itself() -> None:
     late, now = bucket.alerts
     assert (late.late, late.time_ns, late.value) == (True, T0 + 102 * S, 80)
     assert (now.late, now.time_ns, now.command) == (False, T0 + 1002 * S, "cool_down")
+
+
+@pytest.mark.parametrize("value", [-math.inf, math.inf])
+def test_a_config_point_of_infinity_is_no_limit(value: float) -> None:
+    bucket = Bucket()
+    bucket.set("A", 1, value)
+    bucket.say("A", 10, *((TEMP, 10 + at_s, 59) for at_s in range(3)))
+    bucket.say("A", 20, *((TEMP, 20 + at_s, 61) for at_s in range(3)))
+    bucket.run(23)
+    assert [alert.limit for alert in bucket.alerts] == [60.0], "the rule's own"
+
+
+def test_one_wild_reading_does_not_spoil_the_figures_for_ever() -> None:
+    bucket = Bucket()
+    for at_s, value in enumerate((20.0, 1.7e308, -1e30, 22.0)):
+        bucket.say("A", at_s, (TEMP, at_s, value))
+        bucket.run(at_s)
+    [shown] = bucket.snapshot()
+    figures = json.loads(shown["statistics"])[TEMP]
+    assert (figures["last"], round(figures["mean"])) == (22.0, 21)
+
+
+def test_nor_does_a_wild_reading_that_is_the_first() -> None:
+    bucket = Bucket()
+    for at_s, value in enumerate((9e14, 20.0, 21.0, 22.0)):
+        bucket.say("A", at_s * 300, (TEMP, at_s * 300, value))
+        bucket.run(at_s * 300)
+    [shown] = bucket.snapshot()
+    figures = json.loads(shown["statistics"])[TEMP]
+    assert (figures["last"], round(figures["mean"])) == (22.0, 21)
+    assert figures["deviation"] < 1
+    assert figures["slope"] == pytest.approx(12, abs=0.1)
+
+
+@pytest.mark.parametrize(("name", "value"), [("vv", math.inf), ("v", math.nan), ("base", math.inf)])
+def test_figures_that_an_older_version_spoilt_heal(name: str, value: float) -> None:
+    bucket = Bucket()
+    bucket.say("A", 0, (TEMP, 0, 20.0))
+    bucket.say("B", 0, (TEMP, 0, 30.0))
+    bucket.run(0)
+    [row] = bucket.twins.devices.find(hashes(["A"]))
+    bucket.twins.devices[TEMP][name][row] = value
+    bucket.say("A", 60, (TEMP, 60, 22.0), (TEMP, 61, 24.0))
+    bucket.say("B", 60, (TEMP, 60, 30.5))
+    bucket.run(61)
+    shown = {row["device"]: json.loads(row["statistics"])[TEMP] for row in bucket.snapshot()}
+    assert shown["A"]["mean"] == pytest.approx(23, abs=0.1)
+    assert shown["B"]["mean"] == pytest.approx(30.25, abs=0.01)
 
 
 def test_the_same_backlog_replayed_again_says_the_same_ids() -> None:
@@ -116,6 +165,42 @@ def test_no_message_counts_twice_and_near_disorder_loses_none(seed: int) -> None
         counts.update(fresh(table, *seqs[:size]))
         seqs = seqs[size:]
     assert counts == Counter(range(1, 2000))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_alerts_do_not_depend_on_where_batches_end(seed: int) -> None:
+    """Live readings, and replays between them that begin anew now and then, some of them in large frames."""
+    dice = random.Random(seed)
+    messages: list[tuple[str, float, list[tuple[str, float, float]]]] = []
+    replay_s = {"A": 0.0, "B": 0.0}
+    for stored_s in range(1_000, 1_200):
+        device, count = dice.choice("AB"), dice.choice((1, 1, 5))
+        if dice.random() < 0.5:
+            from_s = stored_s - 1.0
+        elif dice.random() < 0.1:
+            from_s = replay_s[device] = dice.uniform(0, 500)
+        else:
+            from_s = replay_s[device]
+        if from_s < 600:
+            replay_s[device] = from_s + count
+        hot = stored_s // 20 % 2
+        readings = [
+            ("battery.temp", from_s + n / 10, dice.choice((20.0, 70.0, 70.0, 70.0)[hot:]))
+            for n in range(count)
+        ]
+        messages.append((device, stored_s, readings))
+    found = []
+    for longest in (1, 7, 1_000):
+        bucket = Bucket()
+        for device, at_s, readings in messages:
+            bucket.say(device, at_s, *readings)
+            if dice.randrange(longest) == 0:
+                bucket.run(at_s)
+        bucket.run(1_200)
+        found.append(sorted((a.device, a.kind, a.time_ns, a.late) for a in bucket.alerts))
+    assert len(found[0]) > 10
+    assert len({late for *_, late in found[0]}) == 2
+    assert found[0] == found[1] == found[2]
 
 
 def test_statistics_do_not_depend_on_the_order_of_batches() -> None:
@@ -191,6 +276,27 @@ def test_batches_survive_the_way_between_processes() -> None:
     assert both.devices == ["A", "B"]
     assert both.heads == first.heads
     assert len(Batch.join([]).messages) == 0
+
+
+def test_messages_are_taken_in_as_the_hub_stored_them_whoever_read_them_first() -> None:
+    bucket, parts = Bucket(), []
+    for at_s in (1, 2):
+        bucket.say("A", at_s, (TEMP, at_s, 10.0 * at_s), (TEMP, at_s + 0.5, 10.0 * at_s + 5))
+        parts.append(bucket.batch())
+    joined = Batch.join(reversed(parts))
+    assert joined.messages["seq"].tolist() == [1, 2]
+    assert joined.samples["message"].tolist() == [0, 0, 1, 1]
+    assert joined.samples["value"].tolist() == [10.0, 15.0, 20.0, 25.0]
+
+
+def test_a_replay_goes_on_over_a_tick_however_late_the_job_is() -> None:
+    bucket = Bucket()
+    bucket.say("A", 1_000, (TEMP, 999, 20.0))
+    bucket.say("A", 1_001, (TEMP, 100, 70.0), (TEMP, 101, 70.0))
+    bucket.run(90_000)
+    bucket.tick(90_000, until_s=1_001)
+    bucket.say("A", 1_002, (TEMP, 102, 70.0))
+    assert spoken(bucket.run(90_001)) == [("temperature", "raised", 102)]
 
 
 def test_the_rules_of_the_catalogue_are_found() -> None:

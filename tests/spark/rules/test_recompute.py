@@ -14,17 +14,18 @@ from backhaul_codec import Opaque, Point, encode_frame, encode_point
 from backhaul_codec.points import JSON
 from backhaul_spark.cli import cli
 from backhaul_spark.clock import SYSTEM_CLOCK
-from backhaul_spark.direct_get import Stored
-from backhaul_spark.errors import TableMissing
+from backhaul_spark.direct_get import Stored, close_connections
+from backhaul_spark.errors import OptionError, TableMissing
 from backhaul_spark.ingest import Ingest
 from backhaul_spark.messages import message_batch
 from backhaul_spark.rules.alert import alert_table
-from backhaul_spark.rules.batch import Batch
+from backhaul_spark.rules.batch import Batch, HeadWord
 from backhaul_spark.rules.config import plan_from
 from backhaul_spark.rules.engine import Engine
 from backhaul_spark.rules.recompute import Recompute
 from backhaul_spark.rules.samples import Wanted, sample_rows
 from backhaul_spark.rules.twins import Twins
+from tests.support.simulated_hub import simulated_hub
 from tests.support.spark_frames import task
 from tests.support.twin_batches import T0, S
 
@@ -55,6 +56,13 @@ class History:
         point = Point("config", "temp_max", T0 + int(stored_s * S), value)
         body = encode_point(point, epoch=1, seq=self._seq(device, "live"))
         self.messages.append((stored_s, f"up.{device}.p.config.temp_max.%", body))
+
+    def limit_at_hub(self, stored_s: float, device: str, value: float) -> tuple[str, bytes]:
+        """Add a threshold that the hub wrote; return what stands in DOWN."""
+        point = Point("config", "temp_max", T0 + int(stored_s * S), value, origin="hub:ann")
+        message = (f"in.{device}.p.config.temp_max.%", encode_point(point, epoch=0, seq=0))
+        self.messages.append((stored_s, *message))
+        return message
 
     def mark(self, stored_s: float, device: str, why: str) -> None:
         said = json.dumps({"epoch": 1, "lanes": {}, "why": why}).encode()
@@ -162,6 +170,59 @@ def test_stream_and_table_give_the_same_alerts(root: str) -> None:
     }
     assert "without an explanation" in texts["A"]
     assert "the link was down" in texts["C"]
+
+
+def test_a_threshold_counts_that_was_written_long_before_the_vehicle_first_spoke(
+    tmp_path: Path,
+) -> None:
+    history = History()
+    for minute in range(8):
+        at = minute * 60.0
+        for device in "AB" if minute >= 5 else "A":
+            temps = [("battery", "temp", at + n, 80.0) for n in range(5)]
+            history.frame(at + 5, device, *temps)
+    [(_, part)] = history.parts(20_000)
+    ingest = Ingest(str(tmp_path), SYSTEM_CLOCK)
+    ingest.commit("app", 0, [task(str(tmp_path), ingest.tables.next_ingest, part)])
+    plan = plan_from({}, "test")
+
+    def hot(*written: HeadWord) -> set[str]:
+        alerts = Recompute(str(tmp_path), plan, written).run(None, None).to_pylist()
+        return {row["device"] for row in alerts if row["rule"] == "temperature"}
+
+    assert hot() == {"A", "B"}
+    assert hot(HeadWord("B", 0, T0, "hub:ann", 0, 90.0)) == {"A"}
+
+
+@pytest.mark.nats
+def test_thresholds_written_at_the_hub_are_asked_for_there(root: str, tmp_path: Path) -> None:
+    history = a_day_of_three_vehicles()
+    with simulated_hub(tmp_path / "hub") as hub:
+        hub.put_down("in.A.c.1", b"a command")
+        hub.put_down(*history.limit_at_hub(3000, "A", 90))
+        hub.put_down(*history.limit_at_hub(9000, "C", 50))
+        words = ["recompute-alerts", "--table-root", root, "--json"]
+        asked = [*words, "--hub-dir", str(hub.directory)]
+        said = CliRunner().invoke(cli, asked, catch_exceptions=False)
+        late = CliRunner().invoke(
+            cli, [*asked, "--from", "2026-01-01T01:00"], catch_exceptions=False
+        )
+        one = CliRunner().invoke(cli, [*asked, "--device", "B"], catch_exceptions=False)
+    close_connections()
+    streamed = [row["id"] for row in in_the_stream(history, 60.0)]
+    assert sorted(json.loads(row)["id"] for row in said.stdout.splitlines()) == streamed
+    without = CliRunner().invoke(cli, words, catch_exceptions=False)
+    assert sorted(json.loads(row)["id"] for row in without.stdout.splitlines()) != streamed
+    assert "thresholds written at the hub at some time: 2." in said.stderr
+    assert "thresholds written at the hub after 2026-01-01 01:00: 1." in late.stderr
+    assert one.stderr == ""
+
+
+def test_a_hub_without_the_login_is_refused_with_what_to_do(root: str, tmp_path: Path) -> None:
+    words = ["recompute-alerts", "--table-root", root, "--hub-dir", str(tmp_path)]
+    refused = CliRunner().invoke(cli, words).exception
+    assert isinstance(refused, OptionError)
+    assert "creds/twin.creds" in str(refused)
 
 
 def test_the_command_takes_another_limit_one_device_and_a_span(root: str, tmp_path: Path) -> None:

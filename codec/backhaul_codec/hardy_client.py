@@ -1,0 +1,38 @@
+"""nats-py's client, made to bear every message that a nats-server lets through.
+
+To a server any byte but space, tab and line ends may stand in a subject or a reply, and headers are
+bytes. nats-py 2.16 takes two bytes more for the end of a subject: one could go on with the number of
+another subscription, as of `hub.stop`, and was heard by that. Where text is no UTF-8 it stops reading
+without a word, until its pings find out. Whoever publishes anything that is heard could do either.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from nats.aio.client import Client
+from nats.protocol import parser
+
+# As the server separates them: with two spaces where a reply is there and empty.
+parser.MSG_RE = re.compile(rb"\AMSG +([^ \t\r\n]+) +(\d+) +(([^ \t\r\n]+) +)?(\d+)\r\n")
+parser.HMSG_RE = re.compile(rb"\AHMSG +([^ \t\r\n]+) +(\d+) +(([^ \t\r\n]+) +)?(\d+) +(\d+)\r\n")
+
+
+class HardyClient(Client):
+    """Delivers every message: text that is no UTF-8 with U+FFFD in it, which no name of ours has."""
+
+    def _build_message(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
+    ) -> Any:
+        return super()._build_message(sid, _utf8(subject), _utf8(reply), data, headers)
+
+    async def _process_headers(self, headers: bytes | None) -> dict[str, str] | None:
+        try:
+            return await super()._process_headers(headers)
+        except (UnicodeDecodeError, IndexError):  # a first line that no server writes
+            return self._parse_header_lines((headers or b"").partition(b"\r\n")[2]) or None
+
+
+def _utf8(text: bytes) -> bytes:
+    return text.decode(errors="replace").encode()

@@ -1,0 +1,202 @@
+"""What becomes of points that were staged in a former epoch, by what OUT holds beyond the ledger.
+
+The leaf is a list of messages; what it does while it is asked is the point.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from backhaul_agent.config import Config, DeviceConfig
+from backhaul_agent.epoch_gate import EpochGate
+from backhaul_agent.epoch_words import SPAN_MAX, EpochWords
+from backhaul_agent.epochs import Epochs
+from backhaul_agent.framer import pack
+from backhaul_agent.hub_clock import HubClock
+from backhaul_agent.jetstream import JetStream, Stored
+from backhaul_agent.ledger_rows import Changes, Staged
+from backhaul_agent.writer import Writer
+from backhaul_codec import Point, encode_point
+from tests.agent.test_ledger import open_ledger, outgoing
+from tests.agent.test_ledger_epochs import opening
+from tests.support.agent_clock import FakeClock
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+    from pathlib import Path
+
+    from backhaul_agent.lane import Lane
+    from backhaul_agent.ledger import Ledger
+
+CONFIG = Config(device=DeviceConfig(id="VID-001", token="t"))
+STAGED, OTHER = (Point("n", "t", number, float(number)) for number in (1, 2))
+
+
+class Leaf:
+    """OUT_bulk, by epochs and seqs; `on_asked` runs with every question."""
+
+    def __init__(self, messages: Iterable[tuple[int, int]]) -> None:
+        self.messages = list(messages)
+        self.on_asked: Callable[[], Awaitable[None]] | None = None
+
+    async def created_and_state(self, _: str) -> tuple[str, dict[str, Any]]:
+        await self._asked()
+        many = len(self.messages)
+        return "now", {"messages": many, "first_seq": 1, "last_seq": many}
+
+    async def message(self, _: str, *, seq: int) -> Stored | None:
+        await self._asked()
+        epoch, number = self.messages[seq - 1]
+        return Stored(seq, "p.n.t.%", encode_point(OTHER, epoch=epoch, seq=number))
+
+    async def _asked(self) -> None:
+        if self.on_asked is not None:
+            await self.on_asked()
+
+
+@pytest.fixture
+async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
+    """A ledger that sent a message in epoch 42 and has a point staged; then epoch 43 began."""
+    ledger = await open_ledger(tmp_path / "ledger.db")
+    try:
+        staged = Staged("n", 1, pack([STAGED]))
+        await ledger.commit(Changes([outgoing()], [staged]))
+        await ledger.commit(Changes(opening=opening()))
+        yield ledger
+    finally:
+        await ledger.close()
+
+
+async def judge(
+    ledger: Ledger, leaf: Leaf, highest: dict[int, int], *, former: int = 42, mark: int = 0
+) -> list[list[Point]]:
+    """Judge the staged row; return the points that may be framed now."""
+    writer = Writer(ledger, CONFIG, FakeClock(), on_commit=lambda: None)
+    suspects = writer.gate.suspects
+    lane = ledger.lane("bulk", former)
+    assert lane is not None
+    rows = [row._replace(boot=mark) for row in await ledger.staged()]
+    suspects.restore(rows, former, {"bulk": lane.last_seq}, {})
+    words = EpochWords(ledger, writer, FakeClock())
+    words.heard({epoch: {"bulk": (seq, 0)} for epoch, seq in highest.items()})
+    writing = asyncio.create_task(writer.run()) if leaf.on_asked is None else None
+    try:
+        [found] = suspects.formers
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(20):
+                await words._judge(found, cast("JetStream", leaf))
+        return [points for _, points in suspects.take_cleared()]
+    finally:
+        if writing is not None:
+            writing.cancel()
+            await asyncio.wait([writing])
+
+
+async def test_what_is_appended_while_out_is_looked_through_is_no_reason_to_doubt(
+    ledger: Ledger,
+) -> None:
+    """Marked points cannot be compared: they would be given up."""
+    leaf = Leaf([(42, 1), (43, 1)])
+    await ledger.commit(Changes([outgoing()]))
+
+    async def append() -> None:
+        await ledger.commit(Changes([outgoing()]))
+        leaf.messages.append((43, ledger.last_seq("bulk")))
+
+    leaf.on_asked = append
+    assert await judge(ledger, leaf, {42: 1}, mark=1) == [[STAGED]]
+
+
+async def test_what_a_later_ledger_sent_is_looked_through_whole_or_not_at_all(
+    ledger: Ledger,
+) -> None:
+    """The hub was not asked of epoch 44: OUT itself says how far that goes."""
+    leaf = Leaf([(42, 1), *((44, seq + 1) for seq in range(SPAN_MAX + 1))])
+    assert await judge(ledger, leaf, {42: 1}) == []
+    assert ledger.quarantined == 1
+
+
+async def test_holes_of_older_epochs_say_nothing_of_what_was_staged_later(ledger: Ledger) -> None:
+    """Of a ledger that is gone, 41, only the end still stands in OUT; of 42 the hub knows more than we."""
+    leaf = Leaf([(41, 9), (42, 1)])
+    await ledger.commit(Changes(opening=opening(44)))
+    assert await judge(ledger, leaf, {42: 3, 43: 0}, former=43) == [[STAGED]]
+
+
+class GoneBack:
+    """A ledger that went back together with OUT, and the question to the hub that tells so."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        epochs = Epochs(fresh=False, lanes=(), last_seq=ledger.last_seq)
+        gate = EpochGate(ledger, HubClock.of(FakeClock()), epochs, lambda: 43)
+        self.ledger = ledger
+        self.writer = Writer(ledger, CONFIG, FakeClock(), on_commit=lambda: None, gate=gate)
+        self.passed: list[int] = []
+        lane = SimpleNamespace(name="bulk", on_passed=self.passed.append)
+        self.words = EpochWords(ledger, self.writer, FakeClock(), [cast("Lane", lane)])
+
+    def hub_answers(self) -> None:
+        """Have the hub say of what it is asked that it has nine messages of the lane."""
+        self.words.heard({epoch: {"bulk": (9, 9)} for epoch in self.words.wanted()})
+
+    @contextlib.asynccontextmanager
+    async def connected(self, leaf: Leaf) -> AsyncIterator[None]:
+        """Judge for as long as a connection lives; it sees to what there is to be done first."""
+        task = asyncio.create_task(self.words.run(cast("JetStream", leaf)))
+        try:
+            await asyncio.sleep(0)
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+@pytest.fixture
+async def gone_back(tmp_path: Path) -> AsyncIterator[GoneBack]:
+    """All that this ledger has, the hub holds; what it had after that, too."""
+    ledger = await open_ledger(tmp_path / "ledger.db")
+    try:
+        await ledger.commit(Changes([outgoing()], watermarks={"bulk": 1}))
+        yield GoneBack(ledger)
+    finally:
+        await ledger.close()
+
+
+async def test_a_disk_that_went_back_is_looked_for_once_the_epoch_is_over(
+    gone_back: GoneBack,
+) -> None:
+    """The hub's word ends the epoch, and is of use only once that has ended."""
+    async with gone_back.connected(Leaf([(42, 1)])):
+        gone_back.hub_answers()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        await gone_back.writer._commit(flush=False)
+        assert gone_back.ledger.epoch == 43
+        assert gone_back.words.wanted() == [42]
+        gone_back.hub_answers()
+        await until(lambda: bool(gone_back.passed))
+        assert gone_back.words.wanted() == []
+
+
+async def test_what_a_connection_did_not_live_to_look_through_the_next_one_does(
+    gone_back: GoneBack,
+) -> None:
+    leaf, asked = Leaf([(42, 1)]), asyncio.Event()
+
+    async def is_gone() -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    leaf.on_asked = is_gone
+    gone_back.hub_answers()
+    await gone_back.writer._commit(flush=False)
+    async with gone_back.connected(leaf):
+        await asked.wait()
+    async with gone_back.connected(Leaf([(42, 1)])):
+        await until(lambda: bool(gone_back.passed))

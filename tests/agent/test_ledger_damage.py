@@ -1,0 +1,397 @@
+"""A ledger that is cut short, or has flipped bits: nothing of it is taken for what it was not.
+
+NOT covered: bits in what no checksum covers, as the subject of a message of a single point.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import struct
+from contextlib import closing
+from hashlib import sha256
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from backhaul_agent.errors import LedgerCorruptError, LedgerForeignError, LedgerStorageError
+from backhaul_agent.framer import pack
+from backhaul_agent.head_keeper import HeadKeeper
+from backhaul_agent.ledger_damage import asides, frames_committed, set_aside
+from backhaul_agent.ledger_rows import Boot, Changes, Outgoing, Staged
+from backhaul_agent.ledger_schema import SCHEMA, SCHEMA_VERSION, TABLES
+from backhaul_agent.suspects import Suspects
+from backhaul_codec import CodecError, Point, encode_frame, peek
+from backhaul_codec.placed import check_placed
+from backhaul_codec.subjects import SubjectError, parse_leaf
+from tests.agent.test_ledger import open_ledger
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backhaul_agent.ledger import Ledger
+    from backhaul_agent.ledger_rows import Row
+
+COMMITS = 16
+
+
+class Content(NamedTuple):
+    """Bodies by seq, None where a lane would set the row aside, and the id and body of each staged row."""
+
+    bodies: dict[int, bytes | None]
+    staged: dict[int, bytes]
+
+
+async def content(ledger: Ledger) -> Content:
+    rows = await ledger.read("bulk", 1, 1000)
+    staged = {row.id: row.body for row in await ledger.staged() if row.intact}
+    return Content({row.seq: row.body if sound(row) else None for row in rows}, staged)
+
+
+def sound(row: Row) -> bool:
+    """Whether a lane would send it."""
+    try:
+        check_placed(parse_leaf(row.subject), row.body)
+        header = peek(row.body)
+    except (CodecError, SubjectError):
+        return False
+    return (header.epoch, header.seq) == (42, row.seq)
+
+
+async def commit(ledger: Ledger, number: int) -> None:
+    points = [Point("imu", "value", number * 10**9 + at, float(at)) for at in range(60)]
+    body = encode_frame(points, epoch=0, seq=0)
+    await ledger.commit(
+        Changes([Outgoing("bulk", "f.imu", body)], [Staged("gps", 1, b"%d" % number)])
+    )
+
+
+@pytest.fixture
+async def killed(tmp_path: Path) -> tuple[Path, Content]:
+    """The files of a ledger as a kill leaves them, and what is in it; half of it is in the log alone."""
+    (tmp_path / "whole").mkdir()
+    ledger = await open_ledger(tmp_path / "whole" / "ledger.db")
+    for number in range(COMMITS):
+        if number == COMMITS // 2:
+            await ledger.fold()
+        await commit(ledger, number)
+    whole = await content(ledger)
+    there = tmp_path / "killed"
+    shutil.copytree(tmp_path / "whole", there)
+    await ledger.close()
+    return there / "ledger.db", whole
+
+
+def log_of(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
+async def test_a_log_that_is_whole_is_no_reason_to_doubt(killed: tuple[Path, Content]) -> None:
+    path, whole = killed
+    assert frames_committed(path) > 0
+    ledger = await open_ledger(path)
+    assert ledger.went_back == ""
+    assert await content(ledger) == whole
+    await ledger.close()
+
+
+@pytest.mark.parametrize(
+    ("size_after", "page"), [(0, 4096), (9, 2000)], ids=["killed", "the disk was full"]
+)
+async def test_an_unfinished_commit_at_the_end_of_the_log_is_no_damage(
+    killed: tuple[Path, Content], size_after: int, page: int
+) -> None:
+    """A kill leaves pages without the one that ends it, a full disk that one up to its middle."""
+    path, whole = killed
+    log = bytearray(log_of(path).read_bytes())
+    end = end_of(frames_committed(path))
+    log[end:] = struct.pack(">2I8s2I", 1, size_after, bytes(log[16:24]), 0, 0) + bytes(page)
+    log_of(path).write_bytes(log)
+    ledger = await open_ledger(path)
+    assert ledger.went_back == ""
+    assert await content(ledger) == whole
+    await ledger.close()
+
+
+def end_of(frames: int) -> int:
+    """Return how long a log with so many frames is."""
+    return 32 + frames * (24 + 4096)
+
+
+@pytest.mark.parametrize("part", [0.0, 0.3, 0.9])
+async def test_a_log_cut_short_is_known_by_its_index(
+    killed: tuple[Path, Content], part: float
+) -> None:
+    path, whole = killed
+    log = log_of(path)
+    log.write_bytes(log.read_bytes()[: int(end_of(frames_committed(path)) * part)])
+    ledger = await open_ledger(path)
+    assert "cut short" in ledger.went_back
+    assert (await content(ledger)).bodies.items() < whole.bodies.items()
+    await ledger.close()
+
+
+async def test_a_flipped_bit_in_the_log_is_known_by_what_stands_behind_it(
+    killed: tuple[Path, Content],
+) -> None:
+    path, whole = killed
+    log = bytearray(log_of(path).read_bytes())
+    log[end_of(frames_committed(path) // 2) + 99] ^= 4
+    path.with_name(path.name + "-shm").unlink()
+    log_of(path).write_bytes(log)
+    ledger = await open_ledger(path)
+    assert "cut short" in ledger.went_back
+    assert (await content(ledger)).bodies.items() < whole.bodies.items()
+    await ledger.close()
+
+
+@pytest.mark.parametrize("spoilt", [range(16, 24), range(24, 32), range(4096)])
+@pytest.mark.parametrize("indexed", [True, False])
+async def test_a_log_with_a_bad_header_which_is_empty_to_sqlite_is_known_by_its_frames(
+    killed: tuple[Path, Content], spoilt: range, indexed: bool
+) -> None:
+    path, whole = killed
+    log = bytearray(log_of(path).read_bytes())
+    for at in spoilt:
+        log[at] = log[at] ^ 4 if len(spoilt) == 8 else 0
+    log_of(path).write_bytes(log)
+    if not indexed:
+        path.with_name(path.name + "-shm").unlink()
+    ledger = await open_ledger(path)
+    assert "cut short" in ledger.went_back
+    assert (await content(ledger)).bodies.items() < whole.bodies.items()
+    await ledger.close()
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_nothing_is_read_that_was_not_written(
+    killed: tuple[Path, Content], seed: int
+) -> None:
+    """Whatever is hit: a row is as it was, or set aside, or the whole file is, or its end is known lost."""
+    path, whole = killed
+    random = Random(seed)
+    spoil = random.choice([path, log_of(path)])
+    body = bytearray(spoil.read_bytes())
+    at = random.randrange(len(body))
+    if seed % 2:
+        body[at] ^= 1 << random.randrange(8)
+    else:
+        del body[at:]
+    spoil.write_bytes(body)
+    try:
+        ledger = await open_ledger(path)
+    except LedgerCorruptError:
+        return
+    try:
+        found = await content(ledger)
+        await commit(ledger, COMMITS)
+    except LedgerStorageError:
+        assert ledger.damaged.is_set()
+        return
+    finally:
+        await ledger.close()
+    assert {(seq, body) for seq, body in found.bodies.items() if body} <= set(whole.bodies.items())
+    assert set(found.staged.values()) <= set(whole.staged.values())
+    if spoil != path and found != whole:
+        assert ledger.went_back
+
+
+@pytest.mark.parametrize(
+    ("at", "bit"),
+    [(18, 2), (19, 3), (47, 0), (60, 7), (63, 0), (63, 1), (63, 2), (68, 0), (71, 7)],
+)
+async def test_a_flipped_bit_in_the_header_is_damage_and_makes_it_nobody_elses(
+    tmp_path: Path, at: int, bit: int
+) -> None:
+    """Format versions, schema format, `user_version`, `application_id`: else the agent would end at each start."""
+    path = tmp_path / "ledger.db"
+    await (await open_ledger(path)).close()
+    spoilt = bytearray(path.read_bytes())
+    spoilt[at] ^= 1 << bit
+    path.write_bytes(spoilt)
+    with pytest.raises(LedgerCorruptError):
+        await open_ledger(path)
+
+
+async def test_a_flipped_bit_in_the_header_makes_no_ledger_of_another_vehicle_ours(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "ledger.db"
+    await (await open_ledger(path)).close()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA application_id = 7")
+    with pytest.raises(LedgerForeignError, match="belongs to device 'VID-001'"):
+        await open_ledger(path, device="VID-002")
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "spoilt"),
+    [
+        ("meta", b"(name", b"(naie"),
+        ("messages", b"body BLOB", b"b\xefdy BLOB"),
+        ("steps", b"WITHOUT ROWID", b"WITHOUT R\xcfWID"),
+        ("messages_out", b"length(OLD.body)", b"lgngth(OLD.body)"),
+    ],
+)
+async def test_tables_that_are_not_what_they_were_are_damage(
+    tmp_path: Path, name: str, written: bytes, spoilt: bytes
+) -> None:
+    """Else the agent would end at each start, or could write nothing, or forget nothing, as the last says."""
+    path = tmp_path / "ledger.db"
+    await (await open_ledger(path)).close()
+    with closing(sqlite3.connect(path)) as db:
+        [(sql,)] = db.execute("SELECT sql FROM sqlite_master WHERE name = ?", (name,))
+        assert written in sql.encode()
+        db.execute("PRAGMA writable_schema = 1")
+        db.execute(
+            "UPDATE sqlite_master SET sql = CAST(? AS TEXT) WHERE name = ?",
+            (sql.encode().replace(written, spoilt), name),
+        )
+        db.commit()
+    with pytest.raises(LedgerCorruptError):
+        await open_ledger(path)
+
+
+def spoil(path: Path, table: str, near: bytes, offset: int, value: int) -> None:
+    """Write one byte beside what stands in the one page of a table."""
+    with closing(sqlite3.connect(path)) as db:
+        [(root,)] = db.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,))
+    body = bytearray(path.read_bytes())
+    page = (root - 1) * 4096
+    body[body.index(near, page, page + 4096) + offset] = value
+    path.write_bytes(body)
+
+
+async def test_a_lane_that_its_row_says_another_name_of_is_damage(tmp_path: Path) -> None:
+    """The index has it under its own, so that none is made anew."""
+    path = tmp_path / "ledger.db"
+    await (await open_ledger(path)).close()
+    spoil(path, "lanes", b"bulk", 2, ord("n"))
+    with pytest.raises(LedgerCorruptError, match="no lane bulk"):
+        await open_ledger(path)
+
+
+# What a byte of a record's header says of a column, where that takes as many bytes as what it was.
+NOTHING, BYTES, FLOAT, BLOB_OF_6 = 0, 12, 7, 24
+
+
+@pytest.mark.parametrize("kind", [NOTHING, BYTES])
+@pytest.mark.parametrize("before", [5, 2, 1], ids=["points", "boot", "clock"])
+async def test_a_staged_row_with_a_column_of_another_kind_loses_no_points(
+    tmp_path: Path, before: int, kind: int
+) -> None:
+    path = tmp_path / "ledger.db"
+    ledger = await open_ledger(path)
+    points = [Point("gps", "lat", 1, 2.0)]
+    await ledger.commit(Changes(staged=[Staged("gps", 1, pack(points))]))
+    await ledger.close()
+    spoil(path, "staged", b"gps", -before, kind)
+    ledger = await open_ledger(path)
+    [row] = await ledger.staged()
+    await ledger.close()
+    suspects = Suspects()
+    assert suspects.restore([row], 42, {}, {}) == []
+    suspects.clear(42)
+    assert suspects.take_cleared() == [(row, points)]
+    assert (type(row.points), type(row.boot)) == (int, int)
+    assert encode_frame(points, epoch=1, seq=1, clock=row.clock)
+
+
+@pytest.mark.parametrize(
+    ("before", "kind", "expected"),
+    [
+        (5, BLOB_OF_6, Boot(2, "boot-2", 10**18, 10**18)),
+        (4, FLOAT, Boot(2, "", 0)),
+        (3, FLOAT, Boot(2, "", 0)),
+        (1, NOTHING, Boot(2, "", 0)),
+        (1, BYTES, Boot(2, "", 0)),
+    ],
+)
+async def test_a_start_of_the_machine_that_cannot_be_read_keeps_its_number(
+    tmp_path: Path, before: int, kind: int, expected: Boot
+) -> None:
+    """Another start with its number would move the stamps that wait for this one."""
+    path = tmp_path / "ledger.db"
+    ledger = await open_ledger(path)
+    known = Boot(1, "boot-1", 10**18, 10**18)
+    await ledger.commit(Changes(boots=[known, Boot(2, "boot-2", 10**18, 10**18)]))
+    await ledger.close()
+    spoil(path, "boots", b"boot-2", -before, kind)
+    ledger = await open_ledger(path)
+    assert await ledger.boots() == [known, expected]
+    await ledger.close()
+
+
+@pytest.mark.parametrize("spoilt", [NOTHING, BYTES])
+@pytest.mark.parametrize(
+    ("column", "before"), [("next_seq", 5), ("watermark", 4), ("confirmed", 3), ("used_seq", 1)]
+)
+async def test_a_lane_that_does_not_say_how_far_it_is(
+    tmp_path: Path, column: str, before: int, spoilt: int
+) -> None:
+    """The hub tells its watermark again; nobody tells which seqs and sequences were given out."""
+    path = tmp_path / "ledger.db"
+    ledger = await open_ledger(path)
+    lane = ledger.lanes["bulk"]
+    await ledger.close()
+    spoil(path, "lanes", b"bulk", -before, spoilt)
+    if column in ("next_seq", "used_seq"):
+        with pytest.raises(LedgerCorruptError, match="how far a lane is"):
+            await open_ledger(path)
+        return
+    ledger = await open_ledger(path)
+    assert ledger.lanes["bulk"] == lane
+    await ledger.close()
+
+
+@pytest.mark.parametrize("name", ["hub_ns", "stamp_ns", "hub_ns_told"])
+@pytest.mark.parametrize("value", [None, b"17", "17q"])
+def test_a_number_of_the_meta_table_that_is_none_counts_as_none(name: str, value: Any) -> None:
+    keeper = HeadKeeper("VID-001", lambda: 0)
+    keeper.restore([], {name: value})
+    assert keeper.hub_ns == 0
+    assert set(keeper.told_ns.values()) == {0}
+
+
+async def test_what_an_operator_adds_is_no_damage(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    await (await open_ledger(path)).close()
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript("CREATE INDEX mine ON messages (subject); ANALYZE")
+    await (await open_ledger(path)).close()
+
+
+def test_other_tables_are_another_version_of_the_schema() -> None:
+    """By its tables a ledger is known to be sound: changed under the same number, all would be set aside."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(SCHEMA)
+        tables = sorted(sql for (sql,) in db.execute(TABLES))
+    told = sha256("\n".join(tables).encode()).hexdigest()
+    assert (SCHEMA_VERSION, told[:16]) == (3, "c78354a72f72577a")
+
+
+def test_the_first_ledgers_that_were_set_aside_are_kept_and_the_last(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    for number, place in ((1, ""), (2, ".2"), (3, ".3"), (4, ".3")):
+        path.write_text(f"ledger {number}")
+        log_of(path).write_text(f"log {number}")
+        path.with_name("ledger.db-shm").touch()
+        assert set_aside(path) == tmp_path / f"ledger.db.damaged{place}"
+    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {
+        "ledger.db.damaged": "ledger 1", "ledger.db.damaged-wal": "log 1",
+        "ledger.db.damaged.2": "ledger 2", "ledger.db.damaged.2-wal": "log 2",
+        "ledger.db.damaged.3": "ledger 4", "ledger.db.damaged.3-wal": "log 4",
+    }  # fmt: skip
+    assert [each.name[17:] for each in asides(path)] == ["", ".2", ".3"]
+
+
+def test_where_the_disk_has_no_room_for_it_a_damaged_ledger_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "ledger.db"
+    path.write_text("ledger")
+    usage = shutil.disk_usage(tmp_path)._replace(free=3)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    assert set_aside(path) is None
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,76 @@
+"""Spark's job that writes the history, kept running beside a run, and the table that comes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from benchmarks.errors import BenchmarkError
+from benchmarks.spark_rig import Job, batches_done
+from demo.rig import program
+from tests.chaos.evidence import reading_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    from tests.chaos.diary import Reading
+
+TABLES = "history"
+_LOOK_S = 0.2
+_COLUMNS = ["device", "node", "time_ns", "value_f64", "type"]
+
+
+class Ingest:
+    """The job on a hub, with tables, checkpoint and log in the directory of a run."""
+
+    def __init__(self, hub: Path, directory: Path) -> None:
+        root = directory / TABLES
+        words = ["ingest", "--every", "1s", "--hub-dir", str(hub), "--table-root", str(root)]
+        self.job = Job(
+            "history ingest", [program("backhaul-spark"), *words], directory / "ingest.log"
+        )
+        self._points = root / "points"
+        self._checkpoint = root / "_checkpoints" / "ingest"
+        self._read: tuple[int, Counter[Reading]] = -1, Counter()
+
+    async def goes_on(self, wait_s: float) -> None:
+        """Wait until one more batch is committed, but no longer than so many seconds."""
+        before = batches_done(self._checkpoint)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                while batches_done(self._checkpoint) <= before:  # noqa: ASYNC110 - files
+                    await asyncio.sleep(_LOOK_S)
+
+    async def stop(self) -> list[str]:
+        """End the job as a service manager does; return what was wrong with it, in words."""
+        try:
+            await self.job.stop()
+        except BenchmarkError as error:
+            return [str(error)]
+        return self.job.unasked
+
+    def table(self) -> Counter[Reading]:
+        """Return what the table holds, read with a library that is not ours; read anew if it grew."""
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        try:
+            table = DeltaTable(self._points)
+        except TableNotFoundError:
+            return Counter()
+        if table.version() != self._read[0]:
+            self._read = table.version(), _readings(table.to_pyarrow_table(columns=_COLUMNS))
+        return self._read[1]
+
+
+def _readings(table: pa.Table) -> Counter[Reading]:
+    rows = table.to_pydict()
+    return Counter(
+        reading_of(*values)
+        for *values, type_ in zip(*(rows[column] for column in _COLUMNS), strict=True)
+        if type_ == "value"
+    )

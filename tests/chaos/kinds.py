@@ -1,0 +1,41 @@
+"""All kinds of faults: each is one function, and nowhere else is there anything to add for it.
+
+A kind is called when its time has come, with the world and the fault, and returns when what it did is
+over and undone; where it could do nothing, it counts that in `World.idle` or `passed_over`. What programs do then is their affair: that is what a run is about.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection
+
+    from tests.chaos.schedule import Fault, Habit
+    from tests.chaos.world import World
+
+    Kind = Callable[[World, Fault], Awaitable[None]]
+
+HISTORY, CLUSTER = "history", "cluster"
+"""What a run may have: a job of Spark that writes the table meanwhile, a hub of three servers."""
+ONE_SERVER = "one server"
+"""What it has without the latter."""
+KINDS: dict[str, Kind] = {}
+HABITS: dict[str, Habit] = {}
+
+
+def kind(name: str, habit: Habit) -> Callable[[Kind], Kind]:
+    """Declare a kind of fault."""
+
+    def declare(function: Kind) -> Kind:
+        KINDS[name], HABITS[name] = function, habit
+        return function
+
+    return declare
+
+
+def habits(parts: Collection[str]) -> dict[str, Habit]:
+    """Return the kinds that can happen in a run with these parts."""
+    there = {"", *parts} | (set() if CLUSTER in parts else {ONE_SERVER})
+    # Sorted: what a seed draws must not depend on which module was imported first.
+    return {name: habit for name, habit in sorted(HABITS.items()) if habit.needs in there}

@@ -1,0 +1,212 @@
+"""What faults of stores excuse, and what they do not: an excuse that excuses too much would be seen here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul_codec import Point, encode_point
+from tests.chaos.checker import check
+from tests.chaos.damage import Damage
+from tests.chaos.evidence import EVENT, LaneName
+from tests.chaos.planted import (
+    COMMAND,
+    EVENTS,
+    HOURS,
+    LOST,
+    OWED,
+    WATERMARK,
+    WRITES,
+    event_lost,
+    lost,
+    write_undone,
+)
+from tests.chaos.sound_run import BULK, EPOCH, HOUR, VID, Case, frame, happening, readings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def command_gone_before_a_rollback(case: Case) -> None:
+    case.found.rolled_back = [(HOUR + 1, HOUR + 2)]
+    del case.found.commands["c2"]
+
+
+def command_gone_after_a_rollback(case: Case) -> None:
+    case.found.rolled_back = [(HOUR - 2, HOUR - 1)]
+    del case.found.commands["c2"]
+
+
+def command_started_and_gone_in_a_rollback(case: Case) -> None:
+    case.found.rolled_back = [(HOUR, HOUR + 1)]
+    del case.found.commands["c1"]
+
+
+def command_without_end_in_a_rollback(case: Case) -> None:
+    case.found.rolled_back = [(HOUR, HOUR + 1)]
+    case.found.commands["c2"]["state"] = "sent"
+
+
+def more_repeats_than_a_rollback_explains(case: Case) -> None:
+    case.found.rolled_back = [(HOUR, HOUR + 1)]
+    case.say(BULK, repeats=4)
+
+
+def damage(*numbers: int, device: str = VID, until: int = 0) -> Damage:
+    """Return the damage of a ledger that had these readings alone."""
+    made = Damage(device, EPOCH, HOUR + 100, until and HOUR + until)
+    made.add_rows([("f.imu", frame(2, *numbers))] if numbers else [])
+    return made
+
+
+def gone_with_a_ledger(case: Case) -> None:
+    """Have readings 3 and 4 be gone with a ledger that had them alone."""
+    case.forget(2)
+    case.found.complete_hours = {}
+    case.replace_ledger()
+    case.found.damages = [damage(3, 4)]
+
+
+def gone_with_a_ledger_of_another(case: Case) -> None:
+    gone_with_a_ledger(case)
+    case.found.damages = [damage(3, 4, device="VID-002")]
+
+
+def gone_though_the_hub_had_it(case: Case) -> None:
+    gone_with_a_ledger(case)
+    case.found.damages = [damage(3)]
+
+
+def gone_and_the_epoch_goes_on(case: Case) -> None:
+    lost(case)
+    case.found.damages = [damage(3, 4)]
+
+
+def gone_long_before_the_damage(case: Case) -> None:
+    gone_with_a_ledger(case)
+    case.found.damages = [damage(until=500)]
+
+
+def gone_long_after_the_damage(case: Case) -> None:
+    case.replace_ledger()
+    case.found.complete_hours = {}
+    case.found.damages = [damage(until=500)]
+    case.told.entries.append(readings(600, 1))
+
+
+def gone_from_a_complete_hour(case: Case) -> None:
+    gone_with_a_ledger(case)
+    case.found.complete_hours = {VID: [HOUR]}
+
+
+def event_gone_before_the_damage(case: Case) -> None:
+    event_lost(case)
+    case.replace_ledger()
+    case.found.damages = [damage(3)]
+
+
+def write_undone_by_a_ledger_that_did_not_have_it(case: Case) -> None:
+    write_undone(case)
+    case.replace_ledger()
+    case.found.damages = [damage(3)]
+
+
+def more_set_aside_than_named(case: Case) -> None:
+    case.told.entries.append(readings(20, 3))
+    case.found.complete_hours = {}
+    case.found.damages = [damage()]
+    case.found.up.set_aside[VID] = 2
+
+
+def set_aside_by_no_damage(case: Case) -> None:
+    case.told.entries.append(readings(20, 3))
+    case.found.complete_hours = {}
+    case.found.up.set_aside[VID] = 3
+
+
+PLANTED: list[tuple[Callable[[Case], None], set[str]]] = [
+    (command_gone_before_a_rollback, {COMMAND}),
+    (command_gone_after_a_rollback, {COMMAND}),
+    (command_started_and_gone_in_a_rollback, {COMMAND}),
+    (command_without_end_in_a_rollback, {COMMAND}),
+    (more_repeats_than_a_rollback_explains, {WATERMARK}),
+    (gone_with_a_ledger_of_another, {LOST}),
+    (gone_though_the_hub_had_it, {LOST}),
+    (gone_and_the_epoch_goes_on, {LOST, OWED}),
+    (gone_long_before_the_damage, {LOST}),
+    (gone_long_after_the_damage, {LOST}),
+    (gone_from_a_complete_hour, {HOURS}),
+    (event_gone_before_the_damage, {EVENTS}),
+    (write_undone_by_a_ledger_that_did_not_have_it, {WRITES}),
+    (more_set_aside_than_named, {LOST}),
+    (set_aside_by_no_damage, {LOST}),
+]
+
+
+@pytest.mark.parametrize(("plant", "rules"), PLANTED, ids=[plant.__name__ for plant, _ in PLANTED])
+def test_what_no_fault_excuses_is_seen(plant: Callable[[Case], None], rules: set[str]) -> None:
+    case = Case()
+    plant(case)
+    assert set(case.broken()) == rules
+
+
+def test_what_a_rollback_of_the_hub_took_comes_again_or_was_a_command_that_nobody_had_heard_of() -> (
+    None
+):
+    case = Case()
+    case.found.rolled_back = [(HOUR, HOUR + 1)]
+    del case.found.commands["c2"]
+    case.say(BULK, repeats=3)
+    assert check(case.told, case.found) == []
+
+
+def test_what_a_damaged_ledger_had_alone_may_be_gone_with_it() -> None:
+    case = Case()
+    gone_with_a_ledger(case)
+    case.told.entries.append(readings(120, 2))  # kept in the damaged file, which was then set aside
+    case.found.damages[0].until_ns = HOUR + 500
+    assert check(case.told, case.found) == []
+
+
+def test_a_new_ledger_may_have_said_nothing_on_a_lane_yet() -> None:
+    case = Case()
+    case.told.entries.append(readings(20, 1))
+    case.found.complete_hours = {}
+    case.found.damages = [damage(20)]
+    case.say(LaneName(VID, "live", EPOCH + 1), epoch=EPOCH + 1)
+    assert check(case.told, case.found) == []
+
+
+def test_events_and_writes_may_be_gone_with_a_damaged_ledger_too() -> None:
+    case = Case()
+    event_lost(case)
+    write_undone(case)
+    case.replace_ledger()
+    only = damage()
+    body = encode_point(Point("cfg", "number", HOUR, 2.0), epoch=EPOCH, seq=3)
+    only.add_rows([(f"e.app.{EVENT}", happening(2, 2)), ("p.cfg.number.%", body)])
+    case.found.damages = [only]
+    assert check(case.told, case.found) == []
+
+
+def test_what_was_set_aside_out_of_a_damaged_ledger_is_named_by_its_number() -> None:
+    case = Case()
+    case.told.entries.append(readings(20, 3))
+    case.found.complete_hours = {}
+    case.found.damages = [damage()]
+    case.found.up.set_aside[VID] = 3
+    assert check(case.told, case.found) == []
+
+
+@pytest.mark.parametrize("rolled_back", [False, True])
+def test_a_receipt_may_be_gone_from_up_where_both_a_store_and_the_ledger_were_put_back(
+    rolled_back: bool,
+) -> None:
+    case = Case()
+    case.found.damages = [damage()]
+    case.found.rolled_back = [(HOUR, HOUR + 1)] if rolled_back else []
+    case.bulk(frame(5, 6))
+    case.table()
+    case.say(BULK, watermark=5, explained=[[4, 4]])
+    assert case.broken() == ([] if rolled_back else [WATERMARK])

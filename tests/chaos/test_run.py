@@ -1,0 +1,152 @@
+"""How a run ends: not at the first moment that looks well, and not with nothing in it."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from nats.errors import OutboundBufferLimitError
+
+from demo.rig import RigError
+from tests.chaos.look import commands_waiting, take_commands
+from tests.chaos.operators import DEADLINE_S, LONGEST_S
+from tests.chaos.run import SETTLE_S, Calm, Outcome, Plan, broken_off, cancelled_at_the_end, run
+from tests.chaos.schedule import Fault
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COUNTS = {"points": 21, "events": 21, "config writes": 21, "commands": 21, "commands done": 1}
+FULL = Outcome(Plan(1, 25.0, ()), [], COUNTS, {"cut": 1}, {}, 1.0)
+
+
+def test_calm_lasts_once_two_looks_five_seconds_apart_and_all_between_were_good() -> None:
+    calm = Calm()
+    looks = [(0.0, True), (4.9, True), (5.0, False), (6.0, True), (10.9, True), (11.0, True)]
+    assert [calm.lasts(at_s, good=good) for at_s, good in looks] == [False] * 5 + [True]
+
+
+def test_a_run_with_enough_of_everything_is_not_thin() -> None:
+    assert FULL.thin() == []
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_a_run_with_too_little_of_something_says_of_what(name: str) -> None:
+    few = COUNTS[name] - 1
+    assert replace(FULL, counts=COUNTS | {name: few}).thin() == [f"{name}: {few}"]
+
+
+def test_a_run_that_broke_off_says_why_and_how_to_run_it_again() -> None:
+    plan = Plan(7, 25.0, (Fault(1.0, 2.0, "cut", "VID-001"),))
+    outcome = broken_off(plan, ExceptionGroup("of a TaskGroup", [ConnectionResetError("lost")]))
+    assert outcome.wrong == ["the run broke off: ConnectionResetError('lost')"]
+    assert "make chaos SEED=7 MINUTES=0.4167 FAULTS=1.00+2.00:cut@VID-001" in str(outcome)
+    assert len(outcome.thin()) == 6
+
+
+async def test_a_fault_that_fails_is_an_outcome_and_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_: object) -> None:
+        raise RigError("the hub never answers again")
+
+    monkeypatch.setattr("tests.chaos.run._whole", fails)
+    outcome = await run(Plan(1, 1.0, ()), tmp_path)
+    assert outcome.wrong == ["the run broke off: RigError('the hub never answers again')"]
+
+
+def test_no_command_with_time_expires_before_the_longest_run_is_judged() -> None:
+    assert DEADLINE_S > LONGEST_S + 2 * SETTLE_S
+    assert DEADLINE_S <= 30 * 24 * 3600, "the hub takes no more"
+
+
+def test_a_run_without_faults_is_thin() -> None:
+    assert replace(FULL, kinds={}).thin() == ["no faults"]
+
+
+async def test_commands_that_are_no_longer_among_the_newest_are_asked_for_by_their_ids() -> None:
+    known = {f"c{number}": {"id": f"c{number}", "state": "done"} for number in range(2_500)}
+    known["c1"]["state"] = "sent"
+    asked: list[str] = []
+
+    async def ask(limit: int = 0, **which: str) -> list[dict[str, Any]]:
+        if "id" in which:
+            asked.append(which["id"])
+            return [known[which["id"]]] if which["id"] in known else []
+        return list(known.values())[-limit:]
+
+    commands: dict[str, dict[str, Any]] = {}
+    told = {*known, "never came"}
+    await take_commands(commands, ask, ["VID-001"], told)
+    assert commands == known
+    assert len(asked) == 1_501
+    await take_commands(commands, ask, ["VID-001"], told)
+    assert asked[1_501:] == ["c1", "never came"]
+
+
+async def test_a_run_of_few_commands_asks_for_none_by_its_id() -> None:
+    async def ask(limit: int = 0, **which: str) -> list[dict[str, Any]]:
+        assert "id" not in which
+        return []
+
+    await take_commands({}, ask, ["VID-001"], {"never came"})
+
+
+def test_a_command_in_a_ledger_that_has_not_run_is_not_rest(tmp_path: Path) -> None:
+    (tmp_path / "backhaul-agent").mkdir()
+    db = sqlite3.connect(tmp_path / "backhaul-agent" / "ledger.db")
+    db.execute("CREATE TABLE commands (state TEXT)")
+    db.execute("INSERT INTO commands VALUES ('done')")
+    db.commit()
+    assert commands_waiting("VID-001", tmp_path) == []
+    db.execute("INSERT INTO commands VALUES ('waiting')")
+    db.commit()
+    assert commands_waiting("VID-001", tmp_path) == ["VID-001: 1 commands wait or run"]
+    db.close()
+
+
+async def test_programs_end_with_what_they_ran_beside_though_one_loses_a_cancellation() -> None:
+    async def deaf() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.Event().wait()
+
+    async def beside() -> None:
+        async with cancelled_at_the_end(deaf()):
+            await asyncio.sleep(0)
+            raise OSError
+
+    async with asyncio.timeout(60):
+        with pytest.raises(ExceptionGroup):
+            await beside()
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError, OutboundBufferLimitError])
+async def test_a_program_that_cannot_close_its_connection_in_the_end_fails_no_run(
+    error: type[Exception],
+) -> None:
+    begun = asyncio.Event()
+
+    async def reset() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise error
+
+    async with asyncio.timeout(60), cancelled_at_the_end(reset()):
+        await begun.wait()
+
+
+async def test_a_program_that_ends_by_an_error_before_the_end_fails_the_run() -> None:
+    async def broken() -> None:
+        raise ConnectionResetError
+
+    async with asyncio.timeout(60):
+        with pytest.raises(ExceptionGroup):
+            async with cancelled_at_the_end(broken()):
+                await asyncio.Event().wait()

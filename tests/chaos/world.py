@@ -1,0 +1,197 @@
+"""The whole system on one machine: a hub, and vehicles whose links go through toxiproxy."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections import Counter, defaultdict
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from backhaul_hub.clock import SystemClock
+from benchmarks.commands import settings
+from demo.cluster_rig import ClusterRig
+from demo.rig import DeviceRig, HubRig, Part, RigError
+from tests.chaos.disks import mounted
+from tests.chaos.ingest import Ingest
+from tests.chaos.link import ProxyServer
+from tests.chaos.links import Links
+from tests.chaos.wall import Wall
+from tests.support.run_here import run_here
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from tests.chaos.damage import Damage, Rollback
+    from tests.chaos.disks import Disk
+    from tests.chaos.schedule import Fault
+
+_LOOK_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Vehicle:
+    """One vehicle, its link, its clock, and the file in which commands note that they were started."""
+
+    rig: DeviceRig
+    link: Links
+    wall: Wall
+    starts: Path
+
+
+class World:
+    """All parts of a run. Make one with `world`."""
+
+    def __init__(
+        self,
+        hub: HubRig,
+        vehicles: dict[str, Vehicle],
+        disks: Mapping[tuple[str, str], Disk],
+    ) -> None:
+        self.hub = hub
+        self.servers = [*hub.servers.values()] if isinstance(hub, ClusterRig) else [hub.server]
+        self.vehicles = vehicles
+        self.disks = disks
+        """By target and store: file systems that can be filled."""
+        self.refusing: set[str] = set()
+        """Devices that give nothing up where there is no room, but refuse what is new."""
+        self.filled: set[str] = set()
+        """Devices under whose ledger the disk was full, and that may give something up then."""
+        self.passed_over: Counter[str] = Counter()
+        """Faults by kind that this machine does not allow."""
+        self.idle: Counter[str] = Counter()
+        """Faults by kind that found nothing to do, as where a server that they ask was away."""
+        self.killed: Counter[str] = Counter()
+        self.ended: Counter[str] = Counter()
+        """Programs that ended by themselves; systemd would start them again, and so do we."""
+        self.last_words: list[tuple[str, str]] = []
+        """Of each program that ended by itself, every time: the end of its log."""
+        self.now_ns = SystemClock().now_ns
+        self.rollbacks: list[Rollback] = []
+        """Of the hub's store, in the order in which they began."""
+        self.damages: list[Damage] = []
+        """Of ledgers, in the order in which they were done."""
+        self.ingest: Ingest | None = None
+        """Spark's job, where a run has one."""
+        self.copies: Counter[str] = Counter()
+        """Messages that were delivered once more, by the kind of fault."""
+        # A busy machine takes longer to end a part than a schedule has between its faults.
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def begin_ingest(self, directory: Path) -> None:
+        """Have Spark write the history from now on."""
+        self.ingest = Ingest(self.hub.directory, directory)
+        self.ingest.job.log.touch()
+        self.ingest.job.start()
+
+    def part(self, fault: Fault, name: str) -> Part:
+        """Return the program that a fault is about: one of the servers or control, agent or leaf."""
+        server = Random(str(fault)).choice(self.servers)
+        at_hub = {"server": server, "control": self.hub.control}
+        if name in at_hub:
+            return at_hub[name]
+        rig = self.vehicles[fault.target].rig
+        return {"agent": rig.agent, "leaf": rig.leaf}[name]
+
+    def parts(self) -> list[Part]:
+        """Return all programs of ours, the hub's first."""
+        rigs = [each.rig for each in self.vehicles.values()]
+        on_vehicles = [part for rig in rigs for part in (rig.agent, rig.leaf)]
+        return [*self.servers, self.hub.control, *on_vehicles]
+
+    async def kill(self, part: Part) -> None:
+        """Kill a part that one has for oneself."""
+        self.killed[part.name] += 1
+        await part.stop(signal.SIGKILL)
+
+    def deaths(self, device: str) -> int:
+        """Return how often a vehicle's agent was killed or ended by itself."""
+        name = self.vehicles[device].rig.agent.name
+        return self.killed[name] + self.ended[name]
+
+    @asynccontextmanager
+    async def turn(self, name: str) -> AsyncIterator[None]:
+        """Have a part, or a link, for oneself."""
+        async with self._turns[name]:
+            yield
+
+    @asynccontextmanager
+    async def turn_of(self, part: Part) -> AsyncIterator[None]:
+        """Have a part for oneself; it runs."""
+        async with self._turns[part.name]:
+            await self._revive(part)
+            yield
+
+    async def revive(self) -> None:
+        """Start again what has ended by itself, until cancelled."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            for part in self.parts():
+                async with self._turns[part.name]:
+                    await self._revive(part)
+
+    async def _revive(self, part: Part) -> None:
+        try:
+            part.assert_alive()
+        except RigError as error:
+            self.ended[part.name] += 1
+            self.last_words.append((part.name, str(error)))
+            await part.start()
+
+
+@asynccontextmanager
+async def world(
+    directory: Path,
+    devices: Sequence[str],
+    small: Iterable[tuple[str, str]] = (),
+    *,
+    cluster: bool = False,
+) -> AsyncIterator[World]:
+    """Start a hub and vehicles with files in a directory that exists; stop all of it at the end.
+
+    In a `cluster` the hub has three servers. `small` names what is to be on a disk of its own, if that is
+    allowed: targets and stores. The last of several devices refuses what there is no room for, the others
+    give up what is cheapest.
+
+    Raises:
+        NoToxiproxyError: there is no toxiproxy server.
+    """
+    async with AsyncExitStack() as stack:
+        paths = {_place(directory, *each): each for each in small}
+        disks = await stack.enter_async_context(mounted(paths))
+        proxies = await stack.enter_async_context(ProxyServer(directory))
+        kind = ClusterRig if cluster else HubRig
+        hub = kind(directory / "hub", watermark_interval_s=0.2, run=run_here)
+        await hub.init()
+        stack.push_async_callback(hub.stop)
+        await hub.start()
+        vehicles: dict[str, Vehicle] = {}
+        for device in devices:
+            link = await Links.to(hub, proxies, device)
+            rig = await DeviceRig.add(hub, device, directory / device, links=link.ports)
+            wall = Wall(directory / f"{device}-offset", SystemClock().now_ns)
+            rig.agent = Part(rig.agent.name, wall.agent(rig.agent_toml), rig.agent.log)
+            starts = directory / f"{device}-starts"
+            starts.touch()
+            config = rig.agent_toml.read_text() + settings(starts)
+            if device in devices[1:][-1:]:
+                config = config.replace("[ledger]\n", '[ledger]\nwhen_full = "refuse"\n')
+            rig.agent_toml.write_text(config)
+            stack.push_async_callback(rig.stop)
+            await rig.start()
+            vehicles[device] = Vehicle(rig, link, wall, starts)
+        made = World(hub, vehicles, {paths[path]: disk for path, disk in disks.items()})
+        made.refusing.update(devices[1:][-1:])
+        try:
+            yield made
+        finally:
+            if made.ingest is not None:
+                made.ingest.job.end()
+
+
+def _place(directory: Path, target: str, store: str) -> Path:
+    """Return what a disk is mounted at; the leaf's holds all else that a vehicle has, too."""
+    return directory / target / ("backhaul-agent" if store == "ledger" else "")

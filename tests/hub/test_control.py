@@ -1,0 +1,228 @@
+"""What the control plane does step by step, and what happens in between."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from backhaul_hub import metrics_server
+from backhaul_hub.clock import SystemClock
+from backhaul_hub.commands._tell import tell_hub
+from backhaul_hub.config import load
+from backhaul_hub.control import ControlPlane
+from backhaul_hub.down_consumers import down_consumers
+from backhaul_hub.enrol import DeviceSettings, create_device
+from backhaul_hub.errors import HubError, JetStreamError
+from backhaul_hub.jetstream import CLUSTER_NOT_AVAILABLE
+from backhaul_hub.leafs import Leafs
+from backhaul_hub.registry import Device
+from backhaul_hub.rotating import begin_rotation
+from backhaul_hub.setup import create_hub
+from backhaul_hub.sole import Sole
+from backhaul_hub.streams import DOWN, declared_streams
+from demo.rig import HubRig
+from tests.support.hub_layout import local_layout
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from backhaul_hub.jetstream import Json
+
+VID = Device("VID-001", "ab12", "", 0)
+OTHER = Device("VID-002", "cd34", "", 0)
+
+
+class Server:
+    """A server's JetStream API, as far as it is asked for streams and durables on DOWN."""
+
+    def __init__(self) -> None:
+        self.streams: dict[str, Json] = {}
+        """By name: its configuration."""
+        self.durables: set[str] = set()
+        self.meanwhile: Callable[[], Awaitable[None]] | None = None
+        """What happens while it is asked about a durable, once."""
+
+    async def consumer_info(self, stream: str, name: str) -> Json | None:
+        if self.meanwhile is not None:
+            happens, self.meanwhile = self.meanwhile, None
+            await happens()
+        known = [each for each in (VID, OTHER) if name in names_of(each)]
+        assert stream == DOWN
+        return down_consumers(known[0])[0] if known and name in self.durables else None
+
+    async def delete_consumer(self, stream: str, name: str) -> None:
+        self.durables.discard(name)
+
+    async def stream_info(self, stream: str) -> Json | None:
+        return {"config": self.streams[stream]} if stream in self.streams else None
+
+    async def request(self, verb: str, body: Any = None, *, api: str = "") -> Json:
+        if verb.startswith("STREAM.CREATE."):
+            self.streams[body["name"]] = body
+        if verb == "STREAM.NAMES":
+            return {"streams": sorted(self.streams), "total": len(self.streams)}
+        if verb.startswith(f"CONSUMER.CREATE.{DOWN}."):
+            self.durables.add(verb.rpartition(".")[2])
+        if verb == f"CONSUMER.NAMES.{DOWN}":
+            return {"consumers": sorted(self.durables), "total": len(self.durables)}
+        return {}
+
+
+def names_of(device: Device) -> set[str]:
+    return {each["config"]["name"] for each in down_consumers(device)}
+
+
+class Scene:
+    """A control plane that is not running, a server and a hub.db to try its steps on."""
+
+    def __init__(self, directory: Path) -> None:
+        create_hub(directory, local_layout(4222, 7422))
+        self.plane = ControlPlane(directory, load(directory), SystemClock())
+        self.server = Server()
+        self.known: dict[str, Device] = {}
+
+    async def reload(self) -> None:
+        async def devices() -> dict[str, Device]:
+            return dict(self.known)
+
+        registry: Any = SimpleNamespace(devices=devices)
+        await self.plane._reload(cast("Any", self.server), registry)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path / "hub")
+
+
+async def test_what_is_learnt_while_it_learns_is_not_taken_back(scene: Scene) -> None:
+    """As where an operator gives a node streams of its own while a vehicle is enrolled."""
+    changed = replace(VID, nodes=("battery",))
+    learning: list[asyncio.Task[None]] = []
+
+    async def changes() -> None:
+        scene.known = {VID.id: changed}
+        learning.append(asyncio.create_task(scene.reload()))
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+    scene.known, scene.server.meanwhile = {VID.id: VID}, changes
+    await scene.reload()
+    await asyncio.gather(*learning)
+    assert scene.plane._devices == {VID.id: changed}
+    assert scene.server.durables == names_of(changed)
+
+
+async def test_who_could_not_be_written_to_can_be_when_the_hub_learns_again(scene: Scene) -> None:
+    """As where a cluster has no leader: who asked the hub to learn asks again."""
+
+    async def has_no_leader() -> None:
+        raise JetStreamError("CONSUMER.INFO", CLUSTER_NOT_AVAILABLE, "")
+
+    scene.known, scene.server.meanwhile = {VID.id: VID, OTHER.id: OTHER}, has_no_leader
+    await scene.reload()
+    assert scene.server.durables == names_of(OTHER)
+    await scene.reload()
+    assert scene.server.durables == names_of(VID) | names_of(OTHER)
+
+
+async def test_a_stream_that_is_made_anew_gets_what_belongs_to_it_though_it_takes_two_tries(
+    scene: Scene,
+) -> None:
+    async def is_restarted() -> None:
+        raise HubError("no answer")
+
+    scene.known = {VID.id: VID, OTHER.id: OTHER}
+    await scene.reload()
+    declared = {each["name"]: each for each in declared_streams(scene.plane._config)}
+    del declared[DOWN]
+    scene.server.streams = declared
+    scene.server.durables, scene.server.meanwhile = set(), is_restarted
+    with pytest.raises(HubError):
+        await scene.plane._remake_streams(cast("Any", scene.server))
+    await scene.plane._remake_streams(cast("Any", scene.server))
+    assert scene.server.durables == names_of(VID) | names_of(OTHER)
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for the one server that there is, also where it stands still for some seconds."""
+    monkeypatch.setattr("backhaul_hub.fellow_servers._WAIT_S", 60.0)
+    monkeypatch.setattr("backhaul_hub.connection._CONNECT_TIMEOUT_S", 60.0)
+
+
+@pytest.mark.nats
+@pytest.mark.usefixtures("patience")
+async def test_it_ends_where_one_task_fails_and_another_overhears_that_it_is_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fails, overheard = asyncio.Event(), list[str]()
+
+    async def found(_: Sole) -> None:
+        await fails.wait()
+        raise HubError("another control plane of this hub is running")
+
+    async def goes_on(*_: object) -> None:
+        """Lose a cancellation, as nats-py does where it comes at the wrong moment."""
+        fails.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            overheard.append("once")
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Sole, "watch", found)
+    monkeypatch.setattr(metrics_server, "serve", goes_on)
+    rig = HubRig(tmp_path / "hub")
+    create_hub(rig.directory, local_layout(rig.client_port, rig.leaf_port))
+    plane = ControlPlane(rig.directory, load(rig.directory), SystemClock())
+    await rig.server.start()
+    try:
+        await rig.server.wait_listening(rig.client_port)
+        running = asyncio.create_task(plane.run())
+        _, pending = await asyncio.wait([running], timeout=120)
+        assert overheard == ["once"]
+        assert not pending
+        with pytest.raises(ExceptionGroup) as raised:
+            await running
+        assert raised.group_contains(HubError, match="another control plane")
+    finally:
+        await rig.server.stop()
+
+
+@pytest.mark.nats
+@pytest.mark.usefixtures("patience")
+async def test_what_a_command_writes_before_anybody_can_be_told_is_learnt_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It finds that no control plane runs, and counts on the next one to read hub.db."""
+    rig = HubRig(tmp_path / "hub")
+    create_hub(rig.directory, local_layout(rig.client_port, rig.leaf_port))
+    config, clock = load(rig.directory), SystemClock()
+    start, told = Leafs.start, list[str | None]()
+
+    async def start_late(leafs: Leafs) -> None:
+        await create_device(rig.directory, config, clock, VID.id, DeviceSettings())
+        await begin_rotation(rig.directory, clock, VID.id)
+        told.append(await tell_hub(rig.directory, config))
+        await start(leafs)
+
+    monkeypatch.setattr(Leafs, "start", start_late)
+    plane = ControlPlane(rig.directory, config, clock)
+    await rig.server.start()
+    try:
+        await rig.server.wait_listening(rig.client_port)
+        running = asyncio.create_task(plane.run())
+        await until(lambda: plane._readers != [] or running.done())
+        assert told == [None]
+        assert VID.id in plane._devices
+        assert VID.id in plane._rotations.rotations
+        plane.stop()
+        await running
+    finally:
+        await rig.server.stop()

@@ -1,0 +1,63 @@
+"""What the JetStream API is asked again, and what an answer to a repeat means."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from backhaul_hub.errors import JetStreamError
+from backhaul_hub.jetstream import (
+    CLUSTER_NOT_AVAILABLE,
+    CONSUMER_NOT_FOUND,
+    NO_SUITABLE_PEERS,
+    STREAM_NOT_FOUND,
+    JetStreamApi,
+)
+
+
+class Cluster:
+    """Stands for a server that does what it is asked, and whose first answers are lost, or are others."""
+
+    def __init__(self, lost: int, code: int, *, first: tuple[int, ...] = ()) -> None:
+        self.asked: list[str] = []
+        self._lost = lost
+        self._first = list(first)
+        self._answer = json.dumps({"error": {"err_code": code, "description": "gone"}}).encode()
+
+    async def request(self, subject: str, *_: object, **__: object) -> Any:
+        self.asked.append(subject)
+        if len(self.asked) <= self._lost:
+            raise TimeoutError
+        if self._first:
+            error = {"err_code": self._first.pop(0), "description": "not yet"}
+            return SimpleNamespace(data=json.dumps({"error": error}).encode())
+        return SimpleNamespace(data=self._answer)
+
+
+def api_of(cluster: Cluster) -> JetStreamApi:
+    return JetStreamApi(cluster, patience_s=60.0)  # type: ignore[arg-type]
+
+
+async def test_a_consumer_that_was_deleted_before_the_answer_got_lost_is_deleted() -> None:
+    cluster = Cluster(1, CONSUMER_NOT_FOUND)
+    await api_of(cluster).delete_consumer("TWIN_CMD", "control")
+    assert cluster.asked == ["$JS.API.CONSUMER.DELETE.TWIN_CMD.control"] * 2
+
+
+async def test_any_other_refusal_to_delete_is_told() -> None:
+    with pytest.raises(JetStreamError):
+        await api_of(Cluster(0, STREAM_NOT_FOUND)).delete_consumer("TWIN_CMD", "control")
+
+
+async def test_servers_of_a_cluster_that_do_not_all_know_one_another_yet_are_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("backhaul_hub.jetstream._AGAIN_S", 0)
+    cluster = Cluster(0, STREAM_NOT_FOUND, first=(CLUSTER_NOT_AVAILABLE, NO_SUITABLE_PEERS))
+    with pytest.raises(JetStreamError) as told:
+        await api_of(cluster).request("STREAM.CREATE.UP_00")
+    assert told.value.code == STREAM_NOT_FOUND
+    assert len(cluster.asked) == 3

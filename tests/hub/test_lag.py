@@ -1,0 +1,89 @@
+"""What a source says of its lag is not believed where the vehicle has said that it has more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from structlog.testing import capture_logs
+
+from backhaul_hub.config import load
+from backhaul_hub.continuity import Continuity, LaneKey
+from backhaul_hub.leafs import Link
+from backhaul_hub.registry import Device
+from backhaul_hub.setup import HubLayout, create_hub
+from backhaul_hub.source_keeper import SourceKeeper
+from backhaul_hub.sources import lane_source
+from tests.support.hub_sync import FakeClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backhaul_hub.jetstream import Json
+
+BULK = LaneKey("VID-001", "bulk", 7)
+DEVICE = Device(BULK.device, "ab", "", 0)
+
+
+def at_lag_0() -> Json:
+    """Return an UP stream whose source hears its device, and has nothing left to take."""
+    source = lane_source(DEVICE, BULK.lane)
+    listed = source | {"active": 500_000_000, "lag": 0, "seq": 4}
+    return {"created": "t", "config": {"sources": [source]}, "sources": [listed]}
+
+
+class Watched:
+    """A source at lag 0 of a device whose link is up, and who keeps it."""
+
+    def __init__(self, directory: Path) -> None:
+        layout = HubLayout("127.0.0.1", "127.0.0.1", 4222, 7422, "nats-leaf://hub:7422", 1, 5.0)
+        create_hub(directory, layout)
+        self.clock, self.continuity = FakeClock(), Continuity()
+        self.link = Link(up=True, since_ns=self.clock.now_ns())
+        self.keeper = SourceKeeper(
+            load(directory), self.clock, self.continuity, lambda: {DEVICE.id: DEVICE}
+        )
+        self.keeper.connected(DEVICE.id)
+
+    def kicks(self) -> list[str]:
+        """Look for 15 seconds; return why the source was set up again."""
+        with capture_logs() as logs:
+            for _ in range(15):
+                self.clock.ns += 1_000_000_000
+                links = {DEVICE.id: self.link}
+                self.keeper.look([at_lag_0()], self.clock.monotonic_s(), links)
+        return [each["why"] for each in logs if each["event"] == "source_kicked"]
+
+
+def test_a_source_that_stands_still_at_lag_0_is_set_up_again(tmp_path: Path) -> None:
+    it = Watched(tmp_path / "hub")
+    it.continuity.arrived(BULK, 4, 10, it.clock.now_ns())
+    assert it.kicks() == ["the vehicle has more, and nothing comes"]
+    for seq in (1, 2, 3):
+        it.continuity.arrived(BULK, seq, 10, it.clock.now_ns())
+    assert it.kicks() == []
+
+
+@pytest.mark.parametrize("former", ["ended", "goes on", "none"])
+def test_what_a_vehicle_says_of_an_epoch_that_was_never_heard_counts(
+    tmp_path: Path, former: str
+) -> None:
+    it = Watched(tmp_path / "hub")
+    if former != "none":
+        it.continuity.arrived(BULK, 1, 10, it.clock.now_ns())
+    if former == "ended":
+        it.continuity.end(BULK.device, BULK.epoch)
+    assert it.kicks() == []
+    now = BULK._replace(epoch=8)
+    it.keeper.stands_still(now, 2)
+    assert it.kicks() == ["the vehicle has more, and nothing comes"]
+    for seq in (1, 2):
+        it.continuity.arrived(now, seq, 10, it.clock.now_ns())
+    assert it.kicks() == []
+
+
+def test_nothing_is_owed_of_a_ledger_that_is_no_more(tmp_path: Path) -> None:
+    it = Watched(tmp_path / "hub")
+    it.keeper.stands_still(BULK, 2)
+    it.continuity.end(BULK.device, BULK.epoch)
+    assert it.kicks() == []

@@ -1,0 +1,99 @@
+"""Who is connected, where leafs come and go while the servers are asked for their lists."""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64encode
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul_hub import leafs
+from backhaul_hub.clock import SystemClock
+from backhaul_hub.leafs import Leafs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+VID = "VID-001"
+
+
+class Scene:
+    """One server: what it lists, what is done to it, and what happens until its list is looked at."""
+
+    def __init__(self) -> None:
+        self.listed: list[int] = []
+        """Connections of the one device."""
+        self.events: list[tuple[str, int]] = []
+        self.kicked: list[int] = []
+        self.told: list[str] = []
+        client: Any = None
+        self.leafs = Leafs(
+            client,
+            "A",
+            SystemClock(),
+            lambda name: name,
+            lambda device: self.told.append("up"),
+            lambda device: self.told.append("down"),
+        )
+
+    async def ask_all(self, *_: object) -> list[dict[str, Any]]:
+        known = [{"account": "A", "id": each, "name": VID} for each in self.listed]
+        counts = {"in_msgs": 0, "in_bytes": 0, "subscriptions": 0}
+        for kind, number in self.events:
+            await self.hear(kind, number)
+        return [{"server": {"id": "S1"}, "data": {"leafs": [each | counts for each in known]}}]
+
+    async def ask_server(self, client: object, server: str, verb: str, body: Any) -> None:
+        assert (server, verb) == ("S1", "KICK")
+        self.kicked.append(body["cid"])
+
+    async def hear(self, kind: str, number: int) -> None:
+        login = urlsafe_b64encode(json.dumps({"name": VID, "sub": "U"}).encode()).decode()
+        client = {"kind": "Leafnode", "id": number, "jwt": f"e30.{login.rstrip('=')}.sig"}
+        said = json.dumps({"client": client, "server": {"id": "S1"}}).encode()
+        message: Any = SimpleNamespace(subject=f"$SYS.ACCOUNT.A.{kind}", data=said)
+        await self.leafs._on_event(message)
+
+
+@pytest.fixture
+def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
+    scene = Scene()
+    replaced: list[Callable[..., Any]] = [scene.ask_all, scene.ask_server]
+    for each in replaced:
+        monkeypatch.setattr(leafs, each.__name__, each)
+    return scene
+
+
+async def test_who_comes_while_the_servers_are_asked_is_there_and_can_be_cut(scene: Scene) -> None:
+    """As where a rotation has its leaf dial again: that is done once."""
+    scene.events = [("CONNECT", 7)]
+    await scene.leafs.refresh()
+    await scene.leafs.cut(VID)
+    assert (scene.told, scene.kicked) == (["up"], [7])
+
+
+async def test_who_comes_back_while_the_servers_are_asked_is_cut_where_it_is(scene: Scene) -> None:
+    await scene.hear("CONNECT", 7)
+    scene.listed, scene.events = [7], [("DISCONNECT", 7), ("CONNECT", 8)]
+    await scene.leafs.refresh()
+    await scene.leafs.cut(VID)
+    assert (scene.told, scene.kicked) == (["up", "down", "up"], [8])
+
+
+async def test_who_goes_while_the_servers_are_asked_is_gone(scene: Scene) -> None:
+    await scene.hear("CONNECT", 7)
+    scene.listed, scene.events = [7], [("DISCONNECT", 7)]
+    await scene.leafs.refresh()
+    assert scene.told == ["up", "down"]
+    assert not scene.leafs.links[VID].up
+
+
+async def test_who_was_missed_is_taken_from_the_list(scene: Scene) -> None:
+    scene.listed = [7]
+    await scene.leafs.refresh()
+    assert scene.leafs.links[VID].up
+    scene.listed = []
+    await scene.leafs.refresh()
+    assert scene.told == ["up", "down"]

@@ -1,0 +1,166 @@
+"""Resets passed on: an answer that would have a leaf pass over messages is never told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul_hub.clock import SystemClock
+from backhaul_hub.down_consumers import durable_source
+from backhaul_hub.reset_service import RESETS_MAX, ResetService, says_too_much
+from demo import patient
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+    from tests.support.nats_server import NatsServer
+
+DEADLINE_S = 120.0
+DURABLE = "VID-001-" + "0" * 24
+QUESTION = f"hubapi.CONSUMER.RESET.DOWN_00.{DURABLE}"
+
+
+def said(reset_seq: int, delivered: int) -> bytes:
+    return json.dumps({"reset_seq": reset_seq, "delivered": {"stream_seq": delivered}}).encode()
+
+
+class Hub:
+    """Stands for the hub's server, which says too much one time in hundreds: answers as it is told."""
+
+    def __init__(self, *answers: bytes) -> None:
+        self.asked = 0
+        self.told: list[bytes] = []
+        self.reset: list[str] = []
+        self._answers = answers
+        self._ask: Callable[[Any], Awaitable[None]] | None = None
+
+    async def subscribe(self, _: str, cb: Callable[[Any], Awaitable[None]], **__: object) -> None:
+        self._ask = cb
+
+    async def request(self, *_: object, **__: object) -> Any:
+        answer = self._answers[min(self.asked, len(self._answers) - 1)]
+        self.asked += 1
+        return SimpleNamespace(data=answer)
+
+    async def publish(self, _: str, data: bytes) -> None:
+        self.told.append(data)
+
+    async def ask(self) -> None:
+        """Have a leaf ask once, and wait until that is over."""
+        service = ResetService(self, SystemClock(), on_reset=self.reset.append)  # type: ignore[arg-type]
+        await service.listen(self)  # type: ignore[arg-type]
+        assert self._ask is not None
+        await self._ask(SimpleNamespace(subject=QUESTION, reply="_R_.x", data=b""))
+        await until(lambda: not service._waiting)
+
+
+@pytest.mark.parametrize(
+    ("answer", "too_much"),
+    [
+        (said(391, 390), False),
+        (said(391, 391), True),
+        (said(391, 560), True),
+        (said(1, 0), False),
+        (b'{"error": {"code": 404, "err_code": 10014}}', False),
+        (b"garbage", False),
+    ],
+    ids=["right", "one", "many", "empty", "refused", "garbage"],
+)
+def test_an_answer_says_too_much_where_more_was_delivered_than_the_reset_left(
+    answer: bytes, too_much: bool
+) -> None:
+    assert says_too_much(answer) is too_much
+
+
+async def test_a_durable_is_reset_again_until_the_answer_is_right() -> None:
+    hub = Hub(said(391, 560), said(391, 400), said(391, 390))
+    await hub.ask()
+    assert hub.told == [said(391, 390)]
+    assert hub.reset == ["VID-001"]
+    assert hub.asked == 3
+
+
+async def test_an_answer_that_stays_wrong_is_told_to_nobody() -> None:
+    hub = Hub(said(391, 560))
+    await hub.ask()
+    assert hub.told == []
+    assert hub.asked == RESETS_MAX
+
+
+async def ask(hub: Client, about: str, body: bytes = b"") -> dict[str, Any]:
+    """Ask the server about the durable."""
+    reply = await hub.request(f"$JS.API.CONSUMER.{about}.DOWN_00.{DURABLE}", body)
+    answer: dict[str, Any] = json.loads(reply.data)
+    assert "error" not in answer, answer
+    return answer
+
+
+async def deliver(hub: Client, listener: Client, *names: str) -> None:
+    """Write into DOWN, and have the durable deliver it to somebody who acknowledges nothing."""
+    await hub.jetstream().add_stream(name="DOWN_00", subjects=["in.>"], max_msgs_per_subject=1)
+    declared = durable_source(name=DURABLE, deliver_subject="dn.x")
+    create = {"stream_name": "DOWN_00", "action": "", "config": declared}
+    await ask(hub, "CREATE", json.dumps(create).encode())
+    arrived: asyncio.Queue[Msg] = asyncio.Queue()
+
+    async def take(message: Msg) -> None:
+        if message.data:  # else it is a heartbeat
+            arrived.put_nowait(message)
+
+    await listener.subscribe("dn.x", cb=take)
+    await listener.flush()
+    async with asyncio.timeout(DEADLINE_S):
+        for name in names:
+            await hub.publish(f"in.{name}", b"x")
+            # One that gave way before it was delivered never would be.
+            await arrived.get()
+
+
+async def leave(hub: Client, listener: Client) -> None:
+    """Listen no more, and wait until the server knows: until then it delivers while it resets."""
+    await listener.close()
+    async with asyncio.timeout(DEADLINE_S):
+        while (await ask(hub, "INFO")).get("push_bound"):
+            pass
+
+
+@pytest.mark.nats
+async def test_what_a_real_server_answers_is_understood(nats_server: NatsServer) -> None:
+    hub = await patient.connect(nats_server.url)
+    listener = await patient.connect(nats_server.url)
+    await deliver(hub, listener, *map(str, range(50)))
+    info = await ask(hub, "INFO")
+    assert says_too_much(json.dumps(info | {"reset_seq": 1}).encode())
+    await leave(hub, listener)
+    answer = await ask(hub, "RESET")
+    assert answer["reset_seq"] == 1
+    assert not says_too_much(json.dumps(answer).encode())
+    await hub.close()
+
+
+@pytest.mark.nats
+async def test_a_right_answer_may_pass_over_a_message_all_the_same(nats_server: NatsServer) -> None:
+    """Where a message of DOWN gives way to a newer one, all before it counts as acknowledged.
+
+    No answer shows that (ADR 1, case 3): it is why a device is told again after a reset.
+    """
+    hub = await patient.connect(nats_server.url)
+    listener = await patient.connect(nats_server.url)
+    await deliver(hub, listener, "watermark", "head", "watermark", "watermark")
+    async with asyncio.timeout(DEADLINE_S):
+        # The server counts what gave way a moment after it did.
+        while (await ask(hub, "INFO"))["ack_floor"]["stream_seq"] != 3:
+            pass
+    await leave(hub, listener)
+    answer = await ask(hub, "RESET")
+    assert answer["reset_seq"] == 4  # the head is 2, and still stands in DOWN
+    assert not says_too_much(json.dumps(answer).encode())
+    await hub.close()

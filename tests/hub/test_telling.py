@@ -1,0 +1,142 @@
+"""Which watermarks are told: what is news, and what only seems to be."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from backhaul_codec.ranges import RangeSet
+from backhaul_hub.continuity import Continuity, LaneKey
+from backhaul_hub.errors import HubError
+from backhaul_hub.telling import Teller
+from tests.support.hub_sync import FakeClock
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KEY = LaneKey("VID-001", "bulk", 7)
+
+
+class Hub:
+    """A teller whose readers have read all there is, or not."""
+
+    def __init__(self, *seqs: int) -> None:
+        self.settled = True
+        self.continuity = Continuity()
+        for seq in seqs:
+            self.continuity.arrived(KEY, seq, 10, 1)
+        self.teller = Teller(
+            None,  # type: ignore[arg-type]
+            self.continuity,
+            FakeClock(),
+            devices=lambda: ["VID-001"],
+            links={},
+            lags={},
+            settled=lambda: self.settled,
+        )
+
+    def tell(self) -> dict[LaneKey, int]:
+        told = self.teller._untold()
+        self.teller._told |= told
+        return told
+
+
+def test_a_watermark_is_told_when_it_has_risen_or_has_truly_sunk() -> None:
+    hub = Hub(1, 2, 3)
+    hub.settled = False
+    assert hub.tell() == {KEY: 3}
+    assert hub.tell() == {}
+    hub.continuity.restate(KEY, RangeSet([(1, 1)]))
+    assert hub.tell() == {}  # it may only seem so
+    hub.settled = True
+    assert hub.tell() == {KEY: 1}
+    hub.continuity.arrived(KEY, 2, 10, 1)
+    assert hub.tell() == {KEY: 2}
+
+
+def test_a_lane_that_was_lost_whole_is_told_of_after_a_restart_too() -> None:
+    hub = Hub(2)  # its first message is missing
+    hub.settled = False
+    assert hub.tell() == {}
+    hub.settled = True
+    assert hub.tell() == {KEY: 0}
+    assert hub.tell() == {}
+
+
+def test_a_device_whose_source_was_set_up_is_told_its_watermarks_again() -> None:
+    hub = Hub(1, 2)
+    other = LaneKey("VID-001", "live", 8)
+    hub.continuity.arrived(other, 1, 10, 1)
+    assert hub.tell() == {KEY: 2, other: 1}
+    hub.teller.tell_again("VID-002")
+    assert hub.tell() == {}
+    hub.teller.tell_again("VID-001")
+    assert hub.tell() == {KEY: 2, other: 1}
+    assert hub.tell() == {}
+
+
+@pytest.mark.parametrize("again", [Teller.forget, lambda teller: teller.tell_again("VID-001")])
+async def test_what_is_to_be_told_again_while_it_is_told_is_told_again(
+    again: Callable[[Teller], None],
+) -> None:
+    hub, told = Hub(1, 2), []
+
+    class Down:
+        async def publish(self, subject: str, body: bytes) -> None:
+            assert subject == "in.VID-001.s.watermark.bulk"
+            told.append(json.loads(body)["seq"])
+            if len(told) == 1:
+                again(hub.teller)
+
+    await tells_until(hub, Down(), lambda: len(told) == 2)
+    assert told == [2, 2]
+
+
+async def test_what_could_not_be_told_is_as_untold_as_before() -> None:
+    hub, told = Hub(1, 2), []
+    hub.tell()
+    hub.continuity.arrived(KEY, 3, 10, 1)
+
+    class Down:
+        async def publish(self, subject: str, body: bytes) -> None:
+            told.append(json.loads(body)["seq"])
+            if len(told) == 1:
+                hub.settled = False
+                hub.continuity.restate(KEY, RangeSet([(1, 1)]))
+                raise HubError("not now")
+
+    await tells_until(hub, Down(), lambda: not hub.settled)
+    assert hub.tell() == {}  # it may only seem so
+    hub.settled = True
+    assert hub.tell() == {KEY: 1}
+
+
+async def test_what_cannot_be_told_is_logged_once_for_each_trouble() -> None:
+    hub, troubles = Hub(1, 2), ["no leader", "no leader", "", "no leader", "no leader", "no disk"]
+
+    class Down:
+        async def publish(self, subject: str, body: bytes) -> None:
+            trouble = troubles.pop(0) if len(troubles) > 1 else troubles[0]
+            if trouble:
+                raise HubError(trouble)
+            hub.continuity.arrived(KEY, 3, 10, 1)
+
+    with capture_logs() as logs:
+        await tells_until(hub, Down(), lambda: len(logs) >= 3)
+    assert [each["error"] for each in logs] == ["no leader", "no leader", "no disk"]
+
+
+async def tells_until(hub: Hub, down: Any, condition: Callable[[], bool]) -> None:
+    """Have it tell its watermarks to `down` until a condition holds."""
+    hub.teller._api = down
+    telling = asyncio.create_task(hub.teller.tell_watermarks(0.0))
+    try:
+        await until(condition)
+    finally:
+        telling.cancel()
+        await asyncio.gather(telling, return_exceptions=True)

@@ -1,0 +1,96 @@
+"""What a server of a cluster answers at the moment when it has nobody to lead a stream, or to read it for it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul_spark.direct_get import Reader, StreamInfo
+from backhaul_spark.errors import ServerBehind, StreamClosed, StreamMissing
+from backhaul_spark.offsets import Mark, spans
+
+if TYPE_CHECKING:
+    from backhaul_spark.connection import Connection
+
+NOBODY = (b"NATS/1.0 503\r\n\r\n", b"")
+
+
+def stream(name: str, *, allow_direct: bool = True) -> dict[str, Any]:
+    return {
+        "config": {"name": name, "allow_direct": allow_direct, "num_replicas": 3},
+        "created": "then",
+        "state": {"first_seq": 1, "last_seq": 9, "messages": 9, "bytes": 90},
+    }
+
+
+def refused(code: int, text: str) -> dict[str, Any]:
+    return {"error": {"code": 503, "err_code": code, "description": text}}
+
+
+class Server:
+    """A connection whose server has these answers; nobody takes a request for anything else."""
+
+    server, api = "hub:4222", "$JS.API"
+
+    def __init__(self, *streams: dict[str, Any], **answers: dict[str, Any]) -> None:
+        self._answers = {"STREAM.LIST": {"total": len(streams), "streams": list(streams)}}
+        names = {"down": "STREAM.INFO.DOWN_00", "leader": "STREAM.MSG.GET.UP_00"}
+        self._answers |= {names[key]: answer for key, answer in answers.items()}
+
+    def request(self, subject: str, body: bytes) -> tuple[bytes, bytes]:
+        found = self._answers.get(subject.removeprefix(f"{self.api}."))
+        return NOBODY if found is None else (b"", json.dumps(found).encode())
+
+    def send(self, subject: str, body: bytes) -> bytes:
+        return subject.encode()
+
+    def answer(self, reply: bytes, what: str) -> tuple[bytes, bytes]:
+        found = "STREAM.MSG.GET.UP_00" in self._answers
+        return (b"NATS/1.0 404 Message Not Found\r\n\r\n", b"") if found else NOBODY
+
+    def change_inbox(self) -> None:
+        pass
+
+
+def reader(*streams: dict[str, Any], **answers: dict[str, Any]) -> Reader:
+    connection: Any = Server(*streams, **answers)
+    opened: Connection = connection
+    return Reader(opened)
+
+
+def test_down_without_a_leader_is_not_taken_for_gone() -> None:
+    """What is not there any more is a gap: thresholds that were written meanwhile would never be read."""
+    passing = refused(10008, "JetStream system temporarily unavailable")
+    with pytest.raises(ServerBehind, match=r"DOWN_00 .*temporarily unavailable"):
+        reader(stream("UP_00"), down=passing).streams(["UP_*", "DOWN_*"])
+    missing = reader(stream("UP_00"), down=refused(10059, "stream not found"))
+    assert list(missing.streams(["UP_*", "DOWN_*"])) == ["UP_00"]
+    assert list(reader(stream("UP_00")).streams(["UP_*", "DOWN_*"])) == ["UP_00"]
+    there = reader(stream("UP_00"), down=stream("DOWN_00"))
+    assert list(there.streams(["UP_*", "DOWN_*"])) == ["DOWN_00", "UP_00"]
+
+
+def test_what_was_planned_of_a_stream_that_is_not_listed_is_no_gap() -> None:
+    start, end = {"DOWN_00": Mark(3, "then")}, {"DOWN_00": Mark(9, "then")}
+    with pytest.raises(StreamMissing, match="DOWN_00"):
+        spans(start, end, {}, on_gap="record")
+    other = {"UP_00": StreamInfo("UP_00", "then", 1, 9, 9, 90)}
+    assert spans(end, end, other, on_gap="record") == []
+
+
+def test_a_stream_that_nobody_reads_from_at_this_moment_is_asked_again() -> None:
+    """After a change of leader its own server is heard of by the others a little later."""
+    with pytest.raises(ServerBehind, match="UP_00 is read by nobody"):
+        list(reader(stream("UP_00")).read("UP_00", 1, 9))
+    with pytest.raises(StreamClosed, match="UP_00"):
+        list(reader(stream("UP_00", allow_direct=False)).read("UP_00", 1, 9))
+
+
+def test_a_leader_that_ends_before_what_is_asked_for_is_not_believed() -> None:
+    """Another one leads, and has spoken of more: what this one lacks is no gap."""
+    asked = reader(stream("UP_00"), leader=refused(10037, "no message found"))
+    assert list(asked.read("UP_00", 8, 9)) == []
+    with pytest.raises(ServerBehind, match="UP_00 ends at 9 there"):
+        list(asked.read("UP_00", 8, 10))

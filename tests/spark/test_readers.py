@@ -1,0 +1,69 @@
+"""The tables for tools that know nothing of backhaul: pandas, and DuckDB by its own reader of Delta."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+import pytest
+from deltalake import DeltaTable
+
+from backhaul_spark.schemas import TABLES
+from tests.support.every_table import write_every_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backhaul_spark.schemas import TableSpec
+
+NAMED = pytest.mark.parametrize("spec", TABLES, ids=lambda spec: str(spec.name))
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("tables")
+    write_every_table(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def duck() -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB with its extension `delta`, as a package brings it: INSTALL would download it."""
+    packages = Path(duckdb.__file__).parents[1]
+    [extension] = packages.glob("duckdb_ext/extensions/*/*/delta.duckdb_extension")
+    with duckdb.connect() as connection:
+        connection.execute(f"LOAD '{extension}'")
+        yield connection
+
+
+@NAMED
+def test_duckdb_reads_every_row_as_it_was_written(
+    root: Path, duck: duckdb.DuckDBPyConnection, spec: TableSpec
+) -> None:
+    written = DeltaTable(str(root / spec.name)).to_pyarrow_table()
+    found = duck.execute(f"SELECT * FROM delta_scan('{root}/{spec.name}')").fetch_arrow_table()
+    assert found.num_rows > 0
+    assert found.column_names == spec.schema.names
+    keys = [(name, "ascending") for name in found.column_names]
+    expected = written.select(found.column_names).cast(spec.schema)
+    assert found.cast(spec.schema).sort_by(keys) == expected.sort_by(keys)
+
+
+@NAMED
+def test_pandas_reads_every_table_whole_and_by_a_filter(root: Path, spec: TableSpec) -> None:
+    table = DeltaTable(str(root / spec.name))
+    frame = table.to_pandas()
+    assert list(frame.columns) == spec.schema.names
+    text = next(field.name for field in spec.schema if field.type == "string")
+    [first, *_] = frame[text]
+    part = table.to_pandas(filters=[(text, "=", first)])
+    assert 0 < len(part) == (frame[text] == first).sum()
+
+
+def test_the_question_of_the_page_is_answered(root: Path, duck: duckdb.DuckDBPyConnection) -> None:
+    page = (Path(__file__).parents[2] / "docs/tables.md").read_text()
+    _, _, rest = page.partition("INSTALL delta; LOAD delta;\n")
+    question, _, _ = rest.partition(";")
+    asked = question.replace("ROOT", str(root)).replace("2026-01-31", "2026-01-01")
+    assert duck.execute(asked).fetchall() == [("VID-002", 1.5)]

@@ -1,0 +1,65 @@
+"""Tables of every kind with rows in each, written by the code that writes them, without Spark."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from backhaul_codec import Opaque, Point, encode_point
+from backhaul_codec.points import JSON
+from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_spark.fleet.job import FleetJob
+from backhaul_spark.fleet.settings import FleetSettings
+from backhaul_spark.ingest import Ingest
+from backhaul_spark.messages import gap_batch, message_batch
+from backhaul_spark.offsets import GAP_RETENTION, Span
+from backhaul_spark.rules.alert import alert_table
+from backhaul_spark.rules.snapshot import SNAPSHOTS
+from backhaul_spark.sink.alert_tables import AlertTables
+from tests.support.fleet_rollups import DAY, SimulatedFleet
+from tests.support.spark_fleet import HOUR_NS, Fleet
+from tests.support.spark_frames import T0_NS, stored, task
+from tests.support.twin_batches import Bucket
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RECEIPT = {"lane": "bulk", "epoch": 1, "lo": 2, "hi": 3, "reason": "evicted: disk full"}
+ENDED = {"old": 1, "new": 2, "lanes": {"bulk": 9}, "why": "the ledger went back"}
+
+
+def write_every_table(root: Path) -> None:
+    """Write them all below a root."""
+    _said_by_vehicles(str(root))
+    fleet = Fleet(root, now_ns=T0_NS + 5 * HOUR_NS)
+    for value in (1.0, 2.0, "a text"):  # the second time what is there already is superseded
+        fleet.send((0, value), (7, 7), device="VID-002")
+        fleet.mark(1, bulk=3, device="VID-002")
+        fleet.rollup()
+        fleet.certify()
+    SimulatedFleet(60, 3, stuck=(1,)).write(str(root), DAY)
+    FleetJob(str(root), SYSTEM_CLOCK, FleetSettings()).run(DAY)
+    _said_by_the_twin_job(str(root))
+
+
+def _said_by_vehicles(root: str) -> None:
+    words = [("receipt", RECEIPT), ("epoch", ENDED)]
+    parts = [gap_batch(Span("UP_00", 1, 7, GAP_RETENTION)), message_batch("UP_00", stored([b"x"]))]
+    for seq, (kind, said) in enumerate(words, 1):
+        point = Point("agent", kind, T0_NS, Opaque(JSON, json.dumps(said).encode()))
+        body = encode_point(point, epoch=2, seq=seq)
+        parts.append(message_batch("UP_00", stored([body], leaf=f"e.{kind}", first_seq=10 + seq)))
+    ingest = Ingest(root, SYSTEM_CLOCK)
+    reports = [task(root, ingest.tables.next_ingest, part) for part in parts]
+    ingest.commit("words", 0, reports)
+
+
+def _said_by_the_twin_job(root: str) -> None:
+    bucket = Bucket()
+    bucket.say("VID-001", 10, *(("battery.temp", at, 70.0) for at in (1, 2, 3)))
+    alerts = alert_table(bucket.run(10))
+    tables = AlertTables(root, SYSTEM_CLOCK)
+    tables.add_alerts(0, alerts)
+    tables.put_twins(0, pa.Table.from_pylist(bucket.snapshot(), SNAPSHOTS))

