@@ -21,7 +21,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from nats.aio.client import Client as NatsClient
 from nats.errors import ConnectionClosedError, NoRespondersError
 from nats.errors import Error as NatsError
 from nats.errors import TimeoutError as NatsTimeoutError
@@ -32,11 +31,13 @@ from backhaul_agent.clock import CLOCK_HEADER, SYSTEM, Clock, SystemClock, stamp
 from backhaul_agent.errors import Code, NoAgentError, NotKnownError, NotLetInError, RefusedError
 from backhaul_agent.login import login_options
 from backhaul_codec import CodecError, Opaque, Point, encode_frame
+from backhaul_codec.hardy_client import HardyClient
 from backhaul_codec.subjects import encode_token
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
+    from nats.aio.client import Client as NatsClient
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
 
@@ -66,7 +67,7 @@ async def connect(
         LoginError: no such file, or it holds no key.
         NoAgentError: no server there.
     """
-    nats = NatsClient()
+    nats = HardyClient()
     errors: list[Exception] = []
 
     async def on_error(error: Exception) -> None:

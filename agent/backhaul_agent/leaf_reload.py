@@ -7,14 +7,16 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from backhaul_agent.cancellation import cancels, close_quietly, heed_cancel
 from backhaul_agent.errors import LeafReloadError
+from backhaul_codec.hardy_client import HardyClient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from nats.aio.client import Client
 
 ANSWER_S_MAX = 10.0  # the server tries for a second where the last connection is not gone yet
 
@@ -53,7 +55,7 @@ async def lets_in(url: str, login: dict[str, Any]) -> bool:
 
 @asynccontextmanager
 async def _connected(url: str, login: dict[str, Any]) -> AsyncIterator[Client]:
-    client, before = Client(), asyncio.all_tasks()
+    client, before = HardyClient(), asyncio.all_tasks()
     try:
         async with asyncio.timeout(ANSWER_S_MAX):
             await client.connect(

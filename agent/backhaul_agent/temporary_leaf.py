@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from backhaul_agent.cancellation import close_quietly
@@ -28,9 +27,12 @@ from backhaul_agent.errors import EnrolmentFailedError
 from backhaul_agent.files import write_whole
 from backhaul_agent.leaf_config import quoted
 from backhaul_codec.enrolment import answer_prefix
+from backhaul_codec.hardy_client import HardyClient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from nats.aio.client import Client
 
     from backhaul_codec.enrolment import Token
 
@@ -100,7 +102,7 @@ async def temporary_leaf(
 @asynccontextmanager
 async def asking(leaf: TemporaryLeaf, token: Token) -> AsyncIterator[Client]:
     """Connect to the server, to ask with a token. Raises: EnrolmentFailedError: it is not there."""
-    client = Client()
+    client = HardyClient()
     try:
         async with asyncio.timeout(START_S_MAX):
             await client.connect(

@@ -1,9 +1,12 @@
-"""nats-py's client, made to bear every message that a nats-server lets through.
+"""nats-py's client, made to bear every message that a nats-server lets through, and to close what it opens.
 
 To a server any byte but space, tab and line ends may stand in a subject or a reply, and headers are
 bytes. nats-py 2.16 takes two bytes more for the end of a subject: one could go on with the number of
 another subscription, as of `hub.stop`, and was heard by that. Where text is no UTF-8 it stops reading
 without a word, until its pings find out. Whoever publishes anything that is heard could do either.
+
+It forgets the socket of an attempt to connect again that failed, and of one that is given up while it
+closes that: both stay open, with the server's end of them, until something collects garbage.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from nats.aio.client import Client
+from nats.aio.client import Client, Srv
 from nats.protocol import parser
 
 # As the server separates them: with two spaces where a reply is there and empty.
@@ -21,6 +24,20 @@ parser.HMSG_RE = re.compile(rb"\AHMSG +([^ \t\r\n]+) +(\d+) +(([^ \t\r\n]+) +)?(
 
 class HardyClient(Client):
     """Delivers every message: text that is no UTF-8 with U+FFFD in it, which no name of ours has."""
+
+    async def _connect_to_server(self, s: Srv) -> None:
+        self._close_socket()
+        await super()._connect_to_server(s)
+
+    async def _close(self, status: int, do_cbs: bool = True) -> None:
+        try:
+            await super()._close(status, do_cbs)
+        finally:
+            self._close_socket()
+
+    def _close_socket(self) -> None:
+        if self._transport:
+            self._transport.close()  # type: ignore[no-untyped-call]
 
     def _build_message(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None

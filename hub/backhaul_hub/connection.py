@@ -58,6 +58,10 @@ async def connect(url: str, login: Login, *, inbox_prefix: str = "_INBOX") -> Cl
         if client.is_connected and not again:
             log.warning("nats_error", user=user, error=repr(error))
         for limit in connecting:
+            if (
+                limit.expired()
+            ):  # asyncio before 3.12 forgets it where an answer comes in the same moment
+                raise TimeoutError from error
             # Judged when an attempt has failed: who stands still himself for so long has not tried.
             silent = isinstance(error, TimeoutError)
             limit.reschedule(began_s + (silent_s if silent else patience_s))

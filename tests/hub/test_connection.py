@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from backhaul_codec.credentials import Credentials
 from backhaul_hub.config import Login
 from backhaul_hub.connection import connect, heard
+from backhaul_hub.errors import HubError
 from backhaul_hub.nats_jwt import user_jwt
 from backhaul_hub.nkey import new_key
+from tests.support.moody_server import MoodyServer
 from tests.support.raw_publish import publish_raw
 from tests.support.waiting import until
 
@@ -37,12 +40,17 @@ BROKEN_HEADERS = (
 
 
 @pytest.fixture
-async def client(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Client]:
+def login(tmp_path: Path) -> Login:
     account, user = new_key("account"), new_key("user")
     jwt = user_jwt("control", user.public, account, account.public, now_s=0)
     creds = tmp_path / "control.creds"
     creds.write_text(Credentials(user.seed, user.public, jwt, 0).text())
-    client = await connect(nats_server.url, Login(creds=str(creds)))
+    return Login(creds=str(creds))
+
+
+@pytest.fixture
+async def client(nats_server: NatsServer, login: Login) -> AsyncIterator[Client]:
+    client = await connect(nats_server.url, login)
     yield client
     await client.close()
 
@@ -114,3 +122,35 @@ async def test_a_message_with_an_empty_reply_is_heard(client: Client) -> None:
     )
     await found.all_of(2)
     assert found.by == [("ask.>", "ask.x", ""), ("ask.>", "ask.y", "")]
+
+
+async def test_a_refused_connection_leaves_no_socket_open(
+    login: Login, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is given up while the client closes what was refused."""
+    monkeypatch.setattr("backhaul_hub.connection._CONNECT_TIMEOUT_S", 0.0)
+    async with MoodyServer().listening() as server:
+        server.lets_in = False
+        gc.disable()  # which would close it, some time
+        try:
+            with pytest.raises(HubError, match="Authorization Violation"):
+                await connect(server.url, login)
+            await until(lambda: not server.there, "each socket closed")
+        finally:
+            gc.enable()
+
+
+async def test_a_connection_made_again_leaves_no_socket_of_its_attempts_open(login: Login) -> None:
+    async with MoodyServer().listening() as server:
+        client = await connect(server.url, login)
+        gc.disable()
+        try:
+            server.lets_in = False
+            server.hang_up()
+            await until(lambda: server.came >= 3, "two attempts refused")
+            server.lets_in = True
+            await until(lambda: client.is_connected, "connected again")
+            await until(lambda: len(server.there) == 1, "the sockets of attempts closed")
+        finally:
+            gc.enable()
+            await client.close()
