@@ -1,0 +1,94 @@
+"""What CI excuses, and what not: each in a project of its own, with pytest as it is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import second_look
+
+ROOT = Path(__file__).parents[1]
+
+TESTS = """
+from pathlib import Path
+import pytest
+
+def times(name):
+    path = Path(name)
+    path.write_text(path.read_text() + "x" if path.exists() else "x")
+    return len(path.read_text())
+
+@pytest.mark.nats
+@pytest.mark.parametrize("word", ["a b", "c"])
+def test_once(word):
+    assert word == "c" or times("once") > 1
+
+@pytest.mark.nats
+def test_now_and_then():
+    assert times("now") not in (1, 4)
+
+def test_bare():
+    assert times("bare") > 1
+
+@pytest.mark.nats
+@pytest.mark.parametrize("number", range(4))
+def test_many(number):
+    assert times(f"many{number}") > 1
+
+def test_stop():
+    pytest.exit("cut short", returncode=2)
+"""
+INI = "[pytest]\nmarkers =\n    nats: x\n    chaos: x\n    spark: x\n"
+
+
+@pytest.fixture(autouse=True)
+def _with_this_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
+def looked_at(root: Path, chosen: str, *args: str) -> int:
+    (root / "pytest.ini").write_text(INI)
+    (root / "test_it.py").write_text(TESTS)
+    (root / "conftest.py").write_text("from tests.second_look import pytest_sessionfinish\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-k", chosen, *args]
+    first = subprocess.run(command, cwd=root, check=False, capture_output=True)
+    assert first.returncode != 0
+    return second_look.main(root)
+
+
+def test_what_failed_once_is_excused_and_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert looked_at(tmp_path, "once") == 0
+    assert (tmp_path / "once").read_text() == "x" * (1 + second_look.TIMES)
+    assert capfd.readouterr().out.splitlines()[-1] == "test_it.py::test_once[a b]"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "why"),
+    [
+        ("now_and_then", "failed alone, too, at time 3 of 3"),
+        ("bare", "a test without servers failed"),
+        ("once or bare", "a test without servers failed"),
+        ("many", "4 tests failed"),
+        ("stop", "did not come to its end"),
+        ("once or stop", "did not come to its end"),
+    ],
+)
+def test_what_is_not_excused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], chosen: str, why: str
+) -> None:
+    assert looked_at(tmp_path, chosen) == 1
+    assert why in capfd.readouterr().err
+
+
+def test_a_file_that_cannot_be_read_is_not_excused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "test_broken.py").write_text("import nowhere\n")
+    assert looked_at(tmp_path, "once", "--continue-on-collection-errors") == 1
+    assert "a file could not be read" in capfd.readouterr().err
