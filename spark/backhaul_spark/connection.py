@@ -61,6 +61,7 @@ class Connection:
         self._inboxes = 1
         self._requests = 0
         self._expired = ""
+        self._logged_in = False
         self.server = ""
         self.api = endpoint.api
         self._socket = self._open(dial)
@@ -179,6 +180,7 @@ class Connection:
         self._write(b"CONNECT %s\r\nSUB %s.* 1\r\nPING\r\n" % (connect, self._inbox.encode()))
         while (line := self._line(deadline, "the login")) != b"PONG":
             self._control(line)
+        self._logged_in = True
 
     def _login(self, greeting: dict[str, Any]) -> dict[str, str]:
         """Return what CONNECT says of the user; a `.creds` file is read anew each time."""
@@ -208,6 +210,10 @@ class Connection:
             if text.lower() == "authentication timeout":  # by this machine's doing, and no refusal
                 raise Unreachable(self.server, "a login took longer than it waits for one")
             if "authoriz" in text.lower() or "authentic" in text.lower():
+                if self._logged_in:
+                    # Expired or revoked since. Whether what the file holds by now will do, the next
+                    # login shows.
+                    raise Unreachable(self.server, f"the server ended the login: {text}")
                 creds = self._endpoint.creds
                 because = f" ({creds}: {self._expired})" if self._expired else ""
                 raise LoginRefused(self.server, text + because)

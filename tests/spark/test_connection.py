@@ -117,6 +117,17 @@ def test_a_refusal_or_nonsense_has_a_name(
         connect(serve(answer))
 
 
+@pytest.mark.parametrize("why", ["Expired", "Revoked"])
+def test_a_login_that_the_server_ends_later_is_no_refusal(
+    connect: Callable[..., Connection], why: str
+) -> None:
+    """The file may hold another by now: whoever connects again reads it anew."""
+    said = f"-ERR 'User Authentication {why}'\r\n".encode()
+    connection = connect(serve(b"PONG\r\n", said))
+    with pytest.raises(Unreachable, match=f"Authentication {why}"):
+        connection.request("what", b"")
+
+
 def test_a_server_that_hangs_up_is_unreachable(connect: Callable[..., Connection]) -> None:
     with pytest.raises(Unreachable, match="closed"):
         connect(serve(b"", end=True))

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_codec.credentials import parse_credentials
+from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.connection import Connection
 from backhaul_spark.direct_get import close_connections, list_streams, read_range
 from backhaul_spark.endpoint import endpoint_from
-from backhaul_spark.errors import LoginRefused, OptionError
+from backhaul_spark.errors import LoginRefused, OptionError, Unreachable
 from backhaul_spark.source import JetStreamSource, Settings
 from tests.support.keyed_server import KeyedServer
 
@@ -80,6 +81,23 @@ def test_a_renewed_file_counts_from_the_next_login_on(hub: KeyedServer, tmp_path
         Connection(endpoint)
     file.write_text(hub.creds("spark").read_text())
     Connection(endpoint).close()
+
+
+@pytest.mark.nats
+def test_a_file_renewed_before_the_login_runs_out_goes_on_counting(
+    hub: KeyedServer, tmp_path: Path
+) -> None:
+    """The server ends what was logged in with the former one: that is no refusal."""
+    soon = SYSTEM_CLOCK.now_ns() // 1_000_000_000 + 5
+    file = tmp_path / "spark.creds"
+    file.write_text(hub.creds("brief", expires_s=soon).read_text())
+    given = options(hub, file)
+    connection = Connection(endpoint_from(given), timeout_s=60)
+    file.write_text(hub.creds("spark").read_text())
+    with pytest.raises(Unreachable, match="Authentication Expired"):
+        connection.any_answer("what nobody asked")
+    connection.close()
+    assert bodies(given) == [b"a", b"b", b"c"]
 
 
 @pytest.mark.nats
