@@ -125,25 +125,27 @@ def batch_digest(uri: str, batch: int) -> int:
 
 
 def run_query(start: Callable[[], StreamingQuery], stopping: Callable[[], bool]) -> None:
-    """Start a query and wait as `wait_for_end` does; start it again where Spark gave up on a process of its own.
+    """Start a query and wait until it ends, or until `stopping` says so.
 
-    It gives one that asks for offsets ten seconds to start, whatever else the machine has to do.
+    It is started again where Spark gave up on a process of its own: it gives one that asks for offsets
+    ten seconds to start, whatever else the machine has to do.
 
     Raises:
         BackhaulSparkError: the query failed.
     """
     for left in reversed(range(_STARTS_MAX)):
         try:
-            wait_for_end(start(), stopping)
+            _run_to_end(start, stopping)
         except errors.JobFailed as error:
-            if _LATE not in str(error) or not left:
+            # Of an error on the way to a query, the first line says only what was called.
+            if _LATE not in str(error.__cause__) or not left:
                 raise
         else:
             return
 
 
-def wait_for_end(query: StreamingQuery, stopping: Callable[[], bool]) -> None:
-    """Wait until a query ends; end it when `stopping` says so.
+def _run_to_end(start: Callable[[], StreamingQuery], stopping: Callable[[], bool]) -> None:
+    """Start a query and wait until it ends; end it when `stopping` says so.
 
     A flag that is looked at, not an exception out of a signal handler: one that strikes while
     Python talks to the JVM leaves a broken conversation behind.
@@ -152,6 +154,7 @@ def wait_for_end(query: StreamingQuery, stopping: Callable[[], bool]) -> None:
         BackhaulSparkError: the query failed.
     """
     try:
+        query = start()
         while not query.awaitTermination(_LOOK_S):
             if stopping():
                 query.stop()

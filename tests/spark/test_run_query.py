@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from backhaul_spark.errors import JobFailed, Unreachable
+from backhaul_spark.errors import JobFailed, OptionError, Unreachable
 from backhaul_spark.stream import run_query
 
 LATE = "[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker failed to connect back."
@@ -24,20 +24,38 @@ class Query:
         return True
 
 
-def starts(*ends: str) -> int:
-    """Run queries that end so, one after the other; return how many were started."""
+def starts(*ends: str | Exception, stopping: bool = False) -> int:
+    """Run queries that end so, or do not start for that reason; return how many were tried."""
     left = list(ends)
 
     def start() -> Any:
-        return Query(left.pop(0))
+        end = left.pop(0)
+        if isinstance(end, Exception):
+            raise end
+        return Query(end)
 
-    run_query(start, lambda: False)
+    run_query(start, lambda: stopping)
     return len(ends) - len(left)
 
 
 def test_a_process_that_was_slow_to_start_is_started_again() -> None:
     assert starts("", LATE) == 1
     assert starts(LATE, LATE, "", LATE) == 3
+
+
+def test_that_holds_while_the_query_is_started_too() -> None:
+    late = RuntimeError(f"An error occurred while calling o45.load.\n: SparkException: {LATE}")
+    assert starts(late, LATE, "") == 3
+    with pytest.raises(JobFailed):
+        starts(*[late] * 5)
+
+
+def test_an_error_while_it_is_started_has_its_name() -> None:
+    """Python's traceback is in what Spark raises: without a name, an operator would read all of it."""
+    raised = "Traceback ...\nbackhaul_spark.errors.OptionError: credentials='x': expected a file"
+    with pytest.raises(OptionError, match="expected a file"):
+        starts(RuntimeError(raised), "")
+    assert starts(RuntimeError("the JVM is gone"), stopping=True) == 1
 
 
 def test_one_that_never_starts_in_time_ends_the_query() -> None:
