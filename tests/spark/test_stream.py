@@ -19,7 +19,7 @@ from backhaul_spark.errors import BackhaulSparkError
 from backhaul_spark.ingest import Ingest, Outcome
 from backhaul_spark.read import read_table
 from backhaul_spark.rollup import Rollup, run_on
-from backhaul_spark.schemas import TABLES
+from backhaul_spark.schemas import INGEST_TABLES, TABLES
 from backhaul_spark.stream import IngestQuery
 from tests.support.every_table import write_every_table
 from tests.support.spark_frames import frame
@@ -50,6 +50,10 @@ class Runs:
         """Return how many points each sequence has."""
         table = DeltaTable(f"{self.root}/points").to_pyarrow_table(columns=["seq"])
         return Counter(table.column("seq").to_pylist())
+
+    def commits(self) -> int:
+        """Return how many commits the tables of ingest have seen."""
+        return sum(DeltaTable(f"{self.root}/{spec.name}").version() for spec in INGEST_TABLES)
 
     def gaps(self) -> list[tuple[int, int, str]]:
         rows = DeltaTable(f"{self.root}/source_gaps").to_pyarrow_table().to_pylist()
@@ -203,6 +207,10 @@ def test_a_service_outlives_its_hub_and_ends_on_sigterm(runs: Runs) -> None:
             wait_for(service.stderr, "2 points from 1 messages")
             runs.hub.server.kill()
             wait_for(service.stderr, "trying again")
+            commits = runs.commits()
+            for _ in range(2):
+                wait_for(service.stderr, "trying again")
+            assert runs.commits() == commits, "a night without the hub leaves no commits behind"
             runs.hub.server.start()
             runs.hub.put(frames(2))
             wait_for(service.stderr, "2 points from 1 messages")

@@ -112,6 +112,8 @@ def _run(
                 certifier.now_and_then(SYSTEM_CLOCK.monotonic())
 
             def run() -> None:
+                # An ingest takes a number, a commit in each of its tables: none while the hub is away.
+                Settings(source).streams()
                 query(said).run(every_s, stop.is_set)
 
             _service.run_on(run, stop, quiet=totals.quiet)
