@@ -67,6 +67,8 @@ class FloodGuard:
         self._deaf = deaf
         self._due = asyncio.Event()
         self._kept_out: frozenset[str] = frozenset()
+        # Suspended, and have asked since the servers were last told to keep them out.
+        self._ask_on: set[str] = set()
         # Begun and not done: some servers may keep out others than these.
         self._begun = False
         self._noticed = {
@@ -79,6 +81,7 @@ class FloodGuard:
         """Count a device's question to the control plane, and say whether it may ask still."""
         may = self.watch.spend(device, Goods.QUESTIONS, 1, self._clock.monotonic_s())
         if not may and device not in self._kept_out:
+            self._ask_on.add(device)
             self._due.set()
         return may
 
@@ -136,12 +139,15 @@ class FloodGuard:
             )
         for device in sorted(self._kept_out - suspended.keys()):
             log.info("device_may_come_back", device=device)
+        # Who was cut by those servers that answer does not ask on. To go deaf for it at each attempt
+        # would leave the others unheard for as long as one server is away.
         asked = any(
             suspended[device].goods is Goods.QUESTIONS
-            for device in suspended.keys() - self._kept_out
+            for device in suspended.keys() & self._ask_on - self._kept_out
         )
         self._begun = True
         async with self._deaf() if asked else contextlib.nullcontext():
+            self._ask_on.clear()
             await self._keep_out(frozenset(suspended))
         self._kept_out = frozenset(suspended)
         self._begun = False

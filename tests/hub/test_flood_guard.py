@@ -113,8 +113,23 @@ async def test_while_the_servers_do_not_take_it_it_is_tried_again() -> None:
         await it.guard.act()
     assert it.done == ["deaf", "hears"]
     it.trouble = ""
+    it.ask(1)
     await it.guard.act()
-    assert it.done[2:] == ["deaf", {RUDE}, "hears"]
+    assert it.done[2:] == ["deaf", {RUDE}, "hears"], "it asks on"
+
+
+async def test_others_are_heard_while_who_was_cut_is_seen_to_again() -> None:
+    """A server of a cluster is away, perhaps for hours; those that are there have cut the link."""
+    it = Scene()
+    it.ask(100)
+    it.trouble = "2 of 3 servers answer"
+    for _ in range(3):
+        with pytest.raises(HubError, match="2 of 3"):
+            await it.guard.act()
+    assert it.done == ["deaf", "hears"], "once"
+    it.trouble = ""
+    await it.guard.act()
+    assert it.done[2:] == [{RUDE}]
 
 
 async def test_what_was_begun_is_taken_back_where_its_time_is_over_before_it_succeeds() -> None:
