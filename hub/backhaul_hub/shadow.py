@@ -234,6 +234,17 @@ class Shadows:
             devices.add(document.device)
         return [shadow_row(device, self.of(device)) for device in devices]
 
+    def overtaken(self, device: str, part: str, version: int) -> bool:
+        """Take in which version of a document the bucket has; return whether ours is an older one.
+
+        Then the next one follows that, whatever it says.
+        """
+        editions = self.of(device).editions
+        if version <= editions.get(part, Edition()).version:
+            return False
+        editions[part] = Edition(version)
+        return True
+
     def parts_written(self, device: str) -> set[str]:
         """Return which of a device's documents the bucket has, unless it was lost."""
         desired = {DESIRED} if self.desired_body(device) is not None else set()

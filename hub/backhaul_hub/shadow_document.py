@@ -32,6 +32,8 @@ DESIRED_BYTES_MAX = 512 << 10
 """Of a document `desired`; as much as one write may hold on the vehicle."""
 SHOWN_BYTES_MAX = 1 << 20
 """Of the fields in one document that the hub writes."""
+VERSION_END = 1 << 53
+"""Beyond it JSON's numbers are not exact everywhere; no hub counts as far."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -101,6 +103,16 @@ def read_object(body: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise WriteRefusedError('no JSON object: {"gps.rate": 5} is one')
     return document
+
+
+def version_of(body: bytes) -> int:
+    """Return the version of a document that the hub wrote; 0 where somebody else has written there."""
+    try:
+        version = read_object(body).get("version")
+    except WriteRefusedError:
+        return 0
+    # True would be a number, too.
+    return version if type(version) is int and 0 < version < VERSION_END else 0
 
 
 def field_key(name: str) -> HeadKey:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from base64 import b64decode
 from typing import TYPE_CHECKING
 
 import structlog
@@ -19,9 +20,9 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from backhaul_codec.subjects import DEVICE_ID
 
 from .errors import HubError, JetStreamError, WriteRefusedError
-from .jetstream import WRONG_LAST_SEQUENCE
+from .jetstream import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE
 from .shadow import Desired, Shadows
-from .shadow_document import DESIRED, shadow_key
+from .shadow_document import DESIRED, shadow_key, version_of
 from .turn import Turn
 from .twin_streams import SHADOW, SHADOW_BUCKET
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from .config import Twin
     from .jetstream import JetStreamApi
     from .registry import Registry
+    from .shadow import Document
     from .sync import Announcement, HubSync
 
 log = structlog.get_logger(__name__)
@@ -79,6 +81,8 @@ class ShadowKeeper:
         self._touched: set[str] = set()
         self._lost: set[str] = set()
         """Devices whose documents the bucket has lost."""
+        self._noted: set[tuple[str, str]] = set()
+        """Device and part of documents of which the bucket's version is known to be in hub.db."""
         self._due = asyncio.Event()
         self._anew = False
 
@@ -161,14 +165,41 @@ class ShadowKeeper:
 
     async def _write(self, device: str, *, lost: bool) -> None:
         documents = self.shadows.documents(device, all_of_them=lost)
+        while await self._overtaken(documents):
+            documents = self.shadows.documents(device, all_of_them=lost)
         for document in documents:
+            self._noted.discard((device, document.part))
             stored = await self._api.publish(self._subject(device, document.part), document.body)
             self._on_document(device, document.part, stored["seq"], document.body)
         if documents:
             async with Turn(self._registry):
                 await self._registry.write(self.shadows.published(documents))
+            self._noted.update((device, document.part) for document in documents)
         if lost:
             await self._put_back(device)
+
+    async def _overtaken(self, documents: Iterable[Document]) -> bool:
+        """Tell whether the bucket has a newer version of one of these documents than hub.db.
+
+        It has where somebody was killed between the two, was not answered, or hub.db was put back; to
+        count on from hub.db would give two documents one version.
+        """
+        overtaken = False
+        for device, part, *_ in documents:
+            if (device, part) not in self._noted:
+                version = await self._version_there(self._subject(device, part))
+                overtaken |= self.shadows.overtaken(device, part, version)
+        return overtaken
+
+    async def _version_there(self, subject: str) -> int:
+        last = {"last_by_subj": subject}
+        try:
+            message = (await self._api.request(f"STREAM.MSG.GET.{SHADOW}", last))["message"]
+        except JetStreamError as error:
+            if error.code == MESSAGE_NOT_FOUND:
+                return 0
+            raise
+        return version_of(b64decode(message.get("data", "")))
 
     async def _put_back(self, device: str) -> None:
         """Write what is desired into a bucket that has nothing of it."""

@@ -25,6 +25,7 @@ from backhaul_hub.shadow_document import (
     read_desired,
     shadow_key,
     shown,
+    version_of,
 )
 from tests.support.strategies import exact, points
 
@@ -149,3 +150,22 @@ def test_an_edit_finds_a_field_however_it_was_spelled() -> None:
         "gps.rate.max": 1,
     }
     assert edited(document, {RATE: None}, set())["gps.rate"] is None
+
+
+@pytest.mark.parametrize(
+    ("body", "version"),
+    [
+        (b'{"vid": "VID-001", "version": 7}', 7),
+        (b'{"version": 9007199254740992}', 0),
+        (b'{"version": -1}', 0),
+        (b'{"version": true}', 0),
+        (b'{"version": "7"}', 0),
+        (b"[7]", 0),
+        (b"\xff", 0),
+        (b"", 0),
+    ],
+    ids=["ours", "too-large", "negative", "truth", "text", "list", "no-text", "gone"],
+)
+def test_whatever_somebody_wrote_there_has_a_version_or_none(body: bytes, version: int) -> None:
+    found = version_of(body)
+    assert (found, type(found)) == (version, int)

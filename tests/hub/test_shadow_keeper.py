@@ -17,7 +17,7 @@ from backhaul_codec.merge import HeadKey
 from backhaul_codec.subjects import parse_uplink
 from backhaul_hub.continuity import LaneKey
 from backhaul_hub.downlink import Publisher
-from backhaul_hub.errors import RegistryError
+from backhaul_hub.errors import HubError, RegistryError
 from backhaul_hub.examine import Examined
 from backhaul_hub.future import FutureRule
 from backhaul_hub.jetstream import JetStreamApi
@@ -375,6 +375,46 @@ async def test_documents_are_written_again_where_who_wrote_them_again_was_killed
         await rig.api.request("STREAM.PURGE.KV_TWIN_SHADOW", gone)
         await rig.start()
         assert await rig.until(part, bool)
+
+
+@pytest.mark.parametrize("killed", [True, False], ids=["killed", "not-answered"])
+async def test_a_version_is_of_one_document_alone(
+    nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    """The bucket has taken it, and the control plane ends before it notes that, or is not told."""
+    async with a_rig(nats_server, tmp_path) as rig:
+        really_publish, taken_unnoted = rig.api.publish, asyncio.Event()
+
+        async def publish(subject: str, *rest: Any) -> Any:
+            stored = await really_publish(subject, *rest)
+            if subject.endswith(".reported") and not taken_unnoted.is_set():
+                if not killed:
+                    await theme("light")
+                taken_unnoted.set()
+                if killed:
+                    await asyncio.Event().wait()
+                raise HubError("no answer")
+            return stored
+
+        async def theme(name: str) -> None:
+            rig.vehicle.put("hmi", "theme", name)
+            await rig.hear()
+
+        monkeypatch.setattr(rig.api, "publish", publish)
+        await theme("dark")
+        async with asyncio.timeout(60):
+            await taken_unnoted.wait()
+        if killed:
+            await rig.stop()
+            await rig.start()
+            await theme("light")
+        last = await rig.until("reported", lambda said: said["fields"] == {"hmi.theme": "light"})
+        await rig.until("meta", lambda meta: meta.get("reported", {}).get("time") == last["time"])
+        revisions = await rig.kv.history(f"{PREFIX}.reported")
+        documents = {each.revision: json.loads(each.value or b"") for each in revisions}
+        versions = [document["version"] for document in documents.values()]
+        assert len(versions) > 1
+        assert versions == sorted(set(versions)), documents
 
 
 async def test_reported_is_coalesced_and_not_written_for_nothing(
