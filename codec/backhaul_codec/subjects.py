@@ -3,8 +3,8 @@
 On a vehicle: `f.<node>` frames, `p.<node>.<type>.<key>` points, `p.<parent>.<node>.<type>.<key>`
 points of an edge, `p.<node>` and `p.<parent>.<node>` frames of such points that hold or fall as one,
 `e.<kind>` events of the agent's own, `e.app.<kind>` events that programs report, `r.<command id>`
-results. Where every node has lanes of its own the same after
-`n.<node>.`. At the hub all of it with `up.<device>.` before it, set by the hub's own stream, never
+results. Of a node with a lane of its own the same after `n.<node>.`.
+At the hub all of it with `up.<device>.` before it, set by the hub's own stream, never
 by the device.
 """
 
