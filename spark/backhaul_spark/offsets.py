@@ -22,7 +22,7 @@ OnGap = Literal["fail", "record"]
 VERSION = 1
 
 GAP_RETENTION = "gap_retention"  # limits removed the messages before they were read
-GAP_DELETED = "gap_deleted"  # single messages deleted inside a range
+GAP_DELETED = "gap_deleted"  # deleted inside a range, or at the end of one that was planned
 GAP_RECREATED = "gap_recreated"  # the whole stream is another one; how much is lost is unknown
 GAP_REWOUND = "gap_rewound"  # the stream's store went back in time; likewise unknown
 
@@ -202,9 +202,26 @@ def _stream_spans(name: str, begin: Mark | None, stop: Mark, info: StreamInfo | 
     # Of a stream that starts over, what its limits already removed is part of the one gap above.
     if first > base + 1 and not first_ever:
         found.append(Span(name, base + 1, min(first - 1, stop.seq), GAP_RETENTION))
-    if first <= stop.seq:
-        found.append(Span(name, first, stop.seq))
+    last = min(stop.seq, info.last_seq)
+    if first <= last:
+        found.append(Span(name, first, last))
+    if max(first, last + 1) <= stop.seq:
+        found.append(Span(name, max(first, last + 1), stop.seq, GAP_DELETED))
     return found
+
+
+def cut(
+    start: Mapping[str, Mark], end: Mapping[str, Mark], streams: Mapping[str, StreamInfo]
+) -> list[str]:
+    """Return the streams that end before what was planned of them: their stores went back since."""
+    return [
+        name
+        for name, stop in end.items()
+        if (info := streams.get(name)) is not None
+        and info.created == stop.created
+        and info.last_seq < stop.seq
+        and start.get(name) != stop
+    ]
 
 
 def split(found: list[Span], partitions: int) -> list[Span]:

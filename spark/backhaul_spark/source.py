@@ -134,6 +134,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._target: offsets.Marks | None = None
+        self._cut: offsets.Marks = {}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the `maxMessages` option as Spark's read limit. Driver."""
@@ -166,10 +167,17 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Cut what lies between two offsets into spans. Driver."""
+        begin, stop = offsets.from_json(start), offsets.from_json(end)
+        streams = self._settings.streams()
+        for name in offsets.cut(begin, stop, streams):
+            streams[name] = self._believed(streams[name], stop[name].seq)
+        # Of these the next batch starts over, whatever is there by then: should a leader have been
+        # believed wrongly, what it lacked is read after all.
+        self._cut = {name: stop[name] for name in offsets.cut(begin, stop, streams)}
         found = offsets.spans(
-            offsets.from_json(start),
-            offsets.from_json(end),
-            self._settings.streams(),
+            begin,
+            stop,
+            streams,
             on_gap=self._settings.on_gap,  # type: ignore[arg-type]  # checked in Settings
         )
         return [SpanPartition(span) for span in offsets.split(found, self._settings.partitions)]
@@ -186,8 +194,10 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             info = streams.get(name)
             if info is None or info.created != mark.created:
                 continue
-            if info.last_seq < mark.seq and info.replicas > 1:
-                info = self._believed(info, mark.seq)
+            if self._cut.get(name) == mark:
+                found.add(name)
+                continue
+            info = self._believed(info, mark.seq)
             # Also where the mark has no stamp: between being told of that message and looking at it
             # the stream went back, and now it holds another.
             if info.last_seq < mark.seq or (
@@ -203,10 +213,10 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         A leader that is cut off from the others believes in itself for some ten seconds.
         """
         for _ in range(_REWIND_LOOKS):
+            if info.last_seq >= seq or info.replicas == 1:
+                break
             SYSTEM_CLOCK.sleep(_REWIND_LOOK_S)
             info = self._settings.streams().get(info.name, info)
-            if info.last_seq >= seq:
-                break
         return info
 
     def _stamped(self, name: str, mark: offsets.Mark) -> offsets.Mark:
