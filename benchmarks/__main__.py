@@ -100,7 +100,7 @@ _LIST = "\n".join(f"{each.name:16}{each.about}" for each in BENCHMARKS)
 @click.argument(
     "names", metavar="[NAME]...", nargs=-1, type=click.Choice([each.name for each in BENCHMARKS])
 )
-@click.option("--quick", is_flag=True, help="Smaller loads: about 5 minutes instead of 12.")
+@click.option("--quick", is_flag=True, help="Smaller loads.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
