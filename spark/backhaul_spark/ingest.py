@@ -148,7 +148,8 @@ class Ingest:
         repeats: dict[str, pa.Array],
     ) -> None:
         self._append(COVERAGE_TABLE, ranges)
-        self._append(REJECTS_TABLE, [row for report in reports for row in report.rejects])
+        rejects = [row for report in reports for row in report.rejects]
+        self._append(REJECTS_TABLE, self._not_noted(rejects))
         self._append(GAPS_TABLE, [row for report in reports for row in report.gaps])
         said = {
             RECEIPTS_TABLE: [row for report in reports for row in report.receipts],
@@ -158,6 +159,29 @@ class Ingest:
         for spec, rows in said.items():
             new = [row for row in rows if not _among(repeats, row["stream"], row["stream_seq"])]
             self._append(spec, new)
+
+    def _not_noted(self, rejects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Leave out those that the table has.
+
+        What cannot be read has no place in a lane that coverage could know it by, and comes again where
+        a checkpoint or a stream went back, or with a new checkpoint.
+        """
+        if not rejects:
+            return []
+        table = self.tables.table(REJECTS_TABLE)
+        table.update_incremental()  # others make large files of its small ones, and delete these
+        seqs = [row["stream_seq"] for row in rejects]
+        names = ["stream", "stream_seq", "stored_at"]
+        place = pc.field("stream_seq")
+        known = dataset_of(table).to_table(
+            columns=names,
+            # Bounds as well: by them files are passed over.
+            filter=(place >= min(seqs)) & (place <= max(seqs)) & place.isin(seqs),
+        )
+        columns = [known.column(name) for name in names[:2]]
+        columns.append(known.column("stored_at").cast(pa.int64()))
+        noted = set(zip(*(column.to_pylist() for column in columns), strict=True))
+        return [row for row in rejects if tuple(row[name] for name in names) not in noted]
 
     def _append(self, spec: TableSpec, rows: list[dict[str, Any]]) -> None:
         stamp = {"ingest": self.tables.next_ingest, "ingested_at": self._clock.now_ns() // 1000}

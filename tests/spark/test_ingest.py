@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,7 @@ from backhaul_codec import Opaque, Point, encode_point
 from backhaul_spark import coverage
 from backhaul_spark import ingest as ingest_module
 from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_spark.compaction import compact
 from backhaul_spark.completeness import lane_states
 from backhaul_spark.errors import TablesBusy
 from backhaul_spark.ingest import Ingest, Outcome
@@ -24,6 +26,7 @@ from backhaul_spark.schemas import (
     COVERAGE_TABLE,
     INGEST_TABLES,
     POINTS_TABLE,
+    REJECTS_TABLE,
     SCHEMA_VERSION,
     TableSpec,
 )
@@ -126,6 +129,35 @@ def test_a_garbage_message_with_a_good_header_does_not_take_the_place_of_the_rea
     resent = world.take(frames(2, first_seq=9))
     assert (resent.messages, resent.repeated) == (1, 0)
     assert world.points() == once(1, 2)
+
+
+def test_what_could_not_be_read_is_noted_once_however_often_it_is_read(world: World) -> None:
+    """A checkpoint or a stream that went back, or a new checkpoint: coverage knows nothing of garbage."""
+    garbage = stored([b"x", b"y"], first_seq=5)
+    world.take(message_batch("UP_00", garbage))
+    # Under a number that was another message's, or another stream's, it is another one.
+    others = [replace(garbage, times=["2026-01-03T00:00:00.5Z"] * 2), garbage]
+    again = stored([b"x", b"y", b"z"], first_seq=5)
+    world.take(message_batch("UP_00", again), message_batch("UP_00", others[0]))
+    world.take(message_batch("UP_01", others[1]), message_batch("UP_00", again))
+    noted = Counter((row["stream"], row["stream_seq"]) for row in world.rows("rejects"))
+    assert noted == {
+        ("UP_00", 5): 2,
+        ("UP_00", 6): 2,
+        ("UP_00", 7): 1,
+        ("UP_01", 5): 1,
+        ("UP_01", 6): 1,
+    }
+
+
+def test_what_was_noted_is_found_where_others_have_tidied_up(world: World) -> None:
+    for _ in range(2):
+        world.take(message_batch("UP_00", stored([b"x"], first_seq=5)))
+        world.take(message_batch("UP_00", stored([b"x"], first_seq=6)))
+        compact(world.root, REJECTS_TABLE, SYSTEM_CLOCK)
+        table = DeltaTable(f"{world.root}/rejects")
+        table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    assert len(world.rows("rejects")) == 2
 
 
 def test_gaps_in_a_stream_are_recorded(world: World) -> None:
