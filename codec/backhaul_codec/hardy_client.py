@@ -5,8 +5,8 @@ bytes. nats-py 2.16 takes two bytes more for the end of a subject: one could go 
 another subscription, as of `hub.stop`, and was heard by that. Where text is no UTF-8 it stops reading
 without a word, until its pings find out. Whoever publishes anything that is heard could do either.
 
-It forgets the socket of an attempt to connect again that failed, and of one that is given up while it
-closes that: both stay open, with the server's end of them, until something collects garbage.
+It forgets the socket of an attempt to connect that failed, and of one that is given up, as by a
+cancellation: they stay open, with the server's end of them, until something collects garbage.
 """
 
 from __future__ import annotations
@@ -24,6 +24,14 @@ parser.HMSG_RE = re.compile(rb"\AHMSG +([^ \t\r\n]+) +(\d+) +(([^ \t\r\n]+) +)?(
 
 class HardyClient(Client):
     """Delivers every message: text that is no UTF-8 with U+FFFD in it, which no name of ours has."""
+
+    async def connect(self, *args: Any, **options: Any) -> None:
+        """Connect as nats-py does; leave nothing open where that fails or is cut short."""
+        try:
+            await super().connect(*args, **options)
+        except BaseException:
+            self._close_socket()
+            raise
 
     async def _connect_to_server(self, s: Srv) -> None:
         self._close_socket()

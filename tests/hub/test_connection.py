@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from typing import TYPE_CHECKING
 
@@ -138,6 +139,17 @@ async def test_a_refused_connection_leaves_no_socket_open(
             await until(lambda: not server.there, "each socket closed")
         finally:
             gc.enable()
+
+
+async def test_a_connection_cut_short_while_it_is_made_leaves_no_socket_open(login: Login) -> None:
+    async with MoodyServer().listening() as server:
+        server.silent = True
+        making = asyncio.create_task(connect(server.url, login))
+        await until(lambda: bool(server.there), "an attempt is under way")
+        making.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await making
+        await until(lambda: not server.there, "its socket closed")
 
 
 async def test_a_connection_made_again_leaves_no_socket_of_its_attempts_open(login: Login) -> None:

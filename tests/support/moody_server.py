@@ -1,4 +1,4 @@
-"""A server that speaks just enough of NATS to refuse a login, and looks on at what clients leave open."""
+"""A server that speaks just enough of NATS to take or refuse a login, and looks on at what clients leave open."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ _REFUSAL = b"-ERR 'Authorization Violation'\r\n"
 
 
 class MoodyServer:
-    """Lets in or refuses, as `lets_in` says, and never hangs up by itself.
+    """Lets in or refuses, as `lets_in` says, or is silent, and never hangs up by itself.
 
     A real server hangs up on whom it refuses, which hides a socket that the client forgot.
     """
 
     def __init__(self) -> None:
         self.lets_in = True
+        self.silent = False
         self.came = 0
         self.there: set[asyncio.StreamWriter] = set()
         self.url = ""
@@ -47,7 +48,7 @@ class MoodyServer:
         )
         try:
             while line := await reader.readline():
-                if line == b"PING\r\n":
+                if line == b"PING\r\n" and not self.silent:
                     writer.write(b"PONG\r\n" if self.lets_in else _REFUSAL)
         finally:
             self.there.discard(writer)
