@@ -12,6 +12,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from backhaul_agent.client import connect
 from demo.patient import PATIENCE_S
+from tests.leftovers import _without_leftovers  # noqa: F401 - a fixture of all files
 from tests.second_look import pytest_sessionfinish  # noqa: F401 - a hook
 
 if TYPE_CHECKING:
