@@ -83,7 +83,7 @@ async def connect(
                 name="backhaul client",
                 error_cb=on_error,
                 max_reconnect_attempts=-1,
-                reconnect_time_wait=0.2,  # type: ignore[arg-type]  # seconds, and a float is fine
+                reconnect_time_wait=0.2,  # seconds, and a float is fine
                 **login,
             )
     except (NatsError, OSError, TimeoutError) as error:

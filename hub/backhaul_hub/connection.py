@@ -86,7 +86,7 @@ async def connect(url: str, login: Login, *, inbox_prefix: str = "_INBOX") -> Cl
                     max_reconnect_attempts=-1,
                     ping_interval=_PING_S,
                     max_outstanding_pings=2,
-                    reconnect_time_wait=0.5,  # type: ignore[arg-type]  # seconds; a float is fine
+                    reconnect_time_wait=0.5,  # seconds; a float is fine
                     error_cb=on_error,
                 )
             finally:
