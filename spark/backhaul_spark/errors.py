@@ -22,6 +22,7 @@
     │   ├── TableNewer       a newer backhaul made it
     │   ├── NotKept          what was known then is not known any more
     │   ├── TablesBusy       another ingest is running, or overtook this one
+    │   ├── TablesBehind     they lack what the checkpoint counts as done
     │   └── NothingFound     the question has no answer in the tables
     └── JobFailed            a Spark job ended with an error of another kind
 
@@ -240,6 +241,22 @@ class TablesBusy(TableError):
     def __init__(self, root: str, detail: str) -> None:
         self.root, self.detail = root, detail
         super().__init__(f"the tables at {root} are in use: {detail}")
+
+
+class TablesBehind(TableError):
+    """The tables have not heard of batches that the checkpoint counts as done; nobody would read them again."""
+
+    hint = (
+        "the tables went back (a power cut, a copy put back) or are others: start with a new "
+        "checkpoint (nothing is doubled: ingest knows every message by its identity)"
+    )
+
+    def __init__(self, root: str, done: int, batch: int) -> None:
+        self.root, self.done, self.batch = root, done, batch
+        super().__init__(
+            f"the checkpoint is at batch {batch}, and the tables at {root} have "
+            + (f"none after batch {done}" if done >= 0 else "none of its batches")
+        )
 
 
 class NothingFound(TableError):

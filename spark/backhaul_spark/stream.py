@@ -88,6 +88,9 @@ class IngestQuery:
         planned = batch_digest(self._checkpoint, batch)
         if self._ingest.done(self._app_id(), batch, planned):
             return
+        done = self._ingest.tables.done(self._app_id())
+        if batch > done + 1:  # each batch is a commit, empty ones too
+            raise errors.TablesBehind(self._ingest.tables.root, done, batch)
         uri, number = self._ingest.points_uri, self._ingest.tables.next_ingest
         at_us = self._clock.now_ns() // 1000
 

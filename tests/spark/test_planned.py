@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pytest
+
 from backhaul_spark.checkpoint import FILE, checkpoint_uri
 from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_spark.errors import TablesBehind
 from backhaul_spark.ingest import Ingest, Outcome
+from backhaul_spark.schemas import INGEST_TABLES
 from backhaul_spark.stream import IngestQuery
 from tests.support.spark_crash import APP, ingest_batch
 from tests.support.spark_frames import frame, message_batch, stored
@@ -74,6 +79,26 @@ def test_after_a_checkpoint_went_back_nothing_is_skipped_and_nothing_doubled(
     assert spark.hand_out(1, 3, 9) == [(2, 5)]  # two more
     assert spark.hand_out(1, 3, 9) == []
     assert spark.hand_out(2, 10, 10) == [(1, 0)]
+
+
+def test_tables_that_went_back_alone_are_told_of_and_not_gone_on_with(tmp_path: Path) -> None:
+    """Their checkpoint stands behind what they have lost: nobody would read that again."""
+    root, copy = tmp_path / "root", tmp_path / "copy"
+    spark = Spark(root)
+    spark.hand_out(0, 1, 2)
+    shutil.copytree(root, copy)
+    spark.hand_out(1, 3, 4)
+    for spec in INGEST_TABLES:
+        shutil.rmtree(root / spec.name)
+        shutil.copytree(copy / spec.name, root / spec.name)
+    with pytest.raises(TablesBehind, match=r"at batch 2, .* none after batch 0") as caught:
+        spark.hand_out(2, 5, 6)
+    assert "new checkpoint" in caught.value.hint
+    assert spark.hand_out(1, 3, 4) == [(2, 0)]
+    for spec in INGEST_TABLES:
+        shutil.rmtree(root / spec.name)
+    with pytest.raises(TablesBehind, match=r"at batch 2, .* none of its batches"):
+        spark.hand_out(2, 5, 6)
 
 
 def test_a_batch_that_the_version_before_committed_is_known_by_its_number(tmp_path: Path) -> None:
