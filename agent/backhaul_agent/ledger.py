@@ -19,6 +19,8 @@ from backhaul_agent.ledger_damage import (
     header_is_spoilt,
     lacks_tables,
     says_damaged,
+    spoilt_lane,
+    spoilt_rows,
 )
 from backhaul_agent.ledger_reader import LedgerReader
 from backhaul_codec.subjects import SHARED_LANES
@@ -203,12 +205,12 @@ class Ledger(LedgerReader):
                     self.forgotten += count
                 elif not await ledger_room.strip_quarantined(self._db, FORGET_ROWS):
                     break
-                self.budget.measured(*await ledger_room.measure(self._db))
+                await self._measure()
 
     async def measure(self) -> None:
         """Tell the budget what the ledger really takes."""
         async with self._writing("measuring"):
-            self.budget.measured(*await ledger_room.measure(self._db))
+            await self._measure()
 
     async def fold(self) -> None:
         """Move everything from the log into the file; the log keeps its space on the disk."""
@@ -280,6 +282,8 @@ class Ledger(LedgerReader):
 
     async def _load(self) -> None:
         """Read the lanes and counters back: at opening, and after a commit of unknown outcome."""
+        if spoilt := await spoilt_rows(self._db):
+            raise LedgerCorruptError(self.path, f"what it holds in {spoilt} makes no sense")
         meta = await self._db.execute_fetchall("SELECT name, value FROM meta")
         self.meta = {str(name): value for name, value in meta}
         self.epoch = int(self.meta["epoch"])
@@ -291,13 +295,21 @@ class Ledger(LedgerReader):
         if lost := set(self._lane_names) - self.lanes.keys():
             # The index has them: where the row says another name, none is made anew.
             raise LedgerCorruptError(self.path, f"it has no lane {', '.join(sorted(lost))}")
+        if spoilt := await spoilt_lane(self._db):
+            raise LedgerCorruptError(self.path, spoilt)
         self.closed = {(lane.name, lane.epoch): lane for lane in lanes if lane.epoch != self.epoch}
         counts = await self._db.execute_fetchall(
             "SELECT (SELECT coalesce(max(id), 0) FROM staged), (SELECT count(*) FROM quarantined)"
         )
         last_staged, self.quarantined = next(iter(counts))
         self._next_staged_id = last_staged + 1
-        self.budget.measured(*await ledger_room.measure(self._db))
+        await self._measure()
+
+    async def _measure(self) -> None:
+        try:
+            self.budget.measured(*await ledger_room.measure(self._db))
+        except (TypeError, ValueError) as error:
+            raise LedgerCorruptError(self.path, f"what it holds cannot be told: {error}") from error
 
     async def _roll_back(self) -> None:
         """Leave no transaction open; a connection that cannot even do that is replaced."""

@@ -345,6 +345,115 @@ async def test_a_lane_that_does_not_say_how_far_it_is(
     await ledger.close()
 
 
+ROWS = """
+INSERT INTO steps VALUES (1, 0, 1);
+INSERT INTO evicted VALUES (1, 4, 5, 'ledger full');
+INSERT INTO commands (id, name, params, sent_ns, deadline_ns) VALUES ('c1', 'go', x'7b7d', 1, 2);
+"""
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        "lanes.name", "lanes.stream_created", "steps.stream_offset", "classes.bytes", "evicted.hi",
+        "evicted.reason", "commands.id", "commands.deadline_ns", "commands.runs",
+    ],
+)  # fmt: skip
+async def test_what_is_never_written_into_a_column_is_damage(tmp_path: Path, column: str) -> None:
+    """Bytes for a number or a text: else the agent would end at each start, or as soon as it reads them."""
+    path = tmp_path / "ledger.db"
+    await (await open_ledger(path)).close()
+    table, _, name = column.partition(".")
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(ROWS)
+    await (await open_ledger(path)).close()
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(f"UPDATE {table} SET {name} = CAST({name} AS BLOB)")
+    with pytest.raises(LedgerCorruptError, match=column):
+        await open_ledger(path)
+
+
+async def test_a_class_of_messages_that_does_not_say_what_it_comes_to_is_damage(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "ledger.db"
+    await (await open_ledger(path)).close()
+    spoil(path, "classes", b"\x04\x00\x08\x08", 3, NOTHING)
+    with pytest.raises(LedgerCorruptError, match=r"classes\.bytes"):
+        await open_ledger(path)
+
+
+async def test_a_class_that_is_damaged_while_the_ledger_is_open_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    ledger = await open_ledger(path)
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript("UPDATE classes SET bytes = x'ff'")
+    with pytest.raises(LedgerCorruptError):
+        await ledger.measure()
+    with pytest.raises(LedgerCorruptError):
+        await ledger.make_room()
+    await ledger.close()
+
+
+async def test_a_lane_of_a_former_epoch_with_another_name_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    await (await open_ledger(path)).close()
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript("INSERT INTO lanes (name, epoch) VALUES ('bunk', 7)")
+    with pytest.raises(LedgerCorruptError, match="'bunk' is no lane"):
+        await open_ledger(path)
+
+
+async def test_a_lane_that_its_index_says_another_epoch_of_is_damage(tmp_path: Path) -> None:
+    """Else it would be made anew beside itself, and begin again at the first seq."""
+    path = tmp_path / "ledger.db"
+    await (await open_ledger(path)).close()
+    spoil(path, "sqlite_autoindex_lanes_1", b"bulk", 4, 43)
+    with pytest.raises(LedgerCorruptError, match="lane bulk of epoch 42 twice"):
+        await open_ledger(path)
+
+
+@pytest.mark.parametrize("told", ["its row", "an index"])
+async def test_a_lane_that_is_further_than_anything_of_it_is_damage(
+    tmp_path: Path, told: str
+) -> None:
+    """Else receipts for what is missing would be written until the disk is full."""
+    path = tmp_path / "ledger.db"
+    ledger = await open_ledger(path)
+    await commit(ledger, 1)
+    await ledger.close()
+    with closing(sqlite3.connect(path)) as db:
+        if told == "its row":
+            db.executescript("UPDATE lanes SET next_seq = next_seq + (1 << 20)")
+        else:
+            db.executescript("UPDATE messages SET seq = seq + (1 << 20)")
+    with pytest.raises(LedgerCorruptError, match="ends at seq"):
+        await open_ledger(path)
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        "UPDATE lanes SET watermark = 7, confirmed = 100000",
+        "INSERT INTO evicted SELECT id, 2, 100000, 'ledger full' FROM lanes",
+        "INSERT INTO quarantined SELECT id, name, epoch, 100000, '', NULL, 'why', 1 FROM lanes",
+    ],
+    ids=["confirmed", "evicted", "quarantined"],
+)
+async def test_a_lane_whose_last_messages_are_gone_for_a_reason_is_no_damage(
+    tmp_path: Path, why: str
+) -> None:
+    path = tmp_path / "ledger.db"
+    ledger = await open_ledger(path)
+    await commit(ledger, 1)
+    await ledger.close()
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(f"UPDATE lanes SET next_seq = 100001; {why}")
+    ledger = await open_ledger(path)
+    assert ledger.lanes["bulk"].last_seq == 100000
+    await ledger.close()
+
+
 @pytest.mark.parametrize("name", ["hub_ns", "stamp_ns", "hub_ns_told"])
 @pytest.mark.parametrize("value", [None, b"17", "17q"])
 def test_a_number_of_the_meta_table_that_is_none_counts_as_none(name: str, value: Any) -> None:
