@@ -38,16 +38,18 @@ if TYPE_CHECKING:
     from backhaul_codec import Point, Value
 
 SLICE_ROWS = 32
+# Cast, because damage may turn a number or a blob into something else: one such row ends no answer.
 _SNAPSHOT = (
     "SELECT 1, id, next_seq, NULL FROM lanes UNION ALL "
-    "SELECT 0, id, crc, CAST(body AS BLOB) FROM staged WHERE node = ? ORDER BY 1, 2"
+    "SELECT 0, id, crc, coalesce(CAST(body AS BLOB), x'') FROM staged WHERE node = ? ORDER BY 1, 2"
 )
 _EDGES = (
     "SELECT DISTINCT subject FROM messages WHERE value_class = ? AND subject GLOB ? "
     "AND t_lo IS NOT NULL"
 )
 _SLICE = (
-    "SELECT t_lo, t_hi, id, lane, seq, CAST(body AS BLOB) FROM messages "
+    "SELECT t_lo, t_hi, id, lane, coalesce(CAST(seq AS INTEGER), 0), "
+    "coalesce(CAST(body AS BLOB), x'') FROM messages "
     "WHERE subject = ? AND (t_lo, t_hi, id) > (?, ?, ?) AND t_lo < ? AND t_hi >= ? "
     "ORDER BY t_lo, t_hi, id LIMIT ?"
 )

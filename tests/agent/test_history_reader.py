@@ -21,6 +21,7 @@ from backhaul_codec.subjects import (
     point_subject,
 )
 from tests.agent.test_ledger import open_ledger
+from tests.agent.test_ledger_damage import NOTHING, spoil
 from tests.agent.test_writer import CONFIG
 
 if TYPE_CHECKING:
@@ -115,6 +116,19 @@ async def test_a_damaged_message_is_passed_over_and_counted(ledger: Ledger) -> N
     found = [time async for run, _ in history.runs() for time in run[0]]
     assert found == [2]
     assert history.unreadable == 1
+
+
+async def test_rows_with_nothing_in_a_column_end_no_answer(tmp_path: Path) -> None:
+    """Else the agent would end whenever a program asks for this series."""
+    path = tmp_path / "damaged.db"
+    ledger = await open_ledger(path)
+    await ledger.commit(Changes([framed([soc(1)])], [Staged("battery", 1, b"x")]))
+    await ledger.close()
+    spoil(path, "messages", b"f.battery", -9, NOTHING)  # its seq
+    spoil(path, "staged", b"battery", -3, NOTHING)  # its body
+    ledger = await open_ledger(path)
+    assert await read(ledger) == [(1, 1.0)]
+    await ledger.close()
 
 
 async def test_what_is_framed_while_we_read_is_met_once(ledger: Ledger) -> None:
