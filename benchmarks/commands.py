@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import nats
 from nats.errors import Error as NatsError
 
+from demo import patient
 from demo.rig import RigError, wait_for_log
 
 from . import scratch
@@ -188,14 +188,13 @@ def _alive(part: Part) -> bool:
 
 async def _since(rig: VehicleRig) -> None:
     """Wait until the agent's ledger is older than now, by the hub's clock."""
-    client = await nats.connect(rig.device.url)
-    for _ in range(2400):
-        status = await rig.status(client)
-        clock, since_ns = status["clock"], status["commands"]["since_ns"]
-        if since_ns is not None and clock["time_ns"] - clock["error_ns"] > since_ns:
-            await client.close()
-            return
-        await asyncio.sleep(0.05)
+    async with await patient.connect(rig.device.url) as client:
+        for _ in range(2400):
+            status = await rig.status(client)
+            clock, since_ns = status["clock"], status["commands"]["since_ns"]
+            if since_ns is not None and clock["time_ns"] - clock["error_ns"] > since_ns:
+                return
+            await asyncio.sleep(0.05)
     raise BenchmarkError("the agent does not learn the time")
 
 
@@ -233,7 +232,7 @@ def waiting(ledger: Path) -> int:
 
 async def _heard(rig: VehicleRig, client: Client) -> None:
     """Wait until the hub holds the live lane as far as the agent has written it."""
-    local = await nats.connect(rig.device.url)
+    local = await patient.connect(rig.device.url)
     try:
         last_seq = (await rig.status(local))["lanes"]["live"]["last_seq"]
     finally:

@@ -75,8 +75,10 @@ async def far_end() -> AsyncIterator[int]:
     """A server that says nothing; its port."""
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.close()
+        try:
+            await reader.read()
+        finally:  # also where the test ends first
+            writer.close()
 
     server = await asyncio.start_server(accept, "127.0.0.1", free_port())
     async with server:
@@ -113,11 +115,13 @@ async def test_a_patient_client_has_been_heard_when_it_has_flushed() -> None:
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b'INFO {"max_payload": 1000}\r\n')
-        while line := await reader.readline():
-            heard.append(line)
-            if line == b"PING\r\n":
-                writer.write(b"PONG\r\n")
-        writer.close()
+        try:
+            while line := await reader.readline():
+                heard.append(line)
+                if line == b"PING\r\n":
+                    writer.write(b"PONG\r\n")
+        finally:
+            writer.close()
 
     async with await asyncio.start_server(accept, "127.0.0.1", free_port()) as server:
         port = server.sockets[0].getsockname()[1]

@@ -9,13 +9,13 @@ import signal
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
-import nats
 import pytest
 
 from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.registry import Device
 from backhaul_hub.shards import up_name
 from backhaul_hub.sources import Place, SourcePlan, apply_sources, lane_source, untouched_s
+from demo import patient
 from demo.ports import free_port
 from tests.support.nats_server import NatsServer
 from tests.support.waiting import until
@@ -54,7 +54,7 @@ async def test_one_subscription_is_left_whatever_was_under_way(
     try:
         hub.start()
         leaf.start()
-        at_hub, at_leaf = await nats.connect(hub.url), await nats.connect(leaf.url)
+        at_hub, at_leaf = await patient.connect(hub.url), await patient.connect(leaf.url)
         api = JetStreamApi(at_hub)
 
         async def hear(message: Any) -> None:

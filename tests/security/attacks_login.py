@@ -7,7 +7,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
-from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from backhaul_codec.credentials import parse_seed
@@ -16,6 +15,7 @@ from backhaul_hub import nats_jwt
 from backhaul_hub.accounts import vehicle_rights, vehicle_tags
 from backhaul_hub.nats_jwt import Account, Rights, account_jwt
 from backhaul_hub.nkey import new_key
+from demo.patient import PatientClient
 
 from .attack import attack
 from .facts import CANARY, HONEST, STOLEN
@@ -133,7 +133,7 @@ async def rights_of_its_own_beside_the_template(ground: Ground) -> list[str]:
 @attack(ANY_PORT, harm="logged in as a client")
 async def a_vehicle_on_the_client_port(ground: Ground) -> list[str]:
     key = parse_seed(ground.stolen.seed)
-    client = Client()
+    client = PatientClient()
     try:
         await client.connect(
             ground.hub.addresses(),
