@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.chaos.world import Vehicle, World
 
 _READ_MESSAGES, _READ_S = 500, 10.0
-_LEARN_S, _LOOK_S = 60.0, 0.05
+_LEARN_S, _LOOK_S = 180.0, 0.05
 _COMMANDS_MAX = 1_000
 """That the hub tells at a time."""
 UP = "UP_00"
