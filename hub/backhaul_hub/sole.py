@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 SUBJECT = "hub.control"
 _ANNOUNCE_S = 5.0
 _ASK_S = 1.0
+# One that is there may not get to answer for a while, on a machine with much to do.
+_ASKS = 5
 
 
 class Sole:
@@ -46,14 +48,7 @@ class Sole:
         Raises:
             HubError: there is one.
         """
-        try:
-            await self._client.request(SUBJECT, self._body(), timeout=_ASK_S)
-        except NoRespondersError:
-            pass
-        except NatsError:
-            # It is subscribed and silent: its machine is gone, and the server has not noticed yet.
-            pass
-        else:
+        if await self._is_answered():
             raise _another()
         await self._client.subscribe(SUBJECT, cb=self._heard)
         await heard(self._client)  # whoever comes next
@@ -74,6 +69,18 @@ class Sole:
             except TimeoutError:
                 continue
             raise _another()
+
+    async def _is_answered(self) -> bool:
+        for _ in range(_ASKS):
+            try:
+                await self._client.request(SUBJECT, self._body(), timeout=_ASK_S)
+            except NoRespondersError:
+                return False
+            except NatsError:
+                continue
+            return True
+        # It is subscribed and silent: its machine is gone, and the server has not noticed yet.
+        return False
 
     def _body(self) -> bytes:
         return json.dumps(self._own).encode()
