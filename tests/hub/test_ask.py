@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from nats.aio.msg import Msg
 
 from backhaul_hub import connection, fellow_servers
+from backhaul_hub.ask_service import OF_ONE_MAX
 from backhaul_hub.commands import _ask, command
 from backhaul_hub.config import Login
 from backhaul_hub.errors import HubError
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from nats.aio.client import Client
-    from nats.aio.msg import Msg
 
     from tests.support.nats_server import NatsServer
 
@@ -57,6 +58,27 @@ async def test_what_only_reads_is_asked_again(
         answer = await OPERATOR.ask(client, "get", {"device": "VID-001"})
     assert answer["number"] >= 2
     assert {message.data for message in asked} == {b'{"device": "VID-001"}'}
+
+
+async def test_a_question_that_takes_long_is_not_refused_for_having_been_asked_again(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one person only so many are answered at once, and the first answer is believed."""
+    monkeypatch.setattr(_ask, "_TIMEOUT_S", _ask._TIMEOUT_S / 50)
+    monkeypatch.setattr(_ask, "_AGAIN_S", _ask._AGAIN_S / 50)
+    client, asked = await patient.connect(nats_server.url), list[Msg]()
+
+    async def take_long(message: Msg) -> None:
+        asked.append(message)
+
+    try:
+        await client.subscribe("hub.events", cb=take_long)
+        with pytest.raises(HubError, match="does not answer: TimeoutError"):
+            await OPERATOR.ask(client, "events", {})
+        await until(lambda: bool(asked))
+        assert len(asked) <= OF_ONE_MAX
+    finally:
+        await client.close()
 
 
 async def test_what_changes_something_is_asked_once(

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 30.0
 # Through a cluster an answer may come before its server knows who waits for it, and is gone then.
+# Each time twice as long after: a person's question that takes long is one of the few of theirs that are
+# answered at once (OF_ONE_MAX), and so is each that is asked again beside it.
 _AGAIN_S = 2.0
 _HARMLESS_TWICE = frozenset(
     ("commands", "conflicts", "devices", "events", "get", "shadow", "state", "status", "tree")
@@ -146,6 +148,7 @@ async def _request(client: Client, subject: str, body: bytes, again_s: float | N
                     async with asyncio.timeout(again_s):
                         message = await answers.next_msg(timeout=None)
                         break
+                again_s = None if again_s is None else 2 * again_s
     finally:
         if not client.is_closed:
             await answers.unsubscribe()
