@@ -69,7 +69,7 @@ class Hub(NamedTuple):
 
 
 class PeopleServices:
-    """Answers one question at a time, of anybody."""
+    """Answers a question of anybody; how many at once is for `AskService` to say."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
