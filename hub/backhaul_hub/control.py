@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -426,29 +427,44 @@ class ControlPlane:
 
     async def _watch_sources(self, api: JetStreamApi, leafs: Leafs) -> None:
         """Look at the UP streams and at what feeds them; make anew what is gone."""
+        # Each by itself: no stream that cannot be made anew, and no shard without a leader, is to leave
+        # a lane of another unwatched for as long.
+        looks: list[Callable[[], Awaitable[None]]] = [
+            partial(self._remake_streams, api),
+            partial(self._look_at_down, leafs),
+            partial(self._look_at_shards, api, leafs),
+        ]
         trouble = False
         while True:
             await asyncio.sleep(_SOURCES_INTERVAL_S)
-            asked_s = self._clock.monotonic_s()
-            try:
-                await self._remake_streams(api)
-                if await self._down.look():
-                    await self._say_again(leafs)
-                infos = [
-                    await api.request(f"STREAM.INFO.{up_name(shard)}")
-                    for shard in range(self._config.fleet.shards)
-                ]
-            except (HubError, NatsError) as error:
-                if not trouble:
-                    log.warning("sources_unknown", error=str(error))
-                trouble = True
-                continue
-            if trouble:
+            errors = [error for look in looks if (error := await _failed(look)) is not None]
+            if errors and not trouble:
+                log.warning("sources_unknown", error="; ".join(errors))
+            elif trouble and not errors:
                 log.info("sources_known_again")
-                trouble = False
-            for reader, info in zip(self._readers, infos, strict=True):
+            trouble = bool(errors)
+
+    async def _look_at_down(self, leafs: Leafs) -> None:
+        if await self._down.look():
+            await self._say_again(leafs)
+
+    async def _look_at_shards(self, api: JetStreamApi, leafs: Leafs) -> None:
+        """Look at each shard; at last raise what kept us from looking at one."""
+        asked_s = self._clock.monotonic_s()
+        infos: list[Json | None] = []
+        failed: HubError | None = None
+        for shard in range(self._config.fleet.shards):
+            try:
+                infos.append(await api.request(f"STREAM.INFO.{up_name(shard)}"))
+            except HubError as error:
+                infos.append(None)
+                failed = error
+        for reader, info in zip(self._readers, infos, strict=True):
+            if info is not None:
                 reader.note_state(info)
-            self._sources.look(infos, asked_s, leafs.links)
+        self._sources.look(infos, asked_s, leafs.links)
+        if failed is not None:
+            raise failed
 
     def _tell_command(self, command: Command) -> None:
         self._sync.tell_live([told_command(command, self._sync.ancestors(command.device))])
@@ -514,6 +530,15 @@ async def _push(accounts: AccountKeeper, system: Client) -> None:
             log.info("accounts_pushed", accounts=pushed)
     except HubError as error:
         log.warning("accounts_not_pushed", error=str(error))
+
+
+async def _failed(look: Callable[[], Awaitable[None]]) -> str | None:
+    """Look; return why that did not succeed, None where it did."""
+    try:
+        await look()
+    except (HubError, NatsError) as error:
+        return str(error) or repr(error)
+    return None
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:

@@ -152,15 +152,16 @@ class SourceKeeper:
                 finally:
                     self._told_s[shard] = self._clock.monotonic_s()
 
-    def look(self, infos: Sequence[Json], asked_s: float, links: Mapping[str, Link]) -> None:
+    def look(self, infos: Sequence[Json | None], asked_s: float, links: Mapping[str, Link]) -> None:
         """Take in how the shards are; set up again what is not there, or a connected device does not feed.
 
-        ``infos``: of all shards, asked for at ``asked_s`` (monotonic seconds).
+        ``infos``: of all shards, asked for at ``asked_s`` (monotonic seconds); None: not answered.
         """
         now_s = self._clock.monotonic_s()
         for shard, info in enumerate(infos):
-            self._note_sources(shard, info, asked_s, now_s)
-        sources = [source for info in infos for source in info.get("sources") or []]
+            if info is not None:
+                self._note_sources(shard, info, asked_s, now_s)
+        sources = [each for info in infos if info is not None for each in info.get("sources") or []]
         idle_s = link_idle_s(sources)
         for source in sources:
             place = place_of(source)
