@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -112,9 +113,9 @@ async def test_servers_are_asked_again_where_none_answers(
 ) -> None:
     monkeypatch.setattr(fellow_servers, "_WAIT_S", 0.05)
     monkeypatch.setattr(fellow_servers, "_TRIES", 1000)
-    async with losing_first(nats_server, "who") as (client, asked):
-        assert await fellow_servers.ask_each(client, "who", b"{}", 1) == [b'{"number": 2}']
-        assert len(asked) >= 2
+    async with losing_first(nats_server, "who") as (client, _):
+        [answer] = await fellow_servers.ask_each(client, "who", b"{}", 1)
+        assert json.loads(answer)["number"] >= 2
 
 
 async def test_a_server_that_stands_still_is_waited_for_longer_than_one_that_is_not_there(
