@@ -46,8 +46,11 @@ def rotate(device: str, directory: Path, again: bool, as_json: bool) -> None:
         click.echo(f"{device} is asked for another key. How far it is: backhaul-hub devices")
     else:
         click.echo(f"{device} is at it already: {rotation.state}. To begin anew: --again")
-        if rotation.state == "written":
-            click.echo("It has the new login only, which that revokes: see docs/enrolment.md first")
+        if rotation.public_key:  # what it says of a login that it was given may be on its way still
+            has = "has" if rotation.state == "written" else "may have"
+            click.echo(
+                f"It {has} the new login only, which that revokes: see docs/enrolment.md first"
+            )
     if problem:
         click.echo(f"The control plane was not told ({problem}); it asks when it starts.", err=True)
 
