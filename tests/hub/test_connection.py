@@ -7,6 +7,7 @@ import gc
 from typing import TYPE_CHECKING
 
 import pytest
+from nats.errors import UnexpectedEOF
 
 from backhaul_codec.credentials import Credentials
 from backhaul_hub.config import Login
@@ -150,6 +151,15 @@ async def test_a_connection_cut_short_while_it_is_made_leaves_no_socket_open(log
         with pytest.raises(asyncio.CancelledError):
             await making
         await until(lambda: not server.there, "its socket closed")
+
+
+async def test_whoever_closes_as_a_connection_is_lost_is_not_told_that_he_was_cancelled(
+    client: Client,
+) -> None:
+    await client._process_op_err(UnexpectedEOF())
+    await asyncio.sleep(0)  # what connects again waits for the end of the socket
+    await client.close()
+    assert client.is_closed
 
 
 async def test_a_connection_made_again_leaves_no_socket_of_its_attempts_open(login: Login) -> None:
