@@ -69,8 +69,8 @@ class FloodGuard:
         self._kept_out: frozenset[str] = frozenset()
         # Suspended, and have asked since the servers were last told to keep them out.
         self._ask_on: set[str] = set()
-        # Begun and not done: some servers may keep out others than these.
-        self._begun = False
+        # Begun with and not done: some servers may keep out others than those above.
+        self._begun: frozenset[str] | None = None
         self._noticed = {
             Goods.MESSAGES: config.messages_s_max * INTERVAL_S,
             Goods.BYTES: config.bytes_s_max * INTERVAL_S,
@@ -130,9 +130,10 @@ class FloodGuard:
         """Keep out who is suspended now, and nobody else. Raises: HubError: to be tried again."""
         now_s = self._clock.monotonic_s()
         suspended = self.watch.all_suspended(now_s)
-        if suspended.keys() == self._kept_out and not self._begun:
+        if suspended.keys() == self._kept_out and self._begun is None:
             return
-        for device in sorted(suspended.keys() - self._kept_out):
+        # Once, however often it is tried: for as long as a server is away.
+        for device in sorted(suspended.keys() - self._kept_out - (self._begun or frozenset())):
             each = suspended[device]
             log.error(
                 "device_floods", device=device, why=each.why, kept_out_s=each.until_s - each.since_s
@@ -145,12 +146,12 @@ class FloodGuard:
             suspended[device].goods is Goods.QUESTIONS
             for device in suspended.keys() & self._ask_on - self._kept_out
         )
-        self._begun = True
+        self._begun = frozenset(suspended)
         async with self._deaf() if asked else contextlib.nullcontext():
             self._ask_on.clear()
             await self._keep_out(frozenset(suspended))
         self._kept_out = frozenset(suspended)
-        self._begun = False
+        self._begun = None
 
     async def _ask_totals(self, system: Client, account: str, servers: int) -> dict[Goods, int]:
         """Return what all leafs of an account have sent since their servers were started."""

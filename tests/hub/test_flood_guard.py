@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from backhaul_hub import control
 from backhaul_hub.account_keeper import jwts_there
@@ -123,10 +124,12 @@ async def test_others_are_heard_while_who_was_cut_is_seen_to_again() -> None:
     it = Scene()
     it.ask(100)
     it.trouble = "2 of 3 servers answer"
-    for _ in range(3):
-        with pytest.raises(HubError, match="2 of 3"):
-            await it.guard.act()
+    with capture_logs() as said:
+        for _ in range(3):
+            with pytest.raises(HubError, match="2 of 3"):
+                await it.guard.act()
     assert it.done == ["deaf", "hears"], "once"
+    assert [each["event"] for each in said] == ["device_floods"], "once"
     it.trouble = ""
     await it.guard.act()
     assert it.done[2:] == [{RUDE}]
