@@ -135,8 +135,6 @@ class SourceKeeper:
             self._due.clear()
             for shard, plan in enumerate(self._plans):
                 try:
-                    if self._strangers:
-                        await learn()
                     while (target := plan.next_update(self._clock.monotonic_s())) is not None:
                         self._told_s[shard] = math.inf
                         before = await apply_sources(api, up_name(shard), self._devices(), target)
@@ -151,6 +149,14 @@ class SourceKeeper:
                     self._due.set()
                 finally:
                     self._told_s[shard] = self._clock.monotonic_s()
+            # Last: while nobody can be looked up, those that are known are seen to.
+            if self._strangers:
+                try:
+                    await learn()
+                except (HubError, NatsError) as error:
+                    log.warning("strangers_not_looked_up", error=str(error))
+                    await asyncio.sleep(_RETRY_S)
+                    self._due.set()
 
     def look(self, infos: Sequence[Json | None], asked_s: float, links: Mapping[str, Link]) -> None:
         """Take in how the shards are; set up again what is not there, or a connected device does not feed.

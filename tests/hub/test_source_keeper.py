@@ -12,6 +12,7 @@ import pytest
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.continuity import Continuity
+from backhaul_hub.errors import HubError
 from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.leafs import Link
 from backhaul_hub.registry import Device
@@ -66,8 +67,11 @@ class Kept:
         self.devices = devices
         self.in_hub_db = dict(devices)
         self.api = api
+        self.trouble: HubError | None = None
 
     async def learn(self) -> None:
+        if self.trouble is not None:
+            raise self.trouble
         before = dict(self.devices)
         self.devices.clear()
         self.devices.update(self.in_hub_db)
@@ -140,6 +144,17 @@ async def test_a_device_that_connects_before_it_is_known_is_looked_up(kept: Kept
     kept.keeper.connected("VID-004")
     kept.keeper.disconnected("VID-004")
     await kept.comes_to("VID-004", set())
+
+
+async def test_who_is_known_is_sourced_while_nobody_can_be_looked_up(kept: Kept) -> None:
+    """As where DOWN has no leader."""
+    kept.trouble = HubError("no answer")
+    kept.in_hub_db["VID-003"] = replace(PLAIN, id="VID-003", token="ef")
+    kept.keeper.connected("VID-003")
+    kept.keeper.connected(PLAIN.id)
+    await kept.comes_to(PLAIN.id, SHARED)
+    kept.trouble = None
+    await kept.comes_to("VID-003", SHARED)
 
 
 async def test_a_lane_that_is_refused_is_set_up_again_and_the_others_are_left_alone(
