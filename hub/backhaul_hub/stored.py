@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _BATCH_BYTES = 16 << 20
 _END_OF_BATCH = "204"
 _NOT_FOUND = "404"
+_NOBODY = "503"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +95,10 @@ class StoredReader:
                     if found and found[-1].seq != last:
                         raise HubError(f"{self._stream}: a batch up to {last} came in pieces")
                     return found
+                case status if status == _NOBODY:
+                    raise HubError(f"{self._stream}: no JetStream behind it, or no such stream")
                 case status:
-                    why = headers.get("Description", "no responders")
+                    why = headers.get("Description", "")
                     raise HubError(f"{self._stream}: direct get answers {status} {why}")
 
 

@@ -18,7 +18,7 @@ _SAID = re.compile(
 )
 _NO_SERVER = re.compile(
     r"no connection to the hub's nats-server|no answer (to|in) |no JetStream behind |servers answer"
-    r"|\(error 100(08|39)\)"  # no leader yet; no accounts yet
+    r"|\(error 100(08|39|76)\)"  # no leader yet; no accounts yet; JetStream off
     r"|^nats\.errors\.(ConnectionClosed|NoResponders|NoServers|StaleConnection|Timeout"
     r"|ConnectionReconnecting|OutboundBufferLimit|UnexpectedEOF)"
     r"|^(Connection(Reset|Refused|Aborted)|BrokenPipe|Timeout)Error"

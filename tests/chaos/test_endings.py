@@ -18,6 +18,7 @@ FULL = "backhaul-hub: hub.db: database or disk is full"
         AWAY,
         "backhaul-hub: no answer to $JS.API.STREAM.INFO.DOWN in 10 s",
         "backhaul-hub: UP_00: no answer in 5 s",
+        "backhaul-hub: UP_00: no JetStream behind it, or no such stream",
         "backhaul-hub: no JetStream behind $JS.API.INFO (does this user belong to account HUB?)",
         "Traceback (most recent call last):\n  File x\nnats.errors.ConnectionClosedError: closed",
         "  | ExceptionGroup: of a TaskGroup\n  +-+---- 1 ----\n    | ConnectionResetError: lost\n    +--",

@@ -204,7 +204,7 @@ async def test_reading_by_position(client: Client) -> None:
     ]
     assert [each.seq for each in await reader.read(5, 100)] == [5]
     assert await reader.read(6, 100) == []
-    with pytest.raises(HubError, match="direct get answers 503"):
+    with pytest.raises(HubError, match="NONE: no JetStream behind it"):
         await StoredReader(client, "NONE").read(1, 1)
 
 
