@@ -37,9 +37,19 @@ def choose(
     if lane.steps.created == created and lane.steps.short(lane.last_seq, tail.stream_seq):
         at_end = False  # the store went back into what was appended again behind the last seq
     if lane is not chain[-1] and (at_end or lane.epoch in finished):
-        later = (each for each in chain[last_written + 1 :] if each.last_seq)
-        return next((each for each in later if each.epoch not in finished), chain[-1])
+        later = (each for each in chain[last_written + 1 :] if each.epoch not in finished)
+        return next((each for each in later if _has_used(each, tail, created)), chain[-1])
     return lane
+
+
+def _has_used(lane: Lane, tail: Tail, created: str) -> bool:
+    """Whether sequences are, or were, an epoch's: of its messages, or of what was appended again in it.
+
+    Also where it has no message: the stream may have lost what was appended again in it, and the hub has
+    passed those sequences.
+    """
+    short = lane.steps.created == created and lane.steps.short(lane.last_seq, tail.stream_seq)
+    return bool(lane.last_seq or short)
 
 
 def _last_written(chain: Sequence[Lane], tail: Tail, created: str) -> int | None:

@@ -66,3 +66,13 @@ def test_an_epoch_of_which_nothing_was_given_out_is_passed_over() -> None:
     lanes = chain()
     lanes[1].next_seq = 1
     assert choose(lanes, Tail(11, 7, 10), "old stream").epoch == 9
+
+
+def test_an_epoch_without_messages_has_used_what_came_again_in_it() -> None:
+    """The hub has passed those sequences, wherever the stream ends now: nothing new may get one."""
+    lanes = chain()
+    lanes[1].next_seq = 1
+    lanes[1].steps = Steps("old stream", [Step(0, 14)])  # three came again behind the 11
+    assert [choose(lanes, Tail(at, 7, 10), "old stream").epoch for at in (11, 13, 14)] == [8, 8, 9]
+    assert choose(lanes, Tail(11, 7, 10), "old stream", {7, 8}).epoch == 9
+    assert choose(lanes, Tail(11, 7, 10), "new stream").epoch == 9
