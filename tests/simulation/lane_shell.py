@@ -262,7 +262,10 @@ class LaneShell:
     def _set_step(self, created: str, step: Step, *, fresh: bool = False) -> None:
         row = self._row
         if fresh:
-            row.steps, row.used_seq = Steps(created, [step]), max(step.from_seq, 0)
+            # As the ledger has it: all of a former epoch counts as sent.
+            former = row.epoch != self._vehicle.ledger.epoch
+            row.used_seq = row.last_seq if former else step.from_seq
+            row.steps = Steps(created, [step])
         elif created != row.steps.created or step.offset != row.steps.last:
             row.steps = row.steps.with_step(created, step)
 

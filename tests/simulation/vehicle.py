@@ -60,10 +60,7 @@ class Vehicle:
 
     def commit(self, lane: str, kind: str, body: object) -> Message:
         """Write one message to the ledger, durably."""
-        # Nobody in this model has the patience to wait for the hub's word.
-        self.epochs.may_commit(0.0, urgent=True)
-        if self.epochs.verdict is Verdict.OVER:
-            self._open_epoch()
+        self._decide()
         row = self.ledger.lanes[lane]
         time_ns = self.now_ns + self.clock_error_ns
         message = Message(lane, self.ledger.epoch, row.next_seq, kind, body, time_ns)
@@ -84,7 +81,8 @@ class Vehicle:
         self.commit("live", "head", point)
 
     def mark(self, why: str) -> None:
-        """Say how far the lanes are."""
+        """Say how far the lanes are: those of the epoch that the mark will be in."""
+        self._decide()
         lanes = {name: row.next_seq - 1 for name, row in self.ledger.lanes.items()}
         self.commit("live", "mark", (lanes, why))
 
@@ -221,6 +219,12 @@ class Vehicle:
         if merged.changed:
             key = HeadKey.of("", point)
             self.ledger.heads[key] = merged.head.to_point(key)
+
+    def _decide(self) -> None:
+        """Settle under which epoch to commit; nobody in this model waits for the hub's word."""
+        self.epochs.may_commit(0.0, urgent=True)
+        if self.epochs.verdict is Verdict.OVER:
+            self._open_epoch()
 
     def _open_epoch(self) -> None:
         """Go on under a new epoch; what the old one still owes leaves first."""
