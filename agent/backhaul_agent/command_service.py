@@ -25,7 +25,7 @@ from backhaul_agent.events import JSON_DTYPE
 from backhaul_agent.in_position import POSITION, Cursor
 from backhaul_agent.ledger_rows import Inward, Outgoing
 from backhaul_agent.link_config import IN_STREAM
-from backhaul_codec import Opaque, Point, encode_point
+from backhaul_codec import CodecError, Opaque, Point, encode_point
 from backhaul_codec.subjects import result_subject
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_agent.command_rows import CommandRow
+    from backhaul_agent.command_rows import CommandRow, Owed
     from backhaul_agent.config import Config
     from backhaul_agent.downlink import Inbound
     from backhaul_agent.hub_clock import HubClock
@@ -140,7 +140,7 @@ class CommandService:
         if rows:
             await self._writer.apply(
                 Inward(
-                    messages=[_result(row.id, row.said, row.ended_ns) for row in rows],
+                    messages=[_again(row) for row in rows],
                     commands=[command_rows.answered(row.number) for row in rows],
                 )
             )
@@ -273,6 +273,15 @@ def _said(row: CommandRow, end: End) -> bytes:
     if end.result:
         said["result"] = msgspec.Raw(end.result)
     return msgspec.json.encode(said)
+
+
+def _again(row: Owed) -> Outgoing:
+    """Return a result that is owed once more; where damage left none to read, that it is not known."""
+    try:
+        return _result(row.id, row.said, row.ended_ns)
+    except CodecError:
+        lost = {"state": State.INTERRUPTED, "error": "what was said of it is damaged in the ledger"}
+        return _result(row.id, msgspec.json.encode(lost), row.ended_ns)
 
 
 def _result(id_: str, said: bytes, time_ns: int) -> Outgoing:

@@ -270,6 +270,20 @@ async def test_a_repeat_is_answered_from_the_ledger(tmp_path: Path) -> None:
     assert log.read_text() == "ran\n"
 
 
+async def test_a_repeat_of_which_the_answer_is_damaged_gets_one_that_says_so(
+    tmp_path: Path,
+) -> None:
+    """Else the agent would end, and again at each start."""
+    handler = shell("once", "echo fine")
+    async with vehicle(tmp_path, handler) as it:
+        await it.send("c1", "once")
+        await it.end("c1")
+        await it.ledger._db.execute("UPDATE commands SET said = x'7bff7d'")
+        await it.send("c1", "once")
+        end = await it.end("c1", 2)
+    assert (end["state"], "damaged" in end["error"]) == ("interrupted", True)
+
+
 async def test_commands_go_one_by_one_in_the_order_they_came(tmp_path: Path) -> None:
     log = tmp_path / "log"
     script = f"cat >> {log}; echo ' begins' >> {log}; sleep 0.05; echo ends >> {log}"
