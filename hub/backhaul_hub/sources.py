@@ -351,6 +351,6 @@ def sourced(info: Json) -> frozenset[Place]:
 
 
 def place_of(source: Json) -> Place:
-    """Return what a source, as the server lists it, is of."""
-    device = source["external"]["api"].split(".")[1]
-    return Place(device, source["name"].removeprefix(out_stream("")))
+    """Return what a source, as the server lists it, is of; of no device ("") where it is none of ours."""
+    _, _, api = (source.get("external") or {}).get("api", "").partition(".")
+    return Place(api.partition(".")[0], source["name"].removeprefix(out_stream("")))

@@ -205,6 +205,22 @@ async def test_a_source_that_somebody_removed_is_there_again(kept: Kept) -> None
     await kept.comes_to(OWN.id, {*SHARED, "n_battery"})
 
 
+async def test_a_source_that_somebody_added_is_taken_out(kept: Kept) -> None:
+    kept.keeper.connected(PLAIN.id)
+    await kept.comes_to(PLAIN.id, SHARED)
+    await kept.api.request("STREAM.CREATE.ELSEWHERE", {"name": "ELSEWHERE", "subjects": ["else"]})
+    config = (await kept.info())["config"]
+    added = config | {"sources": [*config["sources"], {"name": "ELSEWHERE"}]}
+    await kept.api.request("STREAM.UPDATE.UP_00", added)
+    assert "ELSEWHERE" in {each.lane for each in sourced(await kept.info())}
+    async with asyncio.timeout(DEADLINE_S):
+        while any(each.lane == "ELSEWHERE" for each in sourced(await kept.info())):
+            asked_s = SystemClock().monotonic_s()
+            kept.keeper.look([await kept.info()], asked_s, {})
+            await asyncio.sleep(0.1)
+    await kept.comes_to(PLAIN.id, SHARED)
+
+
 async def test_what_was_asked_before_a_stream_was_told_is_not_believed(kept: Kept) -> None:
     asked_s, before = SystemClock().monotonic_s(), await kept.info()
     kept.keeper.connected(OWN.id)
