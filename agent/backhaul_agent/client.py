@@ -91,7 +91,7 @@ async def connect(
         why = errors[0] if errors else error
         if _is_refusal(why):
             raise NotLetInError(url, str(why)) from error
-        raise NoAgentError(f"{url}: {why}") from error
+        raise NoAgentError(f"{url}: {str(why) or 'no answer'}") from error
     try:
         yield Agent(nats, wait_s, clock or SystemClock())
     finally:

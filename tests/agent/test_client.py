@@ -152,3 +152,16 @@ async def test_the_client_needs_a_server() -> None:
     with pytest.raises(NoAgentError, match=r"refused|Connect call failed"):
         async with connect("nats://127.0.0.1:1", wait_s=2):
             pass
+
+
+async def test_a_server_that_says_nothing_gives_no_answer() -> None:
+    there: list[asyncio.StreamWriter] = []
+    async with await asyncio.start_server(
+        lambda _, writer: there.append(writer), "127.0.0.1"
+    ) as server:
+        url = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        with pytest.raises(NoAgentError, match=f"^{url}: no answer: "):
+            async with connect(url, wait_s=0.2):
+                pass
+        for writer in there:
+            writer.close()
