@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any
-
-from nats.errors import Error as NatsError
 
 from backhaul_codec.hardy_client import HardyClient
 
@@ -38,11 +35,6 @@ class PatientClient(HardyClient):
         """
         for _ in range(2):
             await super().flush(timeout)  # type: ignore[arg-type]
-
-    async def close(self) -> None:
-        """Close it, whether or not its server is still there: nats-py raises what it could not write then."""
-        with contextlib.suppress(NatsError, OSError):
-            await super().close()
 
     def jetstream(self, **opts: Any) -> JetStreamContext:
         """Return a context that waits for the server as long."""

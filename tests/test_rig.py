@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from nats.aio.transport import TcpTransport
 
 from demo import patient
 from demo.ports import NoPortError, free_port, held_stretch
 from demo.relay import Relay
-from tests.support.moody_server import MoodyServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -133,14 +131,3 @@ async def test_a_patient_client_has_been_heard_when_it_has_flushed() -> None:
         (subscribed,) = [at for at, line in enumerate(heard) if line.startswith(b"SUB x")]
         assert b"PING\r\n" in heard[subscribed:]
         await client.close()
-
-
-async def test_a_patient_client_is_closed_although_its_server_is_gone() -> None:
-    async with MoodyServer().listening() as server:
-        client = await patient.connect(server.url)
-        assert isinstance(client._transport, TcpTransport)
-        assert client._transport._io_writer is not None
-        client._transport._io_writer.transport.abort()
-        await client.publish("x", b"never written")
-        await client.close()
-        assert client.is_closed

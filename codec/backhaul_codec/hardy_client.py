@@ -14,11 +14,13 @@ for the same himself: he was told that he was cancelled, up to one time in ten r
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any
 
 from nats.aio.client import Client, Srv
 from nats.aio.transport import TcpTransport
+from nats.errors import Error as NatsError
 from nats.protocol import parser
 
 # As the server separates them: with two spaces where a reply is there and empty.
@@ -46,6 +48,11 @@ class HardyClient(Client):
         except BaseException:
             self._close_socket()
             raise
+
+    async def close(self) -> None:
+        """Close it, whether or not its server is still there: nats-py raises what it cannot write any more."""
+        with contextlib.suppress(NatsError, OSError):
+            await super().close()
 
     async def _connect_to_server(self, s: Srv) -> None:
         self._close_socket()

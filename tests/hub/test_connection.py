@@ -7,6 +7,7 @@ import gc
 from typing import TYPE_CHECKING
 
 import pytest
+from nats.aio.transport import TcpTransport
 from nats.errors import UnexpectedEOF
 
 from backhaul_codec.credentials import Credentials
@@ -158,6 +159,15 @@ async def test_whoever_closes_as_a_connection_is_lost_is_not_told_that_he_was_ca
 ) -> None:
     await client._process_op_err(UnexpectedEOF())
     await asyncio.sleep(0)  # what connects again waits for the end of the socket
+    await client.close()
+    assert client.is_closed
+
+
+async def test_a_connection_is_closed_although_its_server_is_gone(client: Client) -> None:
+    assert isinstance(client._transport, TcpTransport)
+    assert client._transport._io_writer is not None
+    client._transport._io_writer.transport.abort()
+    await client.publish("x", b"never written")
     await client.close()
     assert client.is_closed
 
