@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 PAGE_BYTES = 4096  # of every ledger
 KEPT_MAX = 3  # damaged ledgers: where one goes after the other, the first has most
 LOST_MAX = 1 << 16  # seqs at a lane's end that pages SQLite says nothing of could have held
+SEQ_MAX = (1 << 63) - 1
 # What is taken for granted of rows that no checksum covers, in tables that are never large. What is not
 # here can be done without: the hub tells its watermark again.
 _KINDS = {
@@ -101,11 +102,13 @@ async def spoilt_lane(db: aiosqlite.Connection) -> str:
     """
     rows = await db.execute_fetchall(
         "SELECT name, epoch, next_seq - 1, "
-        "coalesce((SELECT max(seq) FROM messages WHERE lane = lanes.id), 0), "
+        # Up to the greatest number: what damage made a text or bytes of comes after that.
+        "coalesce((SELECT max(seq) FROM messages WHERE lane = lanes.id AND seq <= ?), 0), "
         "coalesce(CAST(max(confirmed, watermark) AS INTEGER), 0), "
         "coalesce((SELECT max(hi) FROM evicted WHERE lane = lanes.id), 0), "
-        "coalesce((SELECT CAST(max(seq) AS INTEGER) FROM quarantined "
-        "WHERE lane = lanes.name AND epoch = lanes.epoch AND seq > 0), 0) FROM lanes"
+        "coalesce((SELECT max(seq) FROM quarantined "
+        "WHERE lane = lanes.name AND epoch = lanes.epoch AND seq > 0 AND seq <= ?), 0) FROM lanes",
+        (SEQ_MAX, SEQ_MAX),
     )
     seen: set[tuple[str, int]] = set()
     for name, epoch, told, last, *gone in rows:

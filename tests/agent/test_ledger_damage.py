@@ -19,7 +19,7 @@ from backhaul_agent.errors import LedgerCorruptError, LedgerForeignError, Ledger
 from backhaul_agent.framer import pack
 from backhaul_agent.head_keeper import HeadKeeper
 from backhaul_agent.ledger_damage import asides, frames_committed, set_aside
-from backhaul_agent.ledger_rows import Boot, Changes, Outgoing, Staged
+from backhaul_agent.ledger_rows import Boot, Changes, Outgoing, Quarantine, Staged
 from backhaul_agent.ledger_schema import SCHEMA, SCHEMA_VERSION, TABLES
 from backhaul_agent.suspects import Suspects
 from backhaul_codec import CodecError, Point, encode_frame, peek
@@ -429,6 +429,26 @@ async def test_a_lane_that_is_further_than_anything_of_it_is_damage(
             db.executescript("UPDATE messages SET seq = seq + (1 << 20)")
     with pytest.raises(LedgerCorruptError, match="ends at seq"):
         await open_ledger(path)
+
+
+@pytest.mark.parametrize("seq", ["'q'", "x'17'", "1.5"], ids=["text", "bytes", "float"])
+@pytest.mark.parametrize("table", ["messages", "quarantined"])
+async def test_a_row_whose_seq_is_none_says_nothing_of_its_lane(
+    tmp_path: Path, table: str, seq: str
+) -> None:
+    path = tmp_path / "ledger.db"
+    ledger = await open_ledger(path)
+    for number in (1, 2, 3):
+        await commit(ledger, number)
+    await ledger.commit(Changes(quarantine=[Quarantine("bulk", 1, "why")]))
+    await ledger.close()
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(
+            f"UPDATE {table} SET seq = {seq} WHERE seq = (SELECT min(seq) FROM {table})"
+        )
+    ledger = await open_ledger(path)
+    assert ledger.lanes["bulk"].last_seq == 3
+    await ledger.close()
 
 
 @pytest.mark.parametrize(
