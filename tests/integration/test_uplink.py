@@ -105,7 +105,7 @@ async def arrive(world: World, count: int) -> None:
     """Wait until points 1 to `count` are at the hub, each once, under whatever epoch."""
     wanted = list(range(1, count + 1))
     found: list[int] = []
-    for _ in range(900):
+    for _ in range(1800):
         found = await at_the_hub(world)
         if found == wanted:
             return
@@ -118,7 +118,7 @@ async def confirmed(world: World, rig: DeviceRig, seq: int) -> None:
     """Wait until the agent has heard that the hub holds everything up to `seq`."""
     local = await world.leaf_client(rig)
     status: dict[str, Any] = {}
-    for _ in range(1000):
+    for _ in range(3000):
         status = json.loads((await local.request("agent.status", b"")).data)
         if status["lanes"]["bulk"]["watermark"] == seq:
             return
