@@ -1,7 +1,8 @@
 """Operators' commands as the hub knows them: where each one stands, and what is due. Pure.
 
 A command goes one way: queued, sent, accepted, and one of the ends. The hub's own word is the least:
-what it called expired, having heard nothing, becomes what the vehicle says of it later.
+what it called expired, having heard nothing, becomes what the vehicle says of it later. And where the
+vehicle's ledger is another since, whose word on it may be lost, it becomes interrupted.
 """
 
 from __future__ import annotations
@@ -33,7 +34,12 @@ BODY_BYTES_MAX = 64 * 1024
 AGAIN_S_MIN, AGAIN_S_MAX = 5.0, 300.0
 AGAIN_BYTES_MAX = 64 * 1024
 """What one device is sent again at a time: the link may be slow, and paid for by the byte."""
+UNHEARD = "no word from the vehicle by its deadline"
+"""Why the hub calls a command expired that the vehicle may have got."""
+AWAY = "the vehicle was not connected before its deadline"
+"""Why it does where the vehicle cannot have got it."""
 _SECOND_NS = 1_000_000_000
+_NOTHING = "{}"
 
 CommandId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]
 CommandName = Annotated[
@@ -74,6 +80,23 @@ class Key(NamedTuple):
     id: str
 
 
+class Doubt(NamedTuple):
+    """An epoch of a vehicle began: its ledger may not have what the former one knew of commands.
+
+    Nobody can tell from the hub whether anything was lost with that. The vehicle itself says the same
+    of what it gets again.
+    """
+
+    device: str
+    epoch: int
+
+    @property
+    def said(self) -> str:
+        """Return the hub's word on a command of which nothing is heard: JSON, as `Command.said`."""
+        error = f"{UNHEARD}, whose ledger began anew since it was sent: it may have run"
+        return msgspec.json.encode({"error": error, "by": "hub", "epoch": self.epoch}).decode()
+
+
 @dataclass(slots=True)
 class Command:
     """One command; times by the hub's clock, but `accepted_ns` and `ended_ns` by the vehicle's."""
@@ -90,13 +113,28 @@ class Command:
     sent_ns: int = 0
     accepted_ns: int = 0
     ended_ns: int = 0
-    said: str = "{}"
-    """JSON: `result`, `error`, `runs`, and `by` where it is the hub's word."""
+    said: str = _NOTHING
+    """JSON: `result`, `error`, `runs`, and `by` where it is the hub's word; `epoch` where it is in doubt."""
 
     @property
     def key(self) -> Key:
         """Return what names it."""
         return Key(self.device, self.id)
+
+    @property
+    def by_hub(self) -> bool:
+        """Tell whether what is said of it is the hub's own word."""
+        return bool(json.loads(self.said).get("by") == "hub")
+
+    @property
+    def doubted(self) -> bool:
+        """Tell whether it is open, and the vehicle's ledger another since (`Doubt`)."""
+        return not self.state.over and self.said != _NOTHING
+
+    @property
+    def unheard(self) -> bool:
+        """Tell whether the hub called it expired, and the vehicle may have got it."""
+        return self.state is State.EXPIRED and json.loads(self.said).get("error") == UNHEARD
 
     def down(self) -> tuple[str, bytes]:
         """Return subject and body of its message in DOWN."""
@@ -246,6 +284,8 @@ class CommandBook:
         self.open: dict[Key, Command] = {}
         self._rules = rules
         self._lacking: dict[Key, Command] = {}
+        self._away: set[Key] = set()
+        """Those whose vehicle was never connected since they came."""
         self._again: dict[str, tuple[float, float]] = {}
         """Of each connected device: when to send again what it has not taken up, and the wait before.
 
@@ -261,6 +301,8 @@ class CommandBook:
         """Take in a command, once it is stored."""
         self.open[command.key] = command
         self._lacking[command.key] = command
+        if command.device not in self._again:
+            self._away.add(command.key)
 
     def send_again(self) -> None:
         """Take in that DOWN may lack whatever is open; a vehicle that has it answers again."""
@@ -269,6 +311,7 @@ class CommandBook:
     def link_up(self, device: str, now_s: float) -> None:
         """Take in that a device is connected (again); `now_s` is monotonic, here and below."""
         self._again[device] = (now_s + AGAIN_S_MIN, AGAIN_S_MIN)
+        self._away = {key for key in self._away if key.device != device}
 
     def link_down(self, device: str) -> None:
         """Take in that a device is gone: what waits for it stands in DOWN."""
@@ -336,15 +379,33 @@ class CommandBook:
     def heard(self, key: Key, heard: Heard) -> Command | None:
         """Take in a vehicle's word; return the command where that is news of an open one."""
         command = self.open.get(key)
-        if command is None or heard.state.rank <= command.state.rank:
+        if command is None or not _is_news(command, heard.state):
             return None
         command.sent_ns = command.sent_ns or heard.time_ns
         if heard.state.over:
             command.ended_ns, command.said = heard.time_ns, heard.said
         else:
-            command.accepted_ns = heard.time_ns
+            command.accepted_ns, command.said = heard.time_ns, _NOTHING
         command.state = heard.state
         return command
+
+    def doubt(self, doubt: Doubt) -> list[Command]:
+        """Take in that a vehicle's ledger is another now; return the commands that this concerns.
+
+        An open one waits for its deadline all the same: the vehicle gets it (again), and may have a
+        better word.
+        """
+        concerned = []
+        for key, command in self.open.items():
+            if key.device != doubt.device or key in self._away:
+                continue
+            if command.unheard:
+                command.state = State.INTERRUPTED
+            elif command.state.rank > State.SENT.rank:
+                continue
+            command.said = doubt.said
+            concerned.append(command)
+        return concerned
 
     def expire(self, now_ns: int) -> list[Command]:
         """End what no vehicle has ended in time, and return it.
@@ -359,22 +420,38 @@ class CommandBook:
                 continue
             if command.state is not State.ACCEPTED:
                 if now_ns >= command.deadline_ns:
-                    _end(command, State.EXPIRED, now_ns, "no word from the vehicle by its deadline")
+                    self._give_up(command, now_ns)
                     ended.append(command)
             elif now_ns >= command.deadline_ns + wait_ns:
                 _end(command, State.INTERRUPTED, now_ns, "started, and no result ever since")
                 ended.append(command)
         return ended
 
+    def _give_up(self, command: Command, now_ns: int) -> None:
+        """End a command that no vehicle has started, as far as is known."""
+        if command.doubted:
+            command.state, command.ended_ns = State.INTERRUPTED, now_ns
+        else:
+            why = AWAY if command.key in self._away else UNHEARD
+            _end(command, State.EXPIRED, now_ns, why)
+
     def close(self, command: Command) -> None:
         """Forget a command that is over, stored as such, and told."""
         self.open.pop(command.key, None)
         self._lacking.pop(command.key, None)
+        self._away.discard(command.key)
 
     def restore(self, commands: Iterable[Command]) -> None:
-        """Take in what was open when it was stored."""
+        """Take in what was open when it was stored; nobody knows who was connected since."""
         for command in commands:
             self.add(command)
+            self._away.discard(command.key)
+
+
+def _is_news(command: Command, state: State) -> bool:
+    """Tell whether a vehicle's word goes beyond what is known: of two equal ends its own counts."""
+    known = command.state
+    return state.rank > known.rank or (state is known and known.over and command.by_hub)
 
 
 def command_subject(env: str, device: str, name: str) -> str:

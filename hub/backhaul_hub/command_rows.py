@@ -6,7 +6,7 @@ import json
 from dataclasses import astuple, fields
 from typing import TYPE_CHECKING, Any
 
-from .command_book import Command, Heard, Key, State
+from .command_book import UNHEARD, Command, Doubt, Heard, Key, State
 from .consumers import Change
 
 if TYPE_CHECKING:
@@ -36,14 +36,24 @@ CREATE TABLE command (
 CREATE INDEX command_open ON command (number) WHERE ended_ns = 0;
 """
 _COLUMNS = ", ".join(each.name for each in fields(Command))
-# Two tasks store commands; whichever comes later, a command never goes back.
+# Two tasks store commands; whichever comes later, a command never goes back. Of two equal ends the
+# vehicle's own word counts, which never says whose it is.
+_HUBS_END = "ended_ns > 0 AND json_extract(command.said, '$.by') = 'hub'"
 _PUT = (
     f"INSERT INTO command ({_COLUMNS}, rank) "  # noqa: S608 - constants
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (device, id) DO UPDATE SET state = excluded.state, sent_ns = excluded.sent_ns, "
     "accepted_ns = excluded.accepted_ns, ended_ns = excluded.ended_ns, said = excluded.said, "
-    "rank = excluded.rank WHERE excluded.rank > command.rank"
+    "rank = excluded.rank WHERE excluded.rank > command.rank "
+    f"OR (excluded.rank = command.rank AND command.{_HUBS_END})"
 )
+# All that another epoch knew before its last mark has come: what had its deadline before is in no doubt.
+_DOUBT_EXPIRED = (
+    "UPDATE command SET state = ?1, said = ?2, rank = ?3 "
+    "WHERE device = ?4 AND state = ?5 AND json_extract(said, '$.error') = ?6 AND deadline_ns > "
+    "coalesce((SELECT max(time_ns) FROM mark WHERE device = ?4 AND epoch <> ?7), 0)"
+)
+_DOUBT_OPEN = "UPDATE command SET said = ? WHERE device = ? AND id = ? AND rank <= ?"
 _SECOND_NS = 1_000_000_000
 _DAY_NS = 86_400 * _SECOND_NS
 
@@ -56,10 +66,18 @@ def put(commands: Iterable[Command]) -> Change:
 def put_late(key: Key, heard: Heard) -> Change:
     """Return the statement that stores a vehicle's word on a command that was over for the hub."""
     return Change(
-        "UPDATE command SET state = ?, ended_ns = ?, said = ?, rank = ? "
-        "WHERE device = ? AND id = ? AND rank < ?",
-        [(heard.state, heard.time_ns, heard.said, heard.state.rank, *key, heard.state.rank)],
+        "UPDATE command SET state = ?1, ended_ns = ?2, said = ?3, rank = ?4 "  # noqa: S608 - constants
+        f"WHERE device = ?5 AND id = ?6 AND (rank < ?4 OR (rank = ?4 AND {_HUBS_END}))",
+        [(heard.state, heard.time_ns, heard.said, heard.state.rank, *key)],
     )
+
+
+def put_doubt(doubt: Doubt, open_: Iterable[Command]) -> list[Change]:
+    """Return the statements that store a doubt: of open commands, and of those that had expired."""
+    expired = (State.EXPIRED, UNHEARD, doubt.epoch)
+    interrupted = (State.INTERRUPTED, doubt.said, State.INTERRUPTED.rank, doubt.device)
+    keys = [(doubt.said, *each.key, State.SENT.rank) for each in open_ if each.doubted]
+    return [Change(_DOUBT_EXPIRED, [interrupted + expired]), Change(_DOUBT_OPEN, keys)]
 
 
 def forget(now_ns: int, days_max: float, rows_max: int) -> Change:
@@ -82,6 +100,12 @@ async def find(registry: Registry, keys: Iterable[Key]) -> list[Command]:
     for key in keys:
         found += await _fetch(registry, "WHERE device = ? AND id = ?", key)
     return found
+
+
+async def doubted(registry: Registry, doubt: Doubt) -> list[Command]:
+    """Return the commands that are over and in doubt since an epoch began. Raises: RegistryError."""
+    where = "WHERE device = ? AND state = ? AND said = ? AND ended_ns > 0"
+    return await _fetch(registry, where, (doubt.device, State.INTERRUPTED, doubt.said))
 
 
 async def newest(

@@ -18,12 +18,14 @@ from nats.errors import Error as NatsError
 from nats.errors import MaxPayloadError
 
 from backhaul_codec import CodecError, decode
+from backhaul_codec.subjects import LIVE
 
 from . import command_rows
 from .command_book import (
     Arrival,
     Command,
     CommandBook,
+    Doubt,
     Key,
     read_arrival,
     read_result,
@@ -82,8 +84,9 @@ class CommandShell:
         self._devices = devices
         self._heard: list[Command] = []
         self._late: dict[Key, Change] = {}
-        self._storing: list[Command | Key] = []
-        self._untold: deque[Command | Key] = deque()
+        self._doubts: dict[Doubt, list[Command]] = {}
+        self._storing: list[Command | Key | Doubt] = []
+        self._untold: deque[Command | Key | Doubt] = deque()
         self._arrivals: asyncio.Queue[Msg] = asyncio.Queue()
         self._held: dict[Key, Msg] = {}
         self._to_purge: deque[str] = deque(maxlen=_PURGED_MAX)
@@ -93,8 +96,10 @@ class CommandShell:
     # Taking part in the reading of UP
 
     def on_message(self, said: Examined, is_new: bool) -> None:
-        """Take in what a vehicle says of a command."""
+        """Take in what a vehicle says of a command, and that its ledger is another since."""
         device, uplink = said.key.device, said.uplink
+        if is_new and said.seq == 1 and said.key.lane == LIVE:
+            self._began(Doubt(device, said.key.epoch))
         if uplink.letter != "r" or uplink.key is None:
             return
         try:
@@ -114,8 +119,10 @@ class CommandShell:
         """Return the rows of commands that something was heard of."""
         changes = [command_rows.put(self._heard)] if self._heard else []
         changes += self._late.values()
-        self._storing += [*self._heard, *self._late]
-        self._heard, self._late = [], {}
+        for doubt, open_ in self._doubts.items():
+            changes += command_rows.put_doubt(doubt, open_)
+        self._storing += [*self._heard, *self._late, *self._doubts]
+        self._heard, self._late, self._doubts = [], {}, {}
         return changes
 
     def stored(self) -> None:
@@ -124,6 +131,12 @@ class CommandShell:
         self._storing.clear()
         if self._untold:
             self._to_tell.set()
+
+    def _began(self, doubt: Doubt) -> None:
+        """Take in that an epoch began: what was sent to the vehicle before is in doubt."""
+        concerned = self.book.doubt(doubt)
+        self._heard += concerned
+        self._doubts[doubt] = concerned
 
     # Running
 
@@ -344,9 +357,13 @@ async def _until_stored(work: Callable[[], Awaitable[None]]) -> None:
         await asyncio.sleep(_RETRY_S)
 
 
-async def _rows(told: Command | Key, registry: Registry) -> list[Command]:
-    """Return the command to tell of; one that is not in memory any more, as it is stored."""
-    return [told] if isinstance(told, Command) else await command_rows.find(registry, [told])
+async def _rows(told: Command | Key | Doubt, registry: Registry) -> list[Command]:
+    """Return the commands to tell of; those that are not in memory any more, as they are stored."""
+    if isinstance(told, Command):
+        return [told]
+    if isinstance(told, Doubt):
+        return await command_rows.doubted(registry, told)
+    return await command_rows.find(registry, [told])
 
 
 def _body(told: dict[str, Any]) -> bytes:

@@ -56,7 +56,7 @@ def examined(id_: str, body: dict[str, Any]) -> Examined:
     point = Point(node="", type="", time=NOW, value=Opaque(6, json.dumps(body).encode()))
     uplink = parse_uplink(f"up.VID-001.r.{id_}")
     key = LaneKey("VID-001", "live", 1)
-    return Examined(key, 1, uplink, encode_point(point, epoch=1, seq=1))
+    return Examined(key, 2, uplink, encode_point(point, epoch=1, seq=2))
 
 
 def arrived(data: bytes = b"", subject: str = SUBJECT, *, full: bool = False) -> Command:
