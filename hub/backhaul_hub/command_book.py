@@ -38,6 +38,7 @@ UNHEARD = "no word from the vehicle by its deadline"
 """Why the hub calls a command expired that the vehicle may have got."""
 AWAY = "the vehicle was not connected before its deadline"
 """Why it does where the vehicle cannot have got it."""
+_STARTED_LATE = "started, as the hub heard after it had given it up; no end is heard yet"
 _SECOND_NS = 1_000_000_000
 _NOTHING = "{}"
 
@@ -273,8 +274,12 @@ def _require(
 
 def _end(command: Command, state: State, now_ns: int, error: str) -> None:
     """Have the hub's own word end a command."""
-    command.state, command.ended_ns = state, now_ns
-    command.said = msgspec.json.encode({"error": error, "by": "hub"}).decode()
+    command.state, command.ended_ns, command.said = state, now_ns, _by_hub(error)
+
+
+def _by_hub(error: str) -> str:
+    """Return the hub's own word on a command, as `Command.said`."""
+    return msgspec.json.encode({"error": error, "by": "hub"}).decode()
 
 
 class CommandBook:
@@ -379,6 +384,8 @@ class CommandBook:
     def heard(self, key: Key, heard: Heard) -> Command | None:
         """Take in a vehicle's word; return the command where that is news of an open one."""
         command = self.open.get(key)
+        if command is not None and command.state.over:
+            heard = late(heard)
         if command is None or not _is_news(command, heard.state):
             return None
         command.sent_ns = command.sent_ns or heard.time_ns
@@ -446,6 +453,16 @@ class CommandBook:
         for command in commands:
             self.add(command)
             self._away.discard(command.key)
+
+
+def late(heard: Heard) -> Heard:
+    """Return what a vehicle's word makes of a command that was over for the hub.
+
+    One that was started has not expired; its end comes, unless the ledger that is to tell it is lost.
+    """
+    if heard.state is not State.ACCEPTED:
+        return heard
+    return Heard(State.INTERRUPTED, heard.time_ns, _by_hub(_STARTED_LATE))
 
 
 def _is_news(command: Command, state: State) -> bool:

@@ -11,6 +11,7 @@ import asyncio
 import json
 from collections import deque
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -27,6 +28,7 @@ from .command_book import (
     CommandBook,
     Doubt,
     Key,
+    late,
     read_arrival,
     read_result,
     result_subject,
@@ -83,7 +85,7 @@ class CommandShell:
         self._clock = clock
         self._devices = devices
         self._heard: list[Command] = []
-        self._late: dict[Key, Change] = {}
+        self._late: dict[Key, list[Change]] = {}
         self._doubts: dict[Doubt, list[Command]] = {}
         self._storing: list[Command | Key | Doubt] = []
         self._untold: deque[Command | Key | Doubt] = deque()
@@ -112,13 +114,13 @@ class CommandShell:
         if (command := self.book.heard(named, heard)) is not None:
             self._heard.append(command)
             self.book.goes_on(device, self._clock.monotonic_s())
-        elif named not in self.book.open and heard.state.over and is_new:
-            self._late[named] = command_rows.put_late(named, heard)
+        elif named not in self.book.open and is_new:
+            self._late.setdefault(named, []).append(command_rows.put_late(named, late(heard)))
 
     def take_changes(self) -> Sequence[Change]:
         """Return the rows of commands that something was heard of."""
         changes = [command_rows.put(self._heard)] if self._heard else []
-        changes += self._late.values()
+        changes += chain.from_iterable(self._late.values())
         for doubt, open_ in self._doubts.items():
             changes += command_rows.put_doubt(doubt, open_)
         self._storing += [*self._heard, *self._late, *self._doubts]

@@ -17,7 +17,7 @@ from backhaul_hub.registry import Registry
 from backhaul_hub.word_book import WordBook
 from tests.support.waiting import until
 
-from .test_commands import DONE, KEY, NOW, RULES, Running, S, booked, vehicle_says
+from .test_commands import DONE, KEY, NOW, RULES, Running, S, booked, examined, vehicle_says
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,6 +94,14 @@ def test_a_doubt_ends_where_the_new_ledger_takes_the_command_up() -> None:
     book.doubt(DOUBT)
     book.heard(KEY, vehicle_says({"state": "accepted"}))
     assert "error" not in command.told()
+
+
+def test_what_had_just_expired_and_was_started_has_perhaps_run() -> None:
+    book, command = sent()
+    book.expire(NOW + 10 * S)
+    assert book.heard(KEY, vehicle_says({"state": "accepted"}, NOW + 9 * S)) is command
+    assert (command.state, command.by_hub) == (State.INTERRUPTED, True)
+    assert book.heard(KEY, vehicle_says(DONE)) is command
 
 
 def test_what_the_vehicle_was_never_connected_for_has_not_run() -> None:
@@ -185,6 +193,33 @@ async def test_what_a_mark_of_the_former_ledger_settles_is_in_no_doubt(
                 await registry.write(changes)
             await _begins(it, begins())
             assert await _state(it) == state
+
+
+async def test_what_was_started_has_not_expired_though_the_hub_hears_that_late(
+    tmp_path: Path,
+) -> None:
+    """A mark that comes with that word is of a time after the deadline, and then the ledger is lost."""
+    async with await Registry.open(tmp_path / "hub.db") as registry:
+        it = Running(registry)
+        async with it.running():
+            await _expired(it, "a", "b")
+            await it.ends("a", {"state": "accepted"})
+            await registry.write(mark(NOW + 1000 * S))
+            await _begins(it, begins())
+            assert (await _state(it), await _state(it, "b")) == ("interrupted", "expired")
+            await it.ends("a", DONE)
+            assert await _state(it) == "done"
+
+
+async def test_an_end_stands_though_the_start_is_heard_after_it(tmp_path: Path) -> None:
+    """As where the start was lost on its way, and is sent again."""
+    async with await Registry.open(tmp_path / "hub.db") as registry:
+        it = Running(registry)
+        async with it.running():
+            await _expired(it, "a")
+            it.shell.on_message(examined("a", DONE), is_new=True)
+            await it.ends("a", {"state": "accepted"})
+            assert await _state(it) == "done"
 
 
 async def test_a_doubt_outlives_the_control_plane(tmp_path: Path) -> None:
