@@ -284,13 +284,17 @@ def _ranges(seqs: set[int]) -> list[list[int]]:
 
 
 def _explained(found: Found, device: str, lane: str) -> int:
-    """Count the messages of a lane that receipts stand for: only damage makes a row no good."""
+    """Count the messages of a lane that receipts may stand for.
+
+    Where nothing was damaged and no disk was full, a vehicle's word that something is gone is no excuse;
+    and only damage makes a row no good.
+    """
     seqs = {
         (where, seq)
         for where, receipts in found.up.receipts.items()
         if (where.device, where.lane) == (device, lane)
         for receipt in receipts
-        if _damaged(found, device) or not receipt.corrupt
+        if _damaged(found, device) or (device in found.filled and not receipt.corrupt)
         for seq in range(receipt.low, receipt.high + 1)
     }
     return len(seqs)

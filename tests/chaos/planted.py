@@ -164,6 +164,13 @@ def receipt_for_a_bad_row_of_a_sound_ledger(case: Case) -> None:
     case.say(BULK, watermark=4)
 
 
+def receipt_of_a_ledger_that_had_room(case: Case) -> None:
+    case.told.entries.append(readings(20, 1))
+    case.found.complete_hours = {}
+    receipt(case, 4, 4, "forgotten: the hub had confirmed it")
+    case.say(BULK, watermark=4)
+
+
 def command_gone(case: Case) -> None:
     del case.found.commands["c2"]
 
@@ -406,6 +413,7 @@ PLANTED: list[tuple[Callable[[Case], None], set[str]]] = [
     (command_given_up_for_no_reason, {COMMAND}),
     (receipt_of_the_other_lane, {LOST}),
     (receipt_for_a_bad_row_of_a_sound_ledger, {LOST}),
+    (receipt_of_a_ledger_that_had_room, {LOST}),
     (command_gone, {COMMAND}),
     (command_twice, {COMMAND}),
     (command_expired_and_started, {COMMAND}),
