@@ -66,9 +66,8 @@ async def _down_again(world: World, fault: Fault) -> None:
     """Append messages for a vehicle to DOWN again: configuration, commands, watermarks, requests."""
     async with _as_far_as_it_goes(world, fault) as random, world.hub.connection() as hub:
         jetstream = hub.jetstream(timeout=_ASK_S)
-        asked = json.dumps({"subjects_filter": f"in.{fault.target}.>"}).encode()
-        answer = await hub.request(f"$JS.API.STREAM.INFO.{DOWN}", asked, timeout=_ASK_S)
-        subjects = sorted(json.loads(answer.data)["state"].get("subjects") or {})
+        state = (await jetstream.stream_info(DOWN, f"in.{fault.target}.>")).state
+        subjects = sorted(state.subjects or {})
         for subject in random.sample(subjects, min(len(subjects), random.randint(1, _MANY_MAX))):
             message = await jetstream.get_last_msg(DOWN, subject)
             # In the place of a newer one it would be no copy, but a step back in time.
@@ -84,7 +83,7 @@ async def _commands_again(world: World, fault: Fault) -> None:
     async with _as_far_as_it_goes(world, fault) as random, world.hub.connection() as hub:
         asked = json.dumps({"device": fault.target, "limit": _KNOWN_MAX}).encode()
         answer = await hub.request("hub.commands", asked, timeout=_ASK_S)
-        known: list[dict[str, Any]] = json.loads(answer.data)["commands"]
+        known: list[dict[str, Any]] = json.loads(answer.data).get("commands", [])
         jetstream = hub.jetstream(timeout=_ASK_S)
         for each in random.sample(known, min(len(known), random.randint(1, _MANY_MAX))):
             body = json.dumps({"id": each["id"], "deadline_s": DEADLINE_S}).encode()
