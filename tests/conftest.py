@@ -12,8 +12,8 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from backhaul_agent.client import connect
 from demo.patient import PATIENCE_S
+from tests import leftovers, second_look
 from tests.leftovers import _without_leftovers  # noqa: F401 - a fixture of all files
-from tests.second_look import pytest_sessionfinish  # noqa: F401 - a hook
 
 if TYPE_CHECKING:
     import pytest
@@ -60,6 +60,11 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Division:
     config.option.loadscopereorder = False  # by their numbers, the JVM's few would come last
     return Division(config, log)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    leftovers.pytest_sessionfinish(session)
+    second_look.pytest_sessionfinish(session, exitstatus)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -30,6 +30,7 @@ import gc
 def test_collects():
     gc.collect()
 """
+CONFTEST = "from tests.leftovers import _without_leftovers, pytest_sessionfinish\n"
 INI = "[pytest]\nfilterwarnings = error\nmarkers = nats: x\n"
 
 
@@ -39,13 +40,28 @@ INI = "[pytest]\nfilterwarnings = error\nmarkers = nats: x\n"
 def test_only_what_had_servers_may_leave_something(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: str, failed: bool
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    (tmp_path / "pytest.ini").write_text(INI)
-    (tmp_path / "conftest.py").write_text("from tests.leftovers import _without_leftovers\n")
-    (tmp_path / "test_a.py").write_text(LEAVES.format(mark=mark))
     (tmp_path / "test_b.py").write_text(COLLECTS)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    said = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
+    said = ran(tmp_path, monkeypatch, mark)
     assert bool(said.returncode) == failed, said.stdout
     assert ("left by test_a.py: unclosed <socket" in said.stdout) != failed
+
+
+def test_what_the_last_file_left_is_named_and_fails_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = ran(tmp_path, monkeypatch, "@pytest.mark.nats")
+    assert said.returncode == 0, said.stderr
+    assert "left by test_a.py: unclosed <socket" in said.stdout
+
+
+def ran(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, mark: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the tests of a directory, of which the first leaves something."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    (directory / "pytest.ini").write_text(INI)
+    (directory / "conftest.py").write_text(CONFTEST)
+    (directory / "test_a.py").write_text(LEAVES.format(mark=mark))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    return subprocess.run(command, cwd=directory, check=False, capture_output=True, text=True)
