@@ -149,7 +149,9 @@ class Ingest:
     ) -> None:
         self._append(COVERAGE_TABLE, ranges)
         rejects = [row for report in reports for row in report.rejects]
-        self._append(REJECTS_TABLE, self._not_noted(rejects))
+        new_rejects = self._not_noted(rejects)
+        noted = {*map(_place, rejects)} - {*map(_place, new_rejects)}
+        self._append(REJECTS_TABLE, new_rejects)
         self._append(GAPS_TABLE, [row for report in reports for row in report.gaps])
         said = {
             RECEIPTS_TABLE: [row for report in reports for row in report.receipts],
@@ -157,7 +159,11 @@ class Ingest:
             ENDED_TABLE: [row for report in reports for row in report.ended],
         }
         for spec, rows in said.items():
-            new = [row for row in rows if not _among(repeats, row["stream"], row["stream_seq"])]
+            new = [
+                row
+                for row in rows
+                if _place(row) not in noted and not _among(repeats, *_place(row))
+            ]
             self._append(spec, new)
 
     def _not_noted(self, rejects: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -204,6 +210,10 @@ class Ingest:
         rows = dataset_of(self.tables.table(COVERAGE_TABLE)).to_table()
         self.tables.replace(COVERAGE_TABLE, merge_rows(rows))
         self._loose_rows = 0
+
+
+def _place(row: dict[str, Any]) -> tuple[str, int]:
+    return row["stream"], row["stream_seq"]
 
 
 def _among(repeats: dict[str, pa.Array], stream: str, seq: int) -> bool:

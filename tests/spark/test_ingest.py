@@ -150,6 +150,15 @@ def test_what_could_not_be_read_is_noted_once_however_often_it_is_read(world: Wo
     }
 
 
+def test_a_message_that_nobody_can_read_is_explained_once_too(world: World) -> None:
+    """Sealed by its vehicle as it is, it has a receipt besides, of which coverage knows as little."""
+    for count in (1, 2):
+        bodies = [frame(seq, node="motor") for seq in range(1, count + 1)]
+        world.take(message_batch("UP_00", stored(bodies, first_seq=5)))
+    explained = [(row["lo"], row["reason"]) for row in world.rows("receipts")]
+    assert sorted(explained) == [(1, "unreadable: node"), (2, "unreadable: node")]
+
+
 def test_what_was_noted_is_found_where_others_have_tidied_up(world: World) -> None:
     for _ in range(2):
         world.take(message_batch("UP_00", stored([b"x"], first_seq=5)))
