@@ -18,7 +18,8 @@ import msgspec
 from backhaul_agent.budget import CONFIG
 from backhaul_agent.framer import unpack
 from backhaul_agent.history import pick
-from backhaul_codec import CodecError, decode
+from backhaul_codec import CodecError
+from backhaul_codec.placed import decode_placed
 from backhaul_codec.select import select
 from backhaul_codec.subjects import (
     NODE_TYPE_PREFIX,
@@ -188,7 +189,7 @@ def read_message(subject: str, body: bytes, asked: Question) -> Run:
     if place.frame:
         type_ = NODE_TYPE_PREFIX + asked.type if place.parent else asked.type
         return select(body, type_, asked.key, asked.from_ns, asked.to_ns, node=place.frame_node)
-    (point,) = decode(body, node=place.node, type=place.type, key=place.key).points
+    ((_, point),) = decode_placed(place, body)[1]
     if point.tombstone & 1:
         return (), ()
     return pick([point.time], [point.value], asked)

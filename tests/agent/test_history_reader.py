@@ -118,6 +118,18 @@ async def test_a_damaged_message_is_passed_over_and_counted(ledger: Ledger) -> N
     assert history.unreadable == 1
 
 
+async def test_a_frame_under_the_subject_of_a_point_is_passed_over_and_counted(
+    ledger: Ledger,
+) -> None:
+    """Damage may lead an index to another row. Else the agent would end whenever a program asks."""
+    stray = framed([soc(1), soc(2)], point_subject("battery", "soc", ""))
+    await ledger.commit(Changes([stray, single(soc(3))]))
+    history = LedgerHistory(ledger, ASKED)
+    found = [time async for run, _ in history.runs() for time in run[0]]
+    assert found == [3]
+    assert history.unreadable == 1
+
+
 async def test_rows_with_nothing_in_a_column_end_no_answer(tmp_path: Path) -> None:
     """Else the agent would end whenever a program asks for this series."""
     path = tmp_path / "damaged.db"
