@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from backhaul_codec import Point, Value
 
 SLICE_ROWS = 32
-# Cast, because damage may turn a number or a blob into something else: one such row ends no answer.
+# Cast, because damage may turn a number, a text or a blob into something else: one such row ends no answer.
 _SNAPSHOT = (
     "SELECT 1, id, next_seq, NULL FROM lanes UNION ALL "
     "SELECT 0, id, crc, coalesce(CAST(body AS BLOB), x'') FROM staged WHERE node = ? ORDER BY 1, 2"
 )
 _EDGES = (
-    "SELECT DISTINCT subject FROM messages WHERE value_class = ? AND subject GLOB ? "
-    "AND t_lo IS NOT NULL"
+    "SELECT DISTINCT CAST(subject AS BLOB) FROM messages "
+    "WHERE value_class = ? AND subject GLOB ? AND t_lo IS NOT NULL"
 )
 _SLICE = (
     "SELECT t_lo, t_hi, id, lane, coalesce(CAST(seq AS INTEGER), 0), "
@@ -154,7 +154,8 @@ class LedgerHistory:
         """Return every subject under which points of the series may stand."""
         node = self._question.node
         edges = await self._ledger.query(_EDGES, CONFIG, f"*p.*.{encode_token(node)}")
-        found = [subject for (subject,) in edges if _is_edge_frame(subject, node)]
+        subjects = [subject.decode(errors="replace") for (subject,) in edges]
+        found = [subject for subject in subjects if _is_edge_frame(subject, node)]
         return subjects_of(self._question) + found
 
     def _read(self, subject: str, row: _Row) -> Run:

@@ -130,6 +130,18 @@ async def test_a_frame_under_the_subject_of_a_point_is_passed_over_and_counted(
     assert history.unreadable == 1
 
 
+async def test_an_edge_whose_subject_is_no_text_any_more_ends_no_answer(ledger: Ledger) -> None:
+    """Else the whole ledger would be set aside, for one row."""
+    edge = framed(edge_frame_points([], [soc(1)]), edge_frame_subject("car", "battery"))
+    await ledger.commit(Changes([edge, framed([soc(2)])]))
+    await ledger._db.execute(
+        "UPDATE messages SET subject = CAST(x'702e63ff722e62617474657279' AS TEXT) "
+        "WHERE subject = 'p.car.battery'"
+    )
+    assert await read(ledger) == [(2, 2.0)]
+    assert not ledger.damaged.is_set()
+
+
 async def test_rows_with_nothing_in_a_column_end_no_answer(tmp_path: Path) -> None:
     """Else the agent would end whenever a program asks for this series."""
     path = tmp_path / "damaged.db"
