@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,32 @@ def test_ci_says_so_before_it_runs_tests() -> None:
     before, tests, _ = (ROOT / ".ci" / "run").read_text().partition("make test ")
     assert tests
     assert "export BACKHAUL_CI=1\n" in before
+
+
+def test_what_an_earlier_run_has_left_excuses_no_run_that_was_killed(tmp_path: Path) -> None:
+    """`make` is a stand-in whose tests fail without a word, and all else is well."""
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci")
+    _program(tmp_path / "bin/make", '#!/bin/sh\n[ "$1" != test ]\n')
+    _program(tmp_path / "tools/with-java", '#!/bin/sh\nexec "$@"\n')
+    _program(tmp_path / ".venv/bin/python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = nats: x\n")
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n@pytest.mark.nats\ndef test_fine(): pass\n"
+    )
+    failed = {"backhaul/exit": 1, "cache/lastfailed": {"test_it.py::test_fine": True}}
+    for name, value in failed.items():
+        file = tmp_path / ".pytest_cache/v" / name
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps(value))
+    environment = {
+        "PATH": f"{tmp_path / 'bin'}:{os.defpath}",
+        "PYTHONPATH": str(ROOT),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }
+    ran = subprocess.run([tmp_path / ".ci/run"], env=environment, check=False, capture_output=True)
+    assert b"the run did not come to its end" in ran.stderr, ran
+    assert ran.returncode
 
 
 @pytest.mark.parametrize(
