@@ -71,11 +71,9 @@ def main(
     print(f"seed {seed}, {minutes:g} minutes, {len(plan.faults)} faults{having}", flush=True)
     outcome = _run(plan)
     print(outcome)
-    if thin := outcome.thin():
-        print(f"too little to say anything: {', '.join(thin)}")
     if outcome.wrong and trials_max:
         print(f"shrunk: {_shrunk(plan, trials_max).command()}")
-    if outcome.wrong or thin:
+    if outcome.failed:
         sys.exit(1)
 
 
@@ -91,11 +89,11 @@ def _shrunk(plan: Plan, trials_max: int) -> Plan:
 
 
 def _run(plan: Plan) -> Outcome:
-    """Run a plan; what servers and programs have left behind stays where something is wrong."""
+    """Run a plan; what servers and programs have left behind stays where it failed."""
     OUT.mkdir(exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix=f"seed-{plan.seed}-", dir=OUT)).absolute()
     outcome = asyncio.run(run(plan, directory))
-    if outcome.wrong:
+    if outcome.failed:
         print(f"logs, stores and the diary are left in {directory}")
     else:
         shutil.rmtree(directory)

@@ -116,6 +116,11 @@ class Outcome:
         few = [f"{name}: {many}" for name, many in found.items() if many <= needed[name]]
         return few if self.kinds else [*few, "no faults"]
 
+    @property
+    def failed(self) -> bool:
+        """Whether something is wrong, or there was too little to know."""
+        return bool(self.wrong or self.thin())
+
     def __str__(self) -> str:
         lines = [
             f"seed {self.plan.seed}, {self.plan.length_s:g} s: settled in {self.settled_s:.1f} s",
@@ -131,7 +136,11 @@ class Outcome:
         if self.ended:
             lines.append(f"ended by themselves: {self.ended}")
         if self.wrong:
-            lines += [f"{len(self.wrong)} VIOLATIONS", *self.wrong, "again: " + self.plan.command()]
+            lines += [f"{len(self.wrong)} VIOLATIONS", *self.wrong]
+        if thin := self.thin():
+            lines.append(f"too little to say anything: {', '.join(thin)}")
+        if self.failed:
+            lines.append("again: " + self.plan.command())
         return "\n".join(lines)
 
 

@@ -8,9 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 from nats.errors import OutboundBufferLimitError
 
 from demo.rig import RigError
+from tests.chaos.__main__ import main
 from tests.chaos.look import commands_waiting, take_commands
 from tests.chaos.operators import DEADLINE_S, LONGEST_S
 from tests.chaos.run import SETTLE_S, Calm, Outcome, Plan, broken_off, cancelled_at_the_end, run
@@ -61,6 +63,22 @@ async def test_a_fault_that_fails_is_an_outcome_and_no_traceback(
 def test_no_command_with_time_expires_before_the_longest_run_is_judged() -> None:
     assert DEADLINE_S > LONGEST_S + 2 * SETTLE_S
     assert DEADLINE_S <= 30 * 24 * 3600, "the hub takes no more"
+
+
+@pytest.mark.parametrize(("commands", "status"), [(21, 0), (20, 1)], ids=["enough", "thin"])
+def test_of_a_thin_run_all_stays_and_how_to_run_it_again_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: int, status: int
+) -> None:
+    async def ran(plan: Plan, _: Path) -> Outcome:
+        return replace(FULL, plan=plan, counts=COUNTS | {"commands": commands})
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tests.chaos.__main__.run", ran)
+    monkeypatch.setattr("tests.chaos.__main__.server_binary", lambda: "")
+    said = CliRunner().invoke(main, ["--seed", "7", "--faults", "1.00+2.00:cut@VID-001"])
+    assert said.exit_code == status
+    assert ("make chaos SEED=7 MINUTES=1 FAULTS=1.00+2.00:cut@VID-001" in said.output) == status
+    assert len([*(tmp_path / "chaos-out").iterdir()]) == status
 
 
 def test_a_run_without_faults_is_thin() -> None:
