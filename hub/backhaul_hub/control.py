@@ -57,13 +57,8 @@ from .set_ups import SetUps
 from .shards import shard_of, up_name
 from .sole import Sole
 from .source_keeper import SourceKeeper
-from .streams import (
-    DOWN,
-    declared_streams,
-    quiet_undeclared_shards,
-    reconcile,
-    stream_names,
-)
+from .stream_watch import StreamWatch
+from .streams import DOWN, declared_streams, quiet_undeclared_shards, reconcile
 from .sync_shell import SyncShell
 from .telling import Teller
 from .turn import stored
@@ -91,7 +86,6 @@ log = structlog.get_logger(__name__)
 
 DEVICES_SERVICE = "hub.devices"
 RELOAD_SERVICE = "hub.reload"
-_SOURCES_INTERVAL_S = 1.0
 _ACCOUNTS_INTERVAL_S = 10.0
 _RETRY_S = 1.0
 _CLUSTER_REQUEST_S = 4.0
@@ -118,8 +112,6 @@ class ControlPlane:
         self._learning = asyncio.Lock()
         # Devices without a durable on DOWN, as the server refused it: seen to when we learn again.
         self._unwritable: set[str] = set()
-        # Until all that belongs to them is there again, which a server may leave half done.
-        self._deleted: set[str] = set()
         self._continuity = Continuity()
         self._words = WordBook(self._continuity)
         self._readers: list[UplinkReader] = []
@@ -171,8 +163,8 @@ class ControlPlane:
             await sole.start()
             for declared in declared_streams(self._config):
                 await self._reconcile(api, declared)
-            self._down = await DownEnd.open(api, registry)
-            api.on_stored = self._down.stored
+            down = await DownEnd.open(api, registry)
+            api.on_stored = down.stored
             for name in await quiet_undeclared_shards(api, self._config.fleet.shards):
                 log.warning("undeclared_shard_takes_in_no_more", stream=name)
             self._continuity.restore(await registry.lanes())
@@ -252,6 +244,7 @@ class ControlPlane:
                 lags=self._sources.lags,
                 settled=lambda: all(reader.caught_up for reader in self._readers),
             )
+            watch = self._watch(api, down, leafs)
             certificates = CertificateWatch(self._directory, system, servers)
             health = HealthWatch(
                 self._config,
@@ -277,7 +270,7 @@ class ControlPlane:
                         guard.run(system, keys.account("FLEET").public, leafs, servers),
                         self._rotations.run(api, registry, leafs.cut),
                         self._sources.keep(api, lambda: self._reload(api, registry)),
-                        self._watch_sources(api, leafs),
+                        watch.run(),
                         self._teller.tell_watermarks(self._config.watermark.interval_s),
                         self._teller.ask_for_gaps(),
                         self._set_ups.run(),
@@ -321,25 +314,15 @@ class ControlPlane:
         for change in await reconcile(api, declared, lower_limits=self._lower_limits):
             log.info("stream_reconciled", change=change)
 
-    async def _remake_streams(self, api: JetStreamApi) -> None:
-        """Make streams anew that somebody has deleted while we run."""
-        names = await stream_names(api)
-        for declared in declared_streams(self._config):
-            name = declared["name"]
-            if name not in names:
-                log.error("stream_was_deleted", stream=name)
-                self._deleted.add(name)
-            if name not in self._deleted:
-                continue
-            await self._reconcile(api, declared)
-            if name == DOWN:
-                for device in self._active().values():
-                    await self._make_writable(api, device)
-            elif name == STATE:
-                self._sync.state_lost()
-            elif name == SHADOW:
-                self._sync.shadow_lost()
-            self._deleted.discard(name)
+    async def _made_anew(self, api: JetStreamApi, stream: str) -> None:
+        """Put back what belongs to a stream that somebody had deleted."""
+        if stream == DOWN:
+            for device in self._active().values():
+                await self._make_writable(api, device)
+        elif stream == STATE:
+            self._sync.state_lost()
+        elif stream == SHADOW:
+            self._sync.shadow_lost()
 
     async def _say_again(self, leafs: Leafs) -> None:
         """Tell all vehicles again what DOWN has lost."""
@@ -425,46 +408,13 @@ class ControlPlane:
     def _reader_of(self, device: str) -> UplinkReader | None:
         return self._readers[shard_of(device, len(self._readers))] if self._readers else None
 
-    async def _watch_sources(self, api: JetStreamApi, leafs: Leafs) -> None:
-        """Look at the UP streams and at what feeds them; make anew what is gone."""
-        # Each by itself: no stream that cannot be made anew, and no shard without a leader, is to leave
-        # a lane of another unwatched for as long.
-        looks: list[Callable[[], Awaitable[None]]] = [
-            partial(self._remake_streams, api),
-            partial(self._look_at_down, leafs),
-            partial(self._look_at_shards, api, leafs),
-        ]
-        trouble = False
-        while True:
-            await asyncio.sleep(_SOURCES_INTERVAL_S)
-            errors = [error for look in looks if (error := await _failed(look)) is not None]
-            if errors and not trouble:
-                log.warning("sources_unknown", error="; ".join(errors))
-            elif trouble and not errors:
-                log.info("sources_known_again")
-            trouble = bool(errors)
-
-    async def _look_at_down(self, leafs: Leafs) -> None:
-        if await self._down.look():
-            await self._say_again(leafs)
-
-    async def _look_at_shards(self, api: JetStreamApi, leafs: Leafs) -> None:
-        """Look at each shard; at last raise what kept us from looking at one."""
-        asked_s = self._clock.monotonic_s()
-        infos: list[Json | None] = []
-        failed: HubError | None = None
-        for shard in range(self._config.fleet.shards):
-            try:
-                infos.append(await api.request(f"STREAM.INFO.{up_name(shard)}"))
-            except HubError as error:
-                infos.append(None)
-                failed = error
-        for reader, info in zip(self._readers, infos, strict=True):
-            if info is not None:
-                reader.note_state(info)
-        self._sources.look(infos, asked_s, leafs.links)
-        if failed is not None:
-            raise failed
+    def _watch(self, api: JetStreamApi, down: DownEnd, leafs: Leafs) -> StreamWatch:
+        return StreamWatch(
+            *(self._config, self._clock, api, down, self._sources, self._readers, leafs.links),
+            reconcile=partial(self._reconcile, api),
+            on_made=partial(self._made_anew, api),
+            on_down_lost=partial(self._say_again, leafs),
+        )
 
     def _tell_command(self, command: Command) -> None:
         self._sync.tell_live([told_command(command, self._sync.ancestors(command.device))])
@@ -530,15 +480,6 @@ async def _push(accounts: AccountKeeper, system: Client) -> None:
             log.info("accounts_pushed", accounts=pushed)
     except HubError as error:
         log.warning("accounts_not_pushed", error=str(error))
-
-
-async def _failed(look: Callable[[], Awaitable[None]]) -> str | None:
-    """Look; return why that did not succeed, None where it did."""
-    try:
-        await look()
-    except (HubError, NatsError) as error:
-        return str(error) or repr(error)
-    return None
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:

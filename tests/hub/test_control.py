@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from backhaul_hub import control, metrics_server
+from backhaul_hub import metrics_server
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.commands._tell import tell_hub
 from backhaul_hub.config import load
@@ -17,7 +17,7 @@ from backhaul_hub.control import ControlPlane
 from backhaul_hub.down_consumers import down_consumers
 from backhaul_hub.enrol import DeviceSettings, create_device
 from backhaul_hub.errors import HubError, JetStreamError
-from backhaul_hub.jetstream import CLUSTER_NOT_AVAILABLE, INSUFFICIENT_STORAGE
+from backhaul_hub.jetstream import CLUSTER_NOT_AVAILABLE
 from backhaul_hub.leafs import Leafs
 from backhaul_hub.registry import Device
 from backhaul_hub.rotating import begin_rotation
@@ -143,46 +143,12 @@ async def test_a_stream_that_is_made_anew_gets_what_belongs_to_it_though_it_take
     del declared[DOWN]
     scene.server.streams = declared
     scene.server.durables, scene.server.meanwhile = set(), is_restarted
+    nothing: Any = SimpleNamespace(links={})
+    watch = scene.plane._watch(cast("Any", scene.server), nothing, nothing)
     with pytest.raises(HubError):
-        await scene.plane._remake_streams(cast("Any", scene.server))
-    await scene.plane._remake_streams(cast("Any", scene.server))
+        await watch.remake_deleted()
+    await watch.remake_deleted()
     assert scene.server.durables == names_of(VID) | names_of(OTHER)
-
-
-async def test_lanes_are_watched_while_other_streams_are_in_trouble(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A stream that was deleted cannot be made anew for want of room, and a shard has no leader."""
-    monkeypatch.setattr(control, "_SOURCES_INTERVAL_S", 0.0)
-    directory, looked = tmp_path / "hub", asyncio.Event()
-    create_hub(directory, replace(local_layout(4222, 7422), shards=2))
-    plane = ControlPlane(directory, load(directory), SystemClock())
-
-    async def request(verb: str, *_: object) -> Json:
-        if verb == "STREAM.INFO.UP_00":
-            raise JetStreamError(verb, CLUSTER_NOT_AVAILABLE, "")
-        return {"created": "once", "config": {}} if verb.startswith("STREAM.INFO.UP_") else {}
-
-    async def no_room(_: object) -> None:
-        raise JetStreamError("STREAM.CREATE.TWIN_STATE", INSUFFICIENT_STORAGE, "")
-
-    async def ends_well() -> bool:
-        return False
-
-    def look(infos: list[Json | None], *_: object) -> None:
-        assert [info is None for info in infos] == [True, False]
-        looked.set()
-
-    monkeypatch.setattr(plane, "_remake_streams", no_room)
-    monkeypatch.setattr(plane._sources, "look", look)
-    plane._down = cast("Any", SimpleNamespace(look=ends_well))
-    plane._readers = cast("Any", [SimpleNamespace(note_state=lambda info: None)] * 2)
-    api, leafs = SimpleNamespace(request=request), SimpleNamespace(links={})
-    watching = asyncio.create_task(plane._watch_sources(cast("Any", api), cast("Any", leafs)))
-    async with asyncio.timeout(60):
-        await looked.wait()
-    watching.cancel()
-    await asyncio.wait([watching])
 
 
 @pytest.fixture

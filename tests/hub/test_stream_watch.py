@@ -1,0 +1,74 @@
+"""Watching streams: what one of them suffers from keeps nobody from looking at the others."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from backhaul_hub import stream_watch
+from backhaul_hub.clock import SystemClock
+from backhaul_hub.config import load
+from backhaul_hub.errors import JetStreamError
+from backhaul_hub.jetstream import CLUSTER_NOT_AVAILABLE, INSUFFICIENT_STORAGE
+from backhaul_hub.setup import create_hub
+from backhaul_hub.stream_watch import StreamWatch
+from tests.support.hub_layout import local_layout
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from backhaul_hub.jetstream import Json
+
+
+async def test_lanes_are_watched_while_other_streams_are_in_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream that was deleted cannot be made anew for want of room, and a shard has no leader."""
+    monkeypatch.setattr(stream_watch, "_INTERVAL_S", 0.0)
+    directory, looked, tried = tmp_path / "hub", list[list[bool]](), list[str]()
+    create_hub(directory, replace(local_layout(4222, 7422), shards=2))
+
+    async def request(verb: str, *_: object, **__: object) -> Json:
+        if verb == "STREAM.NAMES":
+            return {"streams": [], "total": 0}
+        if verb == "STREAM.INFO.UP_00":
+            raise JetStreamError(verb, CLUSTER_NOT_AVAILABLE, "")
+        return {"created": "once", "config": {}}
+
+    async def no_room(declared: Json) -> None:
+        tried.append(declared["name"])
+        raise JetStreamError("STREAM.CREATE", INSUFFICIENT_STORAGE, "")
+
+    async def ends_well() -> bool:
+        return False
+
+    async def happens(*_: object) -> None:
+        raise AssertionError
+
+    def look(infos: list[Json | None], *_: object) -> None:
+        looked.append([info is None for info in infos])
+
+    noted: list[Json] = []
+    reader, api = SimpleNamespace(note_state=noted.append), SimpleNamespace(request=request)
+    down, sources = SimpleNamespace(look=ends_well), SimpleNamespace(look=look)
+    known: Any = (api, down, sources, [reader] * 2, {})
+    watch = StreamWatch(
+        *(load(directory), SystemClock(), *known),
+        reconcile=no_room,
+        on_made=happens,
+        on_down_lost=happens,
+    )
+    watching = asyncio.create_task(watch.run())
+    try:
+        await until(lambda: looked != [] or watching.done())
+    finally:
+        watching.cancel()
+        await asyncio.wait([watching])
+    assert looked[0] == [True, False]
+    assert tried
+    assert noted
