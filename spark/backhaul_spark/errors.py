@@ -248,7 +248,8 @@ class TablesBehind(TableError):
 
     hint = (
         "the tables went back (a power cut, a copy put back) or are others: start with a new "
-        "checkpoint (nothing is doubled: ingest knows every message by its identity)"
+        "checkpoint, the old one moved away or another named by --checkpoint (nothing is doubled: "
+        "ingest knows every message by its identity)"
     )
 
     def __init__(self, root: str, done: int, batch: int) -> None:
