@@ -25,7 +25,6 @@ from backhaul_codec.certificates import (
     hours_between,
 )
 from backhaul_spark.certificate_facts import Facts
-from backhaul_spark.coverage import open_coverage
 from backhaul_spark.errors import TablesBusy
 from backhaul_spark.schemas import (
     CERTIFICATES_SUPERSEDED,
@@ -33,7 +32,13 @@ from backhaul_spark.schemas import (
 )
 from backhaul_spark.states import RUN_APP
 from backhaul_spark.superseded import STAMP_APP, Superseded, next_stamp_us
-from backhaul_spark.tables import commit_files, dataset_of, make_table, transactions
+from backhaul_spark.tables import (
+    commit_files,
+    dataset_of,
+    make_table,
+    open_coverage,
+    transactions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,9 +14,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_codec.ranges import RangeSet
-from backhaul_spark.coverage import Coverage, LaneKey, open_coverage
+from backhaul_spark.coverage import Coverage, LaneKey
 from backhaul_spark.schemas import RECEIPTS_TABLE
-from backhaul_spark.tables import dataset_of, open_table
+from backhaul_spark.tables import dataset_of, open_coverage, open_table
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -15,37 +15,10 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_codec.ranges import RangeSet
-from backhaul_spark.schemas import COVERAGE_TABLE, POINTS_TABLE
-from backhaul_spark.tables import COMMIT_TRIES, INGEST_APP, committed_ingest, open_table
+from backhaul_spark.schemas import COVERAGE_TABLE
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
     from numpy.typing import NDArray
-
-
-def open_coverage(root: str) -> tuple[int, DeltaTable]:
-    """Return the last ingest there is, and the coverage table as of then.
-
-    Rows that are merged carry the number of the newest of them: opened after a later ingest, the
-    table would seem to have lost what it held before. Where ingests come faster than tables open,
-    it is the last one that had something for coverage.
-
-    Raises:
-        TableMissing: nothing was ever ingested.
-    """
-    points = open_table(root, POINTS_TABLE)
-    tries_left = COMMIT_TRIES
-    while True:
-        before = committed_ingest(points)
-        coverage = open_table(root, COVERAGE_TABLE)
-        points.update_incremental()
-        after = committed_ingest(points)
-        if after == before:
-            return before, coverage
-        tries_left -= 1
-        if not tries_left:
-            # All that happened up to the number that coverage carries is in it.
-            return min(after, coverage.transaction_version(INGEST_APP) or 0), coverage
 
 
 class LaneKey(NamedTuple):

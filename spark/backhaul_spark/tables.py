@@ -18,7 +18,13 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from backhaul_spark.errors import TableMissing, TableNewer, TablesBusy
 from backhaul_spark.files import subtree
-from backhaul_spark.schemas import INGEST_TABLES, POINTS_TABLE, SCHEMA_VERSION, TableSpec
+from backhaul_spark.schemas import (
+    COVERAGE_TABLE,
+    INGEST_TABLES,
+    POINTS_TABLE,
+    SCHEMA_VERSION,
+    TableSpec,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -135,6 +141,31 @@ def committed_ingest(points: DeltaTable) -> int:
     if number and points.transaction_version(START_APP) == number:
         return points.transaction_version(BEFORE_START_APP) or 0
     return number
+
+
+def open_coverage(root: str) -> tuple[int, DeltaTable]:
+    """Return the last ingest there is, and the coverage table as of then.
+
+    Rows that are merged carry the number of the newest of them: opened after a later ingest, the
+    table would seem to have lost what it held before. Where ingests come faster than tables open,
+    it is the last one that had something for coverage.
+
+    Raises:
+        TableMissing: nothing was ever ingested.
+    """
+    points = open_table(root, POINTS_TABLE)
+    tries_left = COMMIT_TRIES
+    while True:
+        before = committed_ingest(points)
+        coverage = open_table(root, COVERAGE_TABLE)
+        points.update_incremental()
+        after = committed_ingest(points)
+        if after == before:
+            return before, coverage
+        tries_left -= 1
+        if not tries_left:
+            # All that happened up to the number that coverage carries is in it.
+            return min(after, coverage.transaction_version(INGEST_APP) or 0), coverage
 
 
 def transactions(versions: Mapping[str, int]) -> CommitProperties:

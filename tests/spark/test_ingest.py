@@ -12,8 +12,8 @@ import pytest
 from deltalake import DeltaTable
 
 from backhaul_codec import Opaque, Point, encode_point
-from backhaul_spark import coverage
 from backhaul_spark import ingest as ingest_module
+from backhaul_spark import tables
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.compaction import compact
 from backhaul_spark.completeness import lane_states
@@ -339,7 +339,7 @@ def test_a_reader_misses_no_coverage_that_is_merged_while_it_reads(
             world.take(frames(3, 4, first_seq=3))
         return open_table(root, spec)
 
-    monkeypatch.setattr(coverage, "open_table", opened)
+    monkeypatch.setattr(tables, "open_table", opened)
     [lane] = lane_states(world.root)
     assert (lane.messages, lane.state) == (4, "complete")
 
@@ -357,7 +357,7 @@ def test_a_reader_has_an_answer_also_where_ingests_come_faster_than_it_looks(
             world.take(frames(3 + world.batch, first_seq=3 + world.batch))
         return table
 
-    monkeypatch.setattr(coverage, "open_table", opened)
+    monkeypatch.setattr(tables, "open_table", opened)
     [lane] = lane_states(world.root)
     assert (lane.messages, lane.state) == (world.batch + 1, "complete")
 
