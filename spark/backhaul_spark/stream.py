@@ -140,7 +140,7 @@ def run_query(start: Callable[[], StreamingQuery], stopping: Callable[[], bool])
         try:
             _run_to_end(start, stopping)
         except errors.JobFailed as error:
-            # Of an error on the way to a query, the first line says only what was called.
+            # Of an error on the way to a query, its own text has no more than a line or two.
             if _LATE not in str(error.__cause__) or not left:
                 raise
         else:
@@ -172,6 +172,7 @@ def _ddl(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {names[str(field.type)]}" for field in schema)
 
 
+_CALLED, _CAUSED = "An error occurred while calling", "Caused by: "
 _OURS = re.compile(r"backhaul_spark\.errors\.(\w+): (.*)")
 
 
@@ -181,10 +182,20 @@ def named_error(error: Exception) -> errors.BackhaulSparkError:
         return error
     found = _OURS.findall(str(error))
     if not found:
-        return errors.JobFailed(str(error).strip().splitlines()[0] if str(error) else repr(error))
+        return errors.JobFailed(_reason(error))
     name, text = found[-1]
     kind = getattr(errors, name, errors.JobFailed)
     # Its fields stayed in the other process; its kind, text and hint are what is acted upon.
     named: errors.BackhaulSparkError = kind.__new__(kind)
     named.args = (text,)
     return named
+
+
+def _reason(error: Exception) -> str:
+    """Return in a line what Spark says of an error."""
+    first, *rest = str(error).strip().splitlines() or [repr(error)]
+    if not (rest and first.startswith(_CALLED)):
+        return first
+    # What was called says nothing to an operator. Then comes what failed, and at last what lies beneath.
+    causes = [line.removeprefix(_CAUSED) for line in rest if line.startswith(_CAUSED)]
+    return "; ".join([rest[0].removeprefix(": "), *causes[-1:]])

@@ -10,6 +10,7 @@ from backhaul_spark.errors import JobFailed, OptionError, Unreachable
 from backhaul_spark.stream import run_query
 
 LATE = "[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker failed to connect back."
+CALLED = "An error occurred while calling o45.load.\n"
 
 
 class Query:
@@ -44,7 +45,7 @@ def test_a_process_that_was_slow_to_start_is_started_again() -> None:
 
 
 def test_that_holds_while_the_query_is_started_too() -> None:
-    late = RuntimeError(f"An error occurred while calling o45.load.\n: SparkException: {LATE}")
+    late = RuntimeError(f"{CALLED}: SparkException: {LATE}")
     assert starts(late, LATE, "") == 3
     with pytest.raises(JobFailed):
         starts(*[late] * 5)
@@ -56,6 +57,24 @@ def test_an_error_while_it_is_started_has_its_name() -> None:
     with pytest.raises(OptionError, match="expected a file"):
         starts(RuntimeError(raised), "")
     assert starts(RuntimeError("the JVM is gone"), stopping=True) == 1
+
+
+def test_one_that_cannot_be_started_ends_with_the_reason_and_not_with_what_was_called() -> None:
+    deep = (
+        f"{CALLED}: no manager for s3a://lake\n\tat org.apache\n"
+        "Caused by: Wrapped: no file system\n\tat org.apache\n"
+        "Caused by: NotFound: S3AFileSystem\n\t... 12 more"
+    )
+    for raised, said in [
+        (RuntimeError(f"{CALLED}: Refused: mkdirs failed\n\tat org"), "Refused: mkdirs failed"),
+        (RuntimeError(deep), "no manager for s3a://lake; NotFound: S3AFileSystem"),
+        (RuntimeError(CALLED), CALLED.strip()),
+        (RuntimeError("the JVM is gone\nat all"), "the JVM is gone"),
+        (RuntimeError(), "RuntimeError()"),
+    ]:
+        with pytest.raises(JobFailed) as caught:
+            starts(raised)
+        assert str(caught.value) == said
 
 
 def test_one_that_never_starts_in_time_ends_the_query() -> None:
