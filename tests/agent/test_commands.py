@@ -1,25 +1,20 @@
-"""Commands on the vehicle: the rules, the rows, what is started when, over restarts."""
+"""Commands on the vehicle: the rules, and what is started when, over restarts."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
-import os
-import sqlite3
 import sys
 from contextlib import asynccontextmanager
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from nats.errors import ConnectionClosedError
 
-from backhaul_agent import command_rows, command_runs
 from backhaul_agent.command_book import RUNS_MAX, CommandBook, End, Step, read
-from backhaul_agent.command_rows import Arrived, CommandRow, State
-from backhaul_agent.command_runs import NotDeliveredError, ask_program, run_executable
+from backhaul_agent.command_rows import CommandRow, State
 from backhaul_agent.command_service import SINCE, CommandService
 from backhaul_agent.config import ClockConfig, CommandConfig, CommandsConfig, Config, DeviceConfig
 from backhaul_agent.downlink import Inbound
@@ -27,18 +22,15 @@ from backhaul_agent.hub_clock import HubClock
 from backhaul_agent.ledger_rows import Changes, Inward
 from backhaul_agent.writer import Writer
 from backhaul_codec import Opaque, decode
-from demo import patient
 from tests.agent.test_ledger import open_ledger
 from tests.support.agent_clock import FakeClock
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-    from nats.aio.msg import Msg
+    from pathlib import Path
 
     from backhaul_agent.ledger import Ledger
-    from tests.support.nats_server import NatsServer
 
 NOW = FakeClock().now_ns
 S = 1_000_000_000
@@ -379,62 +371,6 @@ async def test_while_the_time_is_unset_a_command_waits(tmp_path: Path) -> None:
         assert (await it.end("c1"))["state"] == "done"
 
 
-async def test_a_run_ends_with_its_process_group_at_its_timeout(tmp_path: Path) -> None:
-    pids = tmp_path / "pids"
-    script = f"sleep 60 & echo $! $$ > {pids}; echo begun; wait"
-    output = ""
-    for timeout_s in (0.5, 5.0, 50.0):
-        end = await run_executable(
-            row(), ("/bin/sh", "-c", script), timeout_s=timeout_s, result_bytes_max=256
-        )
-        assert end.state is State.FAILED
-        assert "killed" in end.error
-        if output := json.loads(end.result)["output"]:
-            break  # else it was ended before it had begun
-    assert output == "begun\n"
-    await until(lambda: not any(map(alive, pids.read_text().split())), "all of them have gone")
-
-
-async def test_a_run_that_may_not_be_ended_ends_no_agent(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def not_ours(pid: int, number: int) -> None:
-        (tmp_path / "end").touch()
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(os, "killpg", not_ours)
-    monkeypatch.setattr(command_runs, "GRACE_S", 60.0)
-    script = f"while ! [ -e {tmp_path}/end ]; do sleep 0.01; done"
-    end = await run_executable(
-        row(), ("/bin/sh", "-c", script), timeout_s=0.1, result_bytes_max=256
-    )
-    assert end.state is State.FAILED
-
-
-def alive(pid: str) -> bool:
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-@pytest.mark.parametrize(
-    ("run", "state", "words"),
-    [
-        (("/bin/sh", "-c", "exit 3"), State.FAILED, "exit status 3"),
-        (("/nonexistent/program",), State.FAILED, "cannot be started"),
-        (("/bin/sh", "-c", "kill -9 $$"), State.FAILED, "exit status -9"),
-        (("/bin/sh", "-c", "exec 0<&-; true"), State.DONE, ""),
-    ],
-)
-async def test_what_becomes_of_an_executable(
-    run: tuple[str, ...], state: State, words: str
-) -> None:
-    end = await run_executable(row(), run, timeout_s=60, result_bytes_max=256)
-    assert end.state is state
-    assert words in end.error
-
-
 class Connection:
     """A connection to the leaf server that may be lost, which the agent has not noticed yet."""
 
@@ -462,93 +398,6 @@ async def test_a_command_whose_turn_comes_as_the_leaf_server_went_away_waits_for
         await lost.looked_at.wait()
         it.client = Connection(lost=False)
         assert (await it.end("c1"))["state"] == "done"
-
-
-async def test_nobody_is_asked_over_a_connection_that_is_lost() -> None:
-    lost: Any = Connection(lost=True)
-    with pytest.raises(NotDeliveredError):
-        await ask_program(lost, row(), timeout_s=30, result_bytes_max=64)
-
-
-async def test_a_long_output_is_cut_and_never_blocks(tmp_path: Path) -> None:
-    script = "head -c 300000 /dev/zero | tr '\\0' x"
-    end = await run_executable(row(), ("/bin/sh", "-c", script), timeout_s=60, result_bytes_max=256)
-    assert json.loads(end.result) == {"exit": 0, "output": "x" * 256, "truncated": True}
-
-
-@pytest.mark.nats
-async def test_what_becomes_of_a_command_for_a_program(nats_server: NatsServer) -> None:
-    program, agent = [await patient.connect(nats_server.url) for _ in range(2)]
-
-    async def ask(answer: bytes | None, timeout_s: float = 30.0) -> End:
-        async def on_command(message: Msg) -> None:
-            if answer is not None:
-                await message.respond(answer)
-
-        subscription = await program.subscribe("cmd.plain", cb=on_command)
-        await program.flush()
-        try:
-            return await ask_program(agent, row(), timeout_s=timeout_s, result_bytes_max=64)
-        finally:
-            await subscription.unsubscribe()
-            await program.flush()
-
-    with pytest.raises(NotDeliveredError):
-        await ask_program(agent, row(), timeout_s=30, result_bytes_max=64)
-    assert await ask(b'{"open": true}') == End(State.DONE, "", b'{"open":true}')
-    assert await ask(b"") == End(State.DONE, "", b"null")
-    assert await ask(b'{"error": "jammed"}') == End(State.FAILED, "jammed")
-    assert (await ask(b"{")).state is State.FAILED
-    assert (await ask(b"1" * 65)).error.startswith("its result had 65 bytes")
-    # Whether it was carried out nobody can know.
-    assert (await ask(None, timeout_s=0.1)).state is State.INTERRUPTED
-    asking = asyncio.create_task(ask(None, timeout_s=60))
-    await until(lambda: len(agent._resp_map) > 0)
-    await agent.close()
-    assert (await asking).state is State.INTERRUPTED
-    await program.close()
-
-
-async def test_only_what_cannot_run_any_more_is_forgotten(tmp_path: Path) -> None:
-    ledger = await open_ledger(tmp_path / "l.db")
-    day_ns = 86_400 * S
-    for number in range(30):
-        deadline_ns = NOW + (number - 20) * day_ns
-        came = Arrived(f"c{number}", "x", b"null", deadline_ns - S, deadline_ns)
-        await ledger.commit(Changes(commands=[command_rows.take_in(came, 10)]))
-        if number != 3:  # which nobody has ended
-            done = command_rows.finish(number + 1, State.DONE, deadline_ns, b"{}")
-            await ledger.commit(Changes(commands=[done]))
-    await ledger.commit(Changes(commands=[command_rows.forget(NOW, 7.0, 1000)]))
-    left = [row[0] for row in await ledger.query("SELECT id FROM commands ORDER BY number")]
-    assert left == ["c3", *(f"c{number}" for number in range(13, 30))]
-    await ledger.commit(Changes(commands=[command_rows.forget(NOW, 7.0, 5)]))
-    left = [row[0] for row in await ledger.query("SELECT id FROM commands ORDER BY number")]
-    assert left == ["c3", *(f"c{number}" for number in range(20, 30))]  # those may come again
-    await ledger.close()
-
-
-async def test_the_rows_of_commands_are_bounded(tmp_path: Path) -> None:
-    ledger = await open_ledger(tmp_path / "l.db")
-    limit = 10 * command_rows.ROWS_MAX_TIMES
-    for number in range(limit + 5):
-        came = Arrived(f"c{number}", "x", b"null", NOW, NOW + S)
-        await ledger.commit(Changes(commands=[command_rows.take_in(came, 10)]))
-    assert await ledger.query("SELECT count(*) FROM commands") == [(limit,)]
-    await ledger.commit(Changes(commands=[command_rows.take_in(Arrived("c1", "x", b"", 1, 1), 10)]))
-    assert await ledger.query("SELECT id FROM commands WHERE owed") == [("c1",)]
-    await ledger.close()
-
-
-async def test_a_ledger_without_commands_is_brought_up_to_date(tmp_path: Path) -> None:
-    path = tmp_path / "l.db"
-    await (await open_ledger(path)).close()
-    db = sqlite3.connect(path)
-    db.executescript("DROP TABLE commands; PRAGMA user_version = 2")
-    db.close()
-    ledger = await open_ledger(path)
-    assert await command_rows.oldest(ledger) is None
-    await ledger.close()
 
 
 async def test_since_when_the_ledger_has_all_commands_is_found_anew_where_it_cannot_be_read(

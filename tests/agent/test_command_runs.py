@@ -1,0 +1,125 @@
+"""What becomes of a command that is carried out: by an executable, or by a program that is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul_agent import command_runs
+from backhaul_agent.command_book import End
+from backhaul_agent.command_rows import State
+from backhaul_agent.command_runs import NotDeliveredError, ask_program, run_executable
+from demo import patient
+from tests.agent.test_commands import Connection, row
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from nats.aio.msg import Msg
+
+    from tests.support.nats_server import NatsServer
+
+
+async def test_a_run_ends_with_its_process_group_at_its_timeout(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    script = f"sleep 60 & echo $! $$ > {pids}; echo begun; wait"
+    output = ""
+    for timeout_s in (0.5, 5.0, 50.0):
+        end = await run_executable(
+            row(), ("/bin/sh", "-c", script), timeout_s=timeout_s, result_bytes_max=256
+        )
+        assert end.state is State.FAILED
+        assert "killed" in end.error
+        if output := json.loads(end.result)["output"]:
+            break  # else it was ended before it had begun
+    assert output == "begun\n"
+    await until(lambda: not any(map(alive, pids.read_text().split())), "all of them have gone")
+
+
+async def test_a_run_that_may_not_be_ended_ends_no_agent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def not_ours(pid: int, number: int) -> None:
+        (tmp_path / "end").touch()
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "killpg", not_ours)
+    monkeypatch.setattr(command_runs, "GRACE_S", 60.0)
+    script = f"while ! [ -e {tmp_path}/end ]; do sleep 0.01; done"
+    end = await run_executable(
+        row(), ("/bin/sh", "-c", script), timeout_s=0.1, result_bytes_max=256
+    )
+    assert end.state is State.FAILED
+
+
+def alive(pid: str) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.parametrize(
+    ("run", "state", "words"),
+    [
+        (("/bin/sh", "-c", "exit 3"), State.FAILED, "exit status 3"),
+        (("/nonexistent/program",), State.FAILED, "cannot be started"),
+        (("/bin/sh", "-c", "kill -9 $$"), State.FAILED, "exit status -9"),
+        (("/bin/sh", "-c", "exec 0<&-; true"), State.DONE, ""),
+    ],
+)
+async def test_what_becomes_of_an_executable(
+    run: tuple[str, ...], state: State, words: str
+) -> None:
+    end = await run_executable(row(), run, timeout_s=60, result_bytes_max=256)
+    assert end.state is state
+    assert words in end.error
+
+
+async def test_nobody_is_asked_over_a_connection_that_is_lost() -> None:
+    lost: Any = Connection(lost=True)
+    with pytest.raises(NotDeliveredError):
+        await ask_program(lost, row(), timeout_s=30, result_bytes_max=64)
+
+
+async def test_a_long_output_is_cut_and_never_blocks(tmp_path: Path) -> None:
+    script = "head -c 300000 /dev/zero | tr '\\0' x"
+    end = await run_executable(row(), ("/bin/sh", "-c", script), timeout_s=60, result_bytes_max=256)
+    assert json.loads(end.result) == {"exit": 0, "output": "x" * 256, "truncated": True}
+
+
+@pytest.mark.nats
+async def test_what_becomes_of_a_command_for_a_program(nats_server: NatsServer) -> None:
+    program, agent = [await patient.connect(nats_server.url) for _ in range(2)]
+
+    async def ask(answer: bytes | None, timeout_s: float = 30.0) -> End:
+        async def on_command(message: Msg) -> None:
+            if answer is not None:
+                await message.respond(answer)
+
+        subscription = await program.subscribe("cmd.plain", cb=on_command)
+        await program.flush()
+        try:
+            return await ask_program(agent, row(), timeout_s=timeout_s, result_bytes_max=64)
+        finally:
+            await subscription.unsubscribe()
+            await program.flush()
+
+    with pytest.raises(NotDeliveredError):
+        await ask_program(agent, row(), timeout_s=30, result_bytes_max=64)
+    assert await ask(b'{"open": true}') == End(State.DONE, "", b'{"open":true}')
+    assert await ask(b"") == End(State.DONE, "", b"null")
+    assert await ask(b'{"error": "jammed"}') == End(State.FAILED, "jammed")
+    assert (await ask(b"{")).state is State.FAILED
+    assert (await ask(b"1" * 65)).error.startswith("its result had 65 bytes")
+    # Whether it was carried out nobody can know.
+    assert (await ask(None, timeout_s=0.1)).state is State.INTERRUPTED
+    asking = asyncio.create_task(ask(None, timeout_s=60))
+    await until(lambda: len(agent._resp_map) > 0)
+    await agent.close()
+    assert (await asking).state is State.INTERRUPTED
+    await program.close()
