@@ -21,7 +21,7 @@ from backhaul_codec.subjects import (
     point_subject,
 )
 from tests.agent.test_ledger import open_ledger
-from tests.agent.test_ledger_damage import NOTHING, spoil
+from tests.agent.test_ledger_odd_rows import NOTHING, spoil
 from tests.agent.test_writer import CONFIG
 
 if TYPE_CHECKING:
