@@ -96,6 +96,19 @@ def event_lost(case: Case) -> None:
     case.say(LIVE)
 
 
+def event_lost_beside_receipts(case: Case) -> None:
+    event_lost(case)
+    case.found.filled = {VID}
+    receipt(case, 9, 9, "evicted: ledger full", lane=LIVE)
+    case.say(LIVE)
+
+
+def event_refused(case: Case) -> None:
+    case.told.entries.append(Entry("event", VID, HOUR, {"event": 3}, "refused", HOUR))
+    case.event(happening(3, 3))
+    case.say(LIVE)
+
+
 def event_not_in_the_twin(case: Case) -> None:
     del case.found.twin_events[Place(LIVE, 2)]
 
@@ -218,6 +231,22 @@ def watermark_over_a_hole(case: Case) -> None:
 
 def messages_miscounted(case: Case) -> None:
     case.say(BULK, messages=2)
+
+
+def bytes_miscounted(case: Case) -> None:
+    case.say(BULK, bytes=2)
+
+
+def highest_seq_too_high(case: Case) -> None:
+    case.say(BULK, highest_seq=4)
+
+
+def gap_of_what_is_there(case: Case) -> None:
+    case.say(BULK, gaps=[[2, 2]])
+
+
+def receipt_of_nobody(case: Case) -> None:
+    case.say(BULK, explained=[[2, 2]])
 
 
 def gap_at_rest(case: Case) -> None:
@@ -400,6 +429,8 @@ PLANTED: list[tuple[Callable[[Case], None], set[str]]] = [
     (refused, {NOWHERE}),
     (stranger, {NOWHERE}),
     (event_lost, {EVENTS}),
+    (event_lost_beside_receipts, {EVENTS}),
+    (event_refused, {EVENTS}),
     (event_not_in_the_twin, {EVENTS}),
     (event_doubled_in_the_twin, {EVENTS}),
     (heads_differ, {HEADS}),
@@ -425,6 +456,10 @@ PLANTED: list[tuple[Callable[[Case], None], set[str]]] = [
     (repeats_unseen, {WATERMARK}),
     (watermark_over_a_hole, {WATERMARK}),
     (messages_miscounted, {WATERMARK}),
+    (bytes_miscounted, {WATERMARK}),
+    (highest_seq_too_high, {WATERMARK}),
+    (gap_of_what_is_there, {WATERMARK, OWED}),
+    (receipt_of_nobody, {WATERMARK}),
     (gap_at_rest, {OWED}),
     (former_epoch_owes, {OWED}),
     (restless, {REST}),

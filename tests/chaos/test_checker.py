@@ -168,6 +168,17 @@ def test_a_head_is_told_again_right_before_the_question_and_not_some_time_before
     assert case.broken() == [TWICE]
 
 
+def test_a_head_is_told_again_only_where_the_question_is_for_it() -> None:
+    case = Case()
+    case.told.entries.append(readings(20, 1))
+    told_again(case, 3, 4)
+    other = replace(WANT, value=Opaque(6, b'{"want": ["gps"]}'))
+    case.found.up.add(f"up.{VID}.e.digest", encode_point(other, epoch=EPOCH, seq=5))
+    case.say(LIVE)
+    case.table()
+    assert case.broken() == [TWICE]
+
+
 def test_an_event_that_comes_again_stands_in_the_twin_again() -> None:
     case = Case()
     case.event(happening(2, 2))

@@ -9,6 +9,7 @@ import pytest
 from backhaul_codec import Point, encode_point
 from tests.chaos.checker import check
 from tests.chaos.damage import Damage
+from tests.chaos.diary import Entry
 from tests.chaos.evidence import EVENT, LaneName
 from tests.chaos.planted import (
     COMMAND,
@@ -112,6 +113,13 @@ def write_undone_by_a_ledger_that_did_not_have_it(case: Case) -> None:
     case.found.damages = [damage(3)]
 
 
+def write_of_the_hub_undone_by_a_ledger(case: Case) -> None:
+    write = Entry("config", VID, HOUR + 120, {"node": "hub1", "value": 1.0}, "kept", HOUR + 121)
+    case.told.entries.append(write)
+    case.replace_ledger()
+    case.found.damages = [damage(until=500)]
+
+
 def more_set_aside_than_named(case: Case) -> None:
     case.told.entries.append(readings(20, 3))
     case.found.complete_hours = {}
@@ -139,6 +147,7 @@ PLANTED: list[tuple[Callable[[Case], None], set[str]]] = [
     (gone_from_a_complete_hour, {HOURS}),
     (event_gone_before_the_damage, {EVENTS}),
     (write_undone_by_a_ledger_that_did_not_have_it, {WRITES}),
+    (write_of_the_hub_undone_by_a_ledger, {WRITES}),
     (more_set_aside_than_named, {LOST}),
     (set_aside_by_no_damage, {LOST}),
 ]
@@ -199,14 +208,18 @@ def test_what_was_set_aside_out_of_a_damaged_ledger_is_named_by_its_number() -> 
     assert check(case.told, case.found) == []
 
 
-@pytest.mark.parametrize("rolled_back", [False, True])
+@pytest.mark.parametrize(
+    ("damaged", "rolled_back"),
+    [(True, False), (False, True), (True, True)],
+    ids=["ledger", "store", "both"],
+)
 def test_a_receipt_may_be_gone_from_up_where_both_a_store_and_the_ledger_were_put_back(
-    rolled_back: bool,
+    damaged: bool, rolled_back: bool
 ) -> None:
     case = Case()
-    case.found.damages = [damage()]
+    case.found.damages = [damage()] if damaged else []
     case.found.rolled_back = [(HOUR, HOUR + 1)] if rolled_back else []
     case.bulk(frame(5, 6))
     case.table()
     case.say(BULK, watermark=5, explained=[[4, 4]])
-    assert case.broken() == ([] if rolled_back else [WATERMARK])
+    assert case.broken() == ([] if damaged and rolled_back else [WATERMARK])

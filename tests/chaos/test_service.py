@@ -68,6 +68,20 @@ def write_gone(case: After) -> None:
     case.told.entries.append(case.asked("config", node="hub1", value=7.0))
 
 
+def not_at(case: After, end: int) -> None:
+    both = [dict(heads) for heads in case.found.heads[VID]]
+    del both[end]["", "hub1", "number", ""]
+    case.found.heads[VID] = both[0], both[1]
+
+
+def write_not_at_the_hub(case: After) -> None:
+    not_at(case, 0)
+
+
+def write_not_on_the_vehicle(case: After) -> None:
+    not_at(case, 1)
+
+
 def command_undone(case: After) -> None:
     case.found.commands["c9"] |= {"state": "interrupted", "error": "sent before"}
 
@@ -84,7 +98,17 @@ def test_what_is_never_taken_again_is_seen(what: str) -> None:
     assert SERVICE in case.broken()
 
 
-@pytest.mark.parametrize("plant", [reading_gone, event_gone, write_gone, command_undone])
+@pytest.mark.parametrize(
+    "plant",
+    [
+        reading_gone,
+        event_gone,
+        write_gone,
+        write_not_at_the_hub,
+        write_not_on_the_vehicle,
+        command_undone,
+    ],
+)
 def test_what_is_taken_and_does_not_arrive_is_seen(plant: Callable[[After], None]) -> None:
     case = After()
     plant(case)
