@@ -1,15 +1,8 @@
-"""How nats-py ends things: a cancellation that it may swallow, a close that may fail."""
+"""A cancellation that nats-py may swallow."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from typing import TYPE_CHECKING
-
-from nats.errors import Error as NatsError
-
-if TYPE_CHECKING:
-    from nats.aio.client import Client
 
 
 def cancels() -> int:
@@ -33,12 +26,3 @@ def heed_cancel(since: int = 0) -> None:
     """
     if cancels() > since:
         raise asyncio.CancelledError
-
-
-async def close_quietly(client: Client) -> None:
-    """Close a connection whose other end may be gone.
-
-    The reset that nats-py then raises would replace whatever is already on its way out.
-    """
-    with contextlib.suppress(NatsError, OSError):
-        await client.close()

@@ -26,7 +26,7 @@ from nats.errors import Error as NatsError
 from nats.errors import TimeoutError as NatsTimeoutError
 
 from backhaul_agent.batch import FRAME_POINTS, Batch
-from backhaul_agent.cancellation import cancels, close_quietly, heed_cancel
+from backhaul_agent.cancellation import cancels, heed_cancel
 from backhaul_agent.clock import CLOCK_HEADER, SYSTEM, Clock, SystemClock, stamp_ms
 from backhaul_agent.errors import Code, NoAgentError, NotKnownError, NotLetInError, RefusedError
 from backhaul_agent.login import login_options
@@ -87,7 +87,7 @@ async def connect(
                 **login,
             )
     except (NatsError, OSError, TimeoutError) as error:
-        await close_quietly(nats)
+        await nats.close()
         why = errors[0] if errors else error
         if _is_refusal(why):
             raise NotLetInError(url, str(why)) from error
@@ -95,7 +95,7 @@ async def connect(
     try:
         yield Agent(nats, wait_s, clock or SystemClock())
     finally:
-        await close_quietly(nats)
+        await nats.close()
 
 
 def _is_refusal(error: Exception) -> bool:

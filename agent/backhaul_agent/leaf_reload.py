@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from nats.errors import Error as NatsError
 
-from backhaul_agent.cancellation import cancels, close_quietly, heed_cancel
+from backhaul_agent.cancellation import cancels, heed_cancel
 from backhaul_agent.errors import LeafReloadError
 from backhaul_codec.hardy_client import HardyClient
 
@@ -69,7 +69,7 @@ async def _connected(url: str, login: dict[str, Any]) -> AsyncIterator[Client]:
             )
             yield client
     finally:
-        await close_quietly(client)
+        await client.close()
         # nats-py closes a refused connection in a task of its own, which the loop's end would cut short.
         if closing := asyncio.all_tasks() - before:
             await asyncio.wait(closing, timeout=1.0)

@@ -15,7 +15,7 @@ import structlog
 from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
-from backhaul_agent.cancellation import cancels, close_quietly, heed_cancel
+from backhaul_agent.cancellation import cancels, heed_cancel
 from backhaul_agent.errors import AgentError, LoginError
 from backhaul_agent.login import login_options
 from backhaul_codec.hardy_client import HardyClient
@@ -66,7 +66,7 @@ class Link:
                 self._trouble(str(group.exceptions[0]))
             finally:
                 self.client = None
-                await close_quietly(client)
+                await client.close()
             heed_cancel()  # a session that fails as it is cancelled would make it forgotten
             await asyncio.sleep(RETRY_S_MIN)
 
@@ -87,7 +87,7 @@ class Link:
                 await client.connect(**login, closed_cb=on_closed, error_cb=self._on_error)
         except (NatsError, OSError, TimeoutError) as error:
             self._trouble(self.last_error or str(error) or "no answer")
-            await close_quietly(client)
+            await client.close()
             return None
         self.connects += 1
         self.last_error = ""

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 
 from nats.errors import Error as NatsError
 
-from backhaul_agent.cancellation import close_quietly
 from backhaul_agent.errors import EnrolmentFailedError
 from backhaul_agent.files import write_whole
 from backhaul_agent.leaf_config import quoted
@@ -118,14 +117,14 @@ async def asking(leaf: TemporaryLeaf, token: Token) -> AsyncIterator[Client]:
                 error_cb=_quiet,
             )
     except (NatsError, OSError, TimeoutError) as error:
-        await close_quietly(client)
+        await client.close()
         raise EnrolmentFailedError(
             f"the leaf server to ask with is not to be reached: {error!r}", hint="try again"
         ) from error
     try:
         yield client
     finally:
-        await close_quietly(client)
+        await client.close()
 
 
 def _write_files(token: Token, directory: Path, password: str) -> None:

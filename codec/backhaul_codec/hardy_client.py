@@ -50,7 +50,10 @@ class HardyClient(Client):
             raise
 
     async def close(self) -> None:
-        """Close it, whether or not its server is still there: nats-py raises what it cannot write any more."""
+        """Close it, whether or not its server is still there.
+
+        The reset that nats-py then raises would replace whatever is already on its way out.
+        """
         with contextlib.suppress(NatsError, OSError):
             await super().close()
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from click.testing import CliRunner
 from nats.errors import Error as NatsError
 
-from backhaul_agent.cancellation import close_quietly
 from backhaul_agent.cli import cli
 from backhaul_agent.client import Agent, connect
 from backhaul_codec.identity import Identity, encode_identity
@@ -110,7 +109,7 @@ class Vehicle:
         if key:
             options["nkeys_seed_str"] = (self.dir / key).read_text().strip()
         client = PatientClient()
-        self._stack.push_async_callback(close_quietly, client)
+        self._stack.push_async_callback(client.close)
         try:
             await client.connect(
                 self.url,
@@ -120,7 +119,7 @@ class Vehicle:
                 **options,
             )
         except NatsError:
-            await close_quietly(client)
+            await client.close()
             raise
         return Login(client, refused)
 
