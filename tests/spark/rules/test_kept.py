@@ -108,6 +108,22 @@ def test_a_batch_that_failed_is_not_remembered() -> None:
     assert content(first.load(3, store).twins) == expected
 
 
+def test_what_a_worker_puts_back_as_it_was_before_another_one_is_a_change() -> None:
+    """Its own former state is not what its changes count from, once it has read the other's."""
+    fleet = Fleet()
+    store, first, second = new_store(), Kept(fleet.plan), Kept(fleet.plan)
+    fleet.batch_on(first, store)
+
+    def put(kept: Kept, untimely: int) -> None:
+        bucket = kept.load(3, store)
+        bucket.twins.devices["device"]["untimely"] = untimely
+        kept.save(3, bucket, store, 1, 1)
+
+    for kept, untimely in ((first, 5), (second, 6), (first, 5)):
+        put(kept, untimely)
+    assert set(Kept(fleet.plan).load(3, store).twins.devices["device"]["untimely"]) == {5}
+
+
 def test_a_worker_that_stopped_halfway_forgets() -> None:
     fleet = Fleet()
     kept, store = Kept(fleet.plan), new_store()
