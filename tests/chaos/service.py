@@ -23,10 +23,14 @@ _PAUSE_S = 0.5
 async def ask_until_kept(tries: Iterable[Try], *, wait_s: float = WAIT_S) -> None:
     """Do each until it is acknowledged, or give it up; the diary has what came of it."""
 
+    clock = asyncio.get_running_loop()
+    end_s = clock.time() + wait_s
+
     async def ask(once: Try) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                while not await once():  # noqa: ASYNC110 - servers and agents come back
+            # Not this alone: nats-py may lose a cancellation, and would be asked for ever.
+            async with asyncio.timeout_at(end_s):
+                while not await once() and clock.time() < end_s:  # noqa: ASYNC110 - they come back
                     await asyncio.sleep(_PAUSE_S)
 
     async with asyncio.TaskGroup() as group:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -134,3 +136,17 @@ async def test_each_is_asked_until_it_is_kept_or_given_up() -> None:
     await ask_until_kept([second], wait_s=60)
     assert next(asked) == 3
     await ask_until_kept([never], wait_s=0)
+
+
+async def test_who_loses_a_cancellation_is_not_asked_again_for_ever() -> None:
+    asked = count()
+
+    async def deaf() -> bool:
+        if next(asked):
+            return True
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return False
+
+    await ask_until_kept([deaf], wait_s=0.01)
+    assert next(asked) == 1
