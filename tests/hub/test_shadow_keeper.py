@@ -122,6 +122,17 @@ class Rig:
                     return
                 await asyncio.sleep(0.02)
 
+    async def documented(self) -> None:
+        """Have the vehicle report a theme and something desired of it, until hub.db knows of all documents."""
+        self.vehicle.put("hmi", "theme", "dark")
+        await self.hear()
+        await self.until("meta", taken(await self.desire({"gps.rate:int64": 1})))
+        await self.stored()
+
+    async def lose_bucket(self) -> None:
+        await self.client.jetstream().delete_stream("KV_TWIN_SHADOW")
+        await self.declare()
+
     async def desire(self, document: object) -> int:
         return await self.kv.put(f"{PREFIX}.desired", json.dumps(document).encode())
 
@@ -298,9 +309,7 @@ async def test_documents_are_written_again_where_the_bucket_was_lost(
     nats_server: NatsServer, tmp_path: Path
 ) -> None:
     async with a_rig(nats_server, tmp_path) as rig:
-        rig.vehicle.put("hmi", "theme", "dark")
-        await rig.hear()
-        await rig.until("meta", taken(await rig.desire({"gps.rate:int64": 1})))
+        await rig.documented()
         await rig.client.jetstream().delete_stream("KV_TWIN_SHADOW")
         rig.vehicle.put("hmi", "theme", "light")
         await rig.hear()
@@ -319,14 +328,10 @@ async def test_documents_are_written_again_where_the_bucket_is_lost_while_they_a
     async with a_rig(nats_server, tmp_path) as rig:
 
         async def is_lost() -> None:
-            await rig.client.jetstream().delete_stream("KV_TWIN_SHADOW")
-            await rig.declare()
+            await rig.lose_bucket()
             rig.keeper.lost()
 
-        rig.vehicle.put("hmi", "theme", "dark")
-        await rig.hear()
-        await rig.until("meta", taken(await rig.desire({"gps.rate:int64": 1})))
-        await rig.stored()
+        await rig.documented()
         really_publish, losses, over = rig.api.publish, [is_lost], asyncio.Event()
 
         async def publish(subject: str, *rest: Any) -> Any:
@@ -348,13 +353,9 @@ async def test_documents_are_written_again_where_the_bucket_was_lost_while_nobod
     nats_server: NatsServer, tmp_path: Path
 ) -> None:
     async with a_rig(nats_server, tmp_path) as rig:
-        rig.vehicle.put("hmi", "theme", "dark")
-        await rig.hear()
-        await rig.until("meta", taken(await rig.desire({"gps.rate:int64": 1})))
-        await rig.stored()
+        await rig.documented()
         await rig.stop()
-        await rig.client.jetstream().delete_stream("KV_TWIN_SHADOW")
-        await rig.declare()
+        await rig.lose_bucket()
         await rig.start()
         await rig.until("reported", lambda reported: reported["fields"] == {"hmi.theme": "dark"})
         assert await rig.until("desired", bool) == {"gps.rate:int64": 1}
@@ -366,10 +367,7 @@ async def test_documents_are_written_again_where_who_wrote_them_again_was_killed
 ) -> None:
     """The bucket is not empty by then, but has not all of them."""
     async with a_rig(nats_server, tmp_path) as rig:
-        rig.vehicle.put("hmi", "theme", "dark")
-        await rig.hear()
-        await rig.until("meta", taken(await rig.desire({"gps.rate:int64": 1})))
-        await rig.stored()
+        await rig.documented()
         await rig.stop()
         gone = {"filter": f"$KV.TWIN_SHADOW.{PREFIX}.{part}"}
         await rig.api.request("STREAM.PURGE.KV_TWIN_SHADOW", gone)
