@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -194,6 +195,19 @@ async def test_what_a_mark_of_the_former_ledger_settles_is_in_no_doubt(
                 await registry.write(changes)
             await _begins(it, begins())
             assert await _state(it) == state
+
+
+async def test_a_doubt_is_of_one_vehicle_and_one_epoch(tmp_path: Path) -> None:
+    book, mine = sent()
+    book.expire(NOW + 10 * S)
+    another = replace(mine, device="VID-002")
+    former = replace(mine, id="b", state=State.INTERRUPTED, said=Doubt("VID-001", OLD).said)
+    async with await Registry.open(tmp_path / "hub.db") as registry:
+        await registry.write([command_rows.put([mine, another, former])])
+        await registry.write(command_rows.put_doubt(DOUBT, []))
+        assert [each.key for each in await command_rows.doubted(registry, DOUBT)] == [mine.key]
+        known = await command_rows.find(registry, [another.key, former.key])
+        assert known == [another, former]
 
 
 async def test_what_was_started_has_not_expired_though_the_hub_hears_that_late(
