@@ -154,6 +154,17 @@ async def test_a_connection_cut_short_while_it_is_made_leaves_no_socket_open(log
         await until(lambda: not server.there, "its socket closed")
 
 
+async def test_a_close_that_is_cut_short_leaves_no_socket_open(login: Login) -> None:
+    async with MoodyServer().listening() as server:
+        client = await connect(server.url, login)
+        closing = asyncio.create_task(client.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        await until(lambda: not server.there, "its socket closed")
+
+
 async def test_whoever_closes_as_a_connection_is_lost_is_not_told_that_he_was_cancelled(
     client: Client,
 ) -> None:
