@@ -7,7 +7,7 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -25,6 +25,9 @@ from backhaul_spark.schemas import ROLLUPS_TABLE
 from backhaul_spark.tables import make_table
 from tests.spark.fleet.test_job import certify
 from tests.support.fleet_rollups import DAY, SimulatedFleet, days_before
+
+if TYPE_CHECKING:
+    from datetime import date
 
 SCRIPT = "<script>alert(1)</script>"
 QUOTES = "\"' onerror=alert(1) $x^2$ &amp; \u202e\u6f22 {{ 7 * 7 }}"
@@ -135,9 +138,20 @@ def test_without_a_day_pages_that_are_missing_or_out_of_date_are_written(tmp_pat
     assert run.stdout == "every page says what stands\n"
     FleetJob(root, SYSTEM_CLOCK, FleetSettings()).run(DAY)
     assert pages.due(str(out)) == []  # it was judged again, and says what it said
-    certify(Path(root), fleet)
-    FleetJob(root, SYSTEM_CLOCK, FleetSettings()).run(DAY)
+
+    class Meanwhile(Report):
+        """Something else is said of the day while its page is drawn."""
+
+        def page(self, day: date) -> tuple[str, int, int]:
+            drawn = super().page(day)
+            certify(Path(root), fleet)
+            FleetJob(root, SYSTEM_CLOCK, FleetSettings()).run(DAY)
+            return drawn
+
+    Meanwhile(root, SYSTEM_CLOCK).write(DAY, str(out))
     assert pages.due(str(out)) == [DAY]
+    pages.write(DAY, str(out))
+    assert pages.due(str(out)) == []
 
 
 def test_a_day_that_was_not_judged_has_no_page(hostile: Path, tmp_path: Path) -> None:
