@@ -171,7 +171,7 @@ def test_days_whose_points_retention_has_taken_are_answered_from_their_rollups(
     tmp_path: Path,
 ) -> None:
     fleet = Fleet(tmp_path, T0_NS + 5 * DAY_NS)
-    fleet.send((0, 1.0), device="VID-OLD")
+    fleet.send((30 * MINUTE_NS, 1.0), device="VID-OLD")
     for day in range(5):
         fleet.send((day * DAY_NS + 90 * MINUTE_NS, float(day)))
     fleet.rollup()
