@@ -154,8 +154,9 @@ async def epochs_in_time(world: World) -> dict[str, int]:
     async with world.hub.connection() as hub:
         while True:
             devices = (await _ask(hub, "hub.devices"))["devices"]
-            if all((each["clock"] or {}).get("quality") == "synced" for each in devices):
-                return {each["device"]: each["lanes"][LIVE]["epoch"] for each in devices}
+            synced = [each for each in devices if (each["clock"] or {}).get("quality") == "synced"]
+            if {each["device"] for each in synced} == world.vehicles.keys():
+                return {each["device"]: each["lanes"][LIVE]["epoch"] for each in synced}
             if asyncio.get_running_loop().time() > deadline_s:
                 raise RigError(f"not all vehicles learned the time: {devices}")
             await asyncio.sleep(_LOOK_S)

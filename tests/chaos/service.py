@@ -22,7 +22,6 @@ _PAUSE_S = 0.5
 
 async def ask_until_kept(tries: Iterable[Try], *, wait_s: float = WAIT_S) -> None:
     """Do each until it is acknowledged, or give it up; the diary has what came of it."""
-
     clock = asyncio.get_running_loop()
     end_s = clock.time() + wait_s
 

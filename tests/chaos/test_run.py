@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -13,13 +16,25 @@ from nats.errors import OutboundBufferLimitError
 
 from demo.rig import RigError
 from tests.chaos.__main__ import main
-from tests.chaos.look import commands_waiting, take_commands
+from tests.chaos.look import commands_waiting, epochs_in_time, take_commands
 from tests.chaos.operators import DEADLINE_S, LONGEST_S
-from tests.chaos.run import SETTLE_S, Calm, Outcome, Plan, broken_off, cancelled_at_the_end, run
+from tests.chaos.run import (
+    DEVICES,
+    SETTLE_S,
+    Calm,
+    Outcome,
+    Plan,
+    broken_off,
+    cancelled_at_the_end,
+    run,
+)
 from tests.chaos.schedule import Fault
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
+
+    from tests.chaos.world import World
 
 COUNTS = {"points": 21, "events": 21, "config writes": 21, "commands": 21, "commands done": 1}
 FULL = Outcome(Plan(1, 25.0, ()), [], COUNTS, {"cut": 1}, {}, 1.0)
@@ -58,6 +73,34 @@ async def test_a_fault_that_fails_is_an_outcome_and_no_traceback(
     monkeypatch.setattr("tests.chaos.run._whole", fails)
     outcome = await run(Plan(1, 1.0, ()), tmp_path)
     assert outcome.wrong == ["the run broke off: RigError('the hub never answers again')"]
+
+
+async def test_the_time_is_known_once_each_vehicle_knows_it() -> None:
+    def knows(device: str) -> dict[str, Any]:
+        return {"device": device, "clock": {"quality": "synced"}, "lanes": {"live": {"epoch": 5}}}
+
+    answers: list[list[dict[str, Any]]] = [
+        [],
+        [knows("VID-001")],
+        [knows("VID-001"), knows("VID-002") | {"clock": None}],
+        [knows("VID-001"), knows("VID-002")],
+    ]
+    world = SimpleNamespace(hub=Hub(iter(answers)), vehicles=dict.fromkeys(DEVICES))
+    assert await epochs_in_time(cast("World", world)) == {"VID-001": 5, "VID-002": 5}
+
+
+class Hub:
+    """A hub that tells of each time's devices."""
+
+    def __init__(self, answers: Iterator[list[dict[str, Any]]]) -> None:
+        self._answers = answers
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Hub]:
+        yield self
+
+    async def request(self, *_: object, **__: object) -> SimpleNamespace:
+        return SimpleNamespace(data=json.dumps({"devices": next(self._answers)}))
 
 
 def test_no_command_with_time_expires_before_the_longest_run_is_judged() -> None:
