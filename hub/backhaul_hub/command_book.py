@@ -157,7 +157,8 @@ class Command:
         for state in ("queued", "sent", "accepted", "ended"):
             if time_ns := getattr(self, f"{state}_ns"):
                 found[f"{state}_ns"] = time_ns
-        said: dict[str, Any] = json.loads(self.said)
+        # A doubt is nobody's business before its deadline, by which the vehicle may have a better word.
+        said: dict[str, Any] = json.loads(self.said) if self.state.over else {}
         return found | said
 
 

@@ -137,7 +137,7 @@ class CommandShell:
     def _began(self, doubt: Doubt) -> None:
         """Take in that an epoch began: what was sent to the vehicle before is in doubt."""
         concerned = self.book.doubt(doubt)
-        self._heard += concerned
+        self._heard += [each for each in concerned if each.state.over]
         self._doubts[doubt] = concerned
 
     # Running

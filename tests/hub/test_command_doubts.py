@@ -60,6 +60,7 @@ def test_what_nothing_is_heard_of_since_a_new_ledger_has_perhaps_run() -> None:
     assert book.doubt(Doubt("VID-002", NEW)) == []
     assert book.doubt(DOUBT) == [command]
     assert command.state is State.SENT  # the new ledger may have a better word
+    assert command.told().keys().isdisjoint({"error", "by", "epoch"})
     assert book.expire(NOW + 10 * S - 1) == []
     assert book.expire(NOW + 10 * S) == [command]
     told = command.told()
@@ -93,8 +94,10 @@ def test_what_the_vehicle_has_a_word_on_is_in_no_doubt(said: dict[str, Any]) -> 
 def test_a_doubt_ends_where_the_new_ledger_takes_the_command_up() -> None:
     book, command = sent()
     book.doubt(DOUBT)
+    assert command.doubted
     book.heard(KEY, vehicle_says({"state": "accepted"}))
-    assert "error" not in command.told()
+    assert not command.doubted
+    assert book.expire(NOW + 10 * S) == []
 
 
 def test_what_had_just_expired_and_was_started_has_perhaps_run() -> None:
@@ -245,6 +248,8 @@ async def test_a_doubt_outlives_the_control_plane(tmp_path: Path) -> None:
             await it.take("a")
             await until(lambda: [each["state"] for each in it.told[-1:]] == ["sent"])
             await _begins(it, begins())
+            await until(lambda: not it.shell._untold)
+            assert len(it.told) == 2, "it is no news yet"
         book = CommandBook(RULES)
         book.restore(await command_rows.restore(registry))
         (command,) = book.expire(NOW + round(RULES.deadline_s * S))
