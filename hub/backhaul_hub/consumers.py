@@ -25,9 +25,9 @@ class Change(NamedTuple):
 class Consumer(Protocol):
     """Takes in what vehicles say.
 
-    Everything must bear repetition. A message comes again where a lane was sent again (`is_new` is
-    False then), and also with `is_new` True where the hub had lost it: UP purged, put back from a
-    copy, made anew; or where hub.db itself was.
+    Everything must bear repetition. A message comes again where a lane was sent again, or UP had lost
+    it: purged, put back from a copy, made anew (`is_new` is False then). It comes with `is_new` True
+    where hub.db itself was put back.
     """
 
     def on_message(self, said: Examined, is_new: bool) -> None:
@@ -35,7 +35,7 @@ class Consumer(Protocol):
 
         Args:
             said: the message, with what is read of it already: nobody reads a frame a second time.
-            is_new: whether continuity did not hold this seq.
+            is_new: whether this seq never came before, as far as hub.db knows.
         """
 
     def take_changes(self) -> Sequence[Change]:
