@@ -162,7 +162,7 @@ def _answered(data: bytes, bytes_max: int) -> End:
         return End(State.DONE, f"its result had {len(data)} bytes, {bytes_max} are kept: none is")
     try:
         said = msgspec.json.decode(data or b"null")
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return End(State.FAILED, "its program's answer is not JSON")
     if isinstance(said, dict) and said.keys() == {"error"}:
         error = said["error"]

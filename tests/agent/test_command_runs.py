@@ -86,6 +86,13 @@ async def test_nobody_is_asked_over_a_connection_that_is_lost() -> None:
         await ask_program(lost, row(), timeout_s=30, result_bytes_max=64)
 
 
+async def test_an_answer_nested_too_deep_to_be_read_is_no_json() -> None:
+    """Else a program could end the agent with it."""
+    program: Any = Connection(lost=False, answer=b"[" * 100_000)
+    end = await ask_program(program, row(), timeout_s=30, result_bytes_max=1 << 20)
+    assert end == End(State.FAILED, "its program's answer is not JSON")
+
+
 async def test_a_long_output_is_cut_and_never_blocks(tmp_path: Path) -> None:
     script = "head -c 300000 /dev/zero | tr '\\0' x"
     end = await run_executable(row(), ("/bin/sh", "-c", script), timeout_s=60, result_bytes_max=256)

@@ -374,9 +374,10 @@ async def test_while_the_time_is_unset_a_command_waits(tmp_path: Path) -> None:
 class Connection:
     """A connection to the leaf server that may be lost, which the agent has not noticed yet."""
 
-    def __init__(self, *, lost: bool) -> None:
+    def __init__(self, *, lost: bool, answer: bytes = b"7") -> None:
         self.looked_at = asyncio.Event()
         self._lost = lost
+        self._answer = answer
 
     @property
     def is_closed(self) -> bool:
@@ -386,7 +387,7 @@ class Connection:
     async def request(self, *_: object, **_options: object) -> Any:
         if self.is_closed:
             raise ConnectionClosedError
-        return SimpleNamespace(data=b"7")
+        return SimpleNamespace(data=self._answer)
 
 
 async def test_a_command_whose_turn_comes_as_the_leaf_server_went_away_waits_for_it(
