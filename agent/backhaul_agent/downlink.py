@@ -138,7 +138,7 @@ class Downlink:
                 log.debug("nothing here takes this", subject=message.subject)
                 return True
             registered.handler(Inbound(tokens, message.data, fresh), changes)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             log.warning("garbage from the hub", subject=message.subject, error=str(error))
             return False
         return True

@@ -16,6 +16,7 @@ from backhaul_agent.errors import JetStreamError
 from backhaul_agent.jetstream import JetStream
 from backhaul_agent.ledger import Ledger
 from backhaul_agent.link import requester
+from backhaul_agent.resend import read_ask
 from backhaul_agent.writer import Writer
 from demo import patient
 from tests.agent.test_ledger import FailingDisk
@@ -163,6 +164,22 @@ async def test_garbage_is_counted_and_passed_over(tmp_path: Path, nats_server: N
         await it.put("s.note.b", b"2")
         await it.until_read(2)
         assert it.seen == [("s.note.b", b"2")]
+        await until(lambda: it.downlink.garbage == 1)
+
+
+async def test_words_nested_too_deep_to_be_read_are_garbage(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    """Else the agent would end, and again at each start: IN still holds them."""
+
+    def ask(message: Inbound, _: Inward) -> None:
+        read_ask(message.data)
+
+    async with reader(tmp_path, nats_server) as it:
+        it.downlink.register("s.resend", ask)
+        await it.api("STREAM.CREATE.IN", STREAM)
+        await it.put("s.resend.bulk", b'{"more":' + b"[" * 100_000)
+        await it.until_read(1)
         await until(lambda: it.downlink.garbage == 1)
 
 
