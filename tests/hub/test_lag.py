@@ -11,9 +11,10 @@ from backhaul_hub.config import load
 from backhaul_hub.continuity import Continuity, LaneKey
 from backhaul_hub.leafs import Link
 from backhaul_hub.registry import Device
-from backhaul_hub.setup import HubLayout, create_hub
+from backhaul_hub.setup import create_hub
 from backhaul_hub.source_keeper import SourceKeeper
 from backhaul_hub.sources import lane_source
+from tests.support.hub_layout import local_layout
 from tests.support.hub_sync import FakeClock
 
 if TYPE_CHECKING:
@@ -36,8 +37,7 @@ class Watched:
     """A source at lag 0 of a device whose link is up, and who keeps it."""
 
     def __init__(self, directory: Path) -> None:
-        layout = HubLayout("127.0.0.1", "127.0.0.1", 4222, 7422, "nats-leaf://hub:7422", 1, 5.0)
-        create_hub(directory, layout)
+        create_hub(directory, local_layout(4222, 7422))
         self.clock, self.continuity = FakeClock(), Continuity()
         self.link = Link(up=True, since_ns=self.clock.now_ns())
         self.keeper = SourceKeeper(
