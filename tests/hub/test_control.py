@@ -11,6 +11,7 @@ import pytest
 
 from backhaul_hub import metrics_server
 from backhaul_hub.clock import SystemClock
+from backhaul_hub.command_book import AWAY, UNHEARD
 from backhaul_hub.commands._tell import tell_hub
 from backhaul_hub.config import load
 from backhaul_hub.control import ControlPlane
@@ -27,6 +28,8 @@ from backhaul_hub.streams import DOWN, declared_streams
 from demo.rig import HubRig
 from tests.support.hub_layout import local_layout
 from tests.support.waiting import until
+
+from .test_commands import arrived
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -149,6 +152,41 @@ async def test_a_stream_that_is_made_anew_gets_what_belongs_to_it_though_it_take
         await watch.remake_deleted()
     await watch.remake_deleted()
     assert scene.server.durables == names_of(VID) | names_of(OTHER)
+
+
+async def test_commands_hear_whose_link_is_up(scene: Scene) -> None:
+    """What is sent to a vehicle that was never there is certain to have expired."""
+    scene.known = {VID.id: VID}
+    await scene.reload()
+    book = scene.plane._commands.book
+    for link, why in ((scene.plane._link_up, UNHEARD), (scene.plane._link_down, AWAY)):
+        link(VID.id)
+        command = arrived(b'{"deadline_s": 1}')
+        book.add(command)
+        assert book.expire(command.deadline_ns) == [command]
+        assert command.told()["error"] == why
+        book.close(command)
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        lambda plane: plane._link_up(VID.id),
+        lambda plane: plane._source_set_up(VID.id),
+        lambda plane: plane._stands_still(VID.id, 7, {"bulk": 3}),
+    ],
+    ids=["link up", "reset", "stands still"],
+)
+async def test_a_device_is_told_again_while_its_link_is_up(
+    scene: Scene, note: Callable[[ControlPlane], None]
+) -> None:
+    scene.known = {VID.id: VID}
+    await scene.reload()
+    assert scene.plane._set_ups.look() is None
+    note(scene.plane)
+    assert scene.plane._set_ups.look() is not None
+    scene.plane._link_down(VID.id)
+    assert scene.plane._set_ups.look() is None
 
 
 @pytest.fixture
