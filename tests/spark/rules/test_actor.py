@@ -10,6 +10,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
 from backhaul_codec.points import JSON
+from backhaul_spark import points
 from backhaul_spark.direct_get import Stored
 from backhaul_spark.errors import OptionError
 from backhaul_spark.messages import message_batch
@@ -119,6 +120,22 @@ def test_a_mark_is_known_by_its_why() -> None:
         ("up.A.e.mark", mark(b"[]")),
     )
     assert batch.messages["mark"].tolist() == [MARKS["link"], MARKS["start"], 5, 0, 0]
+
+
+def test_what_is_decoded_in_chunks_stays_with_its_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = encode_point(Point("config", "temp_max", T0, 70.0), epoch=1, seq=2)
+    messages = [
+        ("up.A.f.battery", b"garbage"),
+        ("up.A.f.battery", frame(1, ("soc", 1, 80.0), ("soc", 2, 81.0))),
+        ("up.B.f.battery", frame(1, ("temp", 1, 20.0))),
+        ("up.C.p.config.temp_max.%", limit),
+        ("up.A.f.battery", frame(2, ("soc", 3, 82.0))),
+    ]
+    whole = seen(*messages)
+    monkeypatch.setattr(points, "CHUNK_MESSAGES", 1)
+    cut = seen(*messages)
+    assert cut.samples.tolist() == whole.samples.tolist()
+    assert [head.device for head in cut.heads] == [head.device for head in whole.heads] == ["C"]
 
 
 def test_every_bucket_gets_a_row_and_only_its_own_devices() -> None:
