@@ -122,6 +122,14 @@ def test_all_that_was_planted_is_found_and_named_and_nothing_else(faulty: Path) 
     assert ranks == list(range(1, len(ranks) + 1))
 
 
+def test_one_that_nobody_knew_before_and_whose_clock_is_days_ahead_is_named(tmp_path: Path) -> None:
+    """It has readings in other days' hours only, and certificates of none."""
+    write(tmp_path, SimulatedFleet(60, 3))
+    stamp_ahead(tmp_path, "SIM-NEW", 50)
+    job(tmp_path).run(DAY)
+    assert kinds(tmp_path) == {"SIM-NEW": "clock"}
+
+
 def test_a_day_of_the_fleet_says_who_was_there_and_what_was_usual(faulty: Path) -> None:
     rows = rows_of(faulty, "fleet_days")
     cohorts = [row for row in rows if not row["node"]]
