@@ -68,7 +68,8 @@ async def _full_hub(world: World, fault: Fault) -> None:
         server = world.hub.server
         async with world.turn_of(server):
             await _full(disk, fault)
-            await server.stop()
+            if not world.ended_by_itself(server):
+                await server.stop()
             await server.start()
 
 

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
 import pytest
 
+from demo.rig import Part, RigError
 from tests.chaos.endings import ended_wrongly, last_words
+from tests.chaos.faults import KINDS
+from tests.chaos.schedule import Fault
+from tests.chaos.world import World
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CONTROL = "hub control plane"
 AWAY = "backhaul-hub: no connection to the hub's nats-server at nats://x as c: OSError() (start it)"
@@ -53,3 +66,50 @@ def test_nothing_else_may_end_at_all() -> None:
 
 def test_last_words_come_after_what_was_logged() -> None:
     assert last_words(f"KeyError: 1\n{QUIET}  tail\nValueError: 2\n") == "ValueError: 2"
+
+
+async def ended(part: Part) -> None:
+    """Have a program end, and nobody have asked it to."""
+    os.kill(part.pid, signal.SIGABRT)
+
+    def gone() -> bool:
+        try:
+            return not part.pid
+        except RigError:
+            return True
+
+    await until(gone)
+
+
+def world_of(directory: Path) -> World:
+    server = Part("hub server", ["sleep", "600"], directory / "log")
+    return World(cast("Any", SimpleNamespace(server=server)), {}, {})
+
+
+async def test_what_had_ended_by_itself_when_it_was_to_be_killed_is_counted(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    server = world.hub.server
+    await server.start()
+    await world.kill(server)
+    await server.start()
+    await ended(server)
+    await world.kill(server)
+    assert (world.killed, world.ended) == ({server.name: 1}, {server.name: 1})
+    assert [name for name, _ in world.last_words] == [server.name]
+
+
+async def test_a_server_that_ends_while_its_disk_is_full_is_counted(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    server = world.hub.server
+
+    async def fill() -> None:
+        await ended(server)
+
+    async def drain() -> None:
+        pass
+
+    world.disks = {("hub", "hub"): cast("Any", SimpleNamespace(fill=fill, drain=drain))}
+    await server.start()
+    await KINDS["full-hub"](world, Fault(1.0, 0.0, "full-hub", "hub"))
+    await server.stop()
+    assert world.ended == {server.name: 1}

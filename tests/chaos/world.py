@@ -104,8 +104,19 @@ class World:
 
     async def kill(self, part: Part) -> None:
         """Kill a part that one has for oneself."""
-        self.killed[part.name] += 1
+        if not self.ended_by_itself(part):
+            self.killed[part.name] += 1
         await part.stop(signal.SIGKILL)
+
+    def ended_by_itself(self, part: Part) -> bool:
+        """Whether a part has, which is noted; whoever asks stops or starts it then."""
+        try:
+            part.assert_alive()
+        except RigError as error:
+            self.ended[part.name] += 1
+            self.last_words.append((part.name, str(error)))
+            return True
+        return False
 
     def deaths(self, device: str) -> int:
         """Return how often a vehicle's agent was killed or ended by itself."""
@@ -134,11 +145,7 @@ class World:
                     await self._revive(part)
 
     async def _revive(self, part: Part) -> None:
-        try:
-            part.assert_alive()
-        except RigError as error:
-            self.ended[part.name] += 1
-            self.last_words.append((part.name, str(error)))
+        if self.ended_by_itself(part):
             await part.start()
 
 
