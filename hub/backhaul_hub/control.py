@@ -1,6 +1,6 @@
 """The control plane: what runs behind `backhaul-hub up`.
 
-One TaskGroup: readers of UP, the keeper of the sources, the watch on leafs, the teller of
+One TaskGroup: readers of UP, the keeper of the sources, the watches on leafs and streams, the teller of
 watermarks and gaps. Order of a shutdown: they are cancelled, then subscriptions, connections and
 hub.db are closed; what a reader had not stored yet is read again at the next start.
 """
