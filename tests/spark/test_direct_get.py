@@ -196,6 +196,15 @@ def test_a_stream_of_which_nothing_was_read_yet_did_not_go_back(
     assert (end["streams"]["UP_00"]["rewound"], end["streams"]["UP_00"]["seq"]) == (0, 5)
 
 
+def test_nor_did_one_that_is_empty(hub_server: HubServer) -> None:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    source = reader(hub_server, onGap="record")
+    start = source.initialOffset()
+    assert source.latestOffset(start, ReadAllAvailable()) == start
+    assert start["streams"]["UP_00"]["seq"] == 0
+
+
 def test_deleted_messages_inside_a_range_are_a_gap_row(hub_server: HubServer) -> None:
     hub_server.put([b"x"] * 6)
     hub_server.delete_message(3)
