@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from backhaul_spark.direct_get import StreamInfo
 from backhaul_spark.errors import MessagesGone, OptionError, StreamMissing, StreamRecreated
 from backhaul_spark.offsets import (
+    GAP_DELETED,
     GAP_RECREATED,
     GAP_RETENTION,
     GAP_REWOUND,
@@ -126,6 +127,25 @@ def test_a_planned_batch_whose_stream_is_gone_by_now_is_a_gap_whole() -> None:
     start, end = {"UP_00": Mark(3, "then")}, {"UP_00": Mark(20, "then")}
     gone = spans(start, end, {"UP_00": info(5, created="now")}, on_gap="record")
     assert gone == [Span("UP_00", 4, 20, GAP_RETENTION)]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "found"),
+    [
+        (1, 9, [Span("UP_00", 7, 8)]),
+        (1, 7, [Span("UP_00", 7, 7), Span("UP_00", 8, 8, GAP_DELETED)]),
+        (1, 5, [Span("UP_00", 7, 8, GAP_DELETED)]),
+        (0, 0, [Span("UP_00", 7, 8, GAP_DELETED)]),
+        (9, 8, [Span("UP_00", 7, 8, GAP_RETENTION)]),
+        (8, 7, [Span("UP_00", 7, 7, GAP_RETENTION), Span("UP_00", 8, 8, GAP_DELETED)]),
+    ],
+    ids=["whole", "end gone", "before the batch", "empty", "purged", "purged, then gone"],
+)
+def test_of_a_planned_batch_what_the_stream_has_no_more_is_a_gap(
+    first: int, last: int, found: list[Span]
+) -> None:
+    start, end = {"UP_00": Mark(6, "then")}, {"UP_00": Mark(8, "then")}
+    assert spans(start, end, {"UP_00": info(last, first=first)}, on_gap="record") == found
 
 
 @given(
