@@ -7,7 +7,6 @@ Bodies are only peeked at here; what is wrong inside one shows when it is decode
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -50,12 +49,6 @@ SEQ_MAX = 2**63 - 1  # Delta's and Parquet's widest integer is signed
 # By leaf subject, of which a whole fleet has no more than its largest vehicle; by subject it would be
 # as many as series times vehicles.
 _parsed = lru_cache(maxsize=1 << 16)(parse_leaf)
-
-
-def uplink_of(subject: str) -> Uplink:
-    """Parse an uplink subject. Raises: SubjectError."""
-    device, leaf = _split(subject)
-    return replace(leaf, device=device)
 
 
 def leaf_of(subject: str) -> Uplink:

@@ -14,7 +14,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from backhaul_codec import CodecError
 from backhaul_codec.envelope import unseal
 from backhaul_codec.words import EpochWord, MarkWord, Receipt, WordError, read_word
-from backhaul_spark.messages import uplink_of
+from backhaul_spark.messages import leaf_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ class PartWords:
 
     def _word(self, place: dict[str, Any], message: dict[str, Any]) -> None:
         try:
-            word = read_word(uplink_of(message["subject"]), message["epoch"], message["body"])
+            word = read_word(leaf_of(message["subject"]), message["epoch"], message["body"])
         except WordError as error:
             self._unreadable(place, message, error.kind)
             return

@@ -16,7 +16,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from backhaul_codec import CodecError, decode
 from backhaul_codec.subjects import DEVICE_ID, SubjectError, parse_leaf
 from backhaul_codec.words import MarkWord, WordError, read_word
-from backhaul_spark.messages import uplink_of
+from backhaul_spark.messages import leaf_of
 from backhaul_spark.points import CLOCK_UNSET, decode_batch
 from backhaul_spark.rules.batch import (
     MARKS,
@@ -130,7 +130,7 @@ def hashed(column: pa.Array) -> NDArray[np.uint64]:
 
 def _mark(subject: str, epoch: int, body: bytes) -> int:
     try:
-        word = read_word(uplink_of(subject), epoch, body)
+        word = read_word(leaf_of(subject), epoch, body)
     except (WordError, CodecError):
         return 0
     return MARKS.get(word.why, OTHER_MARK) if isinstance(word, MarkWord) else 0
