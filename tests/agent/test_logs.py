@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import errno
 import io
+import sys
+from typing import TYPE_CHECKING
 
-from backhaul_agent.logs import Forgiving
+import structlog
+
+from backhaul_agent.logs import Forgiving, configure
+
+if TYPE_CHECKING:
+    import pytest
 
 
 class FullDisk(io.StringIO):
@@ -34,3 +41,18 @@ def test_a_line_that_the_disk_does_not_take_is_left_out_and_later_ones_are_writt
     log.write("kept\n")
     log.flush()
     assert disk.getvalue() == "kept\n"
+
+
+def test_the_agent_logs_to_one_that_forgives(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = FullDisk()
+    monkeypatch.setattr(sys, "stderr", disk)
+    before = structlog.get_config()
+    try:
+        configure("info")
+        structlog.get_logger().info("lost")
+        disk.full = False
+        structlog.get_logger().info("kept")
+    finally:
+        structlog.configure(**before)
+    assert '"event": "kept"' in disk.getvalue()
+    assert "lost" not in disk.getvalue()
