@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,12 @@ from click.testing import CliRunner
 from nats.errors import TimeoutError as NatsTimeoutError
 
 from backhaul_agent.client import connect
-from backhaul_agent.commands.leaf_check import command
+from backhaul_agent.commands import leaf_check
 from backhaul_agent.jetstream import JetStream
+from backhaul_agent.leaf_config import LeafServer, render_leaf
 from backhaul_agent.leaf_store import SILENT, LeafStore, free_bytes, needs_restart
 from backhaul_codec import Opaque
+from backhaul_codec.identity import Identity
 from demo import patient
 from tests.support.agent_process import AgentProcess
 from tests.support.agent_streams import read_stream
@@ -130,6 +133,32 @@ def test_where_the_store_is_not_known_nobody_can_tell_whether_it_has_space() -> 
     assert "where its store is, is not known" in reason
 
 
+def test_where_the_store_is_stands_in_leaf_conf_beside_the_agent_s_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ask(_: object) -> dict[str, Any]:
+        return {"leaf": {"failed_streams": {SILENT: "no answer"}}}
+
+    monkeypatch.setattr(leaf_check, "_ask", ask)
+    config = tmp_path / "agent.toml"
+    config.write_text('[device]\nid = "VID-001"\ntoken = "t"\n')
+    check = CliRunner().invoke(leaf_check.command, ["--config", str(config)])
+    assert "where its store is, is not known" in check.output
+    assert check.exit_code == 1
+    looked_at: list[Path] = []
+
+    def free(path: Path) -> int:
+        looked_at.append(path)
+        return 1 << 40
+
+    monkeypatch.setattr(leaf_check, "needs_restart", partial(needs_restart, free=free))
+    vehicle = Identity(device="VID-001", token="t", leaf_urls=("nats-leaf://127.0.0.1:1",))
+    (tmp_path / "leaf.conf").write_text(render_leaf(vehicle, LeafServer(4222, "/data/js")))
+    check = CliRunner().invoke(leaf_check.command, ["--config", str(config)])
+    assert check.exit_code == 0, check.output
+    assert looked_at == [Path("/data/js")]
+
+
 def test_the_disk_of_a_place_that_is_not_there_is_that_of_what_is_above(tmp_path: Path) -> None:
     assert free_bytes(tmp_path / "a" / "b") > 0
 
@@ -154,12 +183,12 @@ async def test_a_full_leaf_loses_nothing_and_goes_on_after_its_restart(
         )
         await agent.wait_for(lambda status: "leaf-store" in shown(status))
         assert "restart it" in status["last_error"]
-        check = await asyncio.to_thread(CliRunner().invoke, command, ["--url", leaf.url])
+        check = await asyncio.to_thread(CliRunner().invoke, leaf_check.command, ["--url", leaf.url])
         assert check.exit_code == 1
         assert "still full" in check.output
         kept += await publish(leaf.url, 420, 20)
         disk.drain()
-        check = await asyncio.to_thread(CliRunner().invoke, command, ["--url", leaf.url])
+        check = await asyncio.to_thread(CliRunner().invoke, leaf_check.command, ["--url", leaf.url])
         assert check.exit_code == 0, check.output
         leaf.stop()  # what backhaul-leaf-check.service does
         leaf.start()
