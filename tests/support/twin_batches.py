@@ -106,7 +106,8 @@ class Bucket:
         """Go on with what was packed, as another process would."""
         packed, names = self.twins.pack(), self.twins.pack_names()
         self.twins = Twins(self.plan)
-        self.twins.unpack(packed, names)
+        self.twins.unpack_numbers(packed)
+        self.twins.unpack_names(names)
 
 
 def spoken(alerts: Sequence[Alert]) -> list[tuple[str, str, float]]:

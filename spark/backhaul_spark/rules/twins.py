@@ -143,11 +143,6 @@ class Twins:
         ]
         return cbor2.dumps([list(self.names.values()), heads])
 
-    def unpack(self, numbers: bytes, names: bytes) -> None:
-        """Take over what was packed."""
-        self.unpack_numbers(numbers)
-        self.unpack_names(names)
-
     def unpack_numbers(self, numbers: bytes) -> None:
         """Take over what `pack` returned."""
         for table, packed in zip(self._tables, cbor2.loads(numbers), strict=True):
