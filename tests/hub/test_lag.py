@@ -26,10 +26,10 @@ BULK = LaneKey("VID-001", "bulk", 7)
 DEVICE = Device(BULK.device, "ab", "", 0)
 
 
-def at_lag_0() -> Json:
-    """Return an UP stream whose source hears its device, and has nothing left to take."""
+def at_lag_0(*, active: int) -> Json:
+    """Return an UP stream whose source has nothing left to take, and when it heard its device, in ns."""
     source = lane_source(DEVICE, BULK.lane)
-    listed = source | {"active": 500_000_000, "lag": 0, "seq": 4}
+    listed = source | {"active": active, "lag": 0, "seq": 4}
     return {"created": "t", "config": {"sources": [source]}, "sources": [listed]}
 
 
@@ -45,13 +45,13 @@ class Watched:
         )
         self.keeper.connected(DEVICE.id)
 
-    def kicks(self) -> list[str]:
-        """Look for 15 seconds; return why the source was set up again."""
+    def kicks(self, seconds: int = 15, *, active: int = 500_000_000) -> list[str]:
+        """Look so long; return why the source was set up again."""
         with capture_logs() as logs:
-            for _ in range(15):
+            for _ in range(seconds):
                 self.clock.ns += 1_000_000_000
                 links = {DEVICE.id: self.link}
-                self.keeper.look([at_lag_0()], self.clock.monotonic_s(), links)
+                self.keeper.look([at_lag_0(active=active)], self.clock.monotonic_s(), links)
         return [each["why"] for each in logs if each["event"] == "source_kicked"]
 
 
@@ -62,6 +62,15 @@ def test_a_source_that_stands_still_at_lag_0_is_set_up_again(tmp_path: Path) -> 
     for seq in (1, 2, 3):
         it.continuity.arrived(BULK, seq, 10, it.clock.now_ns())
     assert it.kicks() == []
+
+
+def test_a_source_that_was_set_up_again_is_given_time_to_hear_its_device(tmp_path: Path) -> None:
+    it = Watched(tmp_path / "hub")
+    it.continuity.arrived(BULK, 4, 10, it.clock.now_ns())
+    while not it.kicks(1):
+        pass
+    assert it.kicks(10, active=-1) == []
+    assert it.kicks(1, active=-1) == ["never heard its device"]
 
 
 @pytest.mark.parametrize("former", ["ended", "goes on", "none"])
