@@ -140,6 +140,24 @@ async def test_what_is_acknowledged_while_the_end_is_stored_is_stored_by_the_nex
     assert (await registry.position("DOWN_00")).seq == 501
 
 
+async def test_what_is_acknowledged_while_the_server_is_asked_need_not_be_in_its_answer(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    down = Down(500)
+    end = await opened(down, registry)
+
+    async def grows_meanwhile(*_: object) -> dict[str, Any]:
+        answer = {"state": {"last_seq": down.last_seq}}
+        down.last_seq += 1
+        end.stored(ack(down.last_seq))
+        return answer
+
+    monkeypatch.setattr(down, "request", grows_meanwhile)
+    for _ in range(SHORTER_LOOKS + 1):
+        assert not await end.look()
+    assert down.purged_to == []
+
+
 async def test_a_server_that_leads_no_more_is_not_believed_that_the_stream_ends_sooner(
     registry: Registry,
 ) -> None:
