@@ -298,6 +298,8 @@ class Ledger(LedgerReader):
         if spoilt := await spoilt_lane(self._db):
             raise LedgerCorruptError(self.path, spoilt)
         self.closed = {(lane.name, lane.epoch): lane for lane in lanes if lane.epoch != self.epoch}
+        for lane in self.closed.values():
+            lane.used_seq = lane.last_seq  # as `_close_epoch` has it, whatever became of the row
         counts = await self._db.execute_fetchall(
             "SELECT (SELECT coalesce(max(id), 0) FROM staged), (SELECT count(*) FROM quarantined)"
         )

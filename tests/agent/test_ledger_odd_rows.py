@@ -19,6 +19,7 @@ from backhaul_agent.suspects import Suspects
 from backhaul_codec import Point, encode_frame
 from tests.agent.test_ledger import open_ledger
 from tests.agent.test_ledger_damage import commit
+from tests.agent.test_ledger_epochs import opening
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,6 +136,17 @@ async def test_a_lane_that_does_not_say_how_far_it_is(
         return
     ledger = await open_ledger(path)
     assert ledger.lanes["bulk"] == lane
+    await ledger.close()
+
+
+async def test_all_of_a_former_epoch_counts_as_sent_whatever_its_row_says(filled: Path) -> None:
+    """Nobody notes any more that it was: the lane would wait for that, and have it committed, for ever."""
+    ledger = await open_ledger(filled)
+    await ledger.commit(Changes(opening=opening()))
+    await ledger.close()
+    rewrite(filled, "UPDATE lanes SET used_seq = 1")
+    ledger = await open_ledger(filled)
+    assert ledger.closed["bulk", 42].used_seq == 3
     await ledger.close()
 
 
