@@ -45,7 +45,8 @@ __all__ = [
     "faults_spark",
     "faults_stores",
 ]
-_FLAP_S = 0.15
+_FLAP_S = (0.15, 0.5, 3.0)
+"""How long a link that flaps is down, and up: shorter than it takes to come up, and long enough."""
 _STORM_S = 0.4
 _TORN_BYTES_MAX = 4_000
 
@@ -81,15 +82,16 @@ async def _cut(world: World, fault: Fault) -> None:
         await asyncio.sleep(fault.length_s)
 
 
-@kind("flap", Habit(3, 3.0, "link"))
+@kind("flap", Habit(3, 15.0, "link"))
 async def _flap(world: World, fault: Fault) -> None:
     end_s = asyncio.get_running_loop().time() + fault.length_s
+    half_s = Random(str(fault)).choice(_FLAP_S)
     async with _link(world, fault) as link:
         while asyncio.get_running_loop().time() < end_s:
             await link.cut()
-            await asyncio.sleep(_FLAP_S)
+            await asyncio.sleep(half_s)
             await link.heal()
-            await asyncio.sleep(_FLAP_S)
+            await asyncio.sleep(half_s)
 
 
 @kind("torn", Habit(3, 3.0, "link"))
