@@ -54,6 +54,8 @@ class Use(NamedTuple):
 
     descriptors: int
     memory_bytes: int
+    at_s: float = 0.0
+    """When it was looked at, by the loop's clock."""
 
 
 @dataclass(slots=True)
@@ -87,13 +89,15 @@ def leaked(before: Held, after: Held) -> list[str]:
 
 
 def counts(before: Held, after: Held) -> str:
-    """Say in one line how much was compared, and by how much the worst has grown."""
+    """Say in one line how much was compared, over what time, and by how much the worst has grown."""
     lived = list(_lived(before, after))
+    spans_s = [now.at_s - was.at_s for _, was, now in lived]
     descriptors = max((now.descriptors - was.descriptors for _, was, now in lived), default=0)
     memory = max((now.memory_bytes - was.memory_bytes for _, was, now in lived), default=0)
     total = sum(after.consumers.values()) - sum(before.consumers.values())
     return (
-        f"leaks: {len(lived)} processes lived through, at most {descriptors:+} descriptors and "
+        f"leaks: {len(lived)} processes lived through, for {min(spans_s, default=0.0):,.0f} to "
+        f"{max(spans_s, default=0.0):,.0f} s, at most {descriptors:+} descriptors and "
         f"{memory / _MIB:+.0f} MiB; {len(after.consumers)} streams, {total:+} consumers; "
         f"{len(after.files)} files, {len(after.files - before.files):+}"
     )
@@ -119,7 +123,7 @@ class Lives:
             for process in processes(self._world.parts()):
                 born_s = self._seen_s.setdefault(process, now_s)
                 if process not in self.uses and now_s - born_s >= YOUNG_S:
-                    self.uses |= uses([process])
+                    self.uses |= uses([process], now_s)
             await asyncio.sleep(_LOOK_S)
 
 
@@ -134,8 +138,8 @@ def processes(parts: Iterable[Part]) -> list[Process]:
     return found
 
 
-def uses(them: Iterable[Process]) -> dict[Process, Use]:
-    """Return what processes hold; those that are gone are left out."""
+def uses(them: Iterable[Process], at_s: float = 0.0) -> dict[Process, Use]:
+    """Return what processes hold now, which is `at_s`; those that are gone are left out."""
     found: dict[Process, Use] = {}
     for process in them:
         try:
@@ -143,7 +147,8 @@ def uses(them: Iterable[Process]) -> dict[Process, Use]:
             pages = int(_read(process.pid, "statm").split()[1])
         except OSError:
             continue
-        found[process] = Use(descriptors, pages * os.sysconf("SC_PAGE_SIZE"))
+        size = pages * os.sysconf("SC_PAGE_SIZE")
+        found[process] = Use(descriptors, size, at_s)
     return found
 
 
@@ -159,7 +164,8 @@ async def look(world: World, directory: Path, lived: Mapping[Process, Use] | Non
     Raises:
         NatsError, OSError: a server does not answer.
     """
-    held = Held(dict(lived if lived is not None else uses(processes(world.parts()))))
+    now_s = asyncio.get_running_loop().time()
+    held = Held(dict(lived if lived is not None else uses(processes(world.parts()), now_s)))
     async with world.hub.connection() as hub:
         held.consumers |= await _consumers("hub", hub.jetstream())
         held.consumers |= await _consumers("hub", hub.jetstream(prefix="upapi"))

@@ -88,11 +88,11 @@ def test_files_that_stay_are_named_and_those_that_went_are_not() -> None:
 
 def test_counts_say_how_much_was_compared_and_the_worst_of_it() -> None:
     after = held()
-    after.uses[AGENT] = Use(23, MEMORY_BYTES + (5 << 20))
+    after.uses[AGENT] = Use(23, MEMORY_BYTES + (5 << 20), 1_800.0)
     after.consumers["hub UP_00"] += 1
     after.files.add("x")
     assert counts(held(), after) == (
-        "leaks: 2 processes lived through, at most +3 descriptors and +5 MiB; "
+        "leaks: 2 processes lived through, for 0 to 1,800 s, at most +3 descriptors and +5 MiB; "
         "2 streams, +1 consumers; 3 files, +1"
     )
 
