@@ -34,6 +34,7 @@ _LONG_MINUTES = 5.0
     "--minutes", type=click.FloatRange(0.1, LONGEST_S / 60), default=1.0, show_default=True
 )
 @click.option("--faults", "line", help="A schedule as a run prints it; drawn by default.")
+@click.option("--kinds", default="", help="Draw these only, as in cut,flap,late.")
 @click.option(
     "--publish",
     "publish_s",
@@ -47,6 +48,7 @@ def main(
     seed: int | None,
     minutes: float,
     line: str | None,
+    kinds: str,
     publish_s: float | None,
     trials_max: int,
     *,
@@ -58,11 +60,14 @@ def main(
     # Long runs publish less at a time: all that was acknowledged is looked at in the end.
     usual_s, pause_s = (0.3, 0.7) if minutes < _LONG_MINUTES else (3.0, 3.0)
     publish_s = usual_s if publish_s is None else publish_s
-    chosen = {HISTORY: with_history, CLUSTER: cluster}
-    parts = tuple(part for part, wanted in chosen.items() if wanted)
-    plan = Plan.of(seed, minutes * 60, pause_s=pause_s, publish_s=publish_s, parts=parts)
+    besides = {HISTORY: with_history, CLUSTER: cluster}
+    parts = tuple(part for part, wanted in besides.items() if wanted)
+    only = tuple(name for name in kinds.split(",") if name)
     try:
         server_binary()
+        plan = Plan.of(
+            seed, minutes * 60, pause_s=pause_s, publish_s=publish_s, parts=parts, only=only
+        )
         if line is not None:
             plan = replace(plan, faults=tuple(from_line(line, habits(parts), DEVICES)))
     except (NoToxiproxyError, ValueError) as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Awaitable, Callable, Collection, Mapping
 
     from tests.chaos.schedule import Fault, Habit
     from tests.chaos.world import World
@@ -32,6 +32,17 @@ def kind(name: str, habit: Habit) -> Callable[[Kind], Kind]:
         return function
 
     return declare
+
+
+def chosen(kinds: Mapping[str, Habit], only: Collection[str]) -> dict[str, Habit]:
+    """Return the kinds that are named, in the order of all; all of them where none is.
+
+    Raises:
+        ValueError: there is no such kind.
+    """
+    if unknown := set(only) - kinds.keys():
+        raise ValueError(f"there is no {', '.join(sorted(unknown))}, only {', '.join(kinds)}")
+    return {name: habit for name, habit in kinds.items() if not only or name in only}
 
 
 def habits(parts: Collection[str]) -> dict[str, Habit]:

@@ -21,7 +21,7 @@ from tests.chaos.diary import Diary, Told
 from tests.chaos.endings import ended_wrongly
 from tests.chaos.excuses import Excused
 from tests.chaos.faults import befall
-from tests.chaos.kinds import CLUSTER, HISTORY, habits
+from tests.chaos.kinds import CLUSTER, HISTORY, chosen, habits
 from tests.chaos.link import NoToxiproxyError
 from tests.chaos.operators import Operators
 from tests.chaos.publishers import Publishers
@@ -76,9 +76,15 @@ class Plan:
         pause_s: float = 0.7,
         publish_s: float = 0.3,
         parts: tuple[str, ...] = (),
+        only: Collection[str] = (),
     ) -> Plan:
-        """Return the plan of a seed."""
-        faults = draw(seed, habits(parts), DEVICES, length_s=length_s, pause_s=pause_s)
+        """Return the plan of a seed, with faults of these kinds `only` where any are named.
+
+        Raises:
+            ValueError: one of them is none, or cannot happen in a run with these parts.
+        """
+        kinds = chosen(habits(parts), only)
+        faults = draw(seed, kinds, DEVICES, length_s=length_s, pause_s=pause_s)
         return cls(seed, length_s, tuple(faults), publish_s, parts)
 
     def command(self) -> str:
@@ -362,5 +368,6 @@ def _counts(told: Told, found: Found) -> dict[str, int]:
         "given up by name": len(given_up),
         "gone with a damaged ledger": len(missing & excused),
         "doubled": len(found.up.twice()),
+        "hours complete": sum(map(len, found.complete_hours.values())),
         "commands done": sum(each["state"] == "done" for each in found.commands.values()),
     }

@@ -28,6 +28,13 @@ def test_what_is_drawn_and_read_is_what_can_happen_in_a_run(parts: tuple[str, ..
             from_line(str(Fault(1.0, 1.0, name, "hub")), possible, DEVICES)
 
 
+def test_a_run_of_some_kinds_draws_those_and_names_what_is_none() -> None:
+    drawn = Plan.of(1, 2_000.0, only=("late", "cut")).faults
+    assert {fault.kind for fault in drawn} == {"cut", "late"}
+    with pytest.raises(ValueError, match="there is no kill-spark, only 100kbit,"):
+        Plan.of(1, 60.0, only=("cut", "kill-spark"))
+
+
 def test_a_run_says_what_it_had_when_it_says_how_to_run_it_again() -> None:
     alone = Plan(1, 60.0, (), publish_s=3.0).command()
     assert alone == "make chaos SEED=1 MINUTES=1 FAULTS= CHAOS_ARGS='--publish 3'"
