@@ -43,8 +43,9 @@ async def settle(db: aiosqlite.Connection, settled: Sequence[Settled]) -> None:
     Body and mark change in one statement: whatever dies when, no stamp is corrected twice.
     """
     await db.executemany(
-        "UPDATE messages SET body = coalesce(?, body), boot = 0, t_lo = t_lo + ?, t_hi = t_hi + ? "
-        "WHERE id = ? AND boot > 0",
+        # Without a body only by damage: then it leaves as what cannot be read.
+        "UPDATE messages SET body = coalesce(?, body, x''), boot = 0, t_lo = t_lo + ?, "
+        "t_hi = t_hi + ? WHERE id = ? AND boot > 0",
         [(body, shift_ns, shift_ns, id_) for id_, body, shift_ns in settled],
     )
 

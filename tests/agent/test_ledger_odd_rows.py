@@ -14,7 +14,7 @@ import pytest
 from backhaul_agent.errors import LedgerCorruptError
 from backhaul_agent.framer import pack
 from backhaul_agent.head_keeper import HeadKeeper
-from backhaul_agent.ledger_rows import Boot, Changes, Quarantine, Staged
+from backhaul_agent.ledger_rows import Boot, Changes, Quarantine, Settled, Staged
 from backhaul_agent.suspects import Suspects
 from backhaul_codec import Point, encode_frame
 from tests.agent.test_ledger import open_ledger
@@ -267,3 +267,26 @@ def test_a_number_of_the_meta_table_that_is_none_counts_as_none(name: str, value
     keeper.restore([], {name: value})
     assert keeper.hub_ns == 0
     assert set(keeper.told_ns.values()) == {0}
+
+
+async def test_a_message_without_a_body_waits_for_the_time_no_longer_than_others(
+    filled: Path,
+) -> None:
+    """It is given up with its stamps: else no commit that settles others beside it would succeed."""
+    needed, damaged = "body BLOB NOT NULL", "body BLOB"
+    for before, after in ((needed, damaged), (damaged, needed)):
+        rewrite(
+            filled,
+            "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = "
+            f"replace(sql, '{before}', '{after}') WHERE name = 'messages';",
+        )
+        if after is damaged:
+            rewrite(filled, "UPDATE messages SET boot = 7, body = NULL WHERE seq = 3")
+    ledger = await open_ledger(filled)
+    [row] = await ledger.pending((), 10)
+    assert row.body == b""
+    await ledger.commit(Changes(settled=[Settled(row.id, None)]))
+    assert await ledger.pending((), 10) == []
+    [*_, last] = await ledger.read("bulk", 1, 10)
+    assert (last.seq, last.body) == (3, b"")
+    await ledger.close()
