@@ -60,18 +60,33 @@ class State(StrEnum):
     DONE = "done"
 
     @property
-    def rank(self) -> int:
-        """Return a number that only ever grows in the life of a command."""
-        return _RANKS[self]
-
-    @property
     def over(self) -> bool:
         """Tell whether it is an end."""
-        return self.rank >= _RANKS[State.EXPIRED]
+        return self in _ENDS
 
 
-# The hub's guess is less than the vehicle's word. Failed or done, it has ended: the first word stands.
-_RANKS = {state: rank for rank, state in enumerate(State)} | {State.DONE: 5}
+_ENDS = frozenset({State.EXPIRED, State.INTERRUPTED, State.FAILED, State.DONE})
+# The hub's guess is less than the vehicle's word, but what a vehicle says of its ledger's being another
+# is more than an `expired` of that one. Failed or done, it has ended: the first word stands.
+_RANKS = {
+    State.QUEUED: 0, State.SENT: 1, State.ACCEPTED: 2,
+    State.EXPIRED: 5, State.INTERRUPTED: 7, State.FAILED: 8, State.DONE: 8,
+}  # fmt: skip
+_HUBS_RANKS = {State.EXPIRED: 3, State.INTERRUPTED: 4}
+DOUBT_RANK = 6
+
+
+def rank_of(state: State, said: str) -> int:
+    """Return how much a word on a command tells: a number that only ever grows in its life.
+
+    Args:
+        state: what it says.
+        said: as `Command.said`, which tells whose word it is.
+    """
+    found = json.loads(said)
+    if state is State.INTERRUPTED and "epoch" in found:
+        return DOUBT_RANK
+    return (_HUBS_RANKS if found.get("by") == "hub" else {}).get(state, _RANKS[state])
 
 
 class Key(NamedTuple):
@@ -123,9 +138,9 @@ class Command:
         return Key(self.device, self.id)
 
     @property
-    def by_hub(self) -> bool:
-        """Tell whether what is said of it is the hub's own word."""
-        return bool(json.loads(self.said).get("by") == "hub")
+    def rank(self) -> int:
+        """Return how much is known of it (`rank_of`)."""
+        return rank_of(self.state, self.said)
 
     @property
     def doubted(self) -> bool:
@@ -186,6 +201,11 @@ class Heard(NamedTuple):
     state: State
     time_ns: int
     said: str
+
+    @property
+    def rank(self) -> int:
+        """Return how much it tells (`rank_of`)."""
+        return rank_of(self.state, self.said)
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -377,17 +397,18 @@ class CommandBook:
     def sent(self, command: Command, now_ns: int) -> bool:
         """Take in that DOWN has a command; return whether that is news."""
         self._lacking.pop(command.key, None)
-        if command.state.rank >= State.SENT.rank:
+        if command.state is not State.QUEUED:
             return False
         command.state, command.sent_ns = State.SENT, now_ns
         return True
 
     def heard(self, key: Key, heard: Heard) -> Command | None:
         """Take in a vehicle's word; return the command where that is news of an open one."""
-        command = self.open.get(key)
-        if command is not None and command.state.over:
+        if (command := self.open.get(key)) is None:
+            return None
+        if command.state.over:
             heard = late(heard)
-        if command is None or not _is_news(command, heard.state):
+        if heard.rank <= command.rank:
             return None
         command.sent_ns = command.sent_ns or heard.time_ns
         if heard.state.over:
@@ -409,7 +430,7 @@ class CommandBook:
                 continue
             if command.unheard:
                 command.state = State.INTERRUPTED
-            elif command.state.rank > State.SENT.rank:
+            elif command.state not in {State.QUEUED, State.SENT}:
                 continue
             command.said = doubt.said
             concerned.append(command)
@@ -459,17 +480,12 @@ class CommandBook:
 def late(heard: Heard) -> Heard:
     """Return what a vehicle's word makes of a command that was over for the hub.
 
-    One that was started has not expired; its end comes, unless the ledger that is to tell it is lost.
+    One that was started has not expired, as far as is known; its end comes, unless the ledger that is to
+    tell it is lost. It may be that it did: the deadline passed while the start was written down.
     """
     if heard.state is not State.ACCEPTED:
         return heard
     return Heard(State.INTERRUPTED, heard.time_ns, _by_hub(_STARTED_LATE))
-
-
-def _is_news(command: Command, state: State) -> bool:
-    """Tell whether a vehicle's word goes beyond what is known: of two equal ends its own counts."""
-    known = command.state
-    return state.rank > known.rank or (state is known and known.over and command.by_hub)
 
 
 def command_subject(env: str, device: str, name: str) -> str:

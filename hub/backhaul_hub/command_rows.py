@@ -6,7 +6,7 @@ import json
 from dataclasses import astuple, fields
 from typing import TYPE_CHECKING, Any
 
-from .command_book import UNHEARD, Command, Doubt, Heard, Key, State
+from .command_book import DOUBT_RANK, UNHEARD, Command, Doubt, Heard, Key, State
 from .consumers import Change
 
 if TYPE_CHECKING:
@@ -36,16 +36,13 @@ CREATE TABLE command (
 CREATE INDEX command_open ON command (number) WHERE ended_ns = 0;
 """
 _COLUMNS = ", ".join(each.name for each in fields(Command))
-# Two tasks store commands; whichever comes later, a command never goes back. Of two equal ends the
-# vehicle's own word counts, which never says whose it is.
-_HUBS_END = "ended_ns > 0 AND json_extract(command.said, '$.by') = 'hub'"
+# Two tasks store commands; whichever comes later, a command never goes back.
 _PUT = (
     f"INSERT INTO command ({_COLUMNS}, rank) "  # noqa: S608 - constants
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (device, id) DO UPDATE SET state = excluded.state, sent_ns = excluded.sent_ns, "
     "accepted_ns = excluded.accepted_ns, ended_ns = excluded.ended_ns, said = excluded.said, "
-    "rank = excluded.rank WHERE excluded.rank > command.rank "
-    f"OR (excluded.rank = command.rank AND command.{_HUBS_END})"
+    "rank = excluded.rank WHERE excluded.rank > command.rank"
 )
 # All that another epoch knew before its last mark has come: what had its deadline before is in no doubt.
 _DOUBT_EXPIRED = (
@@ -53,30 +50,32 @@ _DOUBT_EXPIRED = (
     "WHERE device = ?4 AND state = ?5 AND json_extract(said, '$.error') = ?6 AND deadline_ns > "
     "coalesce((SELECT max(time_ns) FROM mark WHERE device = ?4 AND epoch <> ?7), 0)"
 )
-_DOUBT_OPEN = "UPDATE command SET said = ? WHERE device = ? AND id = ? AND rank <= ?"
+_DOUBT_OPEN = (
+    "UPDATE command SET said = ? WHERE device = ? AND id = ? AND state IN ('queued', 'sent')"
+)
 _SECOND_NS = 1_000_000_000
 _DAY_NS = 86_400 * _SECOND_NS
 
 
 def put(commands: Iterable[Command]) -> Change:
     """Return the statement that stores commands as they are now."""
-    return Change(_PUT, [(*astuple(each), each.state.rank) for each in commands])
+    return Change(_PUT, [(*astuple(each), each.rank) for each in commands])
 
 
 def put_late(key: Key, heard: Heard) -> Change:
     """Return the statement that stores a vehicle's word on a command that was over for the hub."""
     return Change(
-        "UPDATE command SET state = ?1, ended_ns = ?2, said = ?3, rank = ?4 "  # noqa: S608 - constants
-        f"WHERE device = ?5 AND id = ?6 AND (rank < ?4 OR (rank = ?4 AND {_HUBS_END}))",
-        [(heard.state, heard.time_ns, heard.said, heard.state.rank, *key)],
+        "UPDATE command SET state = ?, ended_ns = ?, said = ?, rank = ? "
+        "WHERE device = ? AND id = ? AND rank < ?",
+        [(heard.state, heard.time_ns, heard.said, heard.rank, *key, heard.rank)],
     )
 
 
 def put_doubt(doubt: Doubt, open_: Iterable[Command]) -> list[Change]:
     """Return the statements that store a doubt: of open commands, and of those that had expired."""
     expired = (State.EXPIRED, UNHEARD, doubt.epoch)
-    interrupted = (State.INTERRUPTED, doubt.said, State.INTERRUPTED.rank, doubt.device)
-    keys = [(doubt.said, *each.key, State.SENT.rank) for each in open_ if each.doubted]
+    interrupted = (State.INTERRUPTED, doubt.said, DOUBT_RANK, doubt.device)
+    keys = [(doubt.said, *each.key) for each in open_ if each.doubted]
     return [Change(_DOUBT_EXPIRED, [interrupted + expired]), Change(_DOUBT_OPEN, keys)]
 
 

@@ -11,7 +11,7 @@ import pytest
 from backhaul_codec import Opaque, Point, encode_point
 from backhaul_codec.subjects import parse_uplink
 from backhaul_hub import command_rows
-from backhaul_hub.command_book import AWAY, UNHEARD, Command, CommandBook, Doubt, Key, State
+from backhaul_hub.command_book import AWAY, UNHEARD, Command, CommandBook, Doubt, Key, State, late
 from backhaul_hub.continuity import Continuity, LaneKey
 from backhaul_hub.examine import Examined, examine
 from backhaul_hub.registry import Registry
@@ -104,8 +104,30 @@ def test_what_had_just_expired_and_was_started_has_perhaps_run() -> None:
     book, command = sent()
     book.expire(NOW + 10 * S)
     assert book.heard(KEY, vehicle_says({"state": "accepted"}, NOW + 9 * S)) is command
-    assert (command.state, command.by_hub) == (State.INTERRUPTED, True)
+    assert (command.state, command.told()["by"]) == (State.INTERRUPTED, "hub")
     assert book.heard(KEY, vehicle_says(DONE)) is command
+
+
+ENDS = [EXPIRED, {"state": "interrupted", "error": "cut short"}, DONE]
+
+
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: str(end["state"]))
+async def test_the_vehicles_end_stands_whenever_its_start_is_heard(
+    tmp_path: Path, end: dict[str, Any]
+) -> None:
+    """It may have expired after its start was written down: the ledger waited for the disk."""
+    started = {"state": "accepted"}
+    for words in ([started, end], [end, started]):
+        book, command = sent()
+        book.expire(NOW + 10 * S)
+        async with await Registry.open(tmp_path / f"{words[0]['state']}.db") as registry:
+            await registry.write([command_rows.put([command])])
+            for said in words:
+                book.heard(KEY, vehicle_says(said, NOW + 11 * S))
+                late_word = late(vehicle_says(said, NOW + 11 * S))
+                await registry.write([command_rows.put_late(KEY, late_word)])
+            assert (command.state, command.told().get("by")) == (end["state"], None)
+            assert await command_rows.find(registry, [KEY]) == [command]
 
 
 def test_what_the_vehicle_was_never_connected_for_has_not_run() -> None:
@@ -266,7 +288,7 @@ async def test_a_word_that_came_sooner_is_not_put_back_by_the_hubs(tmp_path: Pat
         await registry.write([command_rows.put([command])])
         await registry.write([slower])
         assert await command_rows.find(registry, [KEY]) == [command]
-        assert not command.by_hub
+        assert "by" not in command.told()
 
 
 async def test_a_doubt_counts_although_the_hubs_word_is_stored_later(tmp_path: Path) -> None:
