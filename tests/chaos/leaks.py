@@ -93,12 +93,13 @@ def counts(before: Held, after: Held) -> str:
     lived = list(_lived(before, after))
     spans_s = [now.at_s - was.at_s for _, was, now in lived]
     descriptors = max((now.descriptors - was.descriptors for _, was, now in lived), default=0)
-    memory = max((now.memory_bytes - was.memory_bytes for _, was, now in lived), default=0)
+    grown = [(now.memory_bytes - was.memory_bytes, process.name) for process, was, now in lived]
+    memory, largest = max(grown, default=(0, "none"))
     total = sum(after.consumers.values()) - sum(before.consumers.values())
     return (
         f"leaks: {len(lived)} processes lived through, for {min(spans_s, default=0.0):,.0f} to "
         f"{max(spans_s, default=0.0):,.0f} s, at most {descriptors:+} descriptors and "
-        f"{memory / _MIB:+.0f} MiB; {len(after.consumers)} streams, {total:+} consumers; "
+        f"{memory / _MIB:+.0f} MiB ({largest}); {len(after.consumers)} streams, {total:+} consumers; "
         f"{len(after.files)} files, {len(after.files - before.files):+}"
     )
 

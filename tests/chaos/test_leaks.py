@@ -92,7 +92,7 @@ def test_counts_say_how_much_was_compared_and_the_worst_of_it() -> None:
     after.consumers["hub UP_00"] += 1
     after.files.add("x")
     assert counts(held(), after) == (
-        "leaks: 2 processes lived through, for 0 to 1,800 s, at most +3 descriptors and +5 MiB; "
+        "leaks: 2 processes lived through, for 0 to 1,800 s, at most +3 descriptors and +5 MiB (VID-001 agent); "
         "2 streams, +1 consumers; 3 files, +1"
     )
 
