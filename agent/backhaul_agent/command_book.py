@@ -71,6 +71,16 @@ def read(id_: str, data: bytes) -> Arrived:
     return Arrived(id_, sent.name, bytes(sent.params), sent.sent_ns, sent.deadline_ns)
 
 
+def not_started(row: CommandRow, why: str) -> End:
+    """Return the end of a command whose start, counted in its row, came too late to begin anything.
+
+    An earlier one may have begun it, before it was cut short.
+    """
+    if row.runs > 1:
+        return End(State.INTERRUPTED, f"cut short after {row.runs - 1} start(s), and then {why}")
+    return End(State.EXPIRED, why)
+
+
 class CommandBook:
     """The rules, for the handlers of one configuration."""
 

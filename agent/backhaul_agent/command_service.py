@@ -16,7 +16,7 @@ import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_agent import command_rows
-from backhaul_agent.command_book import CommandBook, End, Step, read
+from backhaul_agent.command_book import CommandBook, End, Step, not_started, read
 from backhaul_agent.command_rows import State
 from backhaul_agent.command_runs import NotDeliveredError, ask_program, run_executable
 from backhaul_agent.config import CommandConfig
@@ -191,7 +191,7 @@ class CommandService:
     async def _run(self, row: CommandRow) -> End:
         # The commit before may have waited for the disk, for longer than the command had.
         if self._is_late(row):
-            return End(State.EXPIRED, "its deadline passed while the ledger waited for the disk")
+            return not_started(row, "its deadline passed while the ledger waited for the disk")
         handler = self._handlers.get(row.name) or CommandConfig(row.name)
         timeout_s = handler.timeout_s or self._limits.timeout_s
         if handler.run:
@@ -213,7 +213,7 @@ class CommandService:
                     )
                 waited_s += ASK_AGAIN_S  # only while there is a server to ask
             if self._is_late(row):
-                return End(State.EXPIRED, "nobody took it before its deadline")
+                return not_started(row, "nobody took it before its deadline")
             await asyncio.sleep(ASK_AGAIN_S)
         return End(State.FAILED, f"no handler: nobody answers on cmd.{row.name}")
 

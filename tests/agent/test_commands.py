@@ -357,6 +357,17 @@ async def test_nor_does_it_where_the_time_is_not_known_any_more(
     assert not log.exists()
 
 
+async def test_a_start_that_comes_too_late_says_nothing_of_the_one_before(tmp_path: Path) -> None:
+    """As where the ledger waited for the disk, or the program was away, until the deadline had passed."""
+    async with vehicle(tmp_path) as it:
+        late = row("safe", State.RUNNING, deadline_ns=it.clock.time_ns() - 1)
+        for ends in (it.service._run, lambda begun: it.service._ask(begun, 1.0)):
+            first, again = await ends(late._replace(runs=1)), await ends(late._replace(runs=2))
+            assert first.state is State.EXPIRED
+            assert again.state is State.INTERRUPTED
+            assert again.error.startswith("cut short after 1 start(s)")
+
+
 async def test_while_the_time_is_unset_a_command_waits(tmp_path: Path) -> None:
     log, clock = tmp_path / "log", FakeClock()
     handler = shell("once", f"echo ran >> {log}")
