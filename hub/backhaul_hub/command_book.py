@@ -66,8 +66,8 @@ class State(StrEnum):
 
 
 _ENDS = frozenset({State.EXPIRED, State.INTERRUPTED, State.FAILED, State.DONE})
-# The hub's guess is less than the vehicle's word, but what a vehicle says of its ledger's being another
-# is more than an `expired` of that one. Failed or done, it has ended: the first word stands.
+# The hub's guess is less than the vehicle's word; but once the vehicle has another ledger, that doubt is
+# more than an `expired`, which this ledger cannot know. Failed or done, it has ended: the first word stands.
 _RANKS = {
     State.QUEUED: 0, State.SENT: 1, State.ACCEPTED: 2,
     State.EXPIRED: 5, State.INTERRUPTED: 7, State.FAILED: 8, State.DONE: 8,

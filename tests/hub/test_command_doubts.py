@@ -165,6 +165,13 @@ async def _begins(it: Running, said: Examined, *, is_new: bool = True) -> None:
     it.shell.stored()
 
 
+async def _sent(it: Running) -> None:
+    """Have a command sent to a connected vehicle, and told of."""
+    it.shell.link_up("VID-001")
+    await it.take("a")
+    await until(lambda: [each["state"] for each in it.told[-1:]] == ["sent"])
+
+
 async def _expired(it: Running, *ids: str) -> None:
     """Have commands expire unheard, and told of, so that only hub.db knows them."""
     it.shell.link_up("VID-001")
@@ -266,9 +273,7 @@ async def test_a_doubt_outlives_the_control_plane(tmp_path: Path) -> None:
     async with await Registry.open(tmp_path / "hub.db") as registry:
         it = Running(registry)
         async with it.running():
-            it.shell.link_up("VID-001")
-            await it.take("a")
-            await until(lambda: [each["state"] for each in it.told[-1:]] == ["sent"])
+            await _sent(it)
             await _begins(it, begins())
             await until(lambda: not it.shell._untold)
             assert len(it.told) == 2, "it is no news yet"
@@ -295,9 +300,7 @@ async def test_a_doubt_counts_although_the_hubs_word_is_stored_later(tmp_path: P
     async with await Registry.open(tmp_path / "hub.db") as registry:
         it = Running(registry)
         async with it.running():
-            it.shell.link_up("VID-001")
-            await it.take("a")
-            await until(lambda: [each["state"] for each in it.told[-1:]] == ["sent"])
+            await _sent(it)
             ended = it.shell.book.expire(NOW + round(RULES.deadline_s * S))
             slower = command_rows.put(ended)
             await _begins(it, begins())
