@@ -63,6 +63,7 @@ BENCHMARKS = (
     Benchmark("link_bytes", "bytes on the link per point, and while idle"),
     Benchmark("ingest", "points and messages per second that an agent makes durable"),
     Benchmark("memory", "resident memory of the agent"),
+    Benchmark("expanding", "peak memory of ingest for small messages that come to much"),
     Benchmark("hub_drain", "how fast a backlog reaches the hub and is proved complete"),
     Benchmark(
         "day_offline", "17 million points of a day offline: kept, drained, and memory meanwhile"

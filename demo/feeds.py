@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backhaul_agent.replay.mapping import load
-from backhaul_agent.replay.points import RowMapper
-from backhaul_agent.replay.readers import open_recording
+from backhaul_codec.recordings.mapping import load
+from backhaul_codec.recordings.points import RowMapper
+from backhaul_codec.recordings.readers import open_recording
 
 from .simulate import Vehicle
 

@@ -59,7 +59,9 @@ class Part:
 
     def __init__(self, name: str, arguments: list[str], log: Path) -> None:
         self.name = name
-        self._arguments = arguments
+        # Its configuration names a log of its own: here it is where whatever it says else goes, too.
+        own_log = ["-l", str(log)] if Path(arguments[0]).name == "nats-server" else []
+        self._arguments = [*arguments, *own_log]
         self.log = log
         self._process: asyncio.subprocess.Process | None = None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -17,10 +18,12 @@ import backhaul_agent.metrics
 import backhaul_agent.metrics_server
 import backhaul_hub.metrics
 import backhaul_hub.metrics_server
+from backhaul_codec import scrapes
 from backhaul_codec.conditions import Condition, Severity
 from backhaul_codec.metrics import COUNTER, Metric
 from backhaul_hub.health import DeviceFacts, Facts, LaneFacts
 from demo.ports import free_port
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -67,7 +70,8 @@ def test_alerts_ask_for_metrics_there_are() -> None:
 
 def test_the_hub_counts_devices_lanes_and_conditions_and_names_no_device() -> None:
     lanes = {"bulk": LaneFacts(owes=True, gap_ranges=2, arrivals=7, lag=3)}
-    devices = {"VID-001": DeviceFacts(True, False, lanes), "VID-002": DeviceFacts(False, True, {})}
+    devices = {"VID-001": DeviceFacts(True, False, lanes, agent=False)}
+    devices |= {"VID-002": DeviceFacts(False, True, {}), "VID-003": DeviceFacts(True, agent=True)}
     down = Condition("link-down", Severity.WARNING, "", "", "VID-002", "", "", 0)
     temporary = {"stream_name": "UP_00", "name": "x", "num_pending": 1, "num_ack_pending": 2}
     durable = temporary | {"name": "d", "config": {"durable_name": "d"}}
@@ -77,8 +81,9 @@ def test_the_hub_counts_devices_lanes_and_conditions_and_names_no_device() -> No
         for sample in backhaul_hub.metrics.samples(facts, [down, down], 5_000_000_000)
     }
     assert found == {
-        ("looked_timestamp_seconds", ()): 5, ("devices", ()): 2, ("devices_connected", ()): 1,
-        ("devices_clock_unset", ()): 1, ("lane_arrivals", ()): 7, ("lane_gap_ranges", ()): 2,
+        ("looked_timestamp_seconds", ()): 5, ("devices", ()): 3, ("devices_connected", ()): 2,
+        ("devices_clock_unset", ()): 1, ("devices_agent_up", ()): 1, ("devices_agent_down", ()): 1,
+        ("lane_arrivals", ()): 7, ("lane_gap_ranges", ()): 2,
         ("lanes_owing", ()): 1, ("source_lag_messages", ()): 3, ("jetstream_up", ()): 1,
         ("conditions", ("link-down", "warning")): 2, ("read_seq", ("UP_00",)): 9,
         ("quarantined_messages_total", ("UP_00",)): 1,
@@ -86,6 +91,65 @@ def test_the_hub_counts_devices_lanes_and_conditions_and_names_no_device() -> No
         ("consumer_ack_pending_messages", ("UP_00", "d")): 2,
     }  # fmt: skip
     assert list(backhaul_hub.metrics.samples(facts, [], 0)) == []
+
+
+@pytest.mark.parametrize("server", [backhaul_agent.metrics_server, backhaul_hub.metrics_server])
+async def test_half_open_questions_neither_add_up_nor_shut_others_out(server: ModuleType) -> None:
+    port = free_port()
+
+    def scrape() -> int:
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+            return int(answer.status)
+
+    before = threads()
+    serving = asyncio.create_task(server.serve(f"127.0.0.1:{port}", ALL, list))
+    held = []
+    try:
+        await until(lambda: listening(port))
+        for _ in range(50):
+            held.append(socket.create_connection(("127.0.0.1", port)))
+            held[-1].send(b"GET /metrics HTTP/1.1\r\n")
+        assert await asyncio.to_thread(scrape) == 200
+        # The server's own, and one a connection.
+        assert threads() - before <= scrapes.OPEN_MAX + 1
+    finally:
+        for each in held:
+            each.close()
+        serving.cancel()
+        await asyncio.wait([serving])
+    await until(lambda: threads() <= before, "all threads have ended")
+
+
+async def test_a_question_that_drips_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte comes in time; the question does not."""
+    now_s = 0.0
+    port = free_port()
+    server = scrapes.ScrapeServer("127.0.0.1", port, lambda: now_s)
+    server.set_app(lambda environ, start_response: [])
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        with socket.create_connection(("127.0.0.1", port)) as dripping:
+            dripping.settimeout(60)
+            dripping.send(b"G")
+            await until(lambda: bool(server._begun_s))
+            now_s = scrapes.OPEN_S_MAX + 1
+            assert await asyncio.to_thread(dripping.recv, 10) == b""
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def threads() -> int:
+    """Count all but those that asyncio keeps for later."""
+    return sum(not each.name.startswith("asyncio_") for each in threading.enumerate())
+
+
+def listening(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False
 
 
 @pytest.mark.parametrize("server", [backhaul_agent.metrics_server, backhaul_hub.metrics_server])

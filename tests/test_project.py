@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import msgspec
 import pytest
 
@@ -18,8 +19,6 @@ from benchmarks.__main__ import BENCHMARKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import click
 
 ROOT = Path(__file__).parents[1]
 PINS = sorted((ROOT / "requirements").glob("*.txt"))
@@ -63,7 +62,10 @@ def test_every_command_is_documented(group: click.Group, program: str) -> None:
     component = program.removeprefix("backhaul-")
     pages = [ROOT / "README.md", ROOT / component / "README.md", ROOT / "CHANGELOG.md"]
     text = "\n".join(page.read_text() for page in pages)
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         assert command.help, f"{program} {name} has no help"
         assert name in text, f"{program} {name} is in no README"
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from typing import TYPE_CHECKING, Any
+
+from backhaul_codec.strict_toml import TomlError, read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -111,8 +112,8 @@ def _changed(text: str, table: str, keys: Keys) -> str:
 
 def _tables(text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+        return read_toml(text)
+    except TomlError:
         return {}
 
 

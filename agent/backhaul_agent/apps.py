@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from backhaul_agent.errors import AppError
+from backhaul_codec.strict_json import JsonError, read_typed
 from backhaul_codec.subjects import SubjectError, encode_token
 
 if TYPE_CHECKING:
@@ -86,11 +87,11 @@ class Apps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read_apps(text: str) -> Apps:
     """Read apps.json. Raises: AppError, with what is wrong."""
     try:
-        apps = msgspec.json.decode(text, type=Apps)
+        apps = read_typed(text, Apps)
         for app in apps.apps.values():
             for name in (*app.publish, *app.event, *app.read, *app.set):
                 _require_token(name)
-    except (msgspec.DecodeError, SubjectError) as error:
+    except (JsonError, SubjectError) as error:
         raise AppError(str(error), hint="see: backhaul-agent app add --help") from error
     if apps.version != VERSION:
         raise AppError(
@@ -141,6 +142,7 @@ OFFERED = Subjects(
         "agent.history",
         "agent.history.>",
         "agent.artifact.>",
+        "agent.replay.*",
     ),
     hear=("agent.changed.>", "agent.ready", "agent.rejected.>"),
     carry_out=(f"{COMMANDS}.>",),

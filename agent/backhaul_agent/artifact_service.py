@@ -7,6 +7,7 @@ be sent, in pieces: so it needs no right to the agent's directory, and the agent
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import secrets
 from collections import deque
@@ -16,10 +17,13 @@ import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
+from backhaul_agent import artifact_room
 from backhaul_agent.artifact_jobs import State
 from backhaul_agent.artifact_store import Waiting
 from backhaul_agent.config_requests import read
 from backhaul_agent.errors import ArtifactError, Code, RefusedError
+from backhaul_agent.listener import ASKED
+from backhaul_agent.unforeseen import unforeseen
 from backhaul_codec import blobs
 
 if TYPE_CHECKING:
@@ -33,11 +37,11 @@ if TYPE_CHECKING:
 
 SUBJECT = "agent.artifact"
 LOCAL_PIECE_BYTES = 256 * 1024
-SPOOLS_MAX = 4  # half handed over; the oldest makes way
-UPLOADS_MAX = 64  # waiting to be sent
 GETS_MAX = 16
 PREPARED_S_MAX = 2.0  # for which a program waits for an agent that has just been started
 ERROR_HEADER = "Backhaul-Error"
+# The server's own word on which account asks through an import; a program's word it replaces.
+REQUEST_INFO = "Nats-Request-Info"
 log = structlog.get_logger("artifacts")
 
 
@@ -61,10 +65,11 @@ class IdRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Spool:
-    """A file that a program is handing over."""
+    """A file that a program is handing over; when it was last written to."""
 
-    def __init__(self, name: str, size: int, path: Path) -> None:
-        self.name, self.size, self.path = name, size, path
+    def __init__(self, name: str, size: int, path: Path, program: str, now_s: float) -> None:
+        self.name, self.size, self.path, self.program = name, size, path, program
+        self.written_s = now_s
         self.held = 0
         self.digest = hashlib.sha256()
 
@@ -75,18 +80,19 @@ class ArtifactService:
     def __init__(self, artifacts: Artifacts) -> None:
         self._artifacts = artifacts
         self._spools: dict[str, _Spool] = {}
-        self._cancelled: deque[str] = deque(maxlen=UPLOADS_MAX)
+        self._cancelled: deque[str] = deque(maxlen=artifact_room.UPLOADS_MAX)
 
     async def run(self, client: Client) -> None:
         """Begin to serve; ends with the connection."""
-        await client.subscribe(f"{SUBJECT}.>", cb=self._on_request)
+        await client.subscribe(f"{SUBJECT}.>", cb=self._on_request, **ASKED)
 
     async def _on_request(self, message: Msg) -> None:
         if not message.reply:
             return
         headers = None
         try:
-            answer = await self._answer(message.subject.split(".")[2:], message.data)
+            tokens = message.subject.split(".")[2:]
+            answer = await self._answer(tokens, message.data, _program(message))
             payload = answer if isinstance(answer, bytes) else msgspec.json.encode(answer)
         except (RefusedError, ArtifactError) as error:
             text = error.message if isinstance(error, RefusedError) else str(error)
@@ -96,12 +102,16 @@ class ArtifactService:
             said = {"code": Code.STORAGE, "message": f"the agent's disk: {error.strerror}"}
             payload = msgspec.json.encode({"error": said})
             headers = {ERROR_HEADER: Code.STORAGE}
+        except Exception as error:  # noqa: BLE001 - who asked is answered, and others go on
+            fault = unforeseen(message.subject, error)
+            payload = msgspec.json.encode({"error": {"code": fault.code, "message": fault.message}})
+            headers = {ERROR_HEADER: fault.code}
         try:
             await message._client.publish(message.reply, payload, headers=headers)
         except NatsError as error:
             log.warning("answer not sent", subject=message.subject, error=str(error))
 
-    async def _answer(self, tokens: list[str], data: bytes) -> Any:
+    async def _answer(self, tokens: list[str], data: bytes, program: str = "") -> Any:
         if not await self._artifacts.ready(PREPARED_S_MAX):
             raise RefusedError(Code.BUSY, "the directory of artifacts is not ready")
         match tokens:
@@ -109,14 +119,14 @@ class ArtifactService:
                 return self._artifacts.status()
             case ["get"]:
                 return self._get(read(data, NameRequest).name)
-            case ["read", digest, offset] if offset.isdigit():
-                return await self._read(digest, int(offset))
+            case ["read", digest, offset]:
+                return await self._read(digest, _offset(offset))
             case ["done"]:
                 return await self._done(read(data, NameRequest).name)
             case ["put"]:
-                return await self._put(read(data, PutRequest))
-            case ["write", number, offset] if offset.isdigit():
-                return await self._write(number, int(offset), data)
+                return await self._put(read(data, PutRequest), program)
+            case ["write", number, offset]:
+                return await self._write(number, _offset(offset), data)
             case ["end"]:
                 return await self._end(read(data, IdRequest).id)
             case ["upload"]:
@@ -150,23 +160,39 @@ class ArtifactService:
             await asyncio.to_thread(job.path.unlink, missing_ok=True)
         return {}
 
-    async def _put(self, request: PutRequest) -> Any:
+    async def _put(self, request: PutRequest, program: str) -> Any:
         _require_name(request.name)
         if not 0 <= request.bytes <= blobs.BYTES_MAX:
             raise RefusedError(Code.BAD_FIELD, f"{request.bytes} is no size of a file")
-        waiting = sum(job.open for job in self._artifacts.uploads.values())
-        if waiting >= UPLOADS_MAX:
-            raise RefusedError(Code.BUSY, f"{waiting} files wait to be sent: cancel some")
+        artifacts, now_s = self._artifacts, self._artifacts.now_s()
+        waiting = [job.path for job in artifacts.uploads.values() if job.open and job.path]
+        artifacts.room.require_place(waiting, program)
+        for number in self._in_the_way(program, now_s):
+            await self._drop(number)
         number = self._new_id()
-        store = self._artifacts.store
-        path = store.upload(number)
-        await asyncio.to_thread(store.require_room, path, request.bytes, self._artifacts.wanted())
+        path = artifacts.store.upload(number)
+        await artifacts.room.promise(path, request.bytes, program)
+        self._spools[number] = _Spool(request.name, request.bytes, path, program, now_s)
         await asyncio.to_thread(path.touch, 0o600)
-        self._spools[number] = _Spool(request.name, request.bytes, path)
-        if len(self._spools) > SPOOLS_MAX:
-            oldest = self._spools.pop(next(iter(self._spools)))
-            await asyncio.to_thread(oldest.path.unlink, missing_ok=True)
         return {"id": number}
+
+    def _in_the_way(self, program: str, now_s: float) -> list[str]:
+        """Return what is half handed over and makes way for one more: idle, or this program's oldest."""
+        spools = self._spools.items()
+        idle = [at for at, each in spools if now_s - each.written_s > artifact_room.IDLE_S_MAX]
+        busy = [at for at, _ in spools if at not in idle]
+        own = [at for at in busy if self._spools[at].program == program]
+        if program and len(own) >= artifact_room.SPOOLS_OF_ONE_MAX:
+            return [*idle, own[0]]
+        if len(busy) >= artifact_room.SPOOLS_MAX:
+            return [*idle, (own or busy)[0]]
+        return idle
+
+    async def _drop(self, number: str) -> None:
+        spool = self._spools.pop(number, None)
+        if spool is not None:
+            self._artifacts.room.forget(spool.path)
+            await asyncio.to_thread(spool.path.unlink, missing_ok=True)
 
     def _new_id(self) -> str:
         """Return an id that comes after all that wait: what is handed over later replaces."""
@@ -179,6 +205,14 @@ class ArtifactService:
         if offset == spool.held:
             if offset + len(data) > spool.size:
                 raise RefusedError(Code.BAD_FIELD, "more bytes than were announced")
+            spool.written_s = self._artifacts.now_s()
+            try:
+                await asyncio.to_thread(self._artifacts.store.require_free, len(data))
+            except ArtifactError:
+                # It makes way: the ledger needs the room, and nobody can go on with it.
+                self._artifacts.room.refused["room"] += 1
+                await self._drop(number)
+                raise
             await asyncio.to_thread(_append, spool, data)
         return {"held": spool.held}
 
@@ -196,6 +230,7 @@ class ArtifactService:
         waiting = Waiting(spool.name, spool.size, spool.digest.digest())
         await asyncio.to_thread(self._artifacts.store.keep_upload, number, waiting)
         self._spools.pop(number, None)
+        self._artifacts.room.release(spool.path)
         return self._artifacts.to_send(number, waiting)
 
     def _upload(self, number: str) -> Any:
@@ -216,8 +251,22 @@ class ArtifactService:
     def _spool(self, number: str) -> _Spool:
         spool = self._spools.get(number)
         if spool is None:
-            raise RefusedError(Code.NO_SUCH_POINT, "the agent was started again: hand it over anew")
+            raise RefusedError(
+                Code.NO_SUCH_POINT, "the agent was started again, or it made way: hand it over anew"
+            )
         return spool
+
+
+def _program(message: Msg) -> str:
+    """Return the account of who asks, as the leaf server says it; empty where it does not."""
+    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+        said = (message.headers or {}).get(REQUEST_INFO, "null")
+        return msgspec.json.decode(said, type=_RequestInfo).acc
+    return ""
+
+
+class _RequestInfo(msgspec.Struct):
+    acc: str = ""
 
 
 def _require_name(name: str) -> None:
@@ -225,6 +274,14 @@ def _require_name(name: str) -> None:
         raise RefusedError(
             Code.BAD_FIELD, f"{name!r} is no name: letters, digits and . _ + - are, 128 at most"
         )
+
+
+def _offset(token: str) -> int:
+    """Return a place in a file. Raises: RefusedError: no file is so large, or it is no number."""
+    # isdigit alone also takes digits that int() refuses, and as many as nobody can count to.
+    if token.isascii() and token.isdigit() and len(token) <= len(str(blobs.BYTES_MAX)):
+        return int(token)
+    raise RefusedError(Code.BAD_SUBJECT, f"{token[:40]!r} is no place in a file, which is in bytes")
 
 
 def _piece(path: Path, offset: int) -> bytes:

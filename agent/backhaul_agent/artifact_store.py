@@ -14,6 +14,7 @@ import contextlib
 import os
 import shutil
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,11 +23,15 @@ from backhaul_agent.errors import ArtifactError
 from backhaul_agent.files import write_whole
 from backhaul_agent.part_file import drop_part
 from backhaul_codec import blobs
+from backhaul_codec.strict_json import JsonError, read_typed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from backhaul_agent.config import ArtifactsConfig
+
+
+PART_OF_ONE_MAX = 0.75
 
 
 class Waiting(msgspec.Struct, forbid_unknown_fields=True):
@@ -56,8 +61,8 @@ class ArtifactStore:
         self._work.mkdir(parents=True, exist_ok=True, mode=0o700)
         found = {}
         for path in sorted(self._work.glob("up-*.json")):
-            with contextlib.suppress(msgspec.DecodeError, FileNotFoundError):
-                waiting = msgspec.json.decode(path.read_bytes(), type=Waiting)
+            with contextlib.suppress(JsonError, FileNotFoundError):
+                waiting = read_typed(path.read_bytes(), Waiting)
                 if path.with_suffix("").stat().st_size == waiting.size:
                     found[path.stem.removeprefix("up-")] = waiting
         for path in self._work.iterdir():
@@ -95,27 +100,70 @@ class ArtifactStore:
         path.with_name(path.name + ".json").unlink(missing_ok=True)
         path.unlink(missing_ok=True)
 
-    def require_room(self, part: Path, whole: int, keep: Collection[Path]) -> None:
+    def size(self, path: Path) -> int:
+        """Return how large a file is; 0 where there is none."""
+        try:
+            return path.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def require_room(
+        self,
+        part: Path,
+        whole: int,
+        keep: Collection[Path],
+        growing: Mapping[Path, int] = MappingProxyType({}),
+    ) -> None:
         """See that a part may grow to ``whole`` bytes; remove what nobody wants if it may not.
 
-        ``keep``: parts and fetched files that are wanted.
+        ``keep``: parts and fetched files that are wanted. ``growing``: others that may grow, and to
+        which size.
 
         Raises:
             ArtifactError: there is no room.
         """
-        size = whole - part.stat().st_size if part.exists() else whole
-        if self._short(size) <= 0:
+        size = whole - self.size(part)
+        promised = sum(max(0, end - self.size(each)) for each, end in growing.items())
+        if self._short(size + promised) <= 0:
             return
         for path in [*self._work.glob("*.part"), *self._work.glob("get-*")]:
-            if path not in keep:
+            if path not in keep and path not in growing:
                 drop_part(path)
-        if self._short(size) > 0:
-            used, free = self._used(), self._free(self.directory)
+        if self._short(size + promised) > 0:
+            raise self._no_room(size, promised)
+
+    def require_part(self, size: int) -> None:
+        """See that one program's files may take so many bytes.
+
+        Raises:
+            ArtifactError: it would be more than three quarters of the room.
+        """
+        config, used = self._config, self._used()
+        room = min(config.bytes_max, used + self._free(self.directory) - config.free_bytes_min)
+        if size > room * PART_OF_ONE_MAX:
             raise ArtifactError(
-                f"no room for {size} bytes: artifacts take {used} of {self._config.bytes_max},"
-                f" the disk has {free} left, {self._config.free_bytes_min} of it for others",
+                f"no room: files of one program may take three quarters of {max(0, room)} bytes,"
+                f" and with this one yours would take {size}",
                 code=blobs.FULL,
             )
+
+    def require_free(self, size: int) -> None:
+        """See that the disk takes so many bytes more and leaves others what is theirs.
+
+        Raises:
+            ArtifactError: it does not.
+        """
+        if size > self._free(self.directory) - self._config.free_bytes_min:
+            raise self._no_room(size, 0)
+
+    def _no_room(self, size: int, promised: int) -> ArtifactError:
+        used, free = self._used(), self._free(self.directory)
+        return ArtifactError(
+            f"no room for {size} bytes: artifacts take {used} of {self._config.bytes_max}, and"
+            f" {promised} bytes of it are promised to other files; the disk has {free} left,"
+            f" {self._config.free_bytes_min} of it for others",
+            code=blobs.FULL,
+        )
 
     def _short(self, size: int) -> int:
         config = self._config

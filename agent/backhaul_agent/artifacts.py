@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from backhaul_agent.artifact_jobs import NODE, Job, State, next_due_s, next_job
+from backhaul_agent.artifact_room import ArtifactRoom
 from backhaul_agent.blob_link import BlobLink
 from backhaul_agent.carrier import CancelledJobError, Carrier
 from backhaul_agent.errors import ArtifactError
@@ -61,12 +62,13 @@ class Artifacts:
         opener: Callable[[Path], BinaryIO] = open_part,
     ) -> None:
         self.store = store
+        self.room = ArtifactRoom(store, self.wanted)
         self.prepared = asyncio.Event()
         self._refused = False  # by the disk, when the directory was to be prepared
         self.slots = Slots(keeper, store, write, frozenset(config.artifacts.slots))
         self.gets: dict[str, Job] = {}
         self.uploads: dict[str, Job] = {}
-        self.carrier = Carrier(clock, uplink)
+        self.carrier = Carrier(clock, uplink, store.require_free)
         self._leases_s: dict[str, float] = {}
         self._config = config
         self._clock = clock
@@ -107,6 +109,7 @@ class Artifacts:
             "files": files,
             "moved_bytes": self.carrier.moved_bytes,
             "asked_bytes": self.carrier.asked_bytes,
+            "promised_bytes": self.room.promised_bytes(),
         }
 
     def now_s(self) -> float:
@@ -148,6 +151,7 @@ class Artifacts:
         job = self.uploads.pop(number, None)
         if job is not None:
             job.cancelled = True
+            self.room.forget(self.store.upload(number))
         return job is not None
 
     async def run(self, client: Client) -> None:
@@ -262,7 +266,11 @@ class Artifacts:
         target = job.path = job.path or self.store.fetched(job.digest)
         if await asyncio.to_thread(has_digest, target, job.digest):
             return
-        part = await self._open_part(job)
+        try:
+            part = await self._open_part(job)
+        except BaseException:
+            self.room.release(self.store.part(job.digest))
+            raise
         try:
             await self.carrier.fetch(talk, job, part)
             if job.cancelled:
@@ -275,10 +283,11 @@ class Artifacts:
                 raise CancelledJobError  # while it was moved into place
         finally:
             part.close()
+            self.room.release(part.path)
 
     async def _open_part(self, job: Job) -> Part:
         path = self.store.part(job.digest)
-        await asyncio.to_thread(self.store.require_room, path, job.size, self.wanted())
+        await self.room.promise(path, job.size)
         part = await asyncio.to_thread(Part.open, path, job.size, self._boot, self._opener)
         job.moved = part.held
         return part
@@ -294,6 +303,7 @@ class Artifacts:
             # What was handed over before it, under the same name, it would have replaced by now.
             if each is job or (each.open and each.name == job.name):
                 each.ready()
+                self.room.forget(self.store.upload(number))
                 await asyncio.to_thread(self.store.drop_upload, number)
         sent = [number for number, each in self.uploads.items() if not each.open]
         for number in sent[: max(0, len(sent) - SENT_MAX)]:

@@ -6,8 +6,6 @@ import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.errors import ArtifactError
 from backhaul_codec import blobs
@@ -55,7 +53,7 @@ class BlobLink:
     async def _take(self, message: Msg) -> None:
         try:
             answer = blobs.decode_answer(message.data)
-        except msgspec.DecodeError:
+        except blobs.NOT_READ:
             return
         talk = self._talks.get(answer.ask)
         if talk is not None and not talk.answers.full():

@@ -13,6 +13,7 @@ from backhaul_agent.passage import Passage
 from backhaul_codec import blobs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from typing import BinaryIO
 
@@ -47,13 +48,19 @@ class _End(Protocol):
 
 
 class Carrier:
-    """Paces what is moved. ``moved_bytes``: all that has arrived; ``asked_bytes``: repeats too."""
+    """Paces what is moved. ``moved_bytes``: all that has arrived; ``asked_bytes``: repeats too.
 
-    def __init__(self, clock: Clock, uplink: UplinkState) -> None:
+    ``require_free``: sees that the disk takes so many bytes more, or raises an ArtifactError.
+    """
+
+    def __init__(
+        self, clock: Clock, uplink: UplinkState, require_free: Callable[[int], None]
+    ) -> None:
         self.moved_bytes = 0
         self.asked_bytes = 0
         self._clock = clock
         self._uplink = uplink
+        self._require_free = require_free
         self._down, self._up = Pace(), Pace()
 
     def link_carries(self, bytes_s: float) -> None:
@@ -71,7 +78,7 @@ class Carrier:
     async def fetch(self, talk: Talk, job: Job, part: Part) -> None:
         """Bring what a part lacks. Raises: ArtifactError, OSError, CancelledJobError."""
         passage = Passage(job.size, part.held, self._down)
-        await self._pass(talk, job, passage, _Fetching(talk, job, part, self._clock))
+        await self._pass(talk, job, passage, _Fetching(talk, job, part, self))
 
     async def send(self, talk: Talk, job: Job, path: Path) -> None:
         """Send a file; return when the hub has stored it. Raises: as `fetch`."""
@@ -138,8 +145,9 @@ class Carrier:
 class _Fetching:
     """A file that comes."""
 
-    def __init__(self, talk: Talk, job: Job, part: Part, clock: Clock) -> None:
-        self._talk, self._job, self._part, self._clock = talk, job, part, clock
+    def __init__(self, talk: Talk, job: Job, part: Part, carrier: Carrier) -> None:
+        self._talk, self._job, self._part = talk, job, part
+        self._clock, self._require_free = carrier._clock, carrier._require_free
 
     async def say(self, offset: int, length: int) -> None:
         await self._talk.say(blobs.Read(self._talk.number, self._job.digest, offset, length))
@@ -149,7 +157,11 @@ class _Fetching:
         if isinstance(answer, blobs.Piece) and passage.arrived(
             now_s, answer.offset, len(answer.data)
         ):
-            await asyncio.to_thread(self._part.append, answer.data, now_s)
+            await asyncio.to_thread(self._append, answer.data, now_s)
+
+    def _append(self, data: bytes, now_s: float) -> None:
+        self._require_free(len(data))
+        self._part.append(data, now_s)
 
     async def begin(self) -> blobs.Answer:
         job, talk = self._job, self._talk

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-
 import click
 
 from backhaul_agent.errors import AgentError
+from backhaul_codec.command_line import Subcommands, run
+from backhaul_codec.errors import MappingError
 
-# Imported when called: `run` must not pay for what only `replay` needs.
 COMMANDS = {
     "run": "Run the agent until it is told to stop.",
     "enrol": "Make this vehicle's files of what the hub says about it.",
+    "adopt-ledger": "Go on with a ledger of another vehicle: this machine had its identity.",
     "app": "Say which local programs may log in, and what each may do.",
     "status": "Ask a running agent how it is.",
     "get": "Show the current values of state and configuration.",
@@ -29,33 +28,12 @@ COMMANDS = {
 }
 
 
-class _Commands(click.Group):
-    """Finds a subcommand by its module: `check-config` is `commands/check_config.py`."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module = importlib.import_module(f"backhaul_agent.commands.{cmd_name.replace('-', '_')}")
-        command: click.Command = module.command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
-
-
-@click.group(cls=_Commands)
+@click.group(cls=Subcommands, package="backhaul_agent.commands", summaries=COMMANDS)
+@click.version_option(package_name="backhaul")
 def cli() -> None:
     """Run and inspect the part of backhaul that lives on the vehicle."""
 
 
 def main() -> None:
-    """Run the command line; errors made on purpose go to standard error in one line each."""
-    try:
-        cli()
-    except AgentError as error:
-        click.echo(f"backhaul-agent: {error}", err=True)
-        sys.exit(1)
+    """Run the command line."""
+    run(cli, "backhaul-agent", AgentError, MappingError)

@@ -32,10 +32,11 @@ from backhaul_agent.errors import Code, NoAgentError, NotKnownError, NotLetInErr
 from backhaul_agent.login import login_options
 from backhaul_codec import CodecError, Opaque, Point, encode_frame
 from backhaul_codec.hardy_client import HardyClient
-from backhaul_codec.subjects import encode_token
+from backhaul_codec.strict_json import JsonError, write_exactly
+from backhaul_codec.subjects import SubjectError, encode_token
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
     from nats.aio.client import Client as NatsClient
     from nats.aio.msg import Msg
@@ -100,6 +101,14 @@ async def connect(
 
 def _is_refusal(error: Exception) -> bool:
     return "authorization" in str(error).lower()
+
+
+def _written(said: Any) -> bytes:
+    """Return what a program says as JSON that says the same. Raises: JsonError."""
+    try:
+        return write_exactly(msgspec.to_builtins(said))
+    except (TypeError, OverflowError, RecursionError) as error:
+        raise JsonError(f"no JSON: {error}", "json") from error
 
 
 class _Single(NamedTuple):
@@ -177,9 +186,9 @@ class Agent:
         """
         said = {"previous": previous or None, "reason": reason or None, "data": data, "time": time}
         try:
-            payload = msgspec.json.encode({k: v for k, v in said.items() if v is not None})
+            payload = _written({k: v for k, v in said.items() if v is not None})
             subject = f"agent.event.{encode_token(kind)}"
-        except (TypeError, ValueError) as error:  # a SubjectError is a ValueError
+        except ValueError as error:  # a SubjectError is one, and a JsonError
             raise RefusedError(Code.BAD_VALUE, str(error)) from error
         await self._keep(subject, payload)
 
@@ -211,10 +220,10 @@ class Agent:
 
         async def carry_out(message: Msg) -> None:
             try:
-                answer = await handler(_decode(message.data))
+                answer = _written(await handler(_decode(message.data)))
             except Exception as error:  # noqa: BLE001 - whatever it is, the operator is told
-                answer = {"error": str(error) or type(error).__name__}
-            await message.respond(msgspec.json.encode(answer))
+                answer = _written({"error": str(error) or type(error).__name__})
+            await message.respond(answer)
 
         # Of several programs on one name one is asked: each is a start.
         return await self.nats.subscribe(f"cmd.{name}", queue="cmd", cb=carry_out)
@@ -233,12 +242,33 @@ class Agent:
         Raises:
             RefusedError, NotKnownError, NoAgentError: as `publish`.
         """
+        subject, payload = self.frame_of(node, points)
+        return await self._keep(subject, payload, OWN_STAMPS if own_stamps else None)
+
+    def frame_of(self, node: str, points: Sequence[Point]) -> tuple[str, bytes]:
+        """Return subject and payload by which points of one node are published.
+
+        Raises:
+            RefusedError: no frame can hold them.
+        """
         try:
-            payload = encode_frame(points, epoch=0, seq=0)
-        except CodecError as error:
-            raise RefusedError(Code.BAD_VALUE, error.reason) from error
-        headers = OWN_STAMPS if own_stamps else None
-        return await self._keep(f"app.{encode_token(node)}", payload, headers)
+            return f"app.{encode_token(node)}", encode_frame(points, epoch=0, seq=0)
+        except (CodecError, SubjectError) as error:
+            raise RefusedError(Code.BAD_VALUE, str(error)) from error
+
+    def point_of(
+        self, node: str, type_: str, value: Value, *, key: str = ""
+    ) -> tuple[str, bytes, str]:
+        """Return subject, payload and the clock's word by which a point without a time is published.
+
+        Raises:
+            RefusedError: no message can hold it.
+        """
+        try:
+            subject, payload, headers = self._single(node, type_, value, key, None, "bulk")
+            return subject, payload, (headers or {}).get(CLOCK_HEADER, "")
+        except SubjectError as error:
+            raise RefusedError(Code.BAD_VALUE, str(error)) from error
 
     def _single(
         self, node: str, type_: str, value: Value, key: str, time: int | None, lane: str

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # The plain monotonic clock stands still while a machine sleeps, and hub time would be late by that.
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -48,11 +53,19 @@ class SystemClock:
         return time.clock_gettime_ns(_STEADY)
 
 
-def boot_id() -> str:
-    """Return the kernel's name for this start of the machine, "" where it gives none."""
+def boot_id(environ: Mapping[str, str] = os.environ) -> str:
+    """Return the kernel's name for this start of the machine, "" where nobody gives it.
+
+    The unit hides what is not of processes in /proc (ProcSubset=pid), and passes it on.
+    """
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
+        pass
+    try:
+        # systemd writes it without dashes. Another name for one start would look like another machine's.
+        return str(UUID(environ.get("BACKHAUL_BOOT_ID", "")))
+    except ValueError:
         return ""
 
 

@@ -65,11 +65,11 @@ class Estimator:
         self._drift_ppm = drift_ppm
         self._bounds: deque[_Bounds] = deque(maxlen=SAMPLES_MAX)
 
-    def add(self, sample: Sample) -> None:
-        """Take in an exchange.
+    def check(self, sample: Sample) -> None:
+        """Look at an exchange, before it is taken in.
 
         Raises:
-            ValueError: no two clocks can have shown these times; nothing was taken in.
+            ValueError: no two clocks can have shown these times.
         """
         if not all(-INT64_MAX <= time <= INT64_MAX for time in sample):
             raise ValueError("a time that does not fit 64 bits of nanoseconds")
@@ -77,6 +77,14 @@ class Estimator:
             raise ValueError("an answer before its question")
         if sample.round_trip_ns < -2 * drift_ns(sample.t4 - sample.t1, self._drift_ppm):
             raise ValueError("the hub took longer than the whole exchange")
+
+    def add(self, sample: Sample) -> None:
+        """Take in an exchange.
+
+        Raises:
+            ValueError: no two clocks can have shown these times; nothing was taken in.
+        """
+        self.check(sample)
         low, high = sample.t3 - sample.t4, sample.t2 - sample.t1
         self._bounds.append(_Bounds(low, sample.t4, high, sample.t1))
 

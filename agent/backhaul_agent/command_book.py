@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from backhaul_agent.command_rows import Arrived, State
 from backhaul_agent.config import CommandName  # noqa: TC001 - msgspec reads the annotations at run time
+from backhaul_codec.strict_json import JsonError, Reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,12 +35,26 @@ class Step(Enum):
     WAIT = "wait"
 
 
+class Said(NamedTuple):
+    """What an executable printed beside its result.
+
+    ``complaint``: the beginning of its standard error, ``complaint_bytes``: how much there was;
+    ``cut``: it printed more than is kept; ``left_open``: something that it left running may print on.
+    """
+
+    complaint: str = ""
+    complaint_bytes: int = 0
+    cut: bool = False
+    left_open: bool = False
+
+
 class End(NamedTuple):
     """A command is over. ``result``: JSON, or empty; ``error``: for people, "" where all is well."""
 
     state: State
     error: str = ""
     result: bytes = b""
+    said: Said = Said()
 
 
 Decision: TypeAlias = Step | End
@@ -54,7 +69,7 @@ class _Sent(msgspec.Struct, frozen=True):
     params: msgspec.Raw = msgspec.Raw(b"null")
 
 
-_decode = msgspec.json.Decoder(_Sent).decode
+_read = Reader(_Sent).read
 
 
 def read(id_: str, data: bytes) -> Arrived:
@@ -65,8 +80,8 @@ def read(id_: str, data: bytes) -> Arrived:
     """
     try:
         msgspec.convert(id_, CommandId)
-        sent = _decode(data)
-    except msgspec.DecodeError as error:
+        sent = _read(data)
+    except (msgspec.DecodeError, JsonError) as error:
         raise ValueError(f"no command: {error}") from error
     return Arrived(id_, sent.name, bytes(sent.params), sent.sent_ns, sent.deadline_ns)
 

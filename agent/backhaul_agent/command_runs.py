@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import signal
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,11 +11,12 @@ from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
 from backhaul_agent.apps import COMMANDS, OPEN_COMMANDS
-from backhaul_agent.command_book import End
+from backhaul_agent.child import Child
+from backhaul_agent.command_book import End, Said
 from backhaul_agent.command_rows import State
+from backhaul_codec.strict_json import JsonError, read_json, write_json
 
 if TYPE_CHECKING:
-    from asyncio.subprocess import Process
     from collections.abc import Callable, Sequence
 
     from nats.aio.client import Client
@@ -25,9 +24,8 @@ if TYPE_CHECKING:
 
     from backhaul_agent.command_rows import CommandRow
 
-GRACE_S = 2.0  # between SIGTERM and SIGKILL, and for output after the end
 LOOK_S = 0.25
-CHUNK_BYTES = 16 * 1024
+COMPLAINT_BYTES_MAX = 1024  # of what it prints on standard error: for the log
 
 
 async def run_executable(
@@ -35,81 +33,39 @@ async def run_executable(
 ) -> End:
     """Run a program, without a shell: parameters on its input, what it prints is the result.
 
-    Its whole process group ends at the timeout, and when the caller cancels.
+    It is over when its process exits. Its whole process group ends at the timeout, and when the caller
+    cancels. What it left running after its exit is not ended, but loses its output.
     """
     names = {"BACKHAUL_COMMAND_ID": row.id, "BACKHAUL_COMMAND_NAME": row.name}
+    child = Child(result_bytes_max, COMPLAINT_BYTES_MAX)
     try:
-        process = await asyncio.create_subprocess_exec(
-            *run,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env=os.environ | names,
-            start_new_session=True,
-        )
+        await child.start(run, row.params, os.environ | names)
     except (OSError, ValueError) as error:
         return End(State.FAILED, f"{run[0]} cannot be started: {error}")
-    output = bytearray()
-    talking = asyncio.gather(_feed(process, row.params), _read(process, output, result_bytes_max))
+    try:
+        code, wrong = await _ended(child, timeout_s)
+        left_open = await child.rest()
+    finally:
+        await child.end()
+        child.close()
+    printed: dict[str, Any] = {"exit": code, "output": child.output.text()}
+    if child.output.cut:
+        printed["truncated"] = True
+    if left_open:
+        printed["output_left_open"] = True
+    said = Said(child.complaint.text(), child.complaint.bytes, child.output.cut, left_open)
+    return End(State.FAILED if wrong else State.DONE, wrong, msgspec.json.encode(printed), said)
+
+
+async def _ended(child: Child, timeout_s: float) -> tuple[int | None, str]:
+    """Wait for the end, or make one; return the exit status, and what went wrong."""
     try:
         async with asyncio.timeout(timeout_s):
-            code = await process.wait()
+            code = await child.wait()
     except TimeoutError:
-        await _end(process)
-        return End(
-            State.FAILED,
-            f"killed after {timeout_s:g} s",
-            _printed(output, process.returncode, result_bytes_max),
-        )
-    finally:
-        await _end(process)
-        await _hush(talking)
-    printed = _printed(output, code, result_bytes_max)
-    if code:
-        return End(State.FAILED, f"exit status {code}", printed)
-    return End(State.DONE, "", printed)
-
-
-async def _feed(process: Process, params: bytes) -> None:
-    assert process.stdin is not None
-    with contextlib.suppress(OSError):  # it need not read them
-        process.stdin.write(params)
-        await process.stdin.drain()
-        process.stdin.close()
-
-
-async def _read(process: Process, output: bytearray, bytes_max: int) -> None:
-    """Read all, so that the program never waits for a reader, and keep the beginning."""
-    assert process.stdout is not None
-    while chunk := await process.stdout.read(CHUNK_BYTES):
-        output += chunk[: bytes_max + 1 - len(output)]
-
-
-async def _end(process: Process) -> None:
-    """End a program that still runs, and all that it has started."""
-    if process.returncode is not None:
-        return
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        # Who runs as another user, as by sudo, is not ours to end: that is no reason to end ourselves.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, number)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(GRACE_S):
-                await process.wait()
-
-
-async def _hush(talking: asyncio.Future[Any]) -> None:
-    """Wait for the last output; something it left running may hold the pipe open for ever."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(GRACE_S):
-            await talking
-
-
-def _printed(output: bytearray, code: int | None, bytes_max: int) -> bytes:
-    text = output[:bytes_max].decode(errors="replace")
-    found: dict[str, Any] = {"exit": code, "output": text}
-    if len(output) > bytes_max:
-        found["truncated"] = True
-    return msgspec.json.encode(found)
+        await child.end()
+        return child.code, f"killed after {timeout_s:g} s"
+    return code, f"exit status {code}" if code else ""
 
 
 class NotDeliveredError(Exception):
@@ -161,10 +117,11 @@ def _answered(data: bytes, bytes_max: int) -> End:
     if len(data) > bytes_max:
         return End(State.DONE, f"its result had {len(data)} bytes, {bytes_max} are kept: none is")
     try:
-        said = msgspec.json.decode(data or b"null")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return End(State.FAILED, "its program's answer is not JSON")
+        said = read_json(data or b"null")
+    except JsonError as error:
+        why = "not JSON" if error.code in ("json", "deep") else f"no JSON to be passed on: {error}"
+        return End(State.FAILED, f"its program's answer is {why}")
     if isinstance(said, dict) and said.keys() == {"error"}:
-        error = said["error"]
-        return End(State.FAILED, error if isinstance(error, str) else str(error))
-    return End(State.DONE, "", msgspec.json.encode(said))
+        why = said["error"]
+        return End(State.FAILED, why if isinstance(why, str) else str(why))
+    return End(State.DONE, "", write_json(said))

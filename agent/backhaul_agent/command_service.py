@@ -25,6 +25,7 @@ from backhaul_agent.events import JSON_DTYPE
 from backhaul_agent.in_position import POSITION, Cursor
 from backhaul_agent.ledger_rows import Inward, Outgoing
 from backhaul_agent.link_config import IN_STREAM
+from backhaul_agent.logs import Bursts
 from backhaul_codec import CodecError, Opaque, Point, encode_point
 from backhaul_codec.subjects import result_subject
 
@@ -62,6 +63,11 @@ class CommandService:
     ) -> None:
         self.running = ""
         self.ended: dict[str, int] = {}
+        # From 0 on: what is counted for the first time has grown, too (health.py).
+        executables = [handler.name for handler in config.command if handler.run]
+        self.cut = dict.fromkeys(executables, 0)
+        self.left_open = dict.fromkeys(executables, 0)
+        self._complaints = Bursts(clock)
         self._limits = config.commands
         self._handlers = {handler.name: handler for handler in config.command}
         self._book = CommandBook(config.command)
@@ -92,11 +98,15 @@ class CommandService:
     def status(self) -> dict[str, Any]:
         """Return what ``agent.status`` shows: what runs, and how commands ended since the start.
 
-        ``since_ns``: commands sent before it may have run already; None while nobody knows the time.
+        ``cut``, ``left_open``: by name, how many results were cut, and how many executables left
+        something running that holds their output. ``since_ns``: commands sent before it may have run
+        already; None while nobody knows the time.
         """
         return {
             "running": self.running,
             "ended": dict(self.ended),
+            "cut": dict(self.cut),
+            "left_open": dict(self.left_open),
             "since_ns": self._known_since_ns(),
         }
 
@@ -196,10 +206,24 @@ class CommandService:
         timeout_s = handler.timeout_s or self._limits.timeout_s
         if handler.run:
             bytes_max = self._limits.result_bytes_max
-            return await run_executable(
+            end = await run_executable(
                 row, handler.run, timeout_s=timeout_s, result_bytes_max=bytes_max
             )
+            self._note(row, end)
+            return end
         return await self._ask(row, timeout_s)
+
+    def _note(self, row: CommandRow, end: End) -> None:
+        """Count what is wrong with an executable's output, and log what it complained of, as a field."""
+        said = end.said
+        for counts, found in ((self.cut, said.cut), (self.left_open, said.left_open)):
+            if found:
+                counts[row.name] += 1
+        if said.complaint and self._complaints.note(row.name):
+            log.warning(
+                "a command wrote to standard error", id=row.id, name=row.name,
+                text=said.complaint, bytes=said.complaint_bytes,
+            )  # fmt: skip
 
     async def _ask(self, row: CommandRow, timeout_s: float) -> End:
         """Ask the program for it; where there is none, for a while: it may be starting too."""

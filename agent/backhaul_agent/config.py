@@ -7,14 +7,16 @@ default in force.
 from __future__ import annotations
 
 import re
-import tomllib
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
+from backhaul_agent.config_places import place_problems
 from backhaul_agent.errors import ConfigError
+from backhaul_codec.strict_toml import TomlError, read_toml
 from backhaul_codec.subjects import BULK, LIVE, SubjectError, require_own_lane
+from backhaul_codec.toml_values import listen_problem, odd_values, url_problem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,7 +152,7 @@ class ArtifactsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     dir: str = ""
-    slots: list[Slot] = []
+    slots: Annotated[list[Slot], Meta(max_length=32)] = []
     bytes_max: Annotated[int, Meta(ge=MIB, le=1 << 44)] = 2048 * MIB
     free_bytes_min: Annotated[int, Meta(ge=0, le=1 << 44)] = 64 * MIB
     visit_s_max: Annotated[float, Meta(ge=0, le=1e6)] = 600.0
@@ -162,12 +164,16 @@ class ClockConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``trust_system``: whether the wall clock is believed until the hub has been asked ("auto": where
     it can be true at all). ``hold_s_max``: how long, link up, messages without a true time wait for
     it. ``interval_s``: between questions to the hub. ``drift_ppm``: of the machine's clock at most.
+    ``max_step_s``: what the hub's clock may jump by unquestioned. ``step_confirm_s``: for how long it
+    must say the same before a greater step is taken over.
     """
 
     trust_system: Literal["auto", "yes", "no"] = "auto"
     hold_s_max: Annotated[float, Meta(ge=0, le=1e9)] = 900.0
     interval_s: Annotated[float, Meta(ge=1, le=1e6)] = 900.0
     drift_ppm: Annotated[float, Meta(ge=0, le=10_000)] = 50.0
+    max_step_s: Annotated[float, Meta(gt=0, le=1e6)] = 10.0
+    step_confirm_s: Annotated[float, Meta(ge=0, le=1e6)] = 600.0
 
 
 class CommandsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -256,7 +262,8 @@ def load(path: Path) -> Config:
     """Read and check a configuration file.
 
     Raises:
-        ConfigError: with the file, the key, and what is allowed there.
+        ConfigError: with the file, the key, and what is allowed there; where a path cannot be what it
+            is for, too.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -264,7 +271,10 @@ def load(path: Path) -> Config:
         raise ConfigError(path, "", "no such file; `backhaul-agent enrol` writes one") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(path, "", f"cannot be read: {error}") from error
-    return parse(text, path)
+    config = parse(text, path)
+    for key, problem in place_problems(config, path.parent):
+        raise ConfigError(path, key, problem)
+    return config
 
 
 def parse(text: str, path: Path) -> Config:
@@ -276,9 +286,11 @@ def parse(text: str, path: Path) -> Config:
         ConfigError: with the file, the key, and what is allowed there.
     """
     try:
-        raw: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        raw = read_toml(text, finite=False)
+    except TomlError as error:
         raise ConfigError(path, "", f"not TOML: {error}") from error
+    for key, problem in odd_values(raw):
+        raise ConfigError(path, key, problem)
     try:
         config = msgspec.convert(raw, Config)
     except msgspec.ValidationError as error:
@@ -316,6 +328,10 @@ def _beside(path: Path, name: str) -> str:
 
 def _check_together(config: Config, path: Path) -> None:
     nats = config.nats
+    if problem := url_problem(nats.url):
+        raise ConfigError(path, "nats.url", problem)
+    if problem := listen_problem(config.metrics.listen, [nats.url]):
+        raise ConfigError(path, "metrics.listen", problem)
     for key in ("out_bulk_bytes_max", "out_node_bytes_max"):
         if getattr(config.streams, key) < 8 * config.frame.bytes_max:
             raise ConfigError(path, f"streams.{key}", "at least 8 times frame.bytes_max")

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from backhaul_agent.errors import Code, RefusedError
+from backhaul_agent.program_json import read_program_json
 from backhaul_codec import CodecError, Value
 from backhaul_codec.json_values import value_from_json, value_to_json
 from backhaul_codec.rules import blob_size
+from backhaul_codec.strict_json import Reader
 from backhaul_codec.subjects import SubjectError, decode_token, encode_token
 
 if TYPE_CHECKING:
@@ -87,12 +89,7 @@ def read(data: bytes, kind: type[T]) -> T:
     Raises:
         RefusedError: it is none, with what is wrong.
     """
-    try:
-        return msgspec.json.decode(data or b"{}", type=kind)
-    except msgspec.ValidationError as error:
-        raise RefusedError(Code.BAD_FIELD, str(error)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RefusedError(Code.BAD_JSON, f"not JSON: {error}") from None
+    return read_program_json(Reader(kind).read, data or b"{}")
 
 
 def require_named(subject: str, prefix: str, node: str) -> None:

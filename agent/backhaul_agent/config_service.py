@@ -37,6 +37,8 @@ from backhaul_agent.config_requests import (
 )
 from backhaul_agent.config_writes import ConfigWrites
 from backhaul_agent.errors import Code, RefusedError
+from backhaul_agent.listener import ASKED
+from backhaul_agent.unforeseen import unforeseen
 from backhaul_codec import tree_text
 from backhaul_codec.merge import Head, HeadKey
 
@@ -73,9 +75,9 @@ class ConfigService:
     async def run(self, client: Client) -> None:
         """Serve and announce for as long as the connection lives (the caller cancels)."""
         for subject in (GET, f"{GET}.>", TREE):
-            await client.subscribe(subject, cb=_answering(self._look, client))
+            await client.subscribe(subject, cb=_answering(self._look, client), **ASKED)
         for subject in (SET, f"{SET}.*", f"{NODE}.*"):
-            await client.subscribe(subject, cb=_answering(self._change, client))
+            await client.subscribe(subject, cb=_answering(self._change, client), **ASKED)
         self._missed = True
         while True:
             await self._announce(client)
@@ -177,6 +179,9 @@ def _answering(
                 )
         except RefusedError as error:
             answer = _refusal(error.code, error.message)
+        except Exception as error:  # noqa: BLE001 - who asked is answered, and others go on
+            fault = unforeseen(message.subject, error)
+            answer = _refusal(fault.code, fault.message)
         if not message.reply:
             return
         try:

@@ -229,14 +229,15 @@ def _placed(draft: _Draft, time: int) -> Placed:
     )
 
 
-def message_of(parent: str, placed: Sequence[Placed]) -> Outgoing:
+def message_of(parent: str, placed: Sequence[Placed], *, said_again: bool = False) -> Outgoing:
     """Return one point as it is, several as a frame of the node, or with ``parent`` of the edge.
 
-    A frame of an edge may hold points of the lower node as well.
+    A frame of an edge may hold points of the lower node as well. ``said_again``: all were sent before,
+    which only a frame can say.
     Raises: CodecError.
     """
     first = placed[0].point
-    if len(placed) == 1:
+    if len(placed) == 1 and not said_again:
         names = (first.node, first.type, first.key)
         of_edge = placed[0].parent
         subject = edge_subject(of_edge, *names) if of_edge else point_subject(*names)
@@ -248,7 +249,7 @@ def message_of(parent: str, placed: Sequence[Placed]) -> Outgoing:
             subject = edge_frame_subject(parent, first.node)
             edge = [each.point for each in placed if each.parent]
             points = edge_frame_points(edge, [each.point for each in placed if not each.parent])
-        body = encode_frame(points, epoch=0, seq=0)
+        body = encode_frame(points, epoch=0, seq=0, said_again=said_again)
     times = [each.point.time for each in placed]
     return Outgoing("live", subject, body, CONFIG, (min(times), max(times)))
 

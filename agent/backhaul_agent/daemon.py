@@ -1,7 +1,7 @@
 """The agent as a running process: what is started, and in which order it stops.
 
-Start: open the ledger, take staged rows back, connect (for ever), tell systemd READY. The leaf server
-may come before or after the agent.
+Start: lock the ledger (`ledger_lock.py`), open it, take staged rows back, connect (for ever), tell
+systemd READY. The leaf server may come before or after the agent.
 
 Stop, on SIGTERM or SIGINT (`stop`):
 0. commands: what runs is ended with its process group, within four seconds
@@ -14,7 +14,6 @@ Stop, on SIGTERM or SIGINT (`stop`):
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
@@ -27,12 +26,13 @@ from backhaul_agent.artifact_service import ArtifactService
 from backhaul_agent.artifact_store import ArtifactStore
 from backhaul_agent.artifacts import Artifacts
 from backhaul_agent.command_service import CommandService
+from backhaul_agent.comparison import Comparison
 from backhaul_agent.config_service import ConfigService
 from backhaul_agent.downlink import Downlink
 from backhaul_agent.epoch_gate import EpochGate
 from backhaul_agent.epoch_words import EpochWords
 from backhaul_agent.epochs import Epochs, Verdict
-from backhaul_agent.errors import LedgerCorruptError, LedgerStorageError
+from backhaul_agent.errors import LedgerCorruptError, LedgerStorageError, damage_in
 from backhaul_agent.events import event
 from backhaul_agent.flow import Flow
 from backhaul_agent.head_keeper import on_points
@@ -47,14 +47,17 @@ from backhaul_agent.lane import Lane
 from backhaul_agent.lanes import Lanes
 from backhaul_agent.leaf_store import LeafStore
 from backhaul_agent.ledger import Ledger
-from backhaul_agent.ledger_damage import says_damaged, set_aside
+from backhaul_agent.ledger_damage import set_aside
+from backhaul_agent.ledger_lock import LedgerLock
 from backhaul_agent.ledger_schema import open_file
 from backhaul_agent.link import Link, requester
 from backhaul_agent.link_config import link_window
 from backhaul_agent.link_news import LinkNews
 from backhaul_agent.listener import Listener
+from backhaul_agent.machine import identify
 from backhaul_agent.marks import Marks
 from backhaul_agent.metrics import METRICS, samples
+from backhaul_agent.replay_service import ReplayService
 from backhaul_agent.reserve import Reserve
 from backhaul_agent.restamp import Restamps
 from backhaul_agent.service import serve
@@ -116,14 +119,19 @@ class Daemon:
         """Run until `stop`; a ledger that is damaged is set aside, and a new one goes on.
 
         Raises:
+            LedgerInUseError: another agent runs on this ledger; nothing was changed.
             LedgerError: the ledger cannot be used, and not for damage; or one after the other was
                 damaged, or could not be set aside.
         """
         path = Path(self._config.ledger.path)
+        with LedgerLock(path, Reserve(path, self._config.ledger.reserve_bytes)) as lock:
+            await self._run(path, lock)
+
+    async def _run(self, path: Path, lock: LedgerLock) -> None:
         damages: list[str] = []
         for left in range(SET_ASIDE_MAX, -1, -1):
             try:
-                await self._live(path, damages)
+                await self._live(path, lock, damages)
             except Exception as error:
                 damage = damage_in(error)
                 if not (damage and left):
@@ -137,7 +145,7 @@ class Daemon:
                 raise LedgerStorageError(path, "setting aside", error) from error
             log.error("ledger set aside", damage=damage, kept=str(kept or ""))
 
-    async def _live(self, path: Path, damages: Sequence[str]) -> None:
+    async def _live(self, path: Path, lock: LedgerLock, damages: Sequence[str]) -> None:
         """Run on one ledger; `damages` say why those before were set aside: nobody may have told it yet."""
         reserve = Reserve(path, self._config.ledger.reserve_bytes)
         lanes = Lanes(self._config.streams.nodes)
@@ -154,25 +162,13 @@ class Daemon:
         try:
             self.parts = Parts(
                 self._config, self._clock, ledger, lanes, self._notifier, self._boot,
-                self._random_u32, self._credentials,
+                self._random_u32, self._credentials, on_look=lock.renew,
             )  # fmt: skip
             await self.parts.run(self._stop, damages)
         finally:
             self.parts = None
             await ledger.close()
             log.info("stopped")
-
-
-def damage_in(error: BaseException) -> str:
-    """Return what an error, or one of a group, says of a damaged ledger; nothing where none does."""
-    if isinstance(error, BaseExceptionGroup):
-        return next(filter(None, map(damage_in, error.exceptions)), "")
-    if isinstance(error, LedgerCorruptError) or (
-        isinstance(error, LedgerStorageError) and error.damaged
-    ):
-        return error.problem
-    # Closing a damaged file may fail, too.
-    return str(error) if isinstance(error, sqlite3.Error) and says_damaged(error) else ""
 
 
 class Parts:
@@ -188,6 +184,7 @@ class Parts:
         boot: str,
         random_u32: Callable[[], int],
         credentials: Path | None,
+        on_look: Callable[[], None],
     ) -> None:
         self._config = config
         self._clock = clock = HubClock(system, config.clock)
@@ -209,11 +206,14 @@ class Parts:
             lanes=lanes,
             gate=EpochGate(ledger, clock, epochs, random_u32),
         )
-        self._listener = Listener(Intake(config, clock), self._writer, config, clock)
+        intake = Intake(config, clock)
+        self._listener = Listener(intake, self._writer, config, clock)
+        self._replay = ReplayService(ledger, intake, self._writer, clock)
         self._lanes = [Lane(name, ledger, self._writer, config, clock) for name in ledger.lanes]
         self._downlink = Downlink(config, ledger, self._writer, lanes.own)
         watermarks = Watermarks(self._lanes)
         self._downlink.register("s.watermark", watermarks.on_message, in_memory=True)
+        self._downlink.register("s.held", watermarks.on_held, in_memory=True)
         self._downlink.register("s.resend", Asks(self._lanes).on_message, in_memory=True)
         self._downlink.register("p", on_points)
         self._config_service = ConfigService(self._writer, config)
@@ -231,6 +231,8 @@ class Parts:
         if config.device.down_stream:  # else nobody confirms anything
             self._uplink.on_look.append(self._tell_what_stands_still)
         self._epoch_words = EpochWords(ledger, self._writer, clock, self._lanes)
+        self._uplink.on_up.append(self._epoch_words.link_up)
+        self._comparison = Comparison(ledger, self._writer, clock, self._lanes, config.device.token)
         out = [lane.stream for lane in self._lanes]
         self._leaf_store = LeafStore([*out, *self._downlink.streams])
         self._flow = Flow(link_window(config, ledger.lanes), config, clock)
@@ -255,17 +257,27 @@ class Parts:
             moving=lambda: self._artifacts.moving,
         )  # fmt: skip
         self._flow.on_rate.append(self._link_news.heads_first.carries)
-        restamps = Restamps(self._writer.keeper, clock.time_ns)
+        restamps = Restamps(self._writer.keeper, clock.time_ns, self._link_news.compare_again)
         self._downlink.register("s.restamp", restamps.on_message)
         if credentials is not None:
             kept = ledger.path.with_name("key-rotation.json")
             rotation = KeyRotation(config.device.id, kept, credentials, clock.time_ns)
             self._downlink.register(rotation_subject, rotation.on_message)
         self._downlink.register("s.digest", self._link_news.digests.on_message)
+        machine = identify(ledger.path, boot, lambda: SystemRandom().getrandbits(32))
+        self._health = HealthWatch(config, clock, self.status, machine, on_look)
         self._timekeeper = Timekeeper(
-            config, clock, ledger, self._writer, self._uplink, self._epoch_words
+            config,
+            clock,
+            ledger,
+            self._writer,
+            self._uplink,
+            self._epoch_words,
+            self._health.report,
+            self._comparison,
         )
-        self._health = HealthWatch(config, clock, self.status)
+        self._timekeeper.exchange.on_yield = self._visits.stay_away
+        self._timekeeper.on_step_over.append(self._link_news.compare_again)
         self._listening = True
 
     async def run(self, stop: asyncio.Event, damages: Sequence[str] = ()) -> None:
@@ -323,6 +335,7 @@ class Parts:
             group.create_task(self._leaf_store.run(jetstream))
             group.create_task(self._timekeeper.serve(client))
             group.create_task(self._epoch_words.run(jetstream))
+            group.create_task(self._comparison.run(jetstream))
             for lane in self._lanes:
                 group.create_task(lane.run(client, jetstream))
             group.create_task(self._downlink.run(client, jetstream))
@@ -337,6 +350,7 @@ class Parts:
             await serve(client, self._config.device.id, self.status)
             if self._listening:
                 await self._listener.listen(client)
+                await self._replay.run(client)
 
     async def _shut_down(self, writing: asyncio.Task[None]) -> None:
         """Take steps 1 to 3 of the shutdown, in order; each has a deadline."""
@@ -391,5 +405,6 @@ class Parts:
             leaf_store=self._leaf_store,
             timekeeper=self._timekeeper,
             commands=self._commands,
-            conditions=self._health.shown,
+            artifacts=self._artifacts,
+            health=self._health,
         )

@@ -21,6 +21,7 @@ from backhaul_agent.events import event
 from backhaul_codec.merge import Head, HeadKey, differing
 from backhaul_codec.placed import Placed
 from backhaul_codec.rules import blob_size
+from backhaul_codec.strict_json import JsonError, Reader
 from backhaul_codec.subjects import LIVE, node_lane, node_of_lane
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class _Digests(msgspec.Struct, frozen=True):
     nodes: dict[str, str]
 
 
-_decode = msgspec.json.Decoder(_Digests).decode
+_read = Reader(_Digests).read
 
 
 class Answer(NamedTuple):
@@ -148,16 +149,17 @@ class Digests:
         if not message.fresh:
             return
         try:
-            theirs = _decode(message.data).nodes
-        except msgspec.DecodeError as error:
+            theirs = _read(message.data).nodes
+        except JsonError as error:
             raise ValueError(f"no digests: {error}") from error
         if not self._settled():
             self._tell_soon()
             return
         answer = self.compare(theirs)
-        heads = self._keeper.heads
         for node in answer.differing:
-            changes.messages += messages_of(heads.of_node(node))
+            # The hub refuses a message as a whole for one stamp from the future.
+            for heads in self._keeper.by_future(node):
+                changes.messages += messages_of(heads)
         if answer.differing:
             changes.messages.append(self._event({"want": list(answer.differing)}))
             # Not before: a batch of which this is part may be given up, and is read again then.
@@ -177,13 +179,16 @@ class Digests:
 
 
 def messages_of(heads: dict[HeadKey, Head]) -> Iterator[Outgoing]:
-    """Yield messages that carry a node's heads, those of each of its edges apart."""
+    """Yield messages that carry a node's heads, those of each of its edges apart.
+
+    They say that their points were sent before: the history has each once.
+    """
     groups: dict[str, list[Placed]] = {}
     for key, head in heads.items():
         groups.setdefault(key.parent, []).append(Placed(key.parent, head.to_point(key)))
     for parent, placed in groups.items():
         for few in _portions(placed):
-            yield message_of(parent, few)
+            yield message_of(parent, few, said_again=True)
 
 
 def _portions(placed: list[Placed]) -> Iterator[list[Placed]]:

@@ -19,7 +19,7 @@ from backhaul_agent.vehicle_files import (
     DEVICE_CREDS,
     File,
     files_of,
-    make_state_directory,
+    make_state_directories,
 )
 from backhaul_codec.identity import Identity
 
@@ -50,7 +50,7 @@ def begin(token: Token, target: Directory, wishes: Wishes) -> Credentials:
         jwt=token.jwt, seed=token.seed,
     )  # fmt: skip
     files = files_of(expected, wishes, target.path, found, new_key)
-    make_state_directory(files, target.path)
+    make_state_directories(files, target.path)
     if f'"{token.id}"' not in found.get(ATTEMPT, ""):
         _write(target, Attempt(token=token.id, seed=key.seed))
     return key

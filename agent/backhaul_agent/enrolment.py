@@ -25,6 +25,7 @@ from backhaul_codec.enrolment import (
     request_subject,
     write_request,
 )
+from backhaul_codec.strict_json import JsonError, read_typed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -183,7 +184,7 @@ def _login_refused(token: Token, now_ns: int) -> EnrolmentFailedError:
 
 def _read_attempt(text: str | None) -> Attempt | None:
     try:
-        return msgspec.json.decode(text or "", type=Attempt)
-    except msgspec.DecodeError:
+        return read_typed(text or "", Attempt)
+    except JsonError:
         # Nothing, or damaged: a key that nobody can read any more has to be made anew.
         return None

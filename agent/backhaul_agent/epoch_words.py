@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 from nats.errors import Error as NatsError
 
+from backhaul_agent.confirmations import Claim
 from backhaul_agent.errors import JetStreamError
 from backhaul_agent.events import event
 from backhaul_agent.ledger_rows import STAGED, Quarantine
@@ -43,6 +44,8 @@ RETRY_S = 5.0
 PASSED_MARGIN = 1 << 20  # sequences that may have been used for what was appended again
 # The highest seq that the hub knows of each lane, and up to where it holds everything.
 Known = dict[str, tuple[int, int]]
+# By lane: the hash of the message at the watermark, in hex or empty, and the fork (see `Claim`).
+Ends = dict[str, tuple[str, int]]
 log = structlog.get_logger("epochs")
 
 
@@ -67,32 +70,51 @@ class EpochWords:
         self._highest: dict[int, dict[str, int]] = {}  # what the hub knows, by epoch and lane
         self._compared: set[int] = set()  # epochs whose OUT was looked at
         self._news = asyncio.Event()
+        self._recheck = (
+            False  # the link has come up: another may have written in this epoch meanwhile
+        )
+
+    def link_up(self) -> None:
+        """Have the hub asked about the current epoch, too."""
+        self._recheck = True
 
     def wanted(self) -> list[int]:
         """Return the epochs of which something is to be learned, the current one first."""
         writer, ledger = self._writer, self._ledger
-        found = [ledger.epoch] if writer.gate.waiting else []
+        vague = any(ledger.epoch in lane.confirmations.vague for lane in self._lanes)
+        found = [ledger.epoch] if writer.gate.waiting or self._recheck or vague else []
+        found += [epoch for lane in self._lanes for epoch in sorted(lane.adoption.strangers)]
         found += [former.epoch for former in writer.gate.suspects.formers]
-        former = ledger.every_lane()[: -len(ledger.lanes)]
+        former = sorted(ledger.closed.values(), key=lambda lane: lane.id)
         # Also if it was heard of before it was over: that has not been judged.
         if former and former[-1].epoch not in self._compared:
             found.append(former[-1].epoch)
         found += [lane.epoch for lane in former if not lane.whole]
         return list(dict.fromkeys(found))[:ASKED_MAX]
 
-    def heard(self, epochs: Mapping[int, Known]) -> None:
-        """Take in what the hub knows of some epochs."""
+    def heard(self, epochs: Mapping[int, Known], chain: Mapping[int, Ends]) -> None:
+        """Take in what the hub knows of some epochs, and the hashes of its watermarks."""
         for epoch, lanes in epochs.items():
+            ends = chain.get(epoch, {})
+            for shell in self._lanes:
+                known, held = lanes.get(shell.name, (0, 0))
+                hash_, fork = ends.get(shell.name, ("", 0))
+                shell.on_watermark(epoch, Claim(held, bytes.fromhex(hash_) or None, fork))
+                self._compare_with(shell, epoch, known)
             highest = {lane: seq for lane, (seq, _) in lanes.items()}
             self._highest[epoch] = highest
             self._news.set()
             if epoch == self._ledger.epoch:
+                self._recheck = False
                 self._writer.gate.epochs.hub_knows(highest)
                 self._writer.wake()
-                continue
-            for name, (_, held) in lanes.items():
-                if (lane := self._ledger.lane(name, epoch)) is not None:
-                    self._writer.set_watermark(name, min(held, lane.last_seq), epoch)
+
+    def _compare_with(self, shell: Lane, epoch: int, highest: int) -> None:
+        """Doubt an epoch of which the hub knows more than the ledger."""
+        lane = self._ledger.lane(shell.name, epoch)
+        if lane is not None and highest > lane.last_seq:
+            why = f"the hub knows more of {shell.name} than the ledger"
+            shell.confirmations.dispute(epoch, why)
 
     async def run(self, jetstream: JetStream) -> None:
         """Judge former epochs for as long as this connection lives."""
@@ -161,6 +183,10 @@ class EpochWords:
             out = OutStream(jetstream, out_stream(lane.name))
             if await out.find(epoch, [(lane.last_seq + 1, highest[lane.name])]):
                 return  # it has what the ledger lacks
+            if any(run.epoch not in self._ledger.epochs for run in out.runs):
+                return  # it has what came after the ledger was copied
+        if any(shell.adoption.adopted for shell in self._lanes):
+            return
         if not more:
             return
         log.warning("the whole disk went back", epoch=epoch, highest=highest)

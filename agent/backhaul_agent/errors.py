@@ -6,8 +6,8 @@ AgentError
 ├── EnrolmentFailedError   the hub did not enrol this vehicle: it refuses, or does not answer
 ├── UnitsError             the systemd units cannot be started
 ├── AppError               a local program cannot be added, changed or removed
-├── MappingError           a replay mapping does not fit its recording
 ├── LedgerError            the ledger cannot be used
+│   ├── LedgerInUseError       another agent runs on this ledger
 │   ├── LedgerForeignError     the file is not this device's ledger
 │   ├── LedgerNewerError       a newer backhaul wrote it
 │   ├── LedgerOlderError       an older backhaul wrote it
@@ -26,6 +26,7 @@ AgentError
 
 from __future__ import annotations
 
+import sqlite3
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,8 @@ class Code(StrEnum):
     CYCLE = "cycle"
     SPENT = "tombstone_spent"
     CANCELLED = "cancelled"
+    OUT_OF_STEP = "out_of_step"
+    INTERNAL = "internal"
 
 
 class AgentError(Exception):
@@ -117,15 +120,6 @@ class AppError(AgentError):
         self.hint = hint
 
 
-class MappingError(AgentError):
-    """A replay mapping does not fit its recording (``column`` names the place, if one does)."""
-
-    def __init__(self, problem: str, *, column: str = "") -> None:
-        super().__init__(f"column {column!r}: {problem}" if column else problem)
-        self.problem = problem
-        self.column = column
-
-
 class LedgerError(AgentError):
     """The ledger at ``path`` cannot be used; ``hint`` says what an operator does next."""
 
@@ -134,6 +128,20 @@ class LedgerError(AgentError):
         self.path = path
         self.problem = problem
         self.hint = hint
+
+
+class LedgerInUseError(LedgerError):
+    """Another agent runs on this ledger; ``pid`` is its process, None where that is not known."""
+
+    def __init__(self, path: Path, pid: int | None) -> None:
+        who = f"another agent is using it (pid {pid})" if pid else "another agent is using it"
+        super().__init__(
+            path,
+            who,
+            hint="stop that one first: systemctl stop backhaul-agent; one agent for one ledger, "
+            "and for each ledger.path",
+        )
+        self.pid = pid
 
 
 class LedgerForeignError(LedgerError):
@@ -277,3 +285,15 @@ class JetStreamError(AgentError):
     def no_such_stream(self) -> bool:
         """Whether it is the stream that is missing, not something in it."""
         return self.err_code == 10059
+
+
+def damage_in(error: BaseException) -> str:
+    """Return what an error, or one of a group, says of a damaged ledger; nothing where none does."""
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(damage_in, error.exceptions)), "")
+    if isinstance(error, LedgerCorruptError) or (
+        isinstance(error, LedgerStorageError) and error.damaged
+    ):
+        return error.problem
+    # Closing a damaged file may fail, too.
+    return str(error) if isinstance(error, sqlite3.Error) and says_damaged(error) else ""

@@ -18,8 +18,9 @@ from msgspec import UNSET, UnsetType
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.events import app_event
 from backhaul_agent.framer import Event
-from backhaul_agent.intake import decode_json
+from backhaul_agent.program_json import read_program_json
 from backhaul_codec import CodecError
+from backhaul_codec.strict_json import Reader
 from backhaul_codec.subjects import SubjectError, decode_token
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class EventIntake:
     def __init__(self, intake: Intake, *, value_bytes_max: int) -> None:
         self._intake = intake
         self._value_bytes_max = value_bytes_max
-        self._decode = msgspec.json.Decoder(EventReport).decode
+        self._read = Reader(EventReport).read
 
     def parse(self, subject: str, payload: bytes, *, clock: str = "") -> Event:
         """Return the event; ``clock`` is the header's word.
@@ -57,7 +58,7 @@ class EventIntake:
         """
         if len(payload) > self._value_bytes_max + _ENVELOPE_BYTES:
             raise self._too_large(len(payload))
-        report = decode_json(self._decode, payload) if payload.strip() else EventReport()
+        report = read_program_json(self._read, payload) if payload.strip() else EventReport()
         word = clock if report.clock is UNSET else report.clock
         time_ns, stamps = self._intake.stamp(report.time, word)
         said = {"previous": report.previous, "reason": report.reason, "data": report.data}

@@ -37,12 +37,13 @@ def app_event(kind: str, body: dict[str, Any], time_ns: int, boot: int) -> Outgo
 
 def clock_body(state: State) -> dict[str, Any]:
     """Return the body of an `e.clock`: in force for what follows on its lane."""
-    return {
+    body = {
         "quality": state.quality.name.lower(),
         "offset_ns": state.offset_ns,
         "error_ns": state.error_ns,
         "boot": state.boot,
     }
+    return body if state.step_ns is None else body | {"step_ns": state.step_ns}
 
 
 def epoch_event(old: int, new: int, last_seqs: dict[str, int], why: str, time_ns: int) -> Outgoing:
@@ -50,7 +51,14 @@ def epoch_event(old: int, new: int, last_seqs: dict[str, int], why: str, time_ns
     return event("epoch", {"old": old, "new": new, "why": why, "lanes": last_seqs}, time_ns)
 
 
-def receipt(lane: str, epoch: int, lo: int, hi: int, reason: str, time_ns: int) -> Outgoing:
-    """Return the receipt that explains a gap: seqs ``lo..hi`` of a lane will never come."""
-    body = {"lane": lane, "epoch": epoch, "lo": lo, "hi": hi, "reason": reason}
+def receipt(
+    lane: str, epoch: int, lo: int, hi: int, reason: str, time_ns: int, chain: bytes | None = None
+) -> Outgoing:
+    """Return the receipt that explains a gap: seqs ``lo..hi`` of a lane will never come.
+
+    ``chain``: the hash that the message behind them has for its link, where that is known.
+    """
+    body: dict[str, Any] = {"lane": lane, "epoch": epoch, "lo": lo, "hi": hi, "reason": reason}
+    if chain is not None:
+        body["chain"] = chain.hex()
     return event("receipt", body, time_ns)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from backhaul_agent.config import FrameConfig
     from backhaul_codec.placed import Placed
+    from backhaul_codec.split import Piece
 
 POINT_BYTES = 16  # a rough weight of a point's time, series index and number
 BUFFERED_POINTS_MAX = 50_000  # over all nodes; past it every buffer is framed, however small
@@ -50,13 +51,17 @@ class Points:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A client's frame that is large enough to pass through as it is (already checked)."""
+    """A client's frame that is large enough to pass through as it is (already checked).
+
+    ``rest``: of one that was too large, and came apart, what follows the first.
+    """
 
     node: str
     body: bytes
     points: int
     times: tuple[int, int]  # of its earliest and latest point
     boot: int = 0
+    rest: Sequence[Piece] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,20 @@ class Event:
     points: ClassVar[int] = 1
 
 
-Content: TypeAlias = "Points | Frame | Write | Event"
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a recording: kept together, with the fact of how far the recording is kept.
+
+    ``noted`` goes to the ledger's meta table, where ``expected`` must stand until then.
+    """
+
+    parts: Sequence[Points | Frame]
+    points: int
+    noted: dict[str, str | int]
+    expected: dict[str, str | int | None]
+
+
+Content: TypeAlias = "Points | Frame | Write | Event | Rows"
 
 
 def value_class(content: Content) -> int:
@@ -182,16 +200,13 @@ class Framer:
         plan = Plan(Changes(), {})
         self._cut_marked(plan, now_s, mark)
         for arrival in arrivals:
-            if isinstance(arrival, Write):
-                plan.changes.messages += arrival.messages
-            elif isinstance(arrival, Event):
-                plan.changes.messages.append(arrival.message)
-            elif isinstance(arrival, Frame):
-                self._pass_on(plan, arrival, now_s)
-            elif arrival.live:
-                plan.changes.messages += map(partial(_live, boot=arrival.boot), arrival.points)
+            if isinstance(arrival, Rows):
+                plan.changes.meta |= arrival.noted
+                plan.changes.expected |= arrival.expected
+                for part in arrival.parts:
+                    self._take(plan, part, now_s)
             else:
-                self._add(plan, arrival, now_s)
+                self._take(plan, arrival, now_s)
         if flush or self.buffered_points > BUFFERED_POINTS_MAX:
             due = dict.fromkeys([*self._buffers, *plan.buffers])
         else:
@@ -214,6 +229,18 @@ class Framer:
                 buffer.staged_points = len(buffer.points)
                 self._buffers[bin_] = buffer
 
+    def _take(self, plan: Plan, arrival: Points | Frame | Write | Event, now_s: float) -> None:
+        if isinstance(arrival, Write):
+            plan.changes.messages += arrival.messages
+        elif isinstance(arrival, Event):
+            plan.changes.messages.append(arrival.message)
+        elif isinstance(arrival, Frame):
+            self._pass_on(plan, arrival, now_s)
+        elif arrival.live:
+            plan.changes.messages += map(partial(_live, boot=arrival.boot), arrival.points)
+        else:
+            self._add(plan, arrival, now_s)
+
     def _buffer(self, plan: Plan, bin_: Bin, now_s: float) -> Buffer:
         if bin_ not in plan.buffers:
             known = self._buffers.get(bin_)
@@ -230,8 +257,9 @@ class Framer:
         for bin_ in dict.fromkeys([*self._buffers, *plan.buffers]):
             if bin_.node == frame.node:
                 self._cut(plan, bin_, now_s)
-        message = Outgoing("bulk", frame_subject(frame.node), frame.body)
-        plan.changes.messages.append(message._replace(times=frame.times, boot=frame.boot))
+        for body, times in ((frame.body, frame.times), *frame.rest):
+            message = Outgoing("bulk", frame_subject(frame.node), body)
+            plan.changes.messages.append(message._replace(times=times, boot=frame.boot))
 
     def _add(self, plan: Plan, arrival: Points, now_s: float) -> None:
         bin_ = Bin(arrival.node, arrival.boot, arrival.clock)

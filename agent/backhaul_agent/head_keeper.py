@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from backhaul_codec.placed import Placed
 
 HUB = "hub"  # what the origin of everything written at the hub starts with
+# What the hub's max_future_skew_s is unless it is told otherwise.
+FUTURE_NS = 5_000_000_000
 HUB_NS, TOLD_NS, STAMP_NS = "hub_ns", "hub_ns_told", "stamp_ns"  # names in the ledger's meta table
 
 
@@ -42,6 +44,8 @@ class HeadKeeper:
 
     ``tree``: the topology that follows from the heads of edges. ``hub_ns``: the newest stamp of the hub's that was merged. ``told_ns``: the one that the hub was
     told of last, on each lane. ``stamps``: for config writes on this vehicle.
+
+    ``synced``: whether ``now_ns`` is known to be the hub's time.
     """
 
     def __init__(
@@ -50,6 +54,7 @@ class HeadKeeper:
         now_ns: Callable[[], int],
         reach: Callable[[int], None] | None = None,
         lanes: Lanes | None = None,
+        synced: Callable[[], bool] = lambda: True,
     ) -> None:
         self.heads = Heads()
         self.tree = Topology(root)
@@ -58,6 +63,8 @@ class HeadKeeper:
         self.damaged = 0
         self.hub_ns = 0
         self.told_ns: dict[str, int] = {}
+        self._now_ns = now_ns
+        self._synced = synced
 
     def restore(self, rows: Iterable[HeadRow], meta: Mapping[str, str | int]) -> None:
         """Take over what the ledger holds; damaged rows are left out, and counted."""
@@ -77,6 +84,17 @@ class HeadKeeper:
             pass
         self.damaged += 1  # the other end still has it: digests will differ
         return None
+
+    def is_future(self, time_ns: int) -> bool:
+        """Return whether only a clock that was wrong can have stamped this."""
+        return self._synced() and time_ns > self._now_ns() + FUTURE_NS
+
+    def by_future(self, node: str) -> list[dict[HeadKey, Head]]:
+        """Return a node's heads, those that are from the future apart from the others."""
+        parts: tuple[dict[HeadKey, Head], dict[HeadKey, Head]] = {}, {}
+        for key, head in self.heads.of_node(node).items():
+            parts[self.is_future(head.time)][key] = head
+        return [part for part in parts if part]
 
     def begin(self) -> HeadChanges:
         """Return an empty set of changes."""
@@ -111,17 +129,19 @@ class HeadChanges:
         """Merge points written on this vehicle."""
         for parent, point in written:
             self._written_on.setdefault(self._keeper.lanes.of_points(point.node))
-            self._offer(parent, point)
+            if not self._put_instead(parent, point):
+                self._offer(parent, point)
 
     def receive(self, inward: Inward) -> None:
         """Merge points that came from the hub; put others in place of what it refused."""
         for parent, point in inward.received:
             if point.origin.startswith(HUB):
                 self._hub_ns = max(self._hub_ns, point.time)
-            self._offer(parent, point)
+            if not self._is_outdated(parent, point):
+                self._offer(parent, point)
         for (parent, point), refused_ns in inward.replaced:
             key = HeadKey.of(parent, point)
-            head = self._heads.get(key) or self._keeper.heads.get(key)
+            head = self._head(key)
             if head is not None and head.time == refused_ns:
                 tombstone = max(head.tombstone, point.tombstone)  # it never goes back
                 self._heads[key] = replace(Head.of(point), tombstone=tombstone)
@@ -168,9 +188,33 @@ class HeadChanges:
         keeper.stamps.seen(keeper.hub_ns)
         return [Changed(key, head) for key, head in self._heads.items()]
 
+    def _head(self, key: HeadKey) -> Head | None:
+        return self._heads.get(key) or self._keeper.heads.get(key)
+
+    def _put_instead(self, parent: str, point: Point) -> bool:
+        """Put what is written now in place of our own head that a wrong clock stamped, if one stands there.
+
+        Nobody else writes with our origin, so the later word is the later one, whatever the stamps say.
+        """
+        key = HeadKey.of(parent, point)
+        head = self._head(key)
+        if head is None or head.origin or point.time >= head.time:
+            return False
+        if not self._keeper.is_future(head.time):
+            return False
+        self._heads[key] = replace(Head.of(point), tombstone=max(head.tombstone, point.tombstone))
+        return True
+
+    def _is_outdated(self, parent: str, point: Point) -> bool:
+        """Return whether the hub tells what a wrong clock of ours once stamped, and we know better."""
+        if point.origin or not self._keeper.is_future(point.time):
+            return False
+        head = self._head(HeadKey.of(parent, point))
+        return head is not None and not head.origin and not self._keeper.is_future(head.time)
+
     def _offer(self, parent: str, point: Point) -> None:
         key = HeadKey.of(parent, point)
-        merged = merge(self._heads.get(key) or self._keeper.heads.get(key), point)
+        merged = merge(self._head(key), point)
         if merged.changed:
             self._heads[key] = merged.head
 

@@ -5,87 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from backhaul_codec.conditions import Conditions, Finding, Growth, Kind, Place, Severity
+from backhaul_codec.conditions import Conditions, Finding, Growth, Place
+from backhaul_codec.vehicle_conditions import HUB_CLOCK_STEP, KINDS, LINK_DOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backhaul_agent.config import HealthConfig
-
-_ERROR, _WARNING = Severity.ERROR, Severity.WARNING
-LINK_DOWN = "link-down"
-
-KINDS = (
-    Kind(
-        "disk-full",
-        _ERROR,
-        "the disk of the ledger is full",
-        "free some space; until then the oldest and cheapest goes first",
-    ),
-    Kind(
-        "leaf-store",
-        _ERROR,
-        "the leaf server cannot write a stream",
-        "mend its disk, then restart it: backhaul-agent leaf-check says when that heals it",
-    ),
-    Kind(
-        "ledger-behind",
-        _ERROR,
-        "others know messages that this ledger never gave out: the lane is halted",
-        "the ledger was put back from an old copy: see docs/continuity.md",
-        after_s=10,
-    ),
-    Kind(
-        "leaf-away",
-        _ERROR,
-        "no connection to the leaf server",
-        "start it; the ledger keeps all readings of programs that reach the agent meanwhile",
-        after_s=10,
-    ),
-    Kind(
-        "ledger-filling",
-        _WARNING,
-        "the ledger is nearly full",
-        "see why the hub confirms nothing, or raise ledger.bytes_max",
-        after_s=10,
-    ),
-    Kind(
-        "ledger-damaged",
-        _WARNING,
-        "a ledger was damaged, and set aside; a new one goes on",
-        "see whether the disk fails; then remove the file",
-    ),
-    Kind(
-        "publishers-refused",
-        _WARNING,
-        "programs on this vehicle publish what cannot be taken",
-        "listen on agent.rejected.> for what, and why",
-    ),
-    Kind(
-        "lane-stalled",
-        _WARNING,
-        "messages wait, the link is up, and the hub confirms nothing",
-        "look at backhaul-hub status, and at this lane's last_error",
-        after_s=60,
-        depends_on=(LINK_DOWN, "leaf-away", "leaf-store", "ledger-behind"),
-    ),
-    Kind(
-        "clock-unset",
-        _WARNING,
-        "the time is not known: stamps are provisional",
-        "it is learned from the hub once the link is up: docs/clocks.md",
-        after_s=60,
-        depends_on=(LINK_DOWN, "leaf-away"),
-    ),
-    Kind(
-        LINK_DOWN,
-        _WARNING,
-        "the leaf server has no link to the hub, and should have",
-        "nothing where there is no network; else see the leaf server's log",
-        after_s=60,
-        depends_on=("leaf-away",),
-    ),
-)
 
 
 class AgentHealth:
@@ -98,6 +24,9 @@ class AgentHealth:
         self._config = config
         self._hub_confirms = hub_confirms
         self._refused = Growth(config.refused_shown_s)
+        self._no_room = Growth(config.refused_shown_s)
+        self._left_open = Growth(config.refused_shown_s)
+        self._cut = Growth(config.refused_shown_s)
         self._watermarks: dict[str, int] = {}
 
     def look(self, status: dict[str, Any], now_s: float, now_ns: int) -> None:
@@ -122,10 +51,23 @@ class AgentHealth:
             link["mode"] == "always" or link["phase"] in ("dialing", "draining")
         ):
             yield Finding(LINK_DOWN)
+        if link["shared"]:
+            does = "they take turns" if link["switched"] else "link.system_nkey is not set"
+            yield Finding("identity-shared", detail=does)
         if status["clock"]["quality"] == "unset":
             yield Finding("clock-unset")
+        if (step_ns := status["clock"]["step_ns"]) is not None:
+            in_s = status["clock"]["step_confirms_in_s"]
+            detail = f"by {step_ns / 1e9:+.1f} s; followed in {in_s:.0f} s if it stays"
+            yield Finding(HUB_CLOCK_STEP, detail=detail)
         for code, more in self._refused.lately(status["counters"]["refused"], now_s).items():
             yield Finding("publishers-refused", Place("", code), f"{more} more")
+        for why, more in self._no_room.lately(status["artifacts"]["refused"], now_s).items():
+            yield Finding("artifacts-refused", Place("", why), f"{more} more")
+        for name, more in self._left_open.lately(status["commands"]["left_open"], now_s).items():
+            yield Finding("command-left-running", Place("", name), f"{more} more")
+        for name, more in self._cut.lately(status["commands"]["cut"], now_s).items():
+            yield Finding("command-output-cut", Place("", name), f"{more} more")
         for lane, state in status["lanes"].items():
             yield from self._of_lane(lane, state, link["up"])
 

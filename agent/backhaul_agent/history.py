@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from backhaul_agent.errors import Code, RefusedError
-from backhaul_agent.intake import time_ns_of
+from backhaul_agent.program_json import read_program_json
 from backhaul_codec import Opaque, Value
 from backhaul_codec.json_values import value_to_json
+from backhaul_codec.rfc3339 import time_ns_of
+from backhaul_codec.strict_json import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,7 +56,7 @@ class Question(NamedTuple):
     limit: int
 
 
-_decode = msgspec.json.Decoder(HistoryRequest).decode
+_read = Reader(HistoryRequest).read
 
 
 def read_request(data: bytes) -> Question:
@@ -63,12 +65,7 @@ def read_request(data: bytes) -> Question:
     Raises:
         RefusedError: with the field, and what is allowed there.
     """
-    try:
-        asked = _decode(data)
-    except msgspec.ValidationError as error:
-        raise RefusedError(Code.BAD_FIELD, str(error).replace("$.", "")) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RefusedError(Code.BAD_JSON, f"not JSON: {error}") from None
+    asked = read_program_json(_read, data)
     if not asked.node or not asked.type:
         raise RefusedError(Code.BAD_FIELD, "node and type must not be empty")
     if not 1 <= asked.limit <= POINTS_MAX:

@@ -21,6 +21,8 @@ from backhaul_agent.errors import Code, LedgerStorageError, RefusedError
 from backhaul_agent.history import Merge, chunks, read_request
 from backhaul_agent.history_out import OutHistory
 from backhaul_agent.history_reader import LedgerHistory
+from backhaul_agent.listener import ASKED
+from backhaul_agent.unforeseen import unforeseen
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -57,7 +59,7 @@ class HistoryService:
                 await _send(client, message.reply, _refused(refusal))
 
         for subject in (HISTORY_SUBJECT, f"{HISTORY_SUBJECT}.*"):
-            await client.subscribe(subject, cb=on_request)
+            await client.subscribe(subject, cb=on_request, **ASKED)
         while True:
             message = await waiting.get()
             if not message.reply:
@@ -72,6 +74,10 @@ class HistoryService:
             except TimeoutError:
                 text = f"not done in {ANSWER_S_MAX:g} s: ask for a shorter time"
                 end = _refused(RefusedError(Code.BUSY, text))
+            except NatsError:
+                raise  # the connection is gone, and whoever asked with it
+            except Exception as error:  # noqa: BLE001 - who asked is answered, and others go on
+                end = _refused(unforeseen(message.subject, error))
             try:
                 await _send(client, message.reply, end)
             except NatsError as error:

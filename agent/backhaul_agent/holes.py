@@ -14,6 +14,7 @@ from nats.errors import Error as NatsError
 from backhaul_agent.errors import JetStreamError, LedgerStorageError
 from backhaul_agent.events import receipt
 from backhaul_agent.resend import Work, read_ask
+from backhaul_codec.envelope import NO_LINK
 from backhaul_codec.ranges import RangeSet
 
 if TYPE_CHECKING:
@@ -135,9 +136,18 @@ class Holes:
         if not spans:
             return
         now_ns = self._clock.time_ns()
-        notes = [receipt(self._lane, epoch, *span, now_ns) for span in spans[:RECEIPTS_MAX]]
+        notes = [
+            receipt(self._lane, epoch, *span, now_ns, await self._hash_at(epoch, span[1]))
+            for span in spans[:RECEIPTS_MAX]
+        ]
         log.warning("the hub lacks what is nowhere", lane=self._lane, epoch=epoch, spans=spans[:8])
         await self._writer.set_aside([], notes)
+
+    async def _hash_at(self, epoch: int, seq: int) -> bytes | None:
+        """Return what carries the chain across a gap that ends here, None where nothing tells it."""
+        lane = self._ledger.lane(self._lane, epoch)
+        known = None if lane is None else await self._ledger.hash_at(lane, seq)
+        return None if known == NO_LINK else known
 
     async def _reasons(self, epoch: int, lo: int, hi: int) -> list[tuple[int, int, str]]:
         """Return why each part of ``lo..hi`` will never come, in order."""

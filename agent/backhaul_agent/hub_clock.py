@@ -12,6 +12,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from backhaul_agent.clock_step import StepGuard
 from backhaul_agent.clock_sync import Estimate, Estimator, Sample
 from backhaul_agent.config import ClockConfig
 from backhaul_agent.ledger_rows import Boot
@@ -48,12 +49,14 @@ class State(NamedTuple):
     """What the hub and an operator are told.
 
     ``offset_ns``: this clock less the machine's wall clock. ``error_ns``: None where nobody knows.
+    ``step_ns``: by how much the hub's word contradicts this clock, None where it does not.
     """
 
     quality: Quality
     offset_ns: int
     error_ns: int | None
     boot: str
+    step_ns: int | None = None
 
 
 class HubClock:
@@ -69,10 +72,11 @@ class HubClock:
         self.jumps = 0
         self._clock = clock
         self._config = config or ClockConfig(trust_system="yes")
+        self.steps = StepGuard(self._config.max_step_s, self._config.step_confirm_s)
         self._estimator = Estimator(self._config.drift_ppm)
         self._estimate: Estimate | None = None
         self._heard_ns = 0  # steady time of the last exchange
-        self._floor_ns = FLOOR_NS
+        self._floor_ns = self._told_ns = FLOOR_NS
         self._system_anchor: int | None = None  # wall less steady, when the wall was last believed
         self._wall_anchor = clock.time_ns() - clock.steady_ns()
         self._now = Boot(0, "", self._wall_anchor)
@@ -122,7 +126,7 @@ class HubClock:
             return Quality.UNSET if self._system_anchor is None else Quality.HOLDOVER
         heard_s = (self._clock.steady_ns() - self._heard_ns) / SECOND_NS
         fresh = heard_s <= self._config.interval_s * INTERVALS_MISSED_MAX
-        return Quality.SYNCED if fresh else Quality.HOLDOVER
+        return Quality.SYNCED if fresh and self.steps.step is None else Quality.HOLDOVER
 
     @property
     def settled(self) -> bool:
@@ -159,7 +163,9 @@ class HubClock:
 
     def state(self) -> State:
         """Return all of it at once."""
-        return State(self.quality, self._offset_ns(), self.error_ns, self._now.boot)
+        step = self.steps.step
+        step_ns = step.step_ns if step is not None else None
+        return State(self.quality, self._offset_ns(), self.error_ns, self._now.boot, step_ns)
 
     def system_shift_ns(self) -> int:
         """Return what a stamp of the machine's wall clock lacks to be one of this clock.
@@ -182,7 +188,8 @@ class HubClock:
             for each in self.boots.values()
             if each.anchor_ns is not None and each.error_ns is not None
         ]
-        self._floor_ns = max(FLOOR_NS, newest_ns, *told)
+        self._told_ns = max([FLOOR_NS, *told])
+        self._floor_ns = max(self._told_ns, newest_ns)
         self._system_anchor = None
         steady = self._clock.steady_ns()
         mine = [each for each in self.boots.values() if each.boot.partition("/")[0] == boot]
@@ -197,14 +204,20 @@ class HubClock:
         if self._estimate is None:
             self._believe_system()
 
-    def adopt(self, sample: Sample) -> Estimate:
+    def adopt(self, sample: Sample) -> Estimate | None:
         """Take in an exchange with the hub, and from now on its time.
+
+        None where the hub contradicts what it said before: `steps` waits for it to be confirmed, and
+        the time goes on as it was.
 
         Raises:
             ValueError: the hub's times cannot be; nothing was taken in.
         """
         if not FLOOR_NS <= sample.t2 <= HUB_NS_MAX:
             raise ValueError(f"the hub says that it is {sample.t2} ns since 1970")
+        self._estimator.check(sample)
+        if not self.steps.believes(sample, *self._known_bounds(), [self._wall_witness()]):
+            return None
         self._estimator.add(sample)
         self._heard_ns = self._clock.steady_ns()
         estimate = self._estimator.estimate(self._heard_ns)
@@ -254,6 +267,20 @@ class HubClock:
             return None
         quality = Quality.HOLDOVER if boot.error_ns is None else Quality.SYNCED
         return boot.anchor_ns - boot.provisional_ns, quality
+
+    def _known_bounds(self) -> tuple[int, int]:
+        """Return what hub time less steady time is at least and at most, before the hub is heard."""
+        steady = self._clock.steady_ns()
+        if self._estimate is not None:
+            error = self._estimate.error_at(steady, self._config.drift_ppm)
+            return self._estimate.anchor_ns - error, self._estimate.anchor_ns + error
+        # No hub goes back behind what one has said, in an earlier boot. Nothing says how long ago.
+        return self._told_ns - steady, HUB_NS_MAX
+
+    def _wall_witness(self) -> int | None:
+        """Return what the machine's wall clock says of the anchor; None where it is not believed."""
+        wall = self._clock.time_ns()
+        return wall - self._clock.steady_ns() if self._believable(wall) else None
 
     def _offset_ns(self) -> int:
         if self._estimate is None and self._system_anchor is not None:

@@ -1,7 +1,7 @@
 """What a local program published, checked and turned into points: a pure core, no I/O.
 
-Subjects: ``app.<node>.<type>[.<key>]`` with JSON, ``app.<node>`` with a frame of the Python client.
-Every refusal is a `RefusedError` whose code is for programs and whose message is for people.
+Subjects: ``app.<node>.<type>[.<key>]`` with one reading in JSON, ``app.<node>`` with several of them, or
+with a frame of the Python client. Every refusal is a `RefusedError` whose code is for programs and whose message is for people.
 
 A point without a time is stamped here, by the best clock there is. A time that came with a point is
 the program's word: it is left as it is, unless the program says that it is the machine's wall clock's
@@ -10,8 +10,6 @@ the program's word: it is left as it is, unless the program says that it is the 
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -21,36 +19,50 @@ from backhaul_agent.clock import SYSTEM, UNSET_CLOCK, stamp_ms
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.framer import Frame, Points
 from backhaul_agent.hub_clock import HubClock, Quality
+from backhaul_agent.program_json import read_program_json
 from backhaul_codec import CodecError, Kind, Opaque, Point, decode, encode_point, peek
+from backhaul_codec.expansion import FRAME_EXPANDED_MAX, FRAME_POINTS_MAX
+from backhaul_codec.json_values import value_from_json
+from backhaul_codec.points import INT64_MAX, INT64_MIN, JSON
 from backhaul_codec.retime import retime
-from backhaul_codec.subjects import SubjectError, decode_token
+from backhaul_codec.rfc3339 import time_ns_of
+from backhaul_codec.rules import blob_size
+from backhaul_codec.split import split_frame
+from backhaul_codec.strict_json import JsonError, Reader, read_json, with_minus_zero, write_json
+from backhaul_codec.subjects import SubjectError, decode_token, encode_token
 from backhaul_codec.survey import Survey, survey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from backhaul_agent.clock import Clock
     from backhaul_agent.config import Config
     from backhaul_codec import Value
 
-DTYPES = ("float64", "int64", "text", "json")
 SUBJECTS_CACHED = 4096
 RAW_TO_FRAME_MAX = 8
-INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
-UINT64_MAX = (1 << 64) - 1
-_RFC3339 = re.compile(
-    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?([Zz]|[+-]\d\d:\d\d)"
-)
+READINGS_MAX = 1000  # in one JSON message
+_BLANKS = b" \t\r\n"
 
 
-class Json(msgspec.Struct, forbid_unknown_fields=True):
-    """The object form of a JSON publish; the bare form is a number or a string alone."""
+class Words(msgspec.Struct):
+    """What stands beside readings in one JSON message, and goes for all of them."""
 
-    value: Any | UnsetType = UNSET
     time: int | str | UnsetType = UNSET
     lane: str | UnsetType = UNSET
-    dtype: str | UnsetType = UNSET
     clock: str | UnsetType = UNSET
+
+
+class Json(Words, forbid_unknown_fields=True, kw_only=True):
+    """The object form of a JSON publish; the bare form is a number, true, false or a string alone."""
+
+    value: Any | UnsetType = UNSET
+    dtype: str | UnsetType = UNSET
+
+
+_WORDS = frozenset(Words.__struct_fields__)
+_ONE_BY_ONE = (
+    "JSON goes to app.<node>.<type>[.<key>] where it is of one reading; app.<node> takes several, as in"
+    ' {"soc": 81.2, "charging": true}, and frames'
+)
 
 
 class Stamps(NamedTuple):
@@ -61,8 +73,8 @@ class Stamps(NamedTuple):
     clock: int
 
 
-class Series(msgspec.Struct, frozen=True):
-    """Where a JSON publish belongs, from its subject."""
+class Series(NamedTuple):
+    """Where a reading in JSON belongs, from its subject."""
 
     node: str
     type: str
@@ -80,8 +92,8 @@ class Intake:
             RAW_TO_FRAME_MAX * config.frame.bytes_max, 2 * config.ingest.value_bytes_max
         )
         self._frame_points_max = config.frame.points_max
-        self._object = msgspec.json.Decoder(Json).decode
-        self._bare = msgspec.json.Decoder().decode
+        self._object = Reader(Json).read
+        self._words = Reader(Words).read
         self._series: dict[str, Series] = {}
 
     def parse(self, subject: str, data: bytes, *, clock: str = "") -> Points | Frame:
@@ -91,31 +103,81 @@ class Intake:
             RefusedError: the program's mistake, with a code and a sentence for it.
         """
         if subject.count(".") == 1:
+            if data.lstrip(_BLANKS)[:1] in (b"{", b"["):
+                return self._parse_readings(subject, data, clock)
             return self._parse_frame(subject, data, clock)
         series = self._series.get(subject) or self._parse_subject(subject)
         if len(data) > self._value_bytes_max + 1024:
             raise self._too_large(len(data))
-        time: int | str | UnsetType = UNSET
+        words = Words()
         dtype: str | UnsetType = UNSET
-        live = False
-        if data.lstrip()[:1] == b"{":
-            message = decode_json(self._object, data)
-            value, time, dtype = message.value, message.time, message.dtype
+        if data.lstrip(_BLANKS)[:1] == b"{":
+            words = message = read_program_json(self._object, data)
+            value, dtype = message.value, message.dtype
             if value is UNSET:
                 raise RefusedError(Code.BAD_VALUE, 'the object has no "value"')
-            live = _is_live(message.lane)
-            clock = clock if message.clock is UNSET else message.clock
+            if type(value) is int and not value and dtype is UNSET and b"-0" in data:
+                value = read_json(with_minus_zero(data))["value"]
         else:
-            value = decode_json(self._bare, data)
-        stamp, stamps = self.stamp(time, clock)
-        point = Point(
-            node=series.node,
-            type=series.type,
-            key=series.key,
-            time=stamp,
-            value=self._value(value, dtype),
-        )
-        return Points(series.node, (point,), live, stamps.boot, stamps.clock)
+            value = read_program_json(read_json, data)
+            if type(value) is int and not value and b"-0" in data:
+                value = -0.0
+        return self._points([(series, value, dtype)], words, clock)
+
+    def _parse_readings(self, subject: str, data: bytes, clock: str) -> Points:
+        """Return several readings of one node: each name is what follows in the subject of one alone.
+
+        No name can say another node: rights go by the subject.
+        """
+        if self._parse_node(subject) and data.lstrip(_BLANKS)[:1] == b"[":
+            raise RefusedError(Code.BAD_SUBJECT, _ONE_BY_ONE)
+        _require_size(len(data), self._raw_bytes_max, "bytes")
+        words = read_program_json(self._words, data)
+        said = read_json(with_minus_zero(data) if b"-0" in data else data)
+        named = {name: value for name, value in said.items() if name not in _WORDS}
+        if not named or not named.keys().isdisjoint(("value", "dtype")):
+            raise RefusedError(Code.BAD_SUBJECT, _ONE_BY_ONE)
+        if len(named) > READINGS_MAX:
+            raise RefusedError(
+                Code.TOO_LARGE, f"{len(named)} readings in one message, {READINGS_MAX} are allowed"
+            )
+        readings: dict[Series, tuple[Series, Any, Any]] = {}
+        for name, value in named.items():
+            series = self._named(subject, name)
+            if series in readings:
+                raise RefusedError(Code.BAD_FIELD, f"{name[:80]!r} is in it twice")
+            readings[series] = (series, *_with_dtype(name, value))
+        return self._points(list(readings.values()), words, clock)
+
+    def _named(self, subject: str, name: str) -> Series:
+        whole = f"{subject}.{name}"
+        try:
+            return self._series.get(whole) or self._parse_subject(whole)
+        except RefusedError as error:
+            said = encode_token(name[:80])
+            raise RefusedError(
+                Code.BAD_FIELD,
+                f"{name[:80]!r} is not <type>[.<key>] as in a subject ({error.message});"
+                f" as one type it is written {said!r}",
+            ) from None
+
+    def _points(
+        self, readings: list[tuple[Series, Any, str | UnsetType]], words: Words, clock: str
+    ) -> Points:
+        live = _is_live(words.lane)
+        stamp, stamps = self.stamp(words.time, clock if words.clock is UNSET else words.clock)
+        points = []
+        for (node, type_, key), value, dtype in readings:
+            try:
+                found = (
+                    value if type(value) is float and dtype is UNSET else self._value(value, dtype)
+                )
+            except RefusedError as error:
+                if len(readings) == 1:
+                    raise
+                raise RefusedError(error.code, f"{type_[:80]!r}: {error.message}") from None
+            points.append(Point(node=node, type=type_, key=key, time=stamp, value=found))
+        return Points(node, tuple(points), live, stamps.boot, stamps.clock)
 
     def stamp(self, time: int | str | UnsetType, clock: str) -> tuple[int, Stamps]:
         """Return the time of a point, and what goes for it; without one it is stamped here.
@@ -167,16 +229,7 @@ class Intake:
         return series
 
     def _parse_frame(self, subject: str, data: bytes, clock: str) -> Points | Frame:
-        try:
-            node = decode_token(subject.partition(".")[2])
-        except SubjectError as error:
-            raise RefusedError(Code.BAD_SUBJECT, str(error)) from error
-        if not node:
-            raise RefusedError(Code.BAD_SUBJECT, f"{subject!r} has an empty node")
-        if data[:1] in (b"{", b"["):
-            raise RefusedError(
-                Code.BAD_SUBJECT, "JSON goes to app.<node>.<type>[.<key>]; app.<node> takes frames"
-            )
+        node = self._parse_node(subject)
         _require_size(len(data), self._frame_bytes_max, "bytes")
         try:
             header = peek(data)
@@ -188,11 +241,27 @@ class Intake:
         except CodecError as error:
             raise RefusedError(Code.BAD_FRAME, error.reason) from error
 
+    @staticmethod
+    def _parse_node(subject: str) -> str:
+        try:
+            node = decode_token(subject.partition(".")[2])
+        except SubjectError as error:
+            raise RefusedError(Code.BAD_SUBJECT, str(error)) from error
+        if not node:
+            raise RefusedError(Code.BAD_SUBJECT, f"{subject!r} has an empty node")
+        return node
+
     def _frame(self, node: str, data: bytes, content: Survey, word: str) -> Points | Frame:
-        """Pass a large batch through as it is; take a small one apart, to fill a better frame."""
+        """Pass a large batch through as it is; take a small one apart, to fill a better frame.
+
+        One that comes to more than an agent may write becomes several.
+        """
         stamps = self._given(word, content.clock)
         if stamps.shift_ns or stamps.clock != content.clock:
             data = retime(data, stamps.shift_ns, clock=stamps.clock)
+        if content.n > FRAME_POINTS_MAX or content.size > FRAME_EXPANDED_MAX:
+            first, *rest = split_frame(data)
+            return Frame(node, first.body, content.n, first.times, stamps.boot, tuple(rest))
         if content.n * 2 >= self._frame_points_max or len(data) * 2 >= self._frame_bytes_max:
             times = (content.t_lo + stamps.shift_ns, content.t_hi + stamps.shift_ns)
             return Frame(node, data, content.n, times, stamps.boot)
@@ -200,37 +269,21 @@ class Intake:
         return Points(node, points, boot=stamps.boot, clock=stamps.clock)
 
     def _value(self, value: Any, dtype: str | UnsetType) -> Value:
-        if dtype is UNSET:
-            return self._plain_value(value)
-        if dtype == "json":
-            return Opaque(6, self._sized(msgspec.json.encode(value)))
-        if dtype == "text" and isinstance(value, str):
-            return self._plain_value(value)
-        if dtype == "float64" and type(value) in (int, float):
+        if type(value) is bool and dtype is UNSET:
             return float(value)
-        if dtype == "int64" and type(value) is int and INT64_MIN <= value <= UINT64_MAX:
-            return value
-        if dtype not in DTYPES:
-            raise RefusedError(Code.BAD_FIELD, f"dtype {dtype!r} is none of {', '.join(DTYPES)}")
-        raise RefusedError(Code.BAD_VALUE, f"a {_json_type(value)} does not fit dtype {dtype}")
-
-    def _plain_value(self, value: Any) -> Value:
-        if type(value) is float:
-            return value
-        if type(value) is int:
-            return float(value)
-        if isinstance(value, str):
-            self._sized(value.encode())
-            return value
-        raise RefusedError(
-            Code.BAD_VALUE,
-            f'a {_json_type(value)} is no value: send a number, a string, or "dtype": "json"',
-        )
-
-    def _sized(self, data: bytes) -> bytes:
-        if len(data) > self._value_bytes_max:
-            raise self._too_large(len(data))
-        return data
+        try:
+            # Of what was read strictly this makes JSON that says the same, and is quick.
+            found = (
+                Opaque(JSON, write_json(value))
+                if dtype == "json"
+                else value_from_json(value, None if dtype is UNSET else dtype)
+            )
+        except CodecError as error:
+            code = Code.BAD_FIELD if isinstance(error, JsonError) else Code.BAD_VALUE
+            raise RefusedError(code, error.reason) from error
+        if (size := blob_size(found)) > self._value_bytes_max:
+            raise self._too_large(size)
+        return found
 
     def _too_large(self, size: int) -> RefusedError:
         return RefusedError(
@@ -238,31 +291,25 @@ class Intake:
         )
 
 
-def time_ns_of(text: str) -> int:
-    """Return the nanoseconds since the Unix epoch of an RFC 3339 time, exactly.
-
-    Raises:
-        ValueError: it is none, has no zone, or does not fit 64 bits.
-    """
-    found = _RFC3339.fullmatch(text.strip())
-    if not found:
-        raise ValueError(f"{text[:64]!r} is no RFC 3339 time with a zone")
-    day, clock, fraction, zone = found.groups()
-    moment = datetime.fromisoformat(f"{day}T{clock}{'+00:00' if zone in 'Zz' else zone}")
-    # Whole seconds by integers: a float timestamp would round nanoseconds away.
-    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    seconds = since.days * 86_400 + since.seconds
-    time = seconds * 1_000_000_000 + int((fraction or "0").ljust(9, "0"))
-    if not INT64_MIN <= time <= INT64_MAX:
-        raise ValueError(f"{text[:64]!r} does not fit 64 bits of nanoseconds")
-    return time
+def _with_dtype(name: str, value: Any) -> tuple[Any, str | UnsetType]:
+    """Return a reading among several, and its dtype: bare, or with it in an object of its own."""
+    if type(value) is not dict:
+        return value, UNSET
+    dtype = value.get("dtype", UNSET)
+    known = "value" in value and value.keys() <= {"value", "dtype"}
+    if not known or type(dtype) not in (str, UnsetType):
+        raise RefusedError(
+            Code.BAD_VALUE,
+            f'{name[:80]!r}: an object is no value; {{"value": …, "dtype": "int64"}} gives one its dtype',
+        )
+    return value["value"], dtype
 
 
 def _require_size(size: int, allowed: int, unit: str) -> None:
     if size > allowed:
         raise RefusedError(
             Code.TOO_LARGE,
-            f"a frame of {size} {unit}, {allowed} are allowed: send fewer points or smaller values",
+            f"{size} {unit}, {allowed} are allowed: send fewer points at once, or smaller values",
         )
 
 
@@ -289,30 +336,8 @@ def _is_live(lane: str | UnsetType) -> bool:
     raise RefusedError(Code.BAD_FIELD, f'lane {lane!r} is neither "live" nor "bulk"')
 
 
-def decode_json(decoder: Callable[[bytes], Any], data: bytes) -> Any:
-    """Return what a decoder of msgspec makes of a payload.
-
-    Raises:
-        RefusedError: it is no JSON, or other JSON than the decoder's.
-    """
-    try:
-        return decoder(data)
-    except msgspec.ValidationError as error:
-        text = str(error)
-        place = text.rpartition("$.")[2].rstrip("`")
-        code = {"time": Code.BAD_TIME, "value": Code.BAD_VALUE}.get(place, Code.BAD_FIELD)
-        raise RefusedError(code, text.replace("$.", "")) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RefusedError(Code.BAD_JSON, f"not JSON: {error}") from None
-
-
 def _check_point(point: Point, code: Code) -> None:
     try:
         encode_point(point, epoch=0, seq=0)
     except CodecError as error:
         raise RefusedError(code, error.reason) from error
-
-
-def _json_type(value: Any) -> str:
-    names = {bool: "boolean", dict: "object", list: "list", str: "string", type(None): "null"}
-    return names.get(type(value), "number")

@@ -19,6 +19,7 @@ from backhaul_agent.events import event
 from backhaul_agent.files import write_whole
 from backhaul_codec.credentials import CredentialsError, parse_credentials, parse_seed
 from backhaul_codec.rotation import EVENT, prove_key, read_wish
+from backhaul_codec.strict_json import JsonError, read_typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,8 +132,8 @@ class KeyRotation:
         return to_do.say
 
     def _read_kept(self) -> Kept | None:
-        with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
-            return msgspec.json.decode(self._kept.read_bytes(), type=Kept)
+        with contextlib.suppress(FileNotFoundError, JsonError):
+            return read_typed(self._kept.read_bytes(), Kept)
         return None
 
 

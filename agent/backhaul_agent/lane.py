@@ -10,8 +10,10 @@ import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
+from backhaul_agent.adoption import Adoption, Held
 from backhaul_agent.appender import Appender, Limits, State, Tail, Turn
 from backhaul_agent.cancellation import heed_cancel
+from backhaul_agent.confirmations import Confirmations
 from backhaul_agent.epochs import Verdict
 from backhaul_agent.errors import JetStreamError, LedgerStorageError
 from backhaul_agent.events import receipt
@@ -26,11 +28,14 @@ from backhaul_codec.placed import check_placed
 from backhaul_codec.subjects import SubjectError, parse_leaf
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
     from backhaul_agent.clock import Clock
     from backhaul_agent.config import Config
+    from backhaul_agent.confirmations import Claim
     from backhaul_agent.jetstream import JetStream
     from backhaul_agent.ledger import Ledger
     from backhaul_agent.ledger_lanes import Lane as LaneState
@@ -80,6 +85,8 @@ class Lane:
         self._epochs = writer.gate.epochs
         self.resends = Resends(config.lane_bytes_max(name) // 8)
         self.holes = Holes(name, ledger, writer, clock, self.resends, self._turn_of, self._look)
+        self.adoption = Adoption(name, ledger, writer)
+        self.confirmations = Confirmations(name, ledger, writer)
         self._rows: deque[Row] = deque()
         self._run: list[Row] = []  # what is being appended again
         self._noted: Step | None = None  # the step that was recorded last
@@ -122,19 +129,42 @@ class Lane:
             return None
         if epoch == self.appender.epoch:
             return self.appender.position
-        state = self._ledger.lane(self.name, epoch)
-        return 0 if state is not None and state.id > self._state.id else SEQ_MAX
+        if epoch in self.confirmations.disputed:
+            return None  # what is compared with the hub's is not sent again meanwhile
+        epochs = [lane.epoch for lane in self._chain()]
+        later = epoch in epochs and epochs.index(epoch) > epochs.index(self._state.epoch)
+        return 0 if later else SEQ_MAX
 
-    def on_watermark(self, epoch: int, seq: int) -> None:
-        """Learn how far the hub holds everything of an epoch; persisted with the next commit."""
-        state = self._ledger.lane(self.name, epoch)
-        if state is None or self._claim(epoch, seq):
+    def on_watermark(self, epoch: int, claim: Claim) -> None:
+        """Learn how far the hub holds everything of an epoch; judged and recorded by and by."""
+        if self.adoption.heard(epoch, Held(claim.seq, claim.hash)):
+            self._wake.set()
+        if self._ledger.lane(self.name, epoch) is None:
             return
-        seq = min(seq, state.last_seq)  # of a former epoch the hub may know more than this ledger
-        if epoch == self.appender.epoch:
-            self.appender.set_watermark(seq)
-        self._writer.set_watermark(self.name, seq, epoch)
+        self._claim(epoch, claim.seq)
+        self.confirmations.claim(epoch, claim)
         self._wake.set()
+
+    def append_again(self, works: Iterable[Work]) -> None:
+        """Append messages again in their places, without being asked."""
+        for work in works:
+            self.resends.drain(work)
+        self._wake.set()
+
+    def past(self, epoch: int) -> bool:
+        """Whether all of a former epoch that OUT was to have stands there, or did before it was purged."""
+        return (
+            self.appender.state is State.RUNNING
+            and self.appender.epoch == self._ledger.epoch != epoch
+            and not self.resends.pending
+        )
+
+    async def _confirm(self) -> None:
+        """Record what the hub has proven to hold."""
+        for epoch, seq in await self.confirmations.judge():
+            if epoch == self.appender.epoch:
+                self.appender.set_watermark(seq)
+            self._writer.set_watermark(self.name, seq, epoch)
 
     def _claim(self, epoch: int, seq: int) -> bool:
         """Take in that somebody knows ``seq`` of an epoch; return whether that cannot be."""
@@ -238,6 +268,11 @@ class Lane:
     async def _step(self, client: Client, out: OutStream, inbox: str) -> None:
         """Do what can be done now, then wait for something to happen."""
         self._wake.clear()
+        if self.confirmations.due:
+            await self._confirm()
+        if self.adoption.due:
+            await self.adoption.take_in(out)
+            self.appender.connected()
         if self._is_over():
             self._finished.add(self.appender.epoch)
             self._enter(self._ledger.lanes[self.name])
@@ -266,6 +301,11 @@ class Lane:
             seq = (tail.seq or 0) if tail.epoch == current.epoch else 0
             self._epochs.out_knows(self.name, seq, stranger=bool(tail.stranger))
             self._writer.wake()
+        known = self._ledger.lane(self.name, tail.epoch or 0)
+        beyond = known is not None and (tail.seq or 0) > known.last_seq
+        # Also where nothing shows: a run of the agent before may have left it undone.
+        if not self.adoption.looked or beyond or out.foreign_messages:
+            await self.adoption.look(out)
         committed = choose(self._chain(), tail, out.created, self._finished)
         if committed.epoch != self.appender.epoch:
             self._enter(committed)
@@ -306,7 +346,15 @@ class Lane:
         return len(self._run) >= short
 
     async def _jump(self, out: OutStream, stream_seq: int) -> None:
-        """Empty the stream and go on beyond every sequence it may have had."""
+        """Empty the stream and go on beyond every sequence it may have had.
+
+        What the ledger does not know is taken into it before. What former epochs still owe is compared with
+        what the hub holds: it is not in OUT any more.
+        """
+        await self.adoption.take_in(out, everything=True)
+        for lane in self._chain()[:-1]:
+            if not lane.whole:
+                self.confirmations.dispute(lane.epoch, "OUT is emptied")
         go_on_after, step = self.appender.jump(stream_seq)
         log.warning(
             "the leaf's store went back in time", stream=self.stream, stream_seq=stream_seq,
@@ -447,8 +495,10 @@ class Lane:
         while self._rows and self._rows[0].seq < seq:
             self._rows.popleft()
         if not self._rows or self._rows[0].boot:  # its stamps were put right after it was read
-            epoch = self.appender.epoch
-            self._rows = deque(await self._ledger.read(self.name, seq, READ_ROWS, epoch))
+            epoch, ready_seq = self.appender.epoch, self._state.ready_seq
+            rows = await self._ledger.read(self.name, seq, READ_ROWS, epoch)
+            # What may not leave yet is changed until it may.
+            self._rows = deque(row for row in rows if row.seq <= ready_seq)
         return self._rows[0] if self._rows else None
 
     def _flaw(self, row: Row, epoch: int = 0) -> str:
@@ -481,7 +531,9 @@ class Lane:
         """Set rows aside and tell the hub, durably, that they will never come."""
         log.error("ledger row quarantined", lane=self.name, lo=lo, hi=hi, reason=reason)
         rows = [Quarantine(self.name, seq, reason, epoch) for seq in seqs or (lo,)]
-        note = receipt(self.name, epoch, lo, hi, f"corrupt: {reason}", self._clock.time_ns())
+        state = self._ledger.lane(self.name, epoch)
+        chain = await self._ledger.hash_at(state, hi) if state is not None else None
+        note = receipt(self.name, epoch, lo, hi, f"corrupt: {reason}", self._clock.time_ns(), chain)
         await self._writer.set_aside(rows, [note])
 
     async def _on_answer(self, message: Msg) -> None:

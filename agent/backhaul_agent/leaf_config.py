@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LINK_FILE = "link/link.conf"
 NO_LINK = "disabled: true\n"
 APPS_FILE = "apps.conf"
+LEAF_LOG = "leaf.log"
 _URLS = re.compile(r"^    urls: (\[.*\])$", re.MULTILINE)
 _STORE_DIR = re.compile(r'^  store_dir: (".*")$', re.MULTILINE)
 
@@ -84,6 +85,12 @@ server_name: {quoted(leaf_name(identity.device, identity.token))}
 # Local programs only: backhaul-agent app.
 listen: "127.0.0.1:{server.client_port}"
 {pid_file}
+# A vehicle that the hub refuses tries twice a second, and each try is four lines. Of so much a file,
+# and so many files.
+log_file: {quoted(f"{server.store_dir}/{LEAF_LOG}")}
+logfile_size_limit: 4MB
+logfile_max_num: 3
+
 # Frames of long text or bytes may exceed the default of 1 MB.
 max_payload: 2MB
 

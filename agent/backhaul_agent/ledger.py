@@ -11,7 +11,14 @@ import sqlite3
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from backhaul_agent import ledger_boots, ledger_commit, ledger_lanes, ledger_room, ledger_schema
+from backhaul_agent import (
+    ledger_boots,
+    ledger_chain,
+    ledger_commit,
+    ledger_lanes,
+    ledger_room,
+    ledger_schema,
+)
 from backhaul_agent.budget import Budget
 from backhaul_agent.errors import LedgerCorruptError, LedgerStorageError
 from backhaul_agent.ledger_damage import (
@@ -152,6 +159,7 @@ class Ledger(LedgerReader):
             if self._uncertain:
                 await self._load()
                 self._uncertain = False
+                self._require(changes)
             plan = ledger_commit.plan(self, changes, self._next_staged_id)
             await ledger_commit.write(self._db, self, plan)
         except (sqlite3.Error, OSError) as error:
@@ -163,6 +171,13 @@ class Ledger(LedgerReader):
             await self._measure_held()
         return [row[0] for row in plan.staged]
 
+    def _require(self, changes: Changes) -> None:
+        """Refuse changes that follow from what was not known: a commit that failed was written after all."""
+        if any(self.meta.get(name) != value for name, value in changes.expected.items()):
+            raise LedgerStorageError(
+                self.path, "commit", OSError("an earlier one was written after all")
+            )
+
     def _apply(self, plan: ledger_commit.Plan) -> None:
         """Let what is at hand follow a transaction that was written."""
         for lane, seq in ledger_commit.watermarks_of(self, plan.changes):
@@ -173,10 +188,15 @@ class Ledger(LedgerReader):
             self._close_epoch(plan)
         for name, seq in plan.next_seqs.items():
             self.lanes[name].next_seq = seq
-        by_id = {lane.id: lane for lane in self.lanes.values()}
+        for lane in plan.entered:
+            known = self.closed.setdefault((lane.name, lane.epoch), lane)
+            known.next_seq, known.used_seq = lane.next_seq, lane.used_seq
+        by_id = {lane.id: lane for lane in self.every_lane()}
         for row in plan.rows:
             if row.boot and not by_id[row.lane].held_seq:
                 by_id[row.lane].held_seq = row.seq
+        for lane_id, end in plan.chains.items():
+            by_id[lane_id].chain = end
         self.meta |= plan.changes.meta
         self.quarantined += len(plan.changes.quarantine)
         self._next_staged_id += len(plan.staged)
@@ -291,6 +311,7 @@ class Ledger(LedgerReader):
         numbers = [n for lane in lanes for n in (lane.epoch, lane.next_seq, lane.used_seq)]
         if not all(isinstance(number, int) for number in numbers):
             raise LedgerCorruptError(self.path, "it does not say how far a lane is")
+        await ledger_chain.load(self._db, lanes)
         self.lanes.update({lane.name: lane for lane in lanes if lane.epoch == self.epoch})
         if lost := set(self._lane_names) - self.lanes.keys():
             # The index has them: where the row says another name, none is made anew.

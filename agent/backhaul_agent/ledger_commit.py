@@ -5,19 +5,21 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from backhaul_agent import ledger_boots, ledger_lanes, ledger_room
+from backhaul_agent import ledger_boots, ledger_chain, ledger_lanes, ledger_room
 from backhaul_agent.budget import class_of
+from backhaul_agent.ledger_chain import ChainEnd
 from backhaul_agent.ledger_rows import STAGED
-from backhaul_codec import restamp
+from backhaul_codec import CodecError, chain, hash_of, restamp
+from backhaul_codec.survey import survey
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     import aiosqlite
 
     from backhaul_agent.ledger_lanes import Lane, NewSteps
     from backhaul_agent.ledger_reader import LedgerReader
-    from backhaul_agent.ledger_rows import Changes, Quarantine
+    from backhaul_agent.ledger_rows import Changes, Outgoing, Quarantine
 
 
 class MessageRow(NamedTuple):
@@ -36,7 +38,8 @@ class MessageRow(NamedTuple):
 class Plan(NamedTuple):
     """What a transaction will write: seqs, row ids and steps are given out.
 
-    ``lanes``: those that the messages go to, by name; with an opening they are new ones.
+    ``lanes``: those that the messages go to, by name; with an opening they are new ones. ``chains``:
+    where the chains of lanes end, by the lane's id; `write` adds what it links besides.
     """
 
     changes: Changes
@@ -44,8 +47,10 @@ class Plan(NamedTuple):
     staged: list[tuple[int, str, int, int, bytes, int, int]]
     lanes: dict[str, Lane]
     next_seqs: dict[str, int]
+    chains: dict[int, ChainEnd]
     steps: list[NewSteps]
     dropped: list[Lane]
+    entered: list[Lane]
 
 
 def plan(ledger: LedgerReader, changes: Changes, staged_id: int) -> Plan:
@@ -56,41 +61,82 @@ def plan(ledger: LedgerReader, changes: Changes, staged_id: int) -> Plan:
         last_id = max(lane.id for lane in known)
         lanes = ledger_lanes.opened(lanes.values(), changes.opening.epoch, last_id)
         dropped = ledger_lanes.droppable(ledger.closed)
-    next_seqs, rows = _stamp(ledger, lanes, changes)
+    next_seqs, rows, chains = _stamp(ledger, lanes, changes)
     staged = [
         (staged_id + index, row.node, row.points, zlib.crc32(row.body), *row[2:])
         for index, row in enumerate(changes.staged)
     ]
     steps = ledger_lanes.new_steps(ledger.lane, changes)
-    return Plan(changes, rows, staged, lanes, next_seqs, steps, dropped)
+    last_id = max(lane.id for lane in [*ledger.every_lane(), *lanes.values()])
+    entered = ledger_lanes.entered(ledger.lane, last_id, changes.adopted)
+    chains |= {lane.id: lane.chain for lane in entered}
+    rows += _adopted(entered, changes)
+    return Plan(changes, rows, staged, lanes, next_seqs, chains, steps, dropped, entered)
 
 
 def _stamp(
     ledger: LedgerReader, lanes: Mapping[str, Lane], changes: Changes
-) -> tuple[dict[str, int], list[MessageRow]]:
-    """Give every message its seq: (next seq of each lane touched, rows to insert)."""
+) -> tuple[dict[str, int], list[MessageRow], dict[int, ChainEnd]]:
+    """Give every message its seq and link: (next seq of each lane touched, rows, ends of chains)."""
     messages, epoch = changes.messages, ledger.epoch
     if changes.opening is not None:
         closed = {name: lane.last_seq for name, lane in ledger.lanes.items()}
         messages = [changes.opening.word(epoch, closed), *messages]
         epoch = changes.opening.epoch
-    if changes.mark is not None:
-        last_seqs = {name: lane.last_seq for name, lane in lanes.items()}
-        for message in messages:
-            last_seqs[message.lane] += 1
-        last_seqs["live"] += 1  # the mark's own
-        messages = [*messages, changes.mark(epoch, last_seqs)]
     next_seqs: dict[str, int] = {}
-    rows = []
-    for lane, subject, body, value_class, times, boot in messages:
+    chains: dict[int, ChainEnd] = {}
+    rows: list[MessageRow] = []
+
+    def stamp(message: Outgoing) -> None:
+        lane, subject, body, value_class, times, boot = message
         seq = next_seqs.get(lane) or lanes[lane].next_seq
         next_seqs[lane] = seq + 1
-        stamped = restamp(body, epoch=epoch, seq=seq)
+        id_ = lanes[lane].id
+        end = chains.get(id_, lanes[lane].chain)
+        if boot or end.seq != seq - 1:
+            stamped = restamp(body, epoch=epoch, seq=seq)  # linked once it may leave
+        else:
+            stamped = chain(body, epoch=epoch, seq=seq, link=end.hash)
+            chains[id_] = ChainEnd(seq, hash_of(subject, stamped))
         value = class_of(subject) if value_class is None else value_class
         t_lo, t_hi = times or (None, None)
-        place = (lanes[lane].id, seq)
-        rows.append(MessageRow(*place, subject, stamped, value, t_lo, t_hi, boot))
-    return next_seqs, rows
+        rows.append(MessageRow(id_, seq, subject, stamped, value, t_lo, t_hi, boot))
+
+    for message in messages:
+        stamp(message)
+    if changes.mark is not None:
+        last_seqs = {name: next_seqs.get(name, lane.next_seq) - 1 for name, lane in lanes.items()}
+        last_seqs["live"] += (
+            1  # the mark's own, whose hash it cannot hold: its link says the one before
+        )
+        ends = {name: chains.get(lane.id, lane.chain) for name, lane in lanes.items()}
+        hashes = {
+            name: end.hash.hex() for name, end in ends.items() if 0 < end.seq == last_seqs[name]
+        }
+        stamp(changes.mark(epoch, last_seqs, hashes))
+    return next_seqs, rows, chains
+
+
+def _adopted(lanes: Iterable[Lane], changes: Changes) -> list[MessageRow]:
+    """Return rows of what was found in OUT, as it stands there."""
+    ids = {(lane.name, lane.epoch): lane.id for lane in lanes}
+    return [
+        MessageRow(
+            ids[found.lane, found.epoch], row.seq, row.subject, row.body,
+            class_of(row.subject), *_times(row.body), 0,
+        )
+        for found in changes.adopted
+        for row in found.rows
+    ]  # fmt: skip
+
+
+def _times(body: bytes) -> tuple[int | None, int | None]:
+    """Return the earliest and latest time of a frame's points; none of what holds nothing to look up."""
+    try:
+        found = survey(body)
+    except CodecError:
+        return None, None
+    return found.t_lo, found.t_hi
 
 
 async def write(db: aiosqlite.Connection, ledger: LedgerReader, plan: Plan) -> None:
@@ -103,6 +149,7 @@ async def write(db: aiosqlite.Connection, ledger: LedgerReader, plan: Plan) -> N
         lanes = plan.lanes.values()
         await ledger_lanes.open_epoch(db, ledger.lanes.values(), lanes, changes.opening.epoch)
         await ledger_lanes.drop(db, plan.dropped)
+    await ledger_lanes.enter(db, plan.entered)
     if plan.rows:
         await db.executemany(
             "INSERT INTO messages (lane, seq, subject, body, value_class, t_lo, t_hi, boot) "
@@ -132,7 +179,23 @@ async def write(db: aiosqlite.Connection, ledger: LedgerReader, plan: Plan) -> N
         await db.execute(*statement)
     if changes.evict:
         await ledger_room.give_up(db, changes.evict, changes.evicted)
+    await _link(db, ledger, plan)
     await db.execute("COMMIT")
+
+
+async def _link(db: aiosqlite.Connection, ledger: LedgerReader, plan: Plan) -> None:
+    """Link what may leave from now on, and note where chains end."""
+    next_seqs = {plan.lanes[name].id: seq for name, seq in plan.next_seqs.items()}
+    lanes = {lane.id: lane for lane in [*ledger.every_lane(), *plan.lanes.values()]}
+    dropped = {lane.id for lane in plan.dropped}
+    for lane in [each for each in lanes.values() if each.id not in dropped]:
+        end = plan.chains.get(lane.id, lane.chain)
+        last_seq = next_seqs.get(lane.id, lane.next_seq) - 1
+        may_have_changed = plan.changes.settled or plan.changes.evict or plan.changes.quarantine
+        if end.seq < last_seq and (may_have_changed or not lane.held_seq):
+            plan.chains[lane.id] = await ledger_chain.extend(db, lane.id, end, last_seq)
+    if plan.chains:
+        await ledger_chain.write(db, plan.chains)
 
 
 async def _write_lanes(db: aiosqlite.Connection, ledger: LedgerReader, plan: Plan) -> None:

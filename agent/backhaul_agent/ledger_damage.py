@@ -37,6 +37,7 @@ _KINDS = {
     "lanes": {"name": "text", "epoch": "integer", "stream_created": "text"},
     "steps": {"lane": "integer", "from_seq": "integer", "stream_offset": "integer"},
     "classes": {"messages": "integer", "bytes": "integer"},
+    "chains": {"seq": "integer", "hash": "blob"},
     "evicted": {"lane": "integer", "lo": "integer", "hi": "integer", "reason": "text"},
     "commands": {
         "id": "text", "name": "text", "params": "blob", "sent_ns": "integer",

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_agent import ledger_boots
+from backhaul_agent.ledger_chain import UNCHAINED, ChainEnd
 from backhaul_agent.steps import Step, Steps
+from backhaul_codec import hash_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     import aiosqlite
 
-    from backhaul_agent.ledger_rows import Changes
+    from backhaul_agent.ledger_rows import Adopted, Changes
 
 EPOCHS_KEPT = 32  # former epochs whose lanes are kept though the hub holds all of them
 
@@ -26,7 +28,7 @@ class Lane:
     ``confirmed`` the highest there has been of it: rows up to there may have been forgotten.
     ``steps``: how far the sequences of OUT are ahead of the seqs in it. ``used_seq``: none beyond
     it was ever sent to that stream. ``held_seq``: the first seq that must not leave yet, because
-    its stamps wait for the time; 0 where all may.
+    its stamps wait for the time; 0 where all may. ``chain``: up to where its messages are linked.
     """
 
     id: int
@@ -38,11 +40,12 @@ class Lane:
     steps: Steps = field(default_factory=Steps)
     used_seq: int = 0
     held_seq: int = 0
+    chain: ChainEnd = UNCHAINED
 
     @property
     def ready_seq(self) -> int:
         """Return the highest seq that may leave, as far as all before it may."""
-        return self.held_seq - 1 if self.held_seq else self.last_seq
+        return min(self.held_seq - 1 if self.held_seq else self.last_seq, self.chain.seq)
 
     @property
     def last_seq(self) -> int:
@@ -148,10 +151,39 @@ async def open_epoch(
     )
 
 
+def entered(
+    find: Callable[[str, int], Lane | None], last_id: int, adopted: Iterable[Adopted]
+) -> list[Lane]:
+    """Return the lanes of `adopted` as they are with its messages; new ones get ids behind ``last_id``."""
+    lanes: dict[tuple[str, int], Lane] = {}
+    for name, epoch, rows in adopted:
+        place = name, epoch
+        lane = lanes.get(place) or find(name, epoch)
+        if lane is None:
+            last_id += 1
+            before = rows[0].seq - 1
+            lane = Lane(last_id, name, epoch, watermark=before, confirmed=before)
+        last = rows[-1]
+        end = ChainEnd(last.seq, hash_of(last.subject, last.body))
+        next_seq = max(lane.next_seq, last.seq + 1)
+        lanes[place] = replace(lane, next_seq=next_seq, used_seq=next_seq - 1, chain=end)
+    return list(lanes.values())
+
+
+async def enter(db: aiosqlite.Connection, lanes: Iterable[Lane]) -> None:
+    """Write lanes of former epochs that have grown, or were not known."""
+    await db.executemany(
+        "INSERT INTO lanes (id, name, epoch, next_seq, watermark, confirmed, used_seq) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
+        "next_seq = excluded.next_seq, used_seq = excluded.used_seq",
+        [(e.id, e.name, e.epoch, e.next_seq, e.watermark, e.confirmed, e.used_seq) for e in lanes],
+    )
+
+
 async def drop(db: aiosqlite.Connection, lanes: Iterable[Lane]) -> None:
     """Forget closed lanes altogether, with what is left of their rows."""
     ids = [(lane.id,) for lane in lanes]
-    for table in ("messages", "steps", "evicted"):
+    for table in ("messages", "steps", "evicted", "chains"):
         await db.executemany(f"DELETE FROM {table} WHERE lane = ?", ids)  # noqa: S608 - constants
     await db.executemany("DELETE FROM lanes WHERE id = ?", ids)
 

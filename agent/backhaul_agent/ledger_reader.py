@@ -12,7 +12,9 @@ import msgspec
 
 from backhaul_agent import ledger_boots
 from backhaul_agent.errors import LedgerStorageError
-from backhaul_agent.ledger_rows import ROW_BYTES, Boot, HeadRow, Pending, Row, StagedRow
+from backhaul_agent.ledger_rows import ROW_BYTES, Boot, HeadRow, OwnRow, Pending, Row, StagedRow
+from backhaul_codec import CodecError, hash_of, peek
+from backhaul_codec.envelope import NO_LINK, unseal
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -53,7 +55,8 @@ class LedgerReader:
 
     def every_lane(self) -> list[Lane]:
         """Return all lanes, those of former epochs first, in the order in which they began."""
-        return sorted([*self.closed.values(), *self.lanes.values()], key=lambda lane: lane.id)
+        former = sorted(self.closed.values(), key=lambda lane: lane.id)
+        return [*former, *sorted(self.lanes.values(), key=lambda lane: lane.id)]
 
     @property
     def held_messages(self) -> int:
@@ -87,6 +90,52 @@ class LedgerReader:
         )
         rows = await self._query(query, lane.id, *parameters)
         return [Row(seq, _text(subject), body or b"", boot) for seq, subject, body, boot in rows]
+
+    async def hash_at(self, lane: Lane, seq: int) -> bytes | None:
+        """Return the hash of a lane's message in its chain, None where nothing tells it any more.
+
+        Raises:
+            LedgerStorageError: SQLite could not read.
+        """
+        if seq == lane.chain.seq:
+            return lane.chain.hash
+        # What the message behind it names comes first: the message itself may be damaged by now.
+        for row in await self._rows(lane, "seq IN (?, ?) ORDER BY seq DESC", seq, seq + 1):
+            try:
+                link = unseal(row.body)[0].link
+            except CodecError:
+                continue
+            if row.seq > seq and link not in (b"", NO_LINK):
+                return link
+            if row.seq == seq < lane.chain.seq:
+                return hash_of(row.subject, row.body)
+        return None
+
+    async def is_linked(self, lane: Lane, seq: int) -> bool:
+        """Whether a lane's message carries a link; also where it is no more, if a later one does."""
+        for row in await self._rows(lane, "seq >= ? ORDER BY seq LIMIT 1", seq):
+            try:
+                return bool(peek(row.body).link)
+            except CodecError:
+                return True
+        return lane.chain.hash != NO_LINK
+
+    async def owned(self, lane: Lane, after_seq: int, rows_max: int) -> list[OwnRow]:
+        """Return messages of a lane behind a seq, with all that the ledger has of them, in order.
+
+        Raises:
+            LedgerStorageError: SQLite could not read.
+        """
+        query = (
+            "SELECT id, seq, CAST(subject AS BLOB), CAST(body AS BLOB), value_class, t_lo, t_hi "
+            "FROM messages WHERE lane = ? AND seq > ? AND boot = 0 ORDER BY seq LIMIT ?"
+        )
+        return [
+            OwnRow(id_, seq, _text(subject), body or b"", *rest)
+            for id_, seq, subject, body, *rest in await self._query(
+                query, lane.id, after_seq, rows_max
+            )
+        ]
 
     async def subjects(
         self, lane: Lane, after_seq: int, class_min: int, class_max: int, rows_max: int

@@ -134,6 +134,18 @@ class Evicted(NamedTuple):
     reason: str
 
 
+class Adopted(NamedTuple):
+    """Messages found in OUT, of an epoch that the ledger does not know, or beyond what it knows of one.
+
+    They become rows of a former epoch, which is entered where it is not known. ``confirmed``: the seq
+    before the first of them, where the epoch is new.
+    """
+
+    lane: str
+    epoch: int
+    rows: list[Row]
+
+
 class Statement(NamedTuple):
     """What a part with tables of its own writes: SQL and its values."""
 
@@ -155,7 +167,7 @@ class Opening(NamedTuple):
 class Changes:
     """What one transaction writes. Messages of a lane get consecutive seqs in list order.
 
-    ``meta``: facts by name, each replaces what stood there.
+    ``meta``: facts by name, each replaces what stood there. ``expected``: what must stand there until then.
     """
 
     messages: list[Outgoing] = field(default_factory=list)
@@ -169,13 +181,16 @@ class Changes:
     quarantine: list[Quarantine] = field(default_factory=list)
     evict: list[int] = field(default_factory=list)  # messages to delete, by their ids
     evicted: list[Evicted] = field(default_factory=list)
+    adopted: list[Adopted] = field(default_factory=list)
     boots: list[Boot] = field(default_factory=list)
     settled: list[Settled] = field(default_factory=list)
     meta: dict[str, str | int] = field(default_factory=dict)
+    expected: dict[str, str | int | None] = field(default_factory=dict)
     heads: list[HeadRow] = field(default_factory=list)
     commands: list[Statement] = field(default_factory=list)  # see `command_rows`
     # The last message of all, made once the epoch and each lane's last seq are known.
-    mark: Callable[[int, dict[str, int]], Outgoing] | None = None
+    # It gets the hashes of those too, in hex, as far as they are known.
+    mark: Callable[[int, dict[str, int], dict[str, str]], Outgoing] | None = None
     time_ns: int = 0
 
     @property
@@ -196,6 +211,7 @@ class Changes:
             or self.used
             or self.quarantine
             or self.evict
+            or self.adopted
             or self.boots
             or self.settled
             or self.meta
@@ -207,7 +223,7 @@ class Changes:
 
 @dataclass(slots=True)
 class Inward(Changes):
-    """What follows from messages of the hub; of `Changes` it uses ``messages`` and ``meta``.
+    """What follows from messages of the hub; `Owed.add_to` says what of `Changes` it uses.
 
     ``received``: points to be merged. ``replaced``: points to be put in place of a head that the hub
     refused, with the time that this head had. ``on_durable``: called once all of it is; never where
@@ -217,6 +233,18 @@ class Inward(Changes):
     received: list[Placed] = field(default_factory=list)
     replaced: list[tuple[Placed, int]] = field(default_factory=list)
     on_durable: list[Callable[[], None]] = field(default_factory=list)
+
+
+class OwnRow(NamedTuple):
+    """A message with all that the ledger has of it: its row's id, its value class, its times in ns."""
+
+    id: int
+    seq: int
+    subject: str
+    body: bytes
+    value_class: int
+    t_lo: int | None
+    t_hi: int | None
 
 
 class StagedRow(NamedTuple):

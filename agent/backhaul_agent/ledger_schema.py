@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Protocol
 
 import aiosqlite
 
-from backhaul_agent import command_rows
+from backhaul_agent import command_rows, ledger_chain
 from backhaul_agent.errors import (
     LedgerCorruptError,
     LedgerForeignError,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 APPLICATION_ID = 0x424B484C  # "BKHL" in the file's header: this file is a ledger
-SCHEMA_VERSION = 3  # goes up with each change of SCHEMA, and only then: `_check_tables`
+SCHEMA_VERSION = 4  # goes up with each change of SCHEMA, and only then: `_check_tables`
 _NEW_BYTES = "(length(NEW.subject) + coalesce(length(NEW.body), 0))"
 _OLD_BYTES = "(length(OLD.subject) + coalesce(length(OLD.body), 0))"
 
@@ -132,7 +132,7 @@ CREATE TABLE evicted (
     PRIMARY KEY (lane, lo)
 ) WITHOUT ROWID;
 CREATE TABLE ages (time_ns INTEGER PRIMARY KEY, next_seqs TEXT NOT NULL);
-{command_rows.SCHEMA}
+{command_rows.SCHEMA}{ledger_chain.SCHEMA}
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """  # noqa: S608 - constants
@@ -141,7 +141,7 @@ PRAGMA user_version = {SCHEMA_VERSION};
 TABLES = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"  # indexes and triggers, too
 
 # What brings a ledger of a schema to the next one, in place.
-MIGRATIONS = {2: command_rows.SCHEMA}
+MIGRATIONS = {2: command_rows.SCHEMA, 3: ledger_chain.SCHEMA}
 
 
 class Opener(Protocol):
@@ -204,7 +204,7 @@ async def _prepare(
     tables = await _scalar(db, "SELECT count(*) FROM sqlite_master")
     fresh = not application and not tables
     if not fresh:
-        await _check_tables(db, path, device, (application, version))
+        version = await _check_tables(db, path, device, (application, version))
     if not fresh and application != APPLICATION_ID:
         raise LedgerForeignError(path, "this is no ledger", hint="check ledger.path")
     if version > SCHEMA_VERSION:
@@ -250,21 +250,58 @@ async def set_pragmas(db: aiosqlite.Connection) -> None:
 
 async def _check_tables(
     db: aiosqlite.Connection, path: Path, device: str, header: tuple[int, int]
-) -> None:
-    """Compare what makes the tables, to the letter, with the header: each says whether the other is spoilt."""
+) -> int:
+    """Compare what makes the tables, to the letter, with the header: each says whether the other is spoilt.
+
+    Returns the schema that the tables are of. It may be older than the header's where files of two
+    moments were put together: then it is whole, and is brought up from there.
+    """
     found = {sql for (sql,) in await db.execute_fetchall(TABLES)}
-    with closing(sqlite3.connect(":memory:")) as made:
-        made.executescript(SCHEMA)
-        ours = {sql for (sql,) in made.execute(TABLES)}
-    if header == (APPLICATION_ID, SCHEMA_VERSION):
-        if not ours <= found:
+    application, version = header
+    ours = _made([SCHEMA])
+    if application == APPLICATION_ID and min(MIGRATIONS) <= version <= SCHEMA_VERSION:
+        older = _schema_of(found, ours, version)
+        if older == version or (older is not None and await _is_sound(db)):
+            return older
+        if version == SCHEMA_VERSION:
             raise LedgerCorruptError(path, "what is written of its tables is not what it was")
-    elif ours == found:
+    if ours == found:
         await _check_meta(db, path, device)
-        said = f"its header says application {header[0]:#x}, schema {header[1]}"
+        said = f"its header says application {application:#x}, schema {version}"
         raise LedgerCorruptError(
             path, f"{said}; its tables are a ledger's, schema {SCHEMA_VERSION}"
         )
+    return version
+
+
+def _schema_of(found: set[str], ours: set[str], newest: int) -> int | None:
+    """Return of which schema tables are, from a newest one down; None: of none of these.
+
+    It is the one whose migrations make of them what a new ledger has.
+    """
+    if newest == SCHEMA_VERSION and ours <= found:
+        return newest
+    # Tables before what refers to them: indexes and triggers.
+    written = sorted(found, key=lambda sql: not sql.startswith("CREATE TABLE"))
+    for version in range(min(newest, SCHEMA_VERSION - 1), min(MIGRATIONS) - 1, -1):
+        steps = [MIGRATIONS[number] for number in range(version, SCHEMA_VERSION)]
+        with suppress(sqlite3.Error, ValueError):
+            if ours <= _made([*(f"{sql};" for sql in written), *steps]):
+                return version
+    return None
+
+
+def _made(scripts: list[str]) -> set[str]:
+    """Return what makes the tables that scripts make."""
+    with closing(sqlite3.connect(":memory:")) as made:
+        for script in scripts:
+            made.executescript(script)
+        return {sql for (sql,) in made.execute(TABLES)}
+
+
+async def _is_sound(db: aiosqlite.Connection) -> bool:
+    [(said,)] = await db.execute_fetchall("PRAGMA quick_check(1)")
+    return bool(said == "ok")
 
 
 async def _check_meta(db: aiosqlite.Connection, path: Path, device: str) -> int:
@@ -277,7 +314,8 @@ async def _check_meta(db: aiosqlite.Connection, path: Path, device: str) -> int:
         raise LedgerForeignError(
             path,
             f"it belongs to device {meta.get('device')!r}, not {device!r}",
-            hint="give every device a ledger of its own",
+            hint="give every device a ledger of its own; where this machine had that identity and was enrolled anew: "
+            "backhaul-agent adopt-ledger",
         )
     return epoch
 

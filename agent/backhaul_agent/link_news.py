@@ -133,6 +133,11 @@ class LinkNews:
         self.heads_first.link_up(self._clock.monotonic_s())
         self._wake.set()
 
+    def compare_again(self) -> None:
+        """Have the heads compared once more: by another clock, the ends may have taken other ones."""
+        self.digests.link_up()
+        self._wake.set()
+
     def _on_heads(self, changed: list[Changed]) -> None:
         self.digests.changed(changed)
         self._wake.set()

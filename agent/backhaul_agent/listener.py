@@ -17,6 +17,7 @@ from backhaul_agent.clock import CLOCK_HEADER
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.event_intake import EVENT_PREFIX, EVENT_SUBJECTS, EventIntake
 from backhaul_agent.logs import Bursts
+from backhaul_agent.unforeseen import unforeseen
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from backhaul_agent.intake import Intake
     from backhaul_agent.writer import Writer
 
+# What may wait on any other subject that programs ask on; who comes beyond it is told that we are busy.
+# The client's own limits, 524,288 messages and 128 MB a subject, are more than the agent may have.
+ASKED: dict[str, Any] = {"pending_msgs_limit": 1024, "pending_bytes_limit": 8 << 20}
 APP_SUBJECTS = "app.>"
 REJECTED_PREFIX = "agent.rejected."  # and the subject of what was refused
 NOTES_MAX_MIN = 4096
@@ -107,6 +111,8 @@ class Listener:
             self._writer.submit(Arrival(content, len(message.data), bool(reply), answer))
         except RefusedError as error:
             self._refuse(subject, reply, points, error)
+        except Exception as error:  # noqa: BLE001 - who asked is answered, and others go on
+            self._refuse(subject, reply, points, unforeseen(subject, error))
 
     def _answer(
         self, subject: str, reply: str, content: Content, refusal: RefusedError | None

@@ -2,53 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import sys
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING
 
-import structlog
+from backhaul_agent.clock import SystemClock
+from backhaul_codec import json_logs
 
 if TYPE_CHECKING:
     from backhaul_agent.clock import Clock
 
 
 def configure(level: str) -> None:
-    """Set up structlog for the whole process; ``level`` is the lowest that is written."""
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(
-            logging.getLevelNamesMapping()[level.upper()]
-        ),
-        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", Forgiving(sys.stderr))),
-        cache_logger_on_first_use=False,
-    )
-
-
-class Forgiving:
-    """Writes to a file, and leaves out what it does not take: its disk may be full.
-
-    An agent whose log cannot be written must go on all the same.
-    """
-
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-
-    def write(self, text: str) -> int:
-        """Write as much as is taken, and say that it was all."""
-        with contextlib.suppress(OSError):
-            self._file.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        """Hand on what was written."""
-        with contextlib.suppress(OSError):
-            self._file.flush()
+    """Set up logging for the whole process; ``level`` is the lowest that is written."""
+    json_logs.configure(sys.stderr, SystemClock().monotonic_s, level)
 
 
 class Bursts:

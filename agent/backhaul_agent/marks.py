@@ -78,6 +78,11 @@ class Marks:
         return "hour"
 
 
-def mark_body(epoch: int, last_seqs: dict[str, int], why: str) -> dict[str, Any]:
-    """Return the JSON of a mark; ``last_seqs`` names every lane, the mark itself counted in."""
-    return {"epoch": epoch, "lanes": last_seqs, "why": why}
+def mark_body(
+    epoch: int, last_seqs: dict[str, int], hashes: dict[str, str], why: str
+) -> dict[str, Any]:
+    """Return the JSON of a mark; ``last_seqs`` names every lane, the mark itself counted in.
+
+    ``hashes``: of the messages at those seqs, in hex, but for the mark's own.
+    """
+    return {"epoch": epoch, "lanes": last_seqs, "chain": hashes, "why": why}

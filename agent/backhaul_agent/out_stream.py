@@ -69,6 +69,11 @@ class OutStream:
             self.foreign_messages += message is not None
         return Tail(last, stranger=stranger)
 
+    @property
+    def runs(self) -> list[Work]:
+        """Return what stands where, as indexed."""
+        return self._runs
+
     async def purge(self, next_seq: int) -> None:
         """Empty the stream; the next message gets ``next_seq``."""
         await self._jetstream.purge(self._stream, next_seq)

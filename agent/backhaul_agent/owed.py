@@ -46,6 +46,9 @@ class Owed:
             changes.meta |= inbound.meta
             changes.settled += inbound.settled
             changes.commands += inbound.commands
+            changes.evict += inbound.evict
+            changes.evicted += inbound.evicted
+            changes.adopted += inbound.adopted
 
     def put_behind(self, newer: Owed) -> None:
         """Take in what has come since this was tried, and failed."""

@@ -16,6 +16,7 @@ import msgspec
 
 from backhaul_agent.errors import ArtifactError
 from backhaul_agent.files import move, write_whole
+from backhaul_codec.strict_json import JsonError, read_typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,8 +68,8 @@ class Part:
 
     def _resume(self) -> None:
         trusted = 0
-        with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
-            known = msgspec.json.decode(self._known.read_bytes(), type=_Known)
+        with contextlib.suppress(FileNotFoundError, JsonError):
+            known = read_typed(self._known.read_bytes(), _Known)
             trusted = self._size if known.boot == self._boot else known.synced
         if not trusted:
             self._note(0)

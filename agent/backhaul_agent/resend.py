@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from backhaul_codec.ranges import RangeSet
+from backhaul_codec.strict_json import JsonError, Reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,7 +41,7 @@ class Ask(msgspec.Struct, frozen=True):
     id: int | str
 
 
-_decode = msgspec.json.Decoder(Ask).decode
+_read = Reader(Ask).read
 
 
 def read_ask(data: bytes) -> Ask:
@@ -50,8 +51,8 @@ def read_ask(data: bytes) -> Ask:
         ValueError: it is none.
     """
     try:
-        ask = _decode(data)
-    except msgspec.DecodeError as error:
+        ask = _read(data)
+    except JsonError as error:
         raise ValueError(f"no request to resend: {error}") from error
     if wrong := next(((lo, hi) for lo, hi in ask.ranges if lo > hi), None):
         raise ValueError(f"no request to resend: {wrong[0]}..{wrong[1]} is no range")

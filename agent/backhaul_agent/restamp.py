@@ -13,6 +13,7 @@ import msgspec
 from backhaul_agent.config_writes import message_of
 from backhaul_codec.merge import Head, HeadKey
 from backhaul_codec.placed import Placed
+from backhaul_codec.strict_json import JsonError, Reader
 from backhaul_codec.subjects import parse_leaf
 
 if TYPE_CHECKING:
@@ -30,18 +31,27 @@ class Refused(msgspec.Struct, frozen=True):
     now_ns: int
 
 
-_decode = msgspec.json.Decoder(Refused).decode
+_read = Reader(Refused).read
 
 
 class Restamps:
     """Gives refused heads a stamp that the hub takes, and sends them again.
 
     What was written with the refused stamp was written together, so it is stamped alike and sent
-    together, one message for each edge.
+    together, one message for each edge. So is what the hub wrote itself and does not know any more.
+
+    ``on_done``: called when that is durable. The hub merged nothing of the message that it refused, so
+    the ends are to be compared.
     """
 
-    def __init__(self, keeper: HeadKeeper, now_ns: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        keeper: HeadKeeper,
+        now_ns: Callable[[], int],
+        on_done: Callable[[], None] = lambda: None,
+    ) -> None:
         self.restamped = 0
+        self._on_done = on_done
         self._keeper = keeper
         self._now_ns = now_ns
 
@@ -53,8 +63,8 @@ class Restamps:
         """
         place = parse_leaf(".".join(["p", *message.tokens[2:]]))
         try:
-            refused = _decode(message.data)
-        except msgspec.DecodeError as error:
+            refused = _read(message.data)
+        except JsonError as error:
             raise ValueError(f"no refusal: {error}") from error
         if refused.now_ns >= refused.time:
             raise ValueError(f"no refusal: {refused.time} is not after {refused.now_ns}")
@@ -62,21 +72,25 @@ class Restamps:
         heads = {
             key: head
             for key, head in self._keeper.heads.of_node(place.node or "").items()
-            if head.time == refused.time and not head.origin and key not in refused_before
+            if head.time == refused.time and key not in refused_before
         }
         if not any(_is_meant(key, place.parent, place.type, place.key) for key in heads):
             return
         stamp = self._stamp(refused)
         self._keeper.stamps.pull_back(refused.time, stamp)
         self.restamped += len(heads)
+        changes.on_durable.append(self._on_done)
         for parent, placed in _by_edge(heads, stamp):
             changes.messages.append(message_of(parent, placed))
             changes.replaced += [(each, refused.time) for each in placed]
 
     def _stamp(self, refused: Refused) -> int:
-        """Return now, unless our clock is still what made the refused stamp."""
-        now_ns = self._now_ns()
-        return now_ns if now_ns < refused.time else refused.now_ns + 1
+        """Return now, unless our clock is still what made the refused stamp.
+
+        Later than the hub's word in any case: that is above all that stands at the hub.
+        """
+        now_ns, least_ns = self._now_ns(), refused.now_ns + 1
+        return max(now_ns, least_ns) if now_ns < refused.time else least_ns
 
 
 def _is_meant(key: HeadKey, parent: str | None, type_: str | None, name: str | None) -> bool:

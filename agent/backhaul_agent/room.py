@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from backhaul_agent.ledger_rows import Outgoing
     from backhaul_agent.reserve import Reserve
 
-    # lane, epoch, lo, hi, reason: the receipt that says so
-    Receipt = Callable[[str, int, int, int, str], Outgoing]
+    # lane, epoch, lo, hi, reason, and the chain's hash at hi: the receipt that says so
+    Receipt = Callable[[str, int, int, int, str, bytes | None], Outgoing]
 
 IDLE_S = 60.0
 RETAKE_S = 2.0  # between looks at a full disk
@@ -200,7 +200,8 @@ class Room:
         for lane_id, lo, hi in found.spans:
             lane = by_id[lane_id]
             changes.evicted.append(Evicted(lane_id, lo, hi, reason))
-            changes.messages.append(self._receipt(lane.name, lane.epoch, lo, hi, reason))
+            chain = await ledger.hash_at(lane, hi)
+            changes.messages.append(self._receipt(lane.name, lane.epoch, lo, hi, reason, chain))
         await self._commit(changes)
         gone = sum(hi - lo + 1 for _, lo, hi in found.spans)
         self.evicted += gone

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.ledger_damage import asides
 
 if TYPE_CHECKING:
+    from backhaul_agent.artifacts import Artifacts
     from backhaul_agent.command_service import CommandService
     from backhaul_agent.digests import Digests
     from backhaul_agent.downlink import Downlink
     from backhaul_agent.flow import Flow
+    from backhaul_agent.health_watch import HealthWatch
     from backhaul_agent.lane import Lane
     from backhaul_agent.leaf_store import LeafStore
     from backhaul_agent.ledger import Ledger
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
     from backhaul_agent.timekeeper import Timekeeper
     from backhaul_agent.visits import Visits
     from backhaul_agent.writer import Writer
-    from backhaul_codec.conditions import Condition
 
 STATUS_SUBJECT = "agent.status"
 
@@ -41,7 +43,8 @@ def status(
     leaf_store: LeafStore,
     timekeeper: Timekeeper,
     commands: CommandService,
-    conditions: list[Condition],
+    artifacts: Artifacts,
+    health: HealthWatch,
 ) -> dict[str, Any]:
     """Return the agent's state as JSON-ready values; sizes in bytes, times in seconds."""
     counters = writer.counters
@@ -54,9 +57,10 @@ def status(
     return {
         "device": device,
         "epoch": ledger.epoch,
+        "machine": asdict(health.report.machine),
         "uptime_s": round(uptime_s, 3),
         "memory_bytes_max": memory_bytes_max(),
-        "conditions": [condition.as_json() for condition in conditions],
+        "conditions": [condition.as_json() for condition in health.shown],
         "connects": link.connects,
         "connected": link.client is not None,
         "last_error": next(filter(None, errors), ""),
@@ -76,6 +80,9 @@ def status(
             "former_epochs_owed": len(
                 {lane.epoch for lane in ledger.closed.values() if not lane.whole}
             ),
+            "compared_epochs": len(
+                {epoch for lane in lanes for epoch in lane.confirmations.compared}
+            ),
             "suspect_points": writer.gate.suspects.points,
             "forgotten_messages": ledger.forgotten,
             "evicted_messages": writer.room.evicted,
@@ -90,6 +97,7 @@ def status(
             "nodes_differing": digests.differing,
         },
         "commands": commands.status(),
+        "artifacts": {"refused": dict(artifacts.room.refused)},
         "counters": {
             "messages_received": listener.received,
             "points_kept": counters.points_kept,

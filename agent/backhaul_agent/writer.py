@@ -22,7 +22,7 @@ from backhaul_agent.errors import Code, LedgerStorageError, RefusedError
 from backhaul_agent.events import event, receipt
 from backhaul_agent.framer import Framer, value_class, worth
 from backhaul_agent.head_keeper import HeadKeeper
-from backhaul_agent.hub_clock import HubClock
+from backhaul_agent.hub_clock import HubClock, Quality
 from backhaul_agent.lanes import Lanes
 from backhaul_agent.ledger_rows import (
     STAGED,
@@ -83,7 +83,10 @@ class Writer:
         self._clock = clock = HubClock.of(clock)
         self.gate = gate or EpochGate(ledger, clock)
         self._lanes = lanes or Lanes()
-        self.keeper = HeadKeeper(config.device.id, clock.time_ns, clock.reach, self._lanes)
+        self.keeper = HeadKeeper(
+            *(config.device.id, clock.time_ns, clock.reach, self._lanes),
+            synced=lambda: clock.quality is Quality.SYNCED,
+        )
         self.on_heads: list[Callable[[list[Changed]], None]] = []  # told of heads that changed
         self.on_commands: Callable[[], None] = lambda: None  # told when some were committed
         self._ledger = ledger
@@ -423,8 +426,10 @@ class Writer:
         if evicted:
             self._on_commit()
 
-    def _receipt(self, lane: str, epoch: int, lo: int, hi: int, reason: str) -> Outgoing:
-        return self._own([receipt(lane, epoch, lo, hi, reason, self._clock.time_ns())])[0]
+    def _receipt(
+        self, lane: str, epoch: int, lo: int, hi: int, reason: str, chain: bytes | None
+    ) -> Outgoing:
+        return self._own([receipt(lane, epoch, lo, hi, reason, self._clock.time_ns(), chain)])[0]
 
     def _own(self, messages: Sequence[Outgoing]) -> list[Outgoing]:
         """Mark events and results, stamped by the agent, while their stamps must be put right later.
@@ -455,5 +460,7 @@ class Writer:
         self.counters.last_error = str(error)
 
 
-def _mark(why: str, time_ns: int, boot: int, epoch: int, last_seqs: dict[str, int]) -> Outgoing:
-    return event("mark", mark_body(epoch, last_seqs, why), time_ns)._replace(boot=boot)
+def _mark(
+    why: str, time_ns: int, boot: int, epoch: int, last_seqs: dict[str, int], hashes: dict[str, str]
+) -> Outgoing:
+    return event("mark", mark_body(epoch, last_seqs, hashes, why), time_ns)._replace(boot=boot)

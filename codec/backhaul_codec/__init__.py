@@ -5,7 +5,7 @@ the standard library and cbor2 alone. `backhaul_codec.columns`, for the hub and 
 and pyarrow and is imported only by who wants it. `backhaul_codec.subjects` names the subjects.
 """
 
-from backhaul_codec.envelope import peek, restamp
+from backhaul_codec.envelope import chain, hash_of, peek, restamp
 from backhaul_codec.errors import CodecError
 from backhaul_codec.messages import check, decode, encode_frame, encode_point
 from backhaul_codec.points import Header, Kind, Message, Opaque, Point, Value
@@ -18,10 +18,12 @@ __all__ = [
     "Opaque",
     "Point",
     "Value",
+    "chain",
     "check",
     "decode",
     "encode_frame",
     "encode_point",
+    "hash_of",
     "peek",
     "restamp",
 ]

@@ -95,6 +95,8 @@ Answer: TypeAlias = Found | Piece | Held | Refused
 encode = msgspec.msgpack.Encoder().encode
 decode_question = msgspec.msgpack.Decoder(Question).decode
 decode_answer = msgspec.msgpack.Decoder(Answer).decode
+NOT_READ = (msgspec.DecodeError, ValueError, RecursionError)
+"""What a decoder raises for bytes that are no message."""
 
 # Codes of refusals.
 MISSING, CHANGED, NOT_OPEN = "missing", "changed", "not_open"

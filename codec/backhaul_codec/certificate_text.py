@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from backhaul_codec.certificates import Certificate
-from backhaul_codec.point_text import utc
+from backhaul_codec.point_text import shown, utc
 
 RANGES_SHOWN = 5
 
@@ -20,6 +20,7 @@ def to_json(certificate: Certificate) -> dict[str, Any]:
             each._asdict() | {"high": each.high or None} for each in certificate.explained
         ],
         "why": certificate.why,
+        "chain": [each._asdict() for each in certificate.chain],
     }
 
 
@@ -63,4 +64,4 @@ def _range(low: int, high: int) -> str:
 
 
 def _plain(text: str) -> str:
-    return text if text.isprintable() and text else json.dumps(text)
+    return shown(text) if text else json.dumps(text)

@@ -22,9 +22,14 @@ if TYPE_CHECKING:
 
 HOUR_NS = 3_600_000_000_000
 
-State = Literal["complete", "explained", "waiting"]
+State = Literal["complete", "explained", "waiting", "imported"]
 
 NO_MARK_AFTER = "the vehicle has not spoken since this hour"
+IMPORT_UNFINISHED = "an import of this hour was not finished: run the same import again"
+ALSO_IMPORTED = "readings of this hour were imported as well"
+TWO_MACHINES = (
+    "two machines wrote in this epoch; of the other one's messages it is not known which are here"
+)
 LEDGER_GONE = "a new epoch took over; whether this one kept more and never sent it is unknown"
 
 
@@ -34,6 +39,7 @@ class Mark:
 
     All that was acknowledged before stands in seqs up to them, all that came after in later ones.
     `epoch` and `seq` are of the message that says it; `why` is start, hour, link or stop.
+    `chain`: by lane the hash of its message at that seq, in hex, where the vehicle has said it.
     """
 
     time_ns: int
@@ -41,6 +47,7 @@ class Mark:
     seq: int
     lanes: Mapping[str, int]
     why: str = ""
+    chain: Mapping[str, str] = field(default_factory=dict)
 
 
 class LaneId(NamedTuple):
@@ -55,11 +62,13 @@ class LaneRecord:
     """Hold what is known of a lane: the seqs held, the receipts, the highest seq ever heard of.
 
     `receipts` are (low, high, reason), ascending, none overlapping another: see `disjoint`.
+    `forked`: the first seq that two machines may have written, 0 for none.
     """
 
     held: RangeSet = field(default_factory=RangeSet)
     receipts: Sequence[tuple[int, int, str]] = ()
     highest: int = 0
+    forked: int = 0
 
 
 class Missing(NamedTuple):
@@ -81,12 +90,28 @@ class Reasoned(NamedTuple):
     reason: str
 
 
+class Ends(NamedTuple):
+    """Name what a lane's messages of an hour lie between: the last before them, and the last of them.
+
+    Both as the vehicle has said it, each with its hash in hex ("" where it has not). `high` None: it has
+    not spoken since.
+    """
+
+    lane: str
+    epoch: int
+    low: int
+    low_hash: str
+    high: int | None
+    high_hash: str
+
+
 @dataclass(frozen=True, slots=True)
 class Certificate:
     """Say how it stands with one hour of one device.
 
     `complete`: every seq of the hour is held. `explained`: all that is not held has its reason.
-    `waiting`: something is missing, or nobody can know yet (`why` says so).
+    `waiting`: something is missing, or nobody can know yet (`why` says so). `imported`: all that was
+    imported of it is held, and no vehicle has spoken of it.
     """
 
     hour_ns: int
@@ -95,6 +120,7 @@ class Certificate:
     missing: tuple[Missing, ...] = ()
     explained: tuple[Reasoned, ...] = ()
     why: str = ""
+    chain: tuple[Ends, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +139,9 @@ class _Span:
     """Whether the ledger went away in it, and nobody knows how far it was."""
     vague: bool = False
     """Whether ledgers that never marked anything may have spoken in it."""
+    low_hashes: Mapping[str, str] = field(default_factory=dict)
+    high_hashes: Mapping[str, str] = field(default_factory=dict)
+    """By lane, of the messages at its ends, where the vehicle has said them."""
 
     def touches(self, start_ns: int, end_ns: int) -> bool:
         if self.start_ns >= end_ns:
@@ -124,6 +153,7 @@ def certify(
     marks: Iterable[Mark],
     lanes: Mapping[LaneId, LaneRecord],
     hours: Iterable[int],
+    imported: Mapping[int, bool] | None = None,
 ) -> list[Certificate]:
     """Return a certificate for each of `hours`, in their order.
 
@@ -136,8 +166,10 @@ def certify(
             all there are, or do not ask for its hour.
         lanes: all lanes of that device, of every epoch that anybody has heard of.
         hours: their beginnings, ns since the Unix epoch.
+        imported: hours, by their own times, of which readings were imported, and whether all of them
+            are held. Of an hour of which no vehicle has spoken nobody can say more than that.
     """
-    wanted = list(hours)
+    wanted, imported = list(hours), imported or {}
     touched: dict[int, list[_Span]] = {hour_ns: [] for hour_ns in wanted}
     if not wanted:
         return []
@@ -148,9 +180,11 @@ def certify(
             if hour_ns in touched and span.touches(hour_ns, hour_ns + HOUR_NS):
                 touched[hour_ns].append(span)
     return [
-        _certificate(hour_ns, touched[hour_ns], lanes)
-        for hour_ns in wanted
+        _certificate(hour_ns, touched[hour_ns], lanes, also=hour_ns in imported)
         if hour_ns + HOUR_NS > first_ns
+        else _imported(hour_ns, all_held=imported[hour_ns])
+        for hour_ns in wanted
+        if hour_ns + HOUR_NS > first_ns or hour_ns in imported
     ]
 
 
@@ -163,6 +197,7 @@ def lane_records(
     held: Mapping[LaneId, RangeSet],
     receipts: Mapping[LaneId, Iterable[tuple[int, int, str]]],
     said: Iterable[tuple[int, Mapping[str, int]]],
+    forked: Mapping[LaneId, int] | None = None,
 ) -> dict[LaneId, LaneRecord]:
     """Bring together what is known of a device's lanes.
 
@@ -170,7 +205,9 @@ def lane_records(
         held: the seqs that are held.
         receipts: (low, high, reason), in the order in which they came.
         said: (epoch, last seq by lane) of every mark, and of every word that an epoch is over.
+        forked: the first seq that two machines may have written, of lanes where two have.
     """
+    forked = forked or {}
     highest = {id_: ranges.highest for id_, ranges in held.items()}
     for epoch, lanes in said:
         # An epoch that is only named is known to have been.
@@ -181,7 +218,9 @@ def lane_records(
     for id_ in receipts:
         highest.setdefault(id_, 0)
     return {
-        id_: LaneRecord(held.get(id_) or RangeSet(), disjoint(receipts.get(id_, ())), seq)
+        id_: LaneRecord(
+            *(held.get(id_) or RangeSet(), disjoint(receipts.get(id_, ())), seq, forked.get(id_, 0))
+        )
         for id_, seq in highest.items()
     }
 
@@ -226,35 +265,51 @@ def _spans(marks: Iterable[Mark]) -> Iterator[_Span]:
         first, last = chain[0], chain[-1]
         # Before the first word of a ledger: since the one before it spoke last.
         began_ns = first.time_ns // HOUR_NS * HOUR_NS if ended_ns is None else ended_ns
-        yield _span(began_ns, first.time_ns, first.epoch, {}, first.lanes, vague=ended_ns is None)
+        began = Mark(began_ns, first.epoch, 0, {})
+        yield _span(began, first, vague=ended_ns is None)
         for before, after in pairwise(chain):
-            yield _span(before.time_ns, after.time_ns, first.epoch, before.lanes, after.lanes)
+            yield _span(before, after)
         if number + 1 == len(chains):
-            yield _Span(last.time_ns, None, last.epoch, last.lanes, None, vague=True)
+            yield _Span(
+                *(last.time_ns, None, last.epoch, last.lanes, None),
+                vague=True,
+                low_hashes=last.chain,
+            )
             return
         # The ledger spoke last, then another one did: it went away in between.
         ended_ns = last.time_ns
         until_ns = chains[number + 1][0].time_ns
         start_ns, end_ns = min(ended_ns, until_ns), max(ended_ns, until_ns)
-        yield _Span(start_ns, end_ns, last.epoch, last.lanes, None, gone=True, vague=True)
+        yield _Span(
+            *(start_ns, end_ns, last.epoch, last.lanes, None),
+            gone=True,
+            vague=True,
+            low_hashes=last.chain,
+        )
 
 
-def _span(
-    one_ns: int,
-    other_ns: int,
-    epoch: int,
-    lows: Mapping[str, int],
-    highs: Mapping[str, int],
-    *,
-    vague: bool = False,
-) -> _Span:
+def _span(before: Mark, after: Mark, *, vague: bool = False) -> _Span:
     # A clock that was set back makes the later mark the earlier one.
-    start_ns, end_ns = min(one_ns, other_ns), max(one_ns, other_ns)
-    return _Span(start_ns, end_ns, epoch, lows, highs, vague=vague)
+    start_ns, end_ns = sorted((before.time_ns, after.time_ns))
+    return _Span(
+        *(start_ns, end_ns, after.epoch, before.lanes, after.lanes),
+        vague=vague,
+        low_hashes=before.chain,
+        high_hashes=after.chain,
+    )
+
+
+def _imported(hour_ns: int, *, all_held: bool) -> Certificate:
+    return Certificate(
+        hour_ns,
+        "imported" if all_held else "waiting",
+        (),
+        why="" if all_held else IMPORT_UNFINISHED,
+    )
 
 
 def _certificate(
-    hour_ns: int, spans: Sequence[_Span], lanes: Mapping[LaneId, LaneRecord]
+    hour_ns: int, spans: Sequence[_Span], lanes: Mapping[LaneId, LaneRecord], *, also: bool
 ) -> Certificate:
     missing: list[Missing] = []
     explained: list[Reasoned] = []
@@ -266,6 +321,9 @@ def _certificate(
                 record.highest if span.highs is None else span.highs.get(id_.lane, record.highest)
             )
             _judge(id_, record, low, high, missing, explained)
+            if 0 < record.forked <= high:
+                first = max(low, record.forked)
+                explained.append(Reasoned(*id_, first, high if high >= first else 0, TWO_MACHINES))
             if span.gone:
                 above = max(low, record.highest + 1)
                 explained.append(Reasoned(*id_, above, 0, LEDGER_GONE))
@@ -277,8 +335,22 @@ def _certificate(
         tuple(dict.fromkeys(span.epoch for span in spans)),
         tuple(missing),
         tuple(explained),
-        NO_MARK_AFTER if open_ended else "",
+        "; ".join([NO_MARK_AFTER] * open_ended + [ALSO_IMPORTED] * also),
+        tuple(_ends(spans)),
     )
+
+
+def _ends(spans: Sequence[_Span]) -> Iterator[Ends]:
+    """Return what the messages of each lane lie between, of the lanes of which any hash was said."""
+    by_epoch: dict[int, list[_Span]] = {}
+    for span in spans:
+        by_epoch.setdefault(span.epoch, []).append(span)
+    for epoch, several in by_epoch.items():
+        first, last = several[0], several[-1]
+        for lane in sorted({*first.low_hashes, *last.high_hashes}):
+            high = None if last.highs is None else last.highs.get(lane)
+            low_hash, high_hash = first.low_hashes.get(lane, ""), last.high_hashes.get(lane, "")
+            yield Ends(lane, epoch, first.lows.get(lane, 0), low_hash, high, high_hash)
 
 
 def _lanes_of(

@@ -23,6 +23,7 @@ from backhaul_codec.frame_fields import (
     is_text,
 )
 from backhaul_codec.points import BYTES, FLOAT64, INT64, NAME_BYTES_MAX, UINT64
+from backhaul_codec.rules import blob_size
 
 if TYPE_CHECKING:
     from backhaul_codec.frame_columns import Array, Columns, Strings
@@ -48,7 +49,7 @@ SCHEMA = pa.schema(
 )
 
 # Arrow's string and binary arrays count their bytes in an int32.
-_TEXT_BYTES_MAX = 2**31 - 1
+TEXT_BYTES_MAX = 2**31 - 1
 _NAMES_BYTES_MAX = 2 * NAME_BYTES_MAX + 1  # both ends of an edge
 _POWERS = np.array(POWERS)
 _IS_TEXT = np.array([is_text(dtype) for dtype in range(256)])
@@ -56,11 +57,15 @@ _IS_TEXT = np.array([is_text(dtype) for dtype in range(256)])
 _BASE = 255
 
 
-def assemble(columns: Columns) -> pa.RecordBatch:
+def assemble(columns: Columns, texts_max: int) -> pa.RecordBatch:
     """Return the points of proven frames as rows of SCHEMA, in the order of their messages.
 
-    Raises: CodecError (`batch`) if a column would pass 2 GiB.
+    Raises: CodecError (`batch`) if all texts would pass `texts_max` bytes, or a column 2 GiB.
     """
+    if _texts_bytes(columns) > texts_max:
+        raise CodecError(
+            f"the texts of a batch pass {texts_max} bytes: give fewer messages", "batch"
+        )
     batch = _Batch(columns)
     message = batch.per_frame(columns.message.astype(np.int32))
     order = _order_of(message)
@@ -88,6 +93,30 @@ def assemble(columns: Columns) -> pa.RecordBatch:
         [pa.array(column) if isinstance(column, np.ndarray) else column for column in found],
         schema=SCHEMA,
     )
+
+
+def _texts_bytes(columns: Columns) -> int:
+    """Return what the names and texts of all points come to, each with copies of its own."""
+    size = sum(
+        int(_lengths(strings.texts)[strings.number_of] @ columns.counts)
+        for strings in (columns.node, columns.type, columns.key)
+        if strings is not None
+    )
+    if columns.origin is not None:
+        size += int(_lengths(columns.origin.texts)[columns.origin.number_of].sum())
+    if columns.blobs is not None:
+        sizes = np.array([blob_size(blob) for blob in columns.blobs], np.int64)
+        size += int(sizes[columns.entries[BLOB_COLUMN]].sum())
+    return size
+
+
+def _lengths(texts: list[str]) -> Array:
+    lengths: Array = (
+        pc.binary_length(pa.array(texts, pa.string()))
+        .to_numpy(zero_copy_only=False)
+        .astype(np.int64)
+    )
+    return lengths
 
 
 def _order_of(message: Array) -> Array | slice:
@@ -191,10 +220,10 @@ def _names(names: list[str], indices: Array) -> pa.Array:
 
 def _take(strings: pa.Array, indices: Array, valid: Array | None = None) -> pa.Array:
     """Return strings[indices], null where not valid."""
-    if len(indices) * _NAMES_BYTES_MAX > _TEXT_BYTES_MAX or valid is not None:
+    if len(indices) * _NAMES_BYTES_MAX > TEXT_BYTES_MAX or valid is not None:
         lengths = pc.binary_length(strings).fill_null(0).to_numpy(zero_copy_only=False)
         taken = lengths.astype(np.int64)[indices if valid is None else indices[valid]]
-        if int(taken.sum()) > _TEXT_BYTES_MAX:
+        if int(taken.sum()) > TEXT_BYTES_MAX:
             raise CodecError("the texts of a batch pass 2 GiB: give fewer messages", "batch")
     mask = None if valid is None else ~valid
     return strings.take(pa.array(indices, mask=mask))

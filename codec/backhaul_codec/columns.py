@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from backhaul_codec.column_batch import SCHEMA, assemble
+from backhaul_codec.column_batch import SCHEMA, TEXT_BYTES_MAX, assemble
 from backhaul_codec.envelope import unseal
 from backhaul_codec.errors import CodecError
 from backhaul_codec.frame_columns import Columns, join
@@ -66,6 +66,7 @@ def decode_columns(
     subjects: Sequence[str] | None = None,
     rejected: list[Rejected] | None = None,
     together_min: int = FEWEST,
+    texts_max: int = TEXT_BYTES_MAX,
 ) -> pa.RecordBatch:
     """Return one row per point, in the order of the messages, with the schema `SCHEMA`.
 
@@ -82,7 +83,8 @@ def decode_columns(
 
     A message that does not decode is appended to `rejected` and left out.
     Raises: CodecError with `index` for the first such message if `rejected` is None; CodecError
-    (`batch`) if the texts of all together pass 2 GiB: give fewer messages at a time.
+    (`batch`) if the texts of all together, a copy for each point, pass `texts_max` bytes, 2 GiB at most:
+    give fewer messages at a time.
     """
     if subjects is not None and len(subjects) != len(messages):
         raise ValueError(f"{len(subjects)} subjects for {len(messages)} messages")
@@ -97,7 +99,9 @@ def decode_columns(
             raise CodecError(error.reason, error.code, index) from error
         rejected.append(Rejected(index, error.code, error.reason))
     parts = [columns for columns in (frames, points.columns, rest) if columns is not None]
-    return assemble(join(parts)) if parts else pa.RecordBatch.from_pylist([], schema=SCHEMA)
+    return (
+        assemble(join(parts), texts_max) if parts else pa.RecordBatch.from_pylist([], schema=SCHEMA)
+    )
 
 
 def _read_rest(

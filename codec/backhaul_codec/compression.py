@@ -13,7 +13,8 @@ from backhaul_codec.errors import CodecError
 
 Compression: TypeAlias = Literal["none", "deflate", "zstd"]
 
-CODEC_IDS: dict[str, int] = {"none": 0, "deflate": 1, "zstd": 2}
+COMPRESSIONS: dict[int, Compression] = {0: "none", 1: "deflate", 2: "zstd"}
+CODEC_IDS: dict[str, int] = {name: codec for codec, name in COMPRESSIONS.items()}
 NONE, DEFLATE, ZSTD = 0, 1, 2
 
 DEFLATE_LEVEL = 6

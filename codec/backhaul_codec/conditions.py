@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from backhaul_codec.point_text import shown
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -195,7 +197,7 @@ def page_lines(conditions: Sequence[Mapping[str, Any]], now_ns: int) -> list[str
     lines = []
     for each in conditions:
         where = " ".join(part for part in (each["device"], each["about"]) if part)
-        detail = f": {each['detail']}" if each["detail"] else ""
+        detail = f": {shown(each['detail'])}" if each["detail"] else ""
         age_s = max(0, now_ns - each["since_ns"]) // 1_000_000_000
         place = f" {where}" if where else ""
         lines += [

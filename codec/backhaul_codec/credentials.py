@@ -15,12 +15,13 @@ here only what would be garbage to it is refused, and what goes wrong later gets
 from __future__ import annotations
 
 import base64
-import json
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import nkeys
+
+from backhaul_codec.strict_json import read_json
 
 TEXT_BYTES_MAX = 64 * 1024
 _JWT = re.compile(
@@ -115,7 +116,7 @@ def _claims(jwt: str) -> tuple[str, int]:
     """Return whose key a JWT is about, and until when it holds."""
     try:
         _, body, _ = jwt.split(".")
-        claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        claims = read_json(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
         return str(claims["sub"]), int(claims.get("exp", 0))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CredentialsError("the JWT is damaged") from error

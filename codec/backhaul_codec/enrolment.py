@@ -18,6 +18,7 @@ from msgspec import Meta
 from backhaul_codec.credentials import Credentials, CredentialsError, parse_credentials
 from backhaul_codec.identity import Identity, IdentityError, decode_identity, encode_identity
 from backhaul_codec.proof import holds, is_user_key, prove
+from backhaul_codec.strict_json import JsonError, Reader, read_typed
 
 PURPOSE = "enrolment 1"
 SUBJECT = "enrol"
@@ -97,7 +98,7 @@ class Enrolled(msgspec.Struct, frozen=True, tag="enrolled", kw_only=True):
 
 
 Answer: TypeAlias = Enrolled | Refused
-_decode_answer = msgspec.json.Decoder(Answer).decode
+_read_answer: Reader[Answer] = Reader(Answer)  # type: ignore[arg-type] # a union is a type to msgspec
 
 
 def request_subject(token_id: str) -> str:
@@ -135,11 +136,9 @@ def read_token(text: str) -> Token:
             f"not a token: one begins with {_PREFIX}, as `backhaul-hub enrol` prints it"
         )
     try:
-        token = msgspec.json.decode(
-            base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)), type=Token
-        )
+        token = read_typed(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)), Token)
         _check(token)
-    except (msgspec.MsgspecError, binascii.Error, UnicodeError, CredentialsError) as error:
+    except (JsonError, binascii.Error, CredentialsError) as error:
         raise EnrolmentError("a damaged token, or only a part of it: copy all of it") from error
     return token
 
@@ -159,8 +158,8 @@ def read_request(subject: str, body: bytes) -> Request:
     if len(body) > REQUEST_BYTES_MAX:
         raise EnrolmentError(f"a request of {len(body)} bytes, it has {REQUEST_BYTES_MAX} at most")
     try:
-        request = msgspec.json.decode(body, type=Request)
-    except (msgspec.MsgspecError, UnicodeError) as error:
+        request = read_typed(body, Request)
+    except JsonError as error:
         raise EnrolmentError(f"not a request: {error}") from error
     if subject != request_subject(request.token):
         raise EnrolmentError("a request of another token than its subject names")
@@ -188,11 +187,11 @@ def read_answer(body: bytes, device: str) -> Identity | Refused:
     if len(body) > ANSWER_BYTES_MAX:
         raise EnrolmentError(f"an answer of {len(body)} bytes, it has {ANSWER_BYTES_MAX} at most")
     try:
-        answer = _decode_answer(body)
+        answer = _read_answer.read(body)
         if isinstance(answer, Refused):
             return answer
         identity = decode_identity(answer.identity)
-    except (msgspec.MsgspecError, UnicodeError, IdentityError) as error:
+    except (JsonError, IdentityError) as error:
         raise EnrolmentError(f"not an answer: {error}") from error
     if identity.device != device or not identity.jwt or identity.seed:
         raise EnrolmentError("an answer that is not to this request")

@@ -1,7 +1,8 @@
-"""The one error of the codec.
+"""The errors of the codec.
 
 Exception
-└── CodecError    a message, point or value that the wire format does not allow
+├── CodecError      a message, point or value that the wire format does not allow
+└── MappingError    a recording cannot be read as its mapping says
 """
 
 
@@ -22,3 +23,12 @@ class CodecError(Exception):
 
     def __str__(self) -> str:
         return self.reason if self.index is None else f"message {self.index}: {self.reason}"
+
+
+class MappingError(Exception):
+    """A recording cannot be read as its mapping says (``column`` names the place, if one does)."""
+
+    def __init__(self, problem: str, *, column: str = "") -> None:
+        super().__init__(f"column {column!r}: {problem}" if column else problem)
+        self.problem = problem
+        self.column = column

@@ -13,6 +13,8 @@ EXPANDED_BYTES_MAX = 64 << 20
 # A key from here on is a later writer's hint: read past it. A lower one changes what the frame
 # means, so a reader that does not know it must refuse the frame.
 FIRST_IGNORED_KEY = 32
+# The hint that every point of the frame was sent before: heads that two ends compared. 1, or not there.
+SAID_AGAIN_KEY = 32
 
 
 class Field(IntEnum):

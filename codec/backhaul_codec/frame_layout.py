@@ -313,15 +313,21 @@ def _origins(value: Any, n: int) -> tuple[list[str], Numbers]:
 
 def _require_expansion(layout: Layout) -> None:
     """Refuse a frame whose texts, copied out for every point, would fill the memory."""
+    size = text_bytes(layout)
+    if size > EXPANDED_BYTES_MAX:
+        raise CodecError(f"the texts of the points come to {size} bytes", "size")
+
+
+def text_bytes(layout: Layout) -> int:
+    """Return what the names and texts of all points come to, each with copies of its own."""
     names = [len(text.encode()) for text in layout.types]
     if layout.keys is not None:
         names = [a + len(key.encode()) for a, key in zip(names, layout.keys, strict=True)]
-    size = layout.n * len(layout.node.encode()) + sum(map(mul, names, layout.counts))
+    size: int = layout.n * len(layout.node.encode()) + sum(map(mul, names, layout.counts))
     if BLOB_COLUMN in layout.numbers:
         sizes = [blob_size(blob) for blob in layout.blobs]
         size += sum(map(sizes.__getitem__, layout.numbers[BLOB_COLUMN].to_array()))
     if layout.origin_of is not None:
         sizes = [len(origin.encode()) for origin in layout.origins]
         size += sum(map(sizes.__getitem__, layout.origin_of.to_array()))
-    if size > EXPANDED_BYTES_MAX:
-        raise CodecError(f"the texts of the points come to {size} bytes", "size")
+    return size

@@ -25,6 +25,7 @@ from backhaul_codec.frame_fields import (
     INDEX_CODES,
     INTEGER_WIDTHS,
     POINTS_MAX,
+    SAID_AGAIN_KEY,
     SERIES_MAX,
     SIGNED_CODES,
     Field,
@@ -62,8 +63,10 @@ _ODD = -FLOAT64
 _NEGATIVE_ZERO = array("d", [-0.0]).tobytes()
 
 
-def write_frame(points: Sequence[Point], clock: int) -> bytes:
+def write_frame(points: Sequence[Point], clock: int, *, said_again: bool = False) -> bytes:
     """Return the body of a frame of 1 to POINTS_MAX points of one node, in the order given.
+
+    `said_again`: all of them were sent before.
 
     Raises: CodecError (`points`, `node`, `clock`, or the rule that a point breaks).
     """
@@ -87,6 +90,8 @@ def write_frame(points: Sequence[Point], clock: int) -> bytes:
         fields[Field.ORIGIN] = _origin_field(origins)
     if clock:
         fields[Field.CLOCK] = clock
+    if said_again:
+        fields[SAID_AGAIN_KEY] = 1
     body = cbor2.dumps(fields)
     if len(body) * len(points) > EXPANDED_BYTES_MAX:
         _require_expansion(points)

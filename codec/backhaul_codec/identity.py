@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from backhaul_codec.strict_json import JsonError, read_json
 from backhaul_codec.subjects import DEVICE_ID, SubjectError, require_own_lane
 
 VERSION = 1
@@ -93,7 +94,7 @@ def decode_identity(text: str | bytes) -> Identity:
     if len(text) > DOCUMENT_BYTES_MAX:
         raise IdentityError("", f"{len(text)} bytes, a document has {DOCUMENT_BYTES_MAX} at most")
     try:
-        raw = msgspec.json.decode(text)
+        raw = read_json(text)
         if not isinstance(raw, dict):
             raise IdentityError("", "not an identity document: a JSON object is expected")
         _require_version(raw.get("version"))
@@ -101,8 +102,8 @@ def decode_identity(text: str | bytes) -> Identity:
     except msgspec.ValidationError as error:
         problem, _, place = str(error).partition(" - at `$")
         raise IdentityError(place.rstrip("`").lstrip("."), problem) from None
-    except (msgspec.DecodeError, UnicodeError):
-        raise IdentityError("", "not an identity document: not JSON") from None
+    except JsonError as error:
+        raise IdentityError("", f"not an identity document: {error}") from None
     _check(identity)
     return identity
 

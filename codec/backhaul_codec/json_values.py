@@ -1,8 +1,9 @@
 """Show values as JSON, read them from JSON, and read assignments from a command line.
 
-The same rules on the vehicle and at the hub, and the same as for a JSON publish to `app.…`: a
-number without a `dtype` is a float64, a string is text. What JSON cannot say exactly (int64, bytes,
-NaN) carries its `dtype`; `value_to_json` always gives it, so nothing is guessed on the way back.
+The same rules on the vehicle and at the hub, and the same as for a JSON publish to `app.…`: without a
+`dtype` a number is a float64, an integer that no float64 holds exactly (beyond 2**53) an int64, a string
+is text. What JSON cannot say exactly (int64, bytes, NaN) carries its `dtype`;
+`value_to_json` always gives it, so nothing is guessed on the way back.
 """
 
 import binascii
@@ -15,11 +16,12 @@ from typing import Any
 from backhaul_codec.errors import CodecError
 from backhaul_codec.points import INT64_MIN, JSON, UINT64_MAX, Opaque, Value
 from backhaul_codec.rules import plain_value, require_name
+from backhaul_codec.strict_json import JsonError, read_json, write_exactly
 from backhaul_codec.subjects import SubjectError, decode_token
 
 _ODD_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _OPAQUE = "opaque"
-_SPARE_LEVELS = 32
+FLOAT_EXACT_MAX = 1 << 53
 DTYPES = ("float64", "int64", "text", "json", "bytes", f"{_OPAQUE}<7..255>")
 
 
@@ -39,12 +41,10 @@ def value_to_json(value: Value) -> tuple[Any, str]:
         if value.dtype != JSON:
             return b64encode(value.data).decode(), f"{_OPAQUE}{value.dtype}"
         try:
-            shown = json.loads(value.data)
-            _compact(shown)  # Python's reader takes NaN, and makes infinity of 1e999
-        except (ValueError, RecursionError, CodecError):
+            return read_json(value.data), "json"
+        except JsonError:
             # Nobody checks a writer's JSON on its way.
             return b64encode(value.data).decode(), f"{_OPAQUE}{JSON}"
-        return shown, "json"
     if isinstance(value, str):
         return value, "text"
     if isinstance(value, bytes):
@@ -60,26 +60,24 @@ def read_sayable(data: bytes) -> Any:
     """Return what JSON says that somebody else wrote, such that it can be said again within other JSON.
 
     Half of a surrogate pair, which JSON may name and no UTF-8 can hold, becomes `?`.
-    Raises: ValueError: it is no JSON, too deep, or has a number of too many digits.
+    Raises: JsonError.
     """
     try:
-        # What can just be read at its own depth cannot be written a few levels deeper.
-        said = json.loads(b"[" * _SPARE_LEVELS + data + b"]" * _SPARE_LEVELS)
-        for _ in range(_SPARE_LEVELS):
-            (said,) = said
-        if b"\\u" in data:
-            said = json.loads(json.dumps(said, ensure_ascii=False).encode(errors="replace"))
-    except RecursionError as error:
-        raise ValueError(str(error)) from error
-    return said
+        return read_json(data)
+    except JsonError:
+        if b"\\u" not in data:
+            raise
+    try:
+        said = json.dumps(json.loads(data), ensure_ascii=False).encode(errors="replace")
+    except (ValueError, RecursionError) as error:
+        raise JsonError(f"not JSON: {error}", "json") from None
+    return read_json(said)
 
 
 def value_from_json(value: Any, dtype: str | None = None) -> Value:
     """Return the value that JSON and a dtype mean. Raises: CodecError (`value`)."""
     if dtype is None:
-        if isinstance(value, bool) or not isinstance(value, int | float | str):
-            raise CodecError('no number and no string: send one, or say "dtype": "json"', "value")
-        return plain_value(value if isinstance(value, str) else _float(value))
+        return _evident(value)
     if dtype == "float64":
         if isinstance(value, str) and value in _ODD_FLOATS:
             return _ODD_FLOATS[value]
@@ -92,14 +90,45 @@ def value_from_json(value: Any, dtype: str | None = None) -> Value:
         if isinstance(value, str):
             return plain_value(value)
     elif dtype == "json":
-        return plain_value(Opaque(JSON, _compact(value)))
+        return plain_value(Opaque(JSON, write_exactly(value)))
     elif dtype == "bytes":
         return plain_value(_bytes(value))
     elif (number := _opaque_number(dtype)) is not None:
         return plain_value(Opaque(number, _bytes(value)))
     else:
-        raise CodecError(f"dtype {dtype!r} is none of {', '.join(DTYPES)}", "value")
-    raise CodecError(f"{str(value)[:40]!r} does not fit dtype {dtype}", "value")
+        raise JsonError(f"dtype {dtype[:40]!r} is none of {', '.join(DTYPES)}", "field", "dtype")
+    raise CodecError(f"{_shortly(value)} does not fit dtype {dtype}", "value")
+
+
+def _evident(value: Any) -> Value:
+    """Return the value that JSON means where nothing is said of its dtype."""
+    if isinstance(value, str):
+        return plain_value(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        if -FLOAT_EXACT_MAX <= value <= FLOAT_EXACT_MAX:
+            return float(value)
+        if INT64_MIN <= value <= UINT64_MAX:
+            return value
+        raise CodecError(
+            "an integer beyond int64 and uint64: write it as a decimal (1.5e30), to be the nearest float64,"
+            " or in quotes, as text",
+            "value",
+        )
+    if isinstance(value, float):
+        return value
+    names = {bool: "a boolean", dict: "an object", list: "a list", type(None): "a null"}
+    raise CodecError(
+        f"{names.get(type(value), 'this')} is no value: send a number or a string,"
+        ' or say "dtype": "json"',
+        "value",
+    )
+
+
+def _shortly(value: Any) -> str:
+    """Return a value for people, who cannot use all of it; an integer may be too long to be written."""
+    if isinstance(value, int) and not INT64_MIN <= value <= UINT64_MAX:
+        return "an integer beyond int64 and uint64"
+    return repr(str(value)[:40])
 
 
 def parse_path(text: str) -> tuple[str, str, str]:
@@ -123,8 +152,8 @@ def parse_path(text: str) -> tuple[str, str, str]:
 def parse_assignment(text: str) -> Assignment:
     """Read `node.type[.key][:dtype]=value` as a command line has it.
 
-    Without a dtype: what reads as a JSON number is a float64, what stands in double quotes is the
-    text between them, an object or array is JSON, and anything else is text as it stands.
+    Without a dtype: what reads as a JSON number is a float64 (beyond 2**53 an int64), what stands in double
+    quotes is the text between them, an object or array is JSON, and anything else is text as it stands.
     Raises: CodecError.
     """
     path, equals, raw = text.partition("=")
@@ -139,9 +168,10 @@ def _read_value(raw: str, dtype: str | None) -> Value:
     if dtype in ("text", "bytes") or (dtype or "").startswith(_OPAQUE) or raw in _ODD_FLOATS:
         return value_from_json(raw, dtype or "float64")
     try:
-        # Python's reader takes NaN and Infinity, which are no JSON.
-        value = json.loads(raw, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
+        value = read_json(raw)
+    except JsonError as error:
+        if error.code != "json":  # it is JSON, and something of it would be lost
+            raise
         if dtype is not None:
             raise CodecError(f"{raw[:40]!r} does not fit dtype {dtype}", "value") from None
         return plain_value(raw)
@@ -152,23 +182,11 @@ def _read_value(raw: str, dtype: str | None) -> Value:
     return value_from_json(value, dtype)
 
 
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(name)
-
-
 def _float(value: float) -> float:
     try:
         return float(value)
     except OverflowError as error:
         raise CodecError("a number is beyond float64", "value") from error
-
-
-def _compact(value: Any) -> bytes:
-    try:
-        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-        return text.encode()
-    except (ValueError, TypeError, RecursionError) as error:
-        raise CodecError(f"no JSON: {error}", "value") from error
 
 
 def _bytes(value: Any) -> bytes:

@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 
+import cbor2
+
 from backhaul_codec.compression import Compression
 from backhaul_codec.envelope import seal, unseal
 from backhaul_codec.errors import CodecError
+from backhaul_codec.frame_fields import SAID_AGAIN_KEY
 from backhaul_codec.frame_layout import Layout, read_layout
 from backhaul_codec.frame_points import build_points
 from backhaul_codec.frame_writer import write_frame
@@ -19,17 +22,20 @@ def encode_frame(
     seq: int,
     clock: int = 0,
     compression: Compression = "deflate",
+    said_again: bool = False,
 ) -> bytes:
     """Return one message with 1 to 2**18 points of one node, in the order given.
 
     `epoch` and `seq` are the ledger's, 0 where the writer keeps no lane. `clock` says how good the
-    vehicle's clock was: 0 synced, 1 holdover, 2 unset. At the same number of points, points of few
+    vehicle's clock was: 0 synced, 1 holdover, 2 unset. `said_again`: every point was sent before, so
+    that a history keeps it only where it lacks the first. At the same number of points, points of few
     series and stamps on a coarse grid make the smallest frames; 200 points a frame is a good size.
 
     Raises: CodecError, naming the first rule that a point or argument breaks; nothing is encoded
     then, and the caller answers whoever brought the point.
     """
-    return seal(write_frame(points, clock), Kind.FRAME, epoch, seq, compression)
+    body = write_frame(points, clock, said_again=said_again)
+    return seal(body, Kind.FRAME, epoch, seq, compression)
 
 
 def encode_point(point: Point, *, epoch: int, seq: int) -> bytes:
@@ -65,6 +71,15 @@ def check(message: bytes, *, node: str | None = None) -> Header:
     Raises: CodecError, exactly where decode would.
     """
     return prove(message, node)[0]
+
+
+def is_said_again(message: bytes) -> bool:
+    """Tell whether a message is a frame of points that were all sent before.
+
+    Of a message that was proven: of others the answer means nothing. Raises: CodecError.
+    """
+    header, body = unseal(message)
+    return header.kind is Kind.FRAME and cbor2.loads(body).get(SAID_AGAIN_KEY) == 1
 
 
 def prove(message: bytes, node: str | None) -> tuple[Header, Layout | None]:

@@ -7,11 +7,10 @@ library alone; what is done for every point is done by it, in C.
 from __future__ import annotations
 
 from itertools import accumulate
-from operator import ge
+from operator import ge, itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_codec.frame_points import (
-    build_points,
     build_times,
     column_entries,
     series_places,
@@ -19,6 +18,7 @@ from backhaul_codec.frame_points import (
 )
 from backhaul_codec.merge import Head, HeadKey, join
 from backhaul_codec.messages import frame_layout
+from backhaul_codec.point_body import encode_value
 from backhaul_codec.points import INT64_MAX, Point
 
 if TYPE_CHECKING:
@@ -52,9 +52,7 @@ def newest_of(message: bytes, *, node: str | None = None) -> list[Point]:
 def newest_in(layout: Layout) -> list[Point]:
     """Return the same for a frame that was read as far as its layout."""
     lasts = None if layout.tomb is not None else _lasts(layout)
-    if lasts is None:
-        return _merged(build_points(layout))
-    points = _points_at(layout, lasts)
+    points = _winners(layout) if lasts is None else _points_at(layout, lasts)
     if len(set(zip(layout.types, layout.keys or layout.types, strict=True))) == len(points):
         return points
     return _merged(points)
@@ -127,6 +125,31 @@ def _points_at(layout: Layout, lasts: list[_Last]) -> list[Point]:
         column = columns[place.column]
         [value] = values_at(layout, _last_alone(place, column), column)
         points.append(Point(layout.node, type_, last.time, value, key, 0, origin))
+    return points
+
+
+def _winners(layout: Layout) -> list[Point]:
+    """Return one point for each series, and build no other: a frame may have a quarter of a million."""
+    times, sids = build_times(layout), layout.sid.to_array()
+    by_series = sorted(range(layout.n), key=sids.__getitem__)
+    places = series_places(layout)
+    columns = {column: column_entries(layout, column) for column in {p.column for p in places}}
+    keys = layout.keys or [""] * len(places)
+    origin_of = None if layout.origin_of is None else layout.origin_of.to_array()
+    points, end = [], 0
+    for place, type_, key, count in zip(places, layout.types, keys, layout.counts, strict=True):
+        rows = by_series[end : end + count]
+        end += count
+        values = values_at(layout, place, columns[place.column])
+        time = max(map(times.__getitem__, rows))
+        rivals = (
+            (layout.origins[origin_of[row]] if origin_of else "", encode_value(value), value)
+            for row, value in zip(rows, values, strict=True)
+            if times[row] == time
+        )
+        origin, _, value = max(rivals, key=itemgetter(0, 1))
+        tombstone = max(map(layout.tomb.__getitem__, rows)) if layout.tomb else 0
+        points.append(Point(layout.node, type_, time, value, key, tombstone, origin))
     return points
 
 

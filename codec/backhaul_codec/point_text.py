@@ -1,9 +1,10 @@
-"""Show points for people, alike on both ends. Nothing that a terminal would obey comes out of it.
+"""Show points, and text in columns, alike on both ends. Nothing that a terminal would obey comes out.
 
 A point is a dict here, as both ends' services have it in JSON.
 """
 
 import json
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,12 +18,32 @@ def line(point: dict[str, Any]) -> str:
 
 def table(points: list[dict[str, Any]]) -> list[str]:
     """Return points as lines in columns."""
-    rows = [(path(point), value(point), utc(point["time"]), origin(point)) for point in points]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return columns(
+        (path(point), value(point), utc(point["time"]), origin(point)) for point in points
+    )
+
+
+def columns(rows: Iterable[Iterable[str]], right: Collection[int] = ()) -> list[str]:
+    """Return rows as lines, never wrapped: what is cut or broken cannot be searched for or copied.
+
+    Args:
+        rows: cells of each, alike many.
+        right: the columns, from 0, that stand flush right.
+    """
+    cells = [[shown(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
+        "  ".join(
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
     ]
+
+
+def shown(text: str) -> str:
+    """Return somebody else's text as part of a line: as JSON if a terminal would obey any of it."""
+    return text if text.isprintable() else json.dumps(text)
 
 
 def path(point: dict[str, Any]) -> str:
@@ -38,7 +59,7 @@ def value(point: dict[str, Any]) -> str:
         return "(deleted)"
     found = point["value"]
     text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
-    return text if text.isprintable() and text else json.dumps(found)
+    return shown(text) if text else json.dumps(found)
 
 
 def utc(time_ns: int) -> str:
@@ -53,5 +74,4 @@ def utc(time_ns: int) -> str:
 
 def origin(point: dict[str, Any]) -> str:
     """Return who wrote a point."""
-    found: str = point["origin"] or "vehicle"
-    return found if found.isprintable() else json.dumps(found)
+    return shown(point["origin"] or "vehicle")

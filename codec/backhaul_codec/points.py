@@ -58,6 +58,7 @@ class Kind(IntEnum):
 class Header(NamedTuple):
     """Hold what stands uncompressed before a body; `raw_len` is the body's length in bytes.
 
+    `link`: the hash of the message before it in its lane, empty where a message has none (version 1).
     A tuple: hubs make one for every message, and a frozen dataclass takes twice as long to make.
     """
 
@@ -65,6 +66,7 @@ class Header(NamedTuple):
     epoch: int
     seq: int
     raw_len: int
+    link: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import cbor2
 
 from backhaul_codec import cbor
-from backhaul_codec.compression import CODEC_IDS
+from backhaul_codec.compression import COMPRESSIONS
 from backhaul_codec.envelope import CODEC_OFFSET, seal, unseal
 from backhaul_codec.errors import CodecError
 from backhaul_codec.frame_fields import Field
@@ -20,8 +20,6 @@ from backhaul_codec.frame_layout import read_layout
 from backhaul_codec.frame_points import build_times
 from backhaul_codec.point_body import read_point
 from backhaul_codec.points import INT64_MAX, INT64_MIN, Kind
-
-_COMPRESSIONS = {codec: compression for compression, codec in CODEC_IDS.items()}
 
 
 class _Span(NamedTuple):
@@ -48,7 +46,7 @@ def retime(message: bytes, offset_ns: int, *, clock: int | None = None) -> bytes
         body = _shift_point(body, offset_ns)
     else:
         body = _shift_frame(body, offset_ns, clock)
-    compression = _COMPRESSIONS[message[CODEC_OFFSET]]
+    compression = COMPRESSIONS[message[CODEC_OFFSET]]
     return seal(body, header.kind, header.epoch, header.seq, compression)
 
 

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from backhaul_codec.proof import holds, prove
+from backhaul_codec.strict_json import JsonError, read_typed
 
 if TYPE_CHECKING:
     from backhaul_codec.credentials import Credentials
@@ -45,8 +46,8 @@ def read_wish(body: bytes) -> Wish:
     if len(body) > WISH_BYTES_MAX:
         raise ValueError(f"a wish of {len(body)} bytes, it has {WISH_BYTES_MAX} at most")
     try:
-        return msgspec.json.decode(body, type=Wish)
-    except (msgspec.MsgspecError, UnicodeError) as error:
+        return read_typed(body, Wish)
+    except JsonError as error:
         raise ValueError(f"no wish for another key: {error}") from error
 
 

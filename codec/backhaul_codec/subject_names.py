@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_codec.errors import CodecError
 from backhaul_codec.points import Kind
-from backhaul_codec.subjects import DEVICE_ID, SubjectError, parse_leaf, parse_uplink
+from backhaul_codec.subjects import DEVICE_ID, IMPORT, SubjectError, parse_leaf, parse_uplink
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,8 +50,8 @@ def names_of(
 def _names(subject: str, known: dict[str, SubjectNames]) -> SubjectNames:
     """Return what a subject says, each leaf subject parsed once, whatever devices it is of."""
     leaf_subject = subject
-    if subject.startswith("up."):
-        device, _, leaf_subject = subject[3:].partition(".")
+    if subject.startswith(("up.", f"{IMPORT}.")):
+        device, _, leaf_subject = subject.partition(".")[2].partition(".")
         if not DEVICE_ID.match(device):
             parse_uplink(subject)  # says what is wrong
     names = known.get(leaf_subject)

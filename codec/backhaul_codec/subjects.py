@@ -5,7 +5,8 @@ points of an edge, `p.<node>` and `p.<parent>.<node>` frames of such points that
 `e.<kind>` events of the agent's own, `e.app.<kind>` events that programs report, `r.<command id>`
 results. Of a node with a lane of its own the same after `n.<node>.`.
 At the hub all of it with `up.<device>.` before it, set by the hub's own stream, never
-by the device.
+by the device. What `backhaul-hub import` brings stands in a stream of its own, as `import.<device>.f.<node>`
+and `import.<device>.e.import`: no vehicle can say anything there.
 """
 
 import re
@@ -17,6 +18,9 @@ Lane: TypeAlias = str
 LIVE, BULK = "live", "bulk"
 SHARED_LANES = (LIVE, BULK)  # that every device has
 _NODE_LANE = "n_"
+# Of readings that an operator imported at the hub; no vehicle has it.
+IMPORT: Lane = "import"
+IMPORT_STREAM = "IMPORT"
 # The longest name made of a lane is `<device>-<device token>_n_<token>`, a consumer's: a server takes
 # 255 bytes, and 63 and 64 are allowed before.
 NODE_TOKEN_MAX = 124
@@ -25,7 +29,7 @@ NODE_TOKEN_MAX = 124
 NODE_TYPE_PREFIX = "node:"
 # Events that vehicle and hub keep house with. What they say is elsewhere, or of no lasting interest:
 # no history counts them as points.
-SYSTEM_EVENTS = frozenset({"clock", "digest", "epoch", "heads", "key", "mark", "seen"})
+SYSTEM_EVENTS = frozenset({"clock", "digest", "epoch", "heads", "import", "key", "mark", "seen"})
 
 DEVICE_ID = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9_-]{0,62}\Z")
 
@@ -212,10 +216,17 @@ def lane_of(leaf_subject: str) -> Lane:
     raise SubjectError(f"{leaf_subject[:80]!r} belongs to no lane")
 
 
+def import_subject(device: str, leaf_subject: str) -> str:
+    """Return the subject of what is imported of a device."""
+    return f"{IMPORT}.{device}.{leaf_subject}"
+
+
 def parse_uplink(subject: str) -> Uplink:
-    """Read `up.<device>.<leaf subject>`. Raises: SubjectError."""
+    """Read `up.<device>.<leaf subject>`, or `import.` with what may follow it. Raises: SubjectError."""
     prefix, _, rest = subject.partition(".")
     device, _, leaf_subject = rest.partition(".")
+    if prefix == IMPORT and DEVICE_ID.match(device):
+        return parse_import(leaf_subject, device)
     if prefix != "up" or not DEVICE_ID.match(device):
         raise SubjectError(f"{subject[:80]!r} is not up.<device>.<leaf subject>")
     return parse_leaf(leaf_subject, device)
@@ -246,6 +257,17 @@ def parse_leaf(leaf_subject: str, device: str = "") -> Uplink:
         case "r", [command]:
             return Uplink(device, lane, leaf_subject, letter, key=command)
     raise SubjectError(f"{leaf_subject[:80]!r} has the wrong number of tokens")
+
+
+def parse_import(leaf_subject: str, device: str = "") -> Uplink:
+    """Read what follows `import.<device>.`: a frame, or the import's word. Raises: SubjectError."""
+    found = parse_leaf(leaf_subject, device)
+    if found.lane_node is not None or (found.letter, found.type) not in (
+        ("f", None),
+        ("e", IMPORT),
+    ):
+        raise SubjectError(f"{leaf_subject[:80]!r} is nothing that is imported")
+    return replace(found, lane=IMPORT)
 
 
 def _of_node_lane(leaf_subject: str, device: str, lane: Lane) -> Uplink:

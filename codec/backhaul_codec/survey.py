@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_codec.envelope import unseal
 from backhaul_codec.errors import CodecError
+from backhaul_codec.expansion import expansion_of
 from backhaul_codec.frame_points import build_times
 from backhaul_codec.messages import read_frame
 from backhaul_codec.points import Kind
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 class Survey(NamedTuple):
     """Hold a frame's header, the number of its points, their earliest and latest time (ns).
 
-    `clock` is what it says of the clock: 0 synced, 1 holdover, 2 unset.
+    `clock` is what it says of the clock: 0 synced, 1 holdover, 2 unset. `size` is what its points come
+    to as rows, with all texts, in bytes.
     """
 
     header: Header
@@ -25,6 +27,7 @@ class Survey(NamedTuple):
     t_lo: int
     t_hi: int
     clock: int
+    size: int
 
 
 def survey(message: bytes, *, node: str | None = None) -> Survey:
@@ -38,4 +41,5 @@ def survey(message: bytes, *, node: str | None = None) -> Survey:
         raise CodecError("a frame was expected, this is a point", "kind")
     layout = read_frame(body, node)
     times = build_times(layout)
-    return Survey(header, layout.n, min(times), max(times), layout.clock)
+    size = expansion_of(layout).size
+    return Survey(header, layout.n, min(times), max(times), layout.clock, size)

@@ -1,27 +1,31 @@
 """What a vehicle says of its own lanes and clock: the system events that continuity is told.
 
 `e.receipt` what will never come, `e.mark` how far each lane was at a time, `e.epoch` that a ledger
-took another's place, `e.clock` how good the stamps are, `e.key` how far the change of its key is. Pure:
-bytes in, words out.
+took another's place, `e.clock` how good the stamps are, `e.key` how far the change of its key is; and the
+hub's word of what was imported, `e.import`. Pure: bytes in, words out.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from backhaul_codec import Opaque, decode
+from backhaul_codec.envelope import HASH_BYTES
 from backhaul_codec.points import JSON
-from backhaul_codec.subjects import LIVE, SubjectError, node_of_lane
+from backhaul_codec.strict_json import JsonError, read_typed
+from backhaul_codec.subjects import IMPORT, LIVE, SubjectError, node_of_lane
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from backhaul_codec.subjects import Uplink
 
+FORKED = "the hub holds another history of this epoch: another machine has written in it"
+"""Why an epoch is over, in `e.epoch`: the vehicle found another message at the hub than its own."""
 # Text of a vehicle that goes into hub.db and onto screens.
 _TEXT_CHARACTERS_MAX = 200
 _LANES_MAX = 1024
@@ -29,9 +33,11 @@ _LANES_MAX = 1024
 Epoch = Annotated[int, Meta(ge=1, lt=1 << 32)]
 Seq = Annotated[int, Meta(ge=1, lt=1 << 62)]
 LastSeq = Annotated[int, Meta(ge=0, lt=1 << 62)]
+Hash = Annotated[str, Meta(pattern=rf"^([0-9a-f]{{{2 * HASH_BYTES}}})?$")]
 _INT64_MAX = (1 << 63) - 1
 Nanoseconds = Annotated[int, Meta(ge=-_INT64_MAX, le=_INT64_MAX)]
 Quality = Literal["synced", "holdover", "unset"]
+Hour = Annotated[int, Meta(ge=-_INT64_MAX // 3_600_000_000_000, le=_INT64_MAX // 3_600_000_000_000)]
 KeyState = Literal["made", "written", "failed"]
 
 
@@ -52,6 +58,8 @@ class Receipt:
     low: int
     high: int
     reason: str
+    chain: bytes = b""
+    """The hash that the message behind them has for its link; empty where it is not said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +70,8 @@ class MarkWord:
     epoch: int
     lanes: Mapping[str, int]
     why: str
+    chain: Mapping[str, str] = field(default_factory=dict)
+    """By lane: the hash of its message at that seq, in hex, where it is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +90,8 @@ class ClockWord:
     """How good the stamps are that follow on the lane.
 
     `offset_ns`: hub's time minus the clock's. `error_ns`: of the stamps at most, None where the
-    vehicle cannot tell.
+    vehicle cannot tell. `step_ns`: by how much what the hub says contradicts what it said before,
+    where the vehicle does not follow it (yet).
     """
 
     time_ns: int
@@ -88,6 +99,7 @@ class ClockWord:
     offset_ns: int
     error_ns: int | None
     boot: int | str
+    step_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +116,20 @@ class KeyWord:
     why: str
 
 
-Word = Receipt | MarkWord | EpochWord | ClockWord | KeyWord
+@dataclass(frozen=True, slots=True)
+class ImportWord:
+    """The hub's word: rows of a recording stand in the seqs of this epoch up to the message that says so.
+
+    `hours`: (hours since 1970, readings), of the readings' own times.
+    """
+
+    source: str
+    first_row: int
+    last_row: int
+    hours: tuple[tuple[int, int], ...]
+
+
+Word = Receipt | MarkWord | EpochWord | ClockWord | KeyWord | ImportWord
 
 
 class _ReceiptBody(msgspec.Struct, frozen=True):
@@ -113,12 +138,14 @@ class _ReceiptBody(msgspec.Struct, frozen=True):
     lo: Seq
     hi: Seq
     reason: str
+    chain: Hash = ""
 
 
 class _MarkBody(msgspec.Struct, frozen=True):
     epoch: Epoch
     lanes: Annotated[dict[str, LastSeq], Meta(max_length=_LANES_MAX)]
     why: str = ""
+    chain: Annotated[dict[str, Hash], Meta(max_length=_LANES_MAX)] = {}
 
 
 class _EpochBody(msgspec.Struct, frozen=True):
@@ -133,6 +160,7 @@ class _ClockBody(msgspec.Struct, frozen=True):
     offset_ns: Nanoseconds = 0
     error_ns: Nanoseconds | None = None
     boot: int | str = 0
+    step_ns: Nanoseconds | None = None
 
 
 class _KeyBody(msgspec.Struct, frozen=True):
@@ -143,7 +171,13 @@ class _KeyBody(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-_Body = TypeVar("_Body", _ReceiptBody, _MarkBody, _EpochBody, _ClockBody, _KeyBody)
+class _ImportBody(msgspec.Struct, frozen=True):
+    source: Annotated[str, Meta(max_length=64)]
+    rows: tuple[LastSeq, LastSeq]  # the second one not included
+    hours: list[tuple[Hour, Seq]]
+
+
+_Body = TypeVar("_Body", _ReceiptBody, _MarkBody, _EpochBody, _ClockBody, _KeyBody, _ImportBody)
 
 
 def read_word(uplink: Uplink, epoch: int, body: bytes) -> Word | None:
@@ -169,11 +203,16 @@ def read_word(uplink: Uplink, epoch: int, body: bytes) -> Word | None:
             return _epoch(body)
         case "clock" if uplink.lane == LIVE:
             time_ns, said = _read("clock", body, _ClockBody)
-            return ClockWord(time_ns, said.quality, said.offset_ns, said.error_ns, said.boot)
+            return ClockWord(
+                time_ns, said.quality, said.offset_ns, said.error_ns, said.boot, said.step_ns
+            )
         case "key" if uplink.lane == LIVE:
             _, key = _read("key", body, _KeyBody)
             why = key.why[:_TEXT_CHARACTERS_MAX]
             return KeyWord(key.id, key.state, key.public_key, key.proof, why)
+        case "import" if uplink.lane == IMPORT:
+            _, rows = _read("import", body, _ImportBody)
+            return ImportWord(rows.source, *rows.rows, tuple(rows.hours))
     return None
 
 
@@ -182,7 +221,8 @@ def _receipt(body: bytes) -> Receipt:
     _require_lanes("receipt", [said.lane])
     if said.lo > said.hi:
         raise WordError("receipt", f"a receipt for no range: {said.lo}..{said.hi}")
-    return Receipt(said.lane, said.epoch, said.lo, said.hi, said.reason[:_TEXT_CHARACTERS_MAX])
+    reason, chain = said.reason[:_TEXT_CHARACTERS_MAX], bytes.fromhex(said.chain)
+    return Receipt(said.lane, said.epoch, said.lo, said.hi, reason, chain)
 
 
 def _mark(epoch: int, body: bytes) -> MarkWord:
@@ -190,7 +230,7 @@ def _mark(epoch: int, body: bytes) -> MarkWord:
     _require_lanes("mark", said.lanes)
     if said.epoch != epoch:
         raise WordError("mark", f"a mark of epoch {said.epoch} in a message of epoch {epoch}")
-    return MarkWord(time_ns, epoch, said.lanes, said.why[:_TEXT_CHARACTERS_MAX])
+    return MarkWord(time_ns, epoch, said.lanes, said.why[:_TEXT_CHARACTERS_MAX], said.chain)
 
 
 def _epoch(body: bytes) -> EpochWord:
@@ -207,8 +247,8 @@ def _read(kind: str, body: bytes, type_: type[_Body]) -> tuple[int, _Body]:
     if not isinstance(value, Opaque) or value.dtype != JSON:
         raise WordError(kind, f"a {kind} whose value is no JSON")
     try:
-        return point.time, msgspec.json.decode(value.data, type=type_)
-    except (msgspec.DecodeError, RecursionError) as error:
+        return point.time, read_typed(value.data, type_)
+    except JsonError as error:
         raise WordError(kind, f"a {kind} that is none: {error}") from error
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from backhaul_codec.enrolment import REQUEST_BYTES_MAX, answer_prefix, request_subject
-from backhaul_codec.subjects import SHARED_LANES
+from backhaul_codec.subjects import IMPORT_STREAM, SHARED_LANES
 
 from . import shards
 from .lanes import (
@@ -47,15 +47,20 @@ ACCOUNTS: tuple[AccountName, ...] = get_args(AccountName)
 STORING: tuple[AccountName, ...] = ("HUB", "UP")
 """Those with JetStream."""
 
+_NO_GENERATIONS: Mapping[AccountName, int] = {}
+
 # As what accounts JOBS and TWIN know the API: $JS.API is each account's own, and they have none. DOWN
 # stands in another account than UP, and who asks by one name is answered by one.
-JOBS_API, DOWN_API = "jobsapi", "downapi"
+JOBS_API, DOWN_API, IMPORT_API = "jobsapi", "downapi", "importapi"
 # What a reader of streams asks that has one answer. One message, as a stream's leader has it: of a
 # cluster any server answers a direct get, and may be behind.
 _READ_ONE = ("STREAM.INFO.*", "STREAM.LIST", "STREAM.MSG.GET.*")
 _READ_MANY = "DIRECT.GET.*"
 _READ_ONE_OF_DOWN = (f"STREAM.INFO.{DOWN}", f"STREAM.MSG.GET.{DOWN}")
 _READ_MANY_OF_DOWN = f"DIRECT.GET.{DOWN}"
+# What operators have imported stands beside DOWN: no vehicle reaches that account at all.
+_READ_ONE_OF_IMPORT = (f"STREAM.INFO.{IMPORT_STREAM}", f"STREAM.MSG.GET.{IMPORT_STREAM}")
+_READ_MANY_OF_IMPORT = f"DIRECT.GET.{IMPORT_STREAM}"
 # The hub's streams take those of its own env alone.
 _FROM_TWIN = ("fleet.*.veh.*.evt.alert.>", "fleet.*.veh.*.cmd.>")
 CLOCK_QUESTIONS, CLOCK_ANSWERS = "clk.*", "clkr.*.*"
@@ -90,6 +95,7 @@ def account_jwts(
     revoked: Mapping[AccountName, Mapping[str, int]],
     *,
     now_s: int,
+    generations: Mapping[AccountName, int] = _NO_GENERATIONS,
 ) -> dict[AccountName, str]:
     """Return the JWTs of all accounts, those first from which others import.
 
@@ -98,6 +104,7 @@ def account_jwts(
         lanes: those of nodes, of any device.
         revoked: for each account users' keys, and up to when what was signed for them is void.
         now_s: since the Unix epoch.
+        generations: of each account that was ever changed.
     """
     every = [*SHARED_LANES, *sorted(set(lanes))]
     public: dict[AccountName, str] = {name: keys.account(name).public for name in ACCOUNTS}
@@ -121,7 +128,12 @@ def account_jwts(
     }
     return {
         name: account_jwt(
-            account, public[name], keys.operator_signing, revoked.get(name, {}), now_s=now_s
+            account,
+            public[name],
+            keys.operator_signing,
+            revoked.get(name, {}),
+            now_s=now_s,
+            generation=generations.get(name, 0),
         )
         for name, account in accounts.items()
     }
@@ -194,9 +206,12 @@ def _hub_exports() -> list[Export]:
     services = [RESETS, *_flow_control(DOWN), _ENROL, *_FROM_TWIN]
     return [
         *(Export("service", subject) for subject in services),
-        # For TWIN, where nobody comes as a leaf.
-        *(Export("service", f"$JS.API.{verb}") for verb in _READ_ONE_OF_DOWN),
-        Export("service", f"$JS.API.{_READ_MANY_OF_DOWN}", many_answers=True),
+        # For TWIN and JOBS, where nobody comes as a leaf.
+        *(Export("service", f"$JS.API.{verb}") for verb in _READ_ONE_OF_DOWN + _READ_ONE_OF_IMPORT),
+        *(
+            Export("service", f"$JS.API.{verb}", many_answers=True)
+            for verb in (_READ_MANY_OF_DOWN, _READ_MANY_OF_IMPORT)
+        ),
         *(Export("stream", subject) for subject in (*_TO_LEAFS, *_TO_PEOPLE, _SNAPSHOTS)),
     ]
 
@@ -237,18 +252,28 @@ def _api_of_up(
 
 
 def _jobs_imports(public: Mapping[AccountName, str], secret: str) -> list[Import]:
-    return _api_of_up(public, secret, _READ_ONE, JOBS_API)
+    return [
+        *_api_of_up(public, secret, _READ_ONE, JOBS_API),
+        *_api_of_hub(public, _READ_ONE_OF_IMPORT, _READ_MANY_OF_IMPORT, IMPORT_API),
+    ]
+
+
+def _api_of_hub(
+    public: Mapping[AccountName, str], one: Iterable[str], many: str, here: str
+) -> list[Import]:
+    """Return the imports of reading one stream of account HUB, under a prefix."""
+    hub = public["HUB"]
+    return [
+        *(Import("service", f"$JS.API.{verb}", hub, f"{here}.{verb}", share=True) for verb in one),
+        Import("service", f"$JS.API.{many}", hub, f"{here}.{many}"),
+    ]
 
 
 def _twin_imports(public: Mapping[AccountName, str], secret: str) -> list[Import]:
     hub = public["HUB"]
     return [
         *_jobs_imports(public, secret),
-        *(
-            Import("service", f"$JS.API.{verb}", hub, f"{DOWN_API}.{verb}", share=True)
-            for verb in _READ_ONE_OF_DOWN
-        ),
-        Import("service", f"$JS.API.{_READ_MANY_OF_DOWN}", hub, f"{DOWN_API}.{_READ_MANY_OF_DOWN}"),
+        *_api_of_hub(public, _READ_ONE_OF_DOWN, _READ_MANY_OF_DOWN, DOWN_API),
         *(Import("service", subject, hub) for subject in _FROM_TWIN),
     ]
 

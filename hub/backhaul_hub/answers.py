@@ -9,6 +9,7 @@ import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_codec import CodecError
+from backhaul_codec.strict_json import Reader
 from backhaul_codec.subjects import SubjectError
 
 from .errors import HubError
@@ -26,10 +27,10 @@ def answering(
     client: Client, question: type[Any], answer: Callable[[Any], Awaitable[Any]]
 ) -> Callable[[Msg], Awaitable[None]]:
     """Return a callback that answers every request, refusals included."""
-    decoder = msgspec.json.Decoder(question)
+    reader = Reader(question)
 
     async def said(message: Msg) -> Any:
-        return await answer(decoder.decode(message.data or b"{}"))
+        return await answer(reader.read(message.data or b"{}"))
 
     async def respond(message: Msg) -> None:
         await respond_to(client, message, said)
@@ -45,7 +46,12 @@ async def respond_to(client: Client, message: Msg, answer: Callable[[Msg], Await
         said = _refusal(error.message, error.hint)
     except (CodecError, SubjectError, msgspec.DecodeError) as error:
         said = _refusal(str(error))
-    body = msgspec.json.encode(said)
+    except Exception as error:  # noqa: BLE001 - who asked is answered, and the control plane goes on
+        said = _unforeseen(message.subject, error)
+    try:
+        body = msgspec.json.encode(said)
+    except Exception as error:  # noqa: BLE001 - as above: an answer that cannot be written is none
+        body = msgspec.json.encode(_unforeseen(message.subject, error))
     if len(body) > client.max_payload:
         refusal = _refusal(f"the answer has {len(body)} bytes", "ask for less of it")
         body = msgspec.json.encode(refusal)
@@ -53,6 +59,11 @@ async def respond_to(client: Client, message: Msg, answer: Callable[[Msg], Await
         await message.respond(body)
     except NatsError as error:
         log.warning("not_answered", subject=message.subject, error=repr(error))
+
+
+def _unforeseen(subject: str, error: Exception) -> dict[str, Any]:
+    log.error("question_failed", subject=subject[:200], exc_info=error)
+    return _refusal("a fault of the hub, not of this question", "its log has the traceback")
 
 
 def _refusal(message: str, hint: str = "") -> dict[str, Any]:

@@ -8,24 +8,39 @@ vehicles that trust the former one alone to the new one.
 
 from __future__ import annotations
 
+import importlib
 import ipaddress
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
 from .errors import CertificateError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from cryptography import exceptions, x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+    from cryptography.x509 import oid
+else:
+
+    class _Late:
+        """A module that is imported with its first use: `-h` of a command must work without it."""
+
+        def __init__(self, name: str) -> None:
+            self._name = f"cryptography.{name}"
+
+        def __getattr__(self, attribute: str) -> object:
+            return getattr(importlib.import_module(self._name), attribute)
+
+    exceptions, x509, oid = _Late("exceptions"), _Late("x509"), _Late("x509.oid")
+    hashes, serialization = (
+        _Late(f"hazmat.primitives.{name}") for name in ("hashes", "serialization")
+    )
+    ec = _Late("hazmat.primitives.asymmetric.ec")
 
 AUTHORITY_LIFE = timedelta(days=20 * 365)
 """As long as a vehicle may be in use: what it trusts is only brought to it again by hand."""
@@ -91,7 +106,7 @@ def issue(
         .add_extension(x509.SubjectAlternativeName(map(_name, names)), critical=False)
         .add_extension(
             x509.ExtendedKeyUsage(
-                [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+                [oid.ExtendedKeyUsageOID.SERVER_AUTH, oid.ExtendedKeyUsageOID.CLIENT_AUTH]
             ),
             critical=False,
         )
@@ -110,7 +125,7 @@ def read_authority(certificates: Iterable[x509.Certificate], key_pem: str) -> Au
     """
     try:
         key: PrivateKeyTypes = serialization.load_pem_private_key(key_pem.encode(), None)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+    except (ValueError, TypeError, exceptions.UnsupportedAlgorithm) as error:
         raise CertificateError(f"no private key: {error}") from error
     for certificate in certificates:
         if isinstance(key, ec.EllipticCurvePrivateKey) and (
@@ -193,7 +208,7 @@ def _key_usage(*, digital_signature: bool = False, key_cert_sign: bool = False) 
 
 
 def _named(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    return x509.Name([x509.NameAttribute(oid.NameOID.COMMON_NAME, name)])
 
 
 def _name(text: str) -> x509.GeneralName:

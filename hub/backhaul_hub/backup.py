@@ -18,9 +18,11 @@ from nats.errors import Error as NatsError
 from nats.js.errors import APIError, NoKeysError
 
 from .backup_choice import Choice, chosen
-from .backup_files import CONFIG, configuration_files, copy_database
+from .backup_files import CONFIG, configuration_files, copy_database, count_devices
+from .backup_names import require_plain_files
 from .errors import ArtifactError, BackupError
 from .jetstream import JetStreamApi
+from .last_backup import LastBackup, note_backup
 from .manifest import (
     MANIFEST,
     PARTIAL,
@@ -37,7 +39,7 @@ from .manifest import (
     store_manifest,
 )
 from .objects import Objects
-from .private_files import alone_in
+from .private_files import alone_in, private_directory
 from .shards import is_shard
 from .snapshots import Snapshot
 from .stream_digest import Block, digest_blocks, ranges, still_there
@@ -115,7 +117,13 @@ class Backup:
         self._manifest.ended = self._now()
         store_manifest(self._target, self._manifest, MANIFEST)
         (self._target / PARTIAL).unlink(missing_ok=True)
+        taken = LastBackup(str(self._target.absolute()), self._manifest.began, self._devices())
+        note_backup(self._source, taken)
         return self._manifest
+
+    def _devices(self) -> int:
+        """Return how many devices the copy of hub.db knows."""
+        return count_devices(self._target / REGISTRY)
 
     def _now(self) -> str:
         return datetime.fromtimestamp(self._clock.now_ns() // 10**9, UTC).isoformat()
@@ -123,13 +131,14 @@ class Backup:
     def _open(self) -> None:
         """Begin, or go on with what an earlier run has left."""
         try:
-            self._target.mkdir(parents=True, exist_ok=True, mode=0o700)
+            private_directory(self._target)
         except OSError as error:
             raise BackupError(f"{self._target}: {error.strerror}") from error
         if (self._target / MANIFEST).exists():
             raise BackupError(
                 f"{self._target} holds a finished backup", hint="choose another directory"
             )
+        require_plain_files(self._target)
         before = load_manifest(self._target, PARTIAL)
         if before is None:
             if any(self._target.iterdir()):

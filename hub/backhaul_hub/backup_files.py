@@ -6,11 +6,14 @@ import os
 import shutil
 import sqlite3
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
+from .backup_names import require_names
 from .errors import BackupError
 from .keys import operator_seed_file
 from .manifest import FileEntry
 from .objects import file_digest
+from .private_files import private_directory
 from .servers import server_directories
 from .tls_files import TLS
 
@@ -58,6 +61,19 @@ def copy_database(source: Path, target: Path) -> FileEntry:
         partial.unlink(missing_ok=True)
 
 
+def count_devices(path: Path) -> int:
+    """Return how many devices a copy of hub.db knows. Raises: BackupError: it cannot be read."""
+    try:
+        connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)
+        try:
+            found: int = connection.execute("SELECT count(*) FROM device").fetchone()[0]
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise BackupError(f"{path}: {error}") from error
+    return found
+
+
 def configuration_files(directory: Path) -> Iterator[Path]:
     """Yield what a hub directory holds beside hub.db and streams."""
     yield from sorted(directory.glob("*.toml"))
@@ -75,16 +91,18 @@ def put_missing_files(source: Path, manifest: Manifest, directory: Path) -> list
     """Put back the configuration that a hub directory lacks; what is there stays as it is.
 
     Raises:
-        BackupError: the directory cannot be written.
+        BackupError: a name leads elsewhere, a file is not what was checked, or the directory cannot
+            be written.
     """
+    require_names(manifest)
     put = []
-    for name in manifest.files:
+    for name, entry in manifest.files.items():
         target = directory / name.removeprefix(CONFIG)
         if not name.startswith(CONFIG) or target.exists():
             continue
         try:
-            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            place_file(source / name, target)
+            private_directory(target.parent)
+            place_file(source / name, target, entry)
         except OSError as error:
             raise BackupError(f"{target}: {error.strerror}") from error
         put.append(target)
@@ -128,13 +146,25 @@ def fold_log(path: Path) -> None:
         raise BackupError(f"{path}: {error}", hint="move it away by hand") from error
 
 
-def place_file(source: Path, target: Path) -> None:
-    """Copy a file for its owner alone, synced, whole or not at all."""
+def place_file(source: Path, target: Path, entry: FileEntry | None = None) -> None:
+    """Copy a file for its owner alone, synced, whole or not at all.
+
+    `entry`: what it has to be.
+
+    Raises:
+        BackupError: it is something else, which it became since it was checked.
+        OSError: it cannot be read, or not be written.
+    """
     partial = target.with_name(target.name + ".part")
     partial.unlink(missing_ok=True)
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as copy, source.open("rb") as original:
-        shutil.copyfileobj(original, copy)
-        copy.flush()
-        os.fsync(descriptor)
-    partial.replace(target)
+    try:
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as copy, source.open("rb") as original:
+            shutil.copyfileobj(original, copy)
+            copy.flush()
+            os.fsync(descriptor)
+        if entry is not None and file_digest(partial).hex() != entry.sha256:
+            raise BackupError(f"{source} became another file while it was put back")
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -15,7 +15,6 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
@@ -128,7 +127,7 @@ class BlobService:
             return
         try:
             question = blobs.decode_question(message.data)
-        except msgspec.DecodeError:
+        except blobs.NOT_READ:
             self.refused += 1
             return
         desk = self._desks.get(device)

@@ -11,16 +11,16 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from . import enrolment_rows
-from .account_keeper import jwts_there
+from .account_keeper import jwts_there, revoked_for_ever
 from .accounts import ACCOUNTS
 from .consumers import Change
 from .errors import BackupError, RegistryError
-from .nats_jwt import body_of
+from .generations import generations, of_jwt, taken_over
 from .people_rows import insertion, known_people, removal
 from .registry import Registry
-from .revocations import FOR_EVER_S, Revocation, revocations, revoke
+from .revocations import Revocation, revocations, revoke
 from .rotations import drop, rotations
-from .setup import resolver_directories
+from .setup import jwts_in_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from .registry import Device
     from .rotations import Rotation
 
-Revoked: TypeAlias = "dict[AccountName, set[str]]"
+Revoked: TypeAlias = "Mapping[AccountName, set[str]]"
 """Public keys, by account."""
+_NONE: Mapping[AccountName, int] = {}
 
 
 class CarriedOver(NamedTuple):
@@ -51,51 +52,54 @@ class CarriedOver(NamedTuple):
     """Devices whose enrolment token is void by the restore."""
 
 
-async def revoked_at_servers(system: Client, keys: HubKeys, servers: int) -> Revoked:
-    """Return who is shut out for ever by what the servers have.
+class AtServers(NamedTuple):
+    """What the servers know that an older hub.db does not."""
+
+    revoked: Mapping[AccountName, set[str]] = {}
+    """Who is shut out for ever."""
+    generations: Mapping[AccountName, int] = {}
+    """Of each account, the newest."""
+
+
+async def at_servers(system: Client, keys: HubKeys, servers: int) -> AtServers:
+    """Return what the servers know of accounts.
 
     Raises:
         HubError: none answered.
     """
-    return {name: _in(await jwts_there(system, keys, name, servers)) for name in ACCOUNTS}
+    found = {name: await jwts_there(system, keys, name, servers) for name in ACCOUNTS}
+    return AtServers(
+        {name: _in(jwts) for name, jwts in found.items()},
+        {name: max(of_jwt(jwt).number for jwt in jwts) for name, jwts in found.items()},
+    )
 
 
 def revoked_in_files(directory: Path, keys: HubKeys) -> Revoked:
     """Return who is shut out for ever by what stands where servers read accounts at their start."""
-    places = {
-        name: [
-            each / f"{keys.account(name).public}.jwt" for each in resolver_directories(directory)
-        ]
-        for name in ACCOUNTS
-    }
-    return {
-        name: _in(path.read_text() for path in paths if path.exists())
-        for name, paths in places.items()
-    }
+    return {name: _in(jwts) for name, jwts in jwts_in_files(directory, keys).items()}
 
 
 def _in(jwts: Iterable[str]) -> set[str]:
-    found: set[str] = set()
-    for jwt in jwts:
-        try:
-            until = body_of(jwt)["nats"].get("revocations") or {}
-        except (ValueError, KeyError):
-            continue  # a server that never had the account
-        # For a shorter time: kept out for a flood.
-        found |= {key for key, until_s in until.items() if until_s == FOR_EVER_S}
-    return found
+    return set().union(*map(revoked_for_ever, jwts))
 
 
 async def carry_over(
-    registry: Registry, revoked: Revoked, former: Path, now_ns: int
+    registry: Registry,
+    revoked: Revoked,
+    former: Path,
+    now_ns: int,
+    held: Mapping[AccountName, int] = _NONE,
 ) -> CarriedOver:
     """Tell a restored hub.db, whole or not at all, who was shut out since.
+
+    It is then no older than the servers: what it has accounts say is their next generation.
 
     Args:
         registry: it.
         revoked: who is, as servers have it.
         former: the hub.db in whose place it came; there need not be one.
         now_ns: since the Unix epoch.
+        held: the generation of each account, as servers have it.
 
     Raises:
         BackupError: the former one cannot be read.
@@ -105,7 +109,9 @@ async def carry_over(
 
     async def decide() -> tuple[Sequence[Change], CarriedOver]:
         told = _told(before.revocations, revoked, now_ns)
-        return await _decide(registry, told, before, now_ns)
+        changes, carried = await _decide(registry, told, before, now_ns)
+        own = await generations(registry)
+        return [*changes, taken_over(own, before.generations, held)], carried
 
     return await registry.write_decided(decide)
 
@@ -116,6 +122,7 @@ class _Former(NamedTuple):
     revocations: Sequence[Revocation] = ()
     devices: Mapping[str, Device] = {}
     people: Mapping[str, Known] = {}
+    generations: Mapping[AccountName, int] = {}
 
 
 async def _read(path: Path) -> _Former:
@@ -124,7 +131,10 @@ async def _read(path: Path) -> _Former:
     try:
         async with await Registry.open_existing(path) as registry:
             return _Former(
-                await revocations(registry), await registry.devices(), await known_people(registry)
+                await revocations(registry),
+                await registry.devices(),
+                await known_people(registry),
+                {name: each.number for name, each in (await generations(registry)).items()},
             )
     except RegistryError as error:
         raise BackupError(

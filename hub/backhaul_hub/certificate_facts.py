@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cryptography.hazmat.primitives import hashes
-
 from .authority import names_of
 from .tls_files import CA_KEY, TLS, server_certificates, trusted_authorities
 
@@ -18,6 +16,9 @@ if TYPE_CHECKING:
 
 def facts(directory: Path, now: datetime) -> dict[str, Any]:
     """Return servers' certificates and trusted authorities. Raises: CertificateError: there is no TLS."""
+    # Not above: `-h` of a command must work without it.
+    from cryptography.hazmat.primitives import hashes
+
     servers = server_certificates(directory)
     return {
         "servers": [

@@ -9,6 +9,7 @@ import msgspec
 from backhaul_codec.certificates import LaneId, certify, lane_records
 
 from .errors import RegistryError
+from .imports.import_rows import imported_hours
 from .word_store import marks_of
 
 if TYPE_CHECKING:
@@ -54,5 +55,6 @@ async def certificates_of(
             ),
             *((old, msgspec.json.decode(said, type=dict[str, int])) for old, said in ended),
         ],
+        {id_: state.chain.forked_from for id_, state in lanes.items()},
     )
-    return certify(marks, records, hours)
+    return certify(marks, records, hours, await imported_hours(registry, device))

@@ -1,42 +1,52 @@
-"""`backhaul-hub`: the command line of the hub."""
+"""`backhaul-hub`: the command line of the hub; one file a subcommand in `commands`."""
 
 from __future__ import annotations
 
-import sys
-
 import click
 
-from .commands.add_device import add_device
-from .commands.artifact import artifact
-from .commands.backup import backup
-from .commands.command import command
-from .commands.command_list import command_list
-from .commands.completeness import completeness
-from .commands.conflicts import conflicts
-from .commands.devices import devices
-from .commands.enrol import enrol
-from .commands.events import events
-from .commands.get import get
-from .commands.init import init
-from .commands.migrate import migrate
-from .commands.node import node
-from .commands.reload import reload
-from .commands.restore import restore
-from .commands.revoke import revoke
-from .commands.rotate import rotate
-from .commands.set import set_
-from .commands.shadow import shadow
-from .commands.simulate import simulate
-from .commands.status import status
-from .commands.tls import tls
-from .commands.tree import tree
-from .commands.up import up
-from .commands.user import user
-from .commands.watch import watch
-from .errors import HubError
+from backhaul_codec.command_line import Subcommands, run
+from backhaul_codec.errors import MappingError
+from backhaul_hub.errors import HubError
+
+COMMANDS = {
+    "init": "Write a new hub's server and control plane configuration into DIRECTORY.",
+    "up": "Bring streams and sources in line, then run the control plane.",
+    "enrol": "Print a token with which a vehicle becomes device VID, once.",
+    "tokens": "List enrolment tokens that can still be used.",
+    "add-device": "Enrol device VID and write its identity document.",
+    "rotate": "Give device VID another key, over the air.",
+    "revoke": "Shut device VID out for ever.",
+    "devices": "Show each device: link, heads, lag, watermark, gaps, when last seen.",
+    "reload": "Have every server and the control plane know all devices.",
+    "tls": "See and renew the certificates that the hub's servers show.",
+    "status": "Show what is wrong, worst first, and what to do about it.",
+    "completeness": "Say for each hour whether all that a device acknowledged is held.",
+    "events": "Show what programs on vehicles reported.",
+    "get": "Show the current value of every series of a device.",
+    "set": "Write points of a device; they reach it now, or when it is back.",
+    "watch": "Show the heads of a device, then every change as it comes.",
+    "shadow": "Show what is desired of a device and what it has; desire something.",
+    "conflicts": "List values that lost to a write that did not know of them.",
+    "tree": "Draw the tree: groups, devices, and the nodes inside of them.",
+    "node": "Change the tree: groups above devices, and the nodes inside of them.",
+    "artifact": "Keep files for vehicles, and fetch what vehicles have uploaded.",
+    "backup": "Take a backup of the hub while it runs, and check it.",
+    "restore": "Put a hub back from a backup, and check it.",
+    "migrate": "Move this hub's streams to another server, and check them.",
+    "command": "Send a command to a device: carried out once, or not at all.",
+    "commands": "List the newest commands, and where they stand.",
+    "user": "Give people rights to a part of the tree, and take them back.",
+    "import": "Bring a fleet's old logs into the history, each row once.",
+    "simulate": "Write into a test hub what the sources of a whole fleet would.",
+}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Subcommands,
+    package="backhaul_hub.commands",
+    summaries=COMMANDS,
+    modules={"commands": "command_list", "import": "import_"},
+)
 @click.version_option(package_name="backhaul")
 def cli() -> None:
     """Run and question a backhaul hub.
@@ -49,46 +59,10 @@ def cli() -> None:
     `shadow`, the tree with `tree` and `node`. Files for vehicles, and from them, are kept with
     `artifact`. Vehicles are told to do something with `command`; `commands` says what became of
     it. `user` gives people rights to a part of the tree. `reload` has every server of a cluster learn of new devices; `tls` renews their certificates.
-    `simulate` loads a test hub with a fleet that is not there.
+    `import` brings old logs of a whole fleet into the history. `simulate` loads a test hub with a fleet that is not there.
     """
 
 
-for _command in (
-    init,
-    up,
-    enrol,
-    add_device,
-    rotate,
-    revoke,
-    devices,
-    reload,
-    tls,
-    status,
-    completeness,
-    events,
-    get,
-    set_,
-    watch,
-    shadow,
-    conflicts,
-    tree,
-    node,
-    artifact,
-    backup,
-    restore,
-    migrate,
-    command,
-    command_list,
-    user,
-    simulate,
-):
-    cli.add_command(_command)
-
-
 def main() -> None:
-    """Run the command line; an error of ours is one line on stderr and exit status 1."""
-    try:
-        cli()
-    except HubError as error:
-        print(f"backhaul-hub: {error}", file=sys.stderr)
-        sys.exit(1)
+    """Run the command line."""
+    run(cli, "backhaul-hub", HubError, MappingError)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Protocol
+
+# The plain monotonic clock stands still while a machine sleeps: the wall clock would seem to step.
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Clock(Protocol):
@@ -17,6 +21,13 @@ class Clock(Protocol):
         """Return seconds that never run backwards."""
 
 
+class SteadyClock(Clock, Protocol):
+    """One that also tells whether its wall time jumps."""
+
+    def steady_ns(self) -> int:
+        """Return nanoseconds since the machine started, sleep included: never jumps or goes back."""
+
+
 class SystemClock:
     """The machine's own clock."""
 
@@ -27,6 +38,18 @@ class SystemClock:
     def monotonic_s(self) -> float:
         """Return seconds that never run backwards."""
         return time.monotonic()  # noqa: TID251 - the one place that reads it
+
+    def steady_ns(self) -> int:
+        """Return nanoseconds since the machine started, sleep included."""
+        return time.clock_gettime_ns(_STEADY)
+
+
+def boot_id() -> str:
+    """Return the kernel's name for this start of the machine, "" where it gives none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def utc(clock: Clock) -> datetime:

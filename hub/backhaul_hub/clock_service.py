@@ -2,7 +2,7 @@
 
 A question may name epochs of the vehicle's ledger; then what the hub knows of them goes along (known.py).
 It may also say how far lanes go of which the hub confirms nothing: their sources may have stopped, and
-what goes by the stream cannot say so.
+what goes by the stream cannot say so. And it may say what the vehicle says of itself (vehicles.py).
 
 Who asks is in the subject: the server lets a device publish only its own, and what may show another
 is refused (forged.py). The answer goes to
@@ -13,6 +13,7 @@ is checked on those, so a device could have the hub publish anywhere in its own 
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -20,9 +21,12 @@ import structlog
 from msgspec import Meta
 from nats.errors import Error as NatsError
 
+from backhaul_codec.strict_json import JsonError, Reader
+
 from .accounts import CLOCK_QUESTIONS, clock_answer_subject
 from .allowance import PENDING_MAX, Allowance
 from .forged import is_forged
+from .hashes import HASHES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
 
     from .clock import Clock
-    from .known import Known, Lanes
+    from .known import Ends, Known, Lanes
 
 EPOCHS_MAX = 16
 """Epochs in one question."""
@@ -45,6 +49,24 @@ Seq = Annotated[int, Meta(ge=1, lt=1 << 62)]
 log = structlog.get_logger(__name__)
 
 
+class AskedHashes(msgspec.Struct, frozen=True):
+    """Which hashes a device asks for: of the seqs ``lo`` to ``hi`` of a lane."""
+
+    lane: Annotated[str, Meta(max_length=256)]
+    epoch: Epoch
+    lo: Seq
+    hi: Seq
+
+
+class Hashes(msgspec.Struct, frozen=True):
+    """The hashes of a lane's messages from ``lo`` on, as hashes.py has them."""
+
+    lane: str
+    epoch: int
+    lo: int
+    hashes: list[str | None]
+
+
 class Question(msgspec.Struct, frozen=True):
     """What a device asks: ``t1`` is its own affair, and comes back with the answer.
 
@@ -55,21 +77,29 @@ class Question(msgspec.Struct, frozen=True):
     epochs: Annotated[tuple[Epoch, ...], Meta(max_length=EPOCHS_MAX)] = ()
     epoch: Epoch | None = None
     lanes: Annotated[dict[str, Seq], Meta(max_length=LANES_MAX)] = {}
+    hashes: AskedHashes | None = None
+    vehicle: msgspec.Raw = msgspec.Raw()
+    """Empty: it says nothing. Read by whoever wants it: what it says of itself must not cost a vehicle the time."""
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     """When the question arrived here (``t2``) and the answer left (``t3``): ns since 1970.
 
     ``epochs``: what is known of those that were asked about; None where that cannot be said now.
+    ``chain``: the hashes at their watermarks. ``hashes``: those that were asked for. ``yield_s``: for so long
+    the device is to stay away: it is another machine's turn, which has the same identity.
     """
 
     t1: int
     t2: int
     t3: int
     epochs: dict[int, Lanes] | None = None
+    chain: dict[int, Ends] = {}
+    hashes: Hashes | None = None
+    yield_s: int = 0
 
 
-_decode = msgspec.json.Decoder(Question).decode
+_read = Reader(Question).read
 
 
 class ClockService:
@@ -81,6 +111,8 @@ class ClockService:
         known: knows what the hub knows of epochs; None: nobody is told.
         may_ask: counts a device's question, and says whether it may ask still (flood.py).
         on_still: called with a device, an epoch, and the last seqs of lanes of it that stand still.
+        on_heard: called with a device whose agent has asked, and what it says of itself, empty for nothing;
+            returns for how many seconds it is to stay away.
     """
 
     def __init__(
@@ -91,6 +123,7 @@ class ClockService:
         known: Known | None = None,
         may_ask: Callable[[str], bool] = lambda _: True,
         on_still: Callable[[str, int, Mapping[str, int]], None] = lambda *_: None,
+        on_heard: Callable[[str, bytes], float] = lambda *_: 0.0,
     ) -> None:
         self.answered = 0
         self.refused = 0
@@ -101,6 +134,7 @@ class ClockService:
         self._known = known
         self._may_ask = may_ask
         self._on_still = on_still
+        self._on_heard = on_heard
         self._waiting: set[asyncio.Task[None]] = set()
 
     async def listen(self, client: Client) -> None:
@@ -118,28 +152,43 @@ class ClockService:
             self.refused += 1
             return
         try:
-            question = _decode(message.data)
-        except msgspec.DecodeError:
+            question = _read(message.data)
+        except JsonError:
             self.refused += 1
             return
         if not self._allowance.take(device, self._clock.monotonic_s()):
             self.refused += 1
             return
+        yield_s = math.ceil(self._on_heard(device, bytes(question.vehicle)))
         if question.epoch is not None and question.lanes:
             self._on_still(device, question.epoch, question.lanes)
-        if question.epochs and self._known is not None and len(self._waiting) < WAITING_MAX:
+        asks = question.epochs or question.hashes
+        if asks and not yield_s and self._known is not None and len(self._waiting) < WAITING_MAX:
             task = asyncio.create_task(self._answer(device, token, question, t2, self._known))
             self._waiting.add(task)
             task.add_done_callback(self._waiting.discard)
         else:
-            await self._tell(device, token, Answer(question.t1, t2, self._clock.now_ns()))
+            answer = Answer(question.t1, t2, self._clock.now_ns(), yield_s=yield_s)
+            await self._tell(device, token, answer)
 
     async def _answer(
         self, device: str, token: str, question: Question, t2: int, known: Known
     ) -> None:
         """Answer once it is known what the hub knows; the time that takes counts as the hub's."""
-        epochs = await known.of(device, question.epochs)
-        await self._tell(device, token, Answer(question.t1, t2, self._clock.now_ns(), epochs))
+        epochs, chain = None, {}
+        if question.epochs:
+            epochs = await known.of(device, question.epochs)
+            chain = {} if epochs is None else await known.ends(device, question.epochs)
+        hashes = await self._hashes(device, question.hashes, known)
+        await self._tell(
+            device, token, Answer(question.t1, t2, self._clock.now_ns(), epochs, chain, hashes)
+        )
+
+    async def _hashes(self, device: str, asked: AskedHashes | None, known: Known) -> Hashes | None:
+        if asked is None or not 0 <= asked.hi - asked.lo < HASHES_MAX:
+            return None
+        found = await known.hashes(device, asked.lane, asked.epoch, asked.lo, asked.hi)
+        return None if found is None else Hashes(asked.lane, asked.epoch, asked.lo, found)
 
     async def _tell(self, device: str, token: str, answer: Answer) -> None:
         try:

@@ -8,7 +8,9 @@ vehicle's ledger is another since, whose word on it may be lost, it becomes inte
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
 from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -17,8 +19,8 @@ import msgspec
 from msgspec import Meta
 
 from backhaul_codec import Opaque
-from backhaul_codec.json_values import read_sayable
 from backhaul_codec.points import JSON
+from backhaul_codec.strict_json import JsonError, Reader, read_json, write_json
 from backhaul_codec.subjects import DEVICE_ID
 
 from .twin_streams import device_prefix
@@ -165,7 +167,7 @@ class Command:
             "id": self.id,
             "name": self.name,
             "state": self.state.value,
-            "params": json.loads(self.params),
+            "params": _shown(self.params),
             "who": self.who,
             "deadline_ns": self.deadline_ns,
         }
@@ -217,8 +219,14 @@ class _Said(msgspec.Struct, frozen=True):
     runs: int = 0
 
 
-_decode_body = msgspec.json.Decoder(Body).decode
-_decode_said = msgspec.json.Decoder(_Said).decode
+class _Id(msgspec.Struct, frozen=True):
+    """As much of a body as tells who it is of."""
+
+    id: CommandId = ""
+
+
+_read_body = Reader(Body).read
+_read_said = Reader(_Said).read
 _VEHICLE_STATES = frozenset(State) - {State.QUEUED, State.SENT}
 
 
@@ -226,11 +234,7 @@ def read_result(point: Point) -> Heard:
     """Read what a vehicle says of a command. Raises: ValueError: it is no such thing."""
     if not isinstance(point.value, Opaque) or point.value.dtype != JSON:
         raise ValueError("a result is JSON")
-    try:
-        said = _decode_said(point.value.data)
-        read_sayable(bytes(said.result) or b"null")
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise ValueError(str(error)) from error
+    said = _read_said(point.value.data)
     if said.state not in _VEHICLE_STATES:
         raise ValueError(f"{said.state[:40]!r} is no state of a command")
     kept: dict[str, Any] = {"runs": said.runs}
@@ -255,11 +259,11 @@ def read_arrival(
     body, params, refusal = Body(), "null", ""
     try:
         msgspec.convert(name, CommandName)
-        body = _body(arrival.data)
+        body = read_body(arrival.data)
+        params = _exact(bytes(body.params))
         _require(body, device, rules, devices, full=full)
-        read_sayable(bytes(body.params))
-        params = bytes(body.params).decode()
-    except (ValueError, RecursionError, msgspec.DecodeError) as error:
+    except (ValueError, msgspec.DecodeError) as error:
+        body = body if body.id else Body(id=_id_in(arrival.data))
         refusal = f"not sent: {error}"
     deadline_s = body.deadline_s or rules.deadline_s
     command = Command(
@@ -276,10 +280,37 @@ def read_arrival(
     return command
 
 
-def _body(data: bytes) -> Body:
+def read_body(data: bytes) -> Body:
+    """Read what an operator publishes. Raises: ValueError: the hub would refuse it."""
     if len(data) > BODY_BYTES_MAX:
         raise ValueError(f"{len(data)} bytes, {BODY_BYTES_MAX} are allowed")
-    return _decode_body(data or b"{}")
+    return _read_body(data or b"{}")
+
+
+def _id_in(data: bytes) -> str:
+    """Return the id in a body that is refused, so that who sent it hears of it; "" where none is found."""
+    with suppress(ValueError, RecursionError, msgspec.DecodeError):
+        if len(data) <= BODY_BYTES_MAX:
+            return msgspec.convert(json.loads(data), _Id).id
+    return ""
+
+
+def _exact(params: bytes) -> str:
+    """Return parameters in a form that says what the record shows of them. Raises: JsonError.
+
+    As they came, but for decimals of more digits than a float64 has: those are the nearest one.
+    """
+    written = write_json(read_json(params))
+    same = json.loads(params, parse_float=Decimal) == json.loads(written, parse_float=Decimal)
+    return (params if same else written).decode()
+
+
+def _shown(params: str) -> Any:
+    """Return parameters as they are shown; those of an older hub, which took more, as text."""
+    try:
+        return read_json(params)
+    except JsonError:
+        return params
 
 
 def _require(

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations at run time
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
+from backhaul_codec.strict_toml import TomlError, read_toml
+from backhaul_codec.toml_values import listen_problem, odd_values, url_problem
+
 from .errors import ConfigError
+from .servers import urls
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Positive = Annotated[float, Meta(gt=0)]
 Bytes = Annotated[int, Meta(ge=1 << 20)]
@@ -109,6 +116,10 @@ class ClockRule(_Section, frozen=True):
 
     max_future_skew_s: Annotated[float, Meta(ge=0, le=3600)] = 5.0
     """A config point stamped further ahead of the hub's now is refused, and stamped again."""
+    max_step_s: Annotated[float, Meta(gt=0, le=1e9)] = 10.0
+    """What this machine's clock may jump by unquestioned."""
+    step_confirm_s: Annotated[float, Meta(ge=0, le=1e6)] = 600.0
+    """For how long a greater step must last before the hub goes by it."""
 
 
 class Conflicts(_Section, frozen=True):
@@ -192,6 +203,8 @@ class Health(_Section, frozen=True):
     stream_full_part: Annotated[float, Meta(gt=0, le=1)] = 0.8
     link_down_after_s: Annotated[float, Meta(ge=0)] = 300.0
     """More than vehicles with metered links are away by their plan."""
+    agent_down_after_s: Annotated[float, Meta(ge=0)] = 120.0
+    """For so long a link may be up without an agent, as while that is started anew."""
     certificate_days_min: Annotated[float, Meta(ge=0, le=3650)] = 30.0
     quarantine_shown_s: Positive = 3600.0
     """For so long after the last unreadable message it is said that there were some."""
@@ -212,6 +225,12 @@ class Flood(_Section, frozen=True):
     questions_burst: Positive = 5_000.0
     unreadable_s_max: Positive = 1.0
     unreadable_burst: Positive = 1_000.0
+    points_s_max: Positive = 2_000_000.0
+    """In messages that were stored. A backlog drains at that."""
+    points_burst: Positive = 500_000_000.0
+    expanded_s_max: Positive = float(4 << 20)
+    """Bytes that frames come to as rows, beyond 256 times their size, and 64 KiB: an agent's never do."""
+    expanded_burst: Positive = float(256 << 20)
     suspend_s: Positive = 60.0
     """How long the first time; twice as long each time within an hour after the last."""
     suspend_s_max: Positive = 3600.0
@@ -254,13 +273,15 @@ def load(directory: Path) -> HubConfig:
     """
     path = directory / "hub.toml"
     try:
-        raw = tomllib.loads(path.read_text())
+        raw = read_toml(path.read_text(), finite=False)
     except FileNotFoundError:
         raise ConfigError(
             f"{path} does not exist", hint=f"make it with: backhaul-hub init {directory}"
         ) from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, TomlError) as error:
         raise ConfigError(f"{path}: {error}") from error
+    for key, problem in odd_values(raw):
+        raise ConfigError(f"{path}: {key}: {problem}")
     try:
         config = msgspec.convert(raw, HubConfig)
     except msgspec.ValidationError as error:
@@ -269,9 +290,40 @@ def load(directory: Path) -> HubConfig:
             hint = "made by an older backhaul: make a new hub with init, then migrate"
         raise ConfigError(f"{path}: {error}", hint=hint) from error
     nats = config.nats
+    for key, problem in _problems(config):
+        raise ConfigError(f"{path}: {key}: {problem}")
     users = ("control", "spark", "twin", "system")
     here = {name: _in(directory, getattr(nats, name), nats.ca) for name in users}
     return msgspec.structs.replace(config, nats=msgspec.structs.replace(nats, **here))
+
+
+def _problems(config: HubConfig) -> Iterator[tuple[str, str]]:
+    """Yield the key of each value that no type refuses and nothing can be done with, and why."""
+    nats, fleet = config.nats, config.fleet
+    for key, text in (("nats.url", nats.url), ("fleet.leaf_url", fleet.leaf_url)):
+        found = urls(text)
+        if not found:
+            yield key, "an address is needed, as in tls://hub.example.org:7422"
+        for url in found:
+            if problem := url_problem(url):
+                yield key, problem
+        if twice := next((url for url in found if found.count(url) > 1), ""):
+            yield key, f"{twice} stands there twice"
+    both = {urlsplit(url).netloc for url in urls(nats.url)}
+    if shared := next((url for url in urls(fleet.leaf_url) if urlsplit(url).netloc in both), ""):
+        yield (
+            "fleet.leaf_url",
+            f"{shared} is the port for clients, of nats.url; leafs have their own",
+        )
+    if problem := listen_problem(config.metrics.listen, [*urls(nats.url), *urls(fleet.leaf_url)]):
+        yield "metrics.listen", problem
+    for user in ("control", "spark", "twin", "system"):
+        if not getattr(nats, user).creds:
+            yield f"nats.{user}.creds", "a file is needed"
+    if config.commands.deadline_s > config.commands.deadline_s_max:
+        yield "commands.deadline_s", f"at most deadline_s_max, {config.commands.deadline_s_max:g}"
+    if config.flood.suspend_s > config.flood.suspend_s_max:
+        yield "flood.suspend_s", f"at most suspend_s_max, {config.flood.suspend_s_max:g}"
 
 
 def _in(directory: Path, login: Login, ca: str) -> Login:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_codec.ranges import RangeSet
 
+from .chain import Chain, Fork, Watermark
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -26,6 +28,8 @@ LANES_MAX = 4096
 """(lane, epoch) pairs."""
 HOLES_MAX = 16_384
 """Separate ranges of seqs, over all its lanes; as many receipts in each."""
+DOUBTS_MAX = 64
+"""Lanes of which a repeat waits to be compared."""
 FORGOTTEN_AFTER_NS = 86_400 * 1_000_000_000
 """A former epoch that nothing came of for so long makes room for a new one."""
 
@@ -70,6 +74,8 @@ class LaneState:
     """Size of the new messages as they came over the wire, without subject and headers."""
     last_seen_ns: int = 0
     """When UP stored the newest of them; ns since the Unix epoch."""
+    chain: Chain = field(default_factory=Chain)
+    """Whether what is held is one history."""
 
     @property
     def accounted(self) -> RangeSet:
@@ -80,6 +86,11 @@ class LaneState:
     def watermark(self) -> int:
         """The highest seq below which everything is held or explained."""
         return self.accounted.contiguous
+
+    @property
+    def proven(self) -> tuple[int, bytes]:
+        """How far all is held or explained and is one history, and the hash of the message there."""
+        return self.chain.proven(self.watermark)
 
     @property
     def gaps(self) -> list[tuple[int, int]]:
@@ -121,6 +132,9 @@ class Continuity:
         self._no_room_until_ns: dict[str, int] = {}
         self._changed: set[LaneKey] = set()
         self._stirred: dict[LaneKey, None] = {}
+        self._doubts: dict[LaneKey, tuple[int, bytes]] = {}
+        self.forks: list[LaneKey] = []
+        """Lanes in which a second history was seen, each once."""
         self._forgotten: list[LaneKey] = []
 
     def restore(self, lanes: Mapping[LaneKey, LaneState]) -> None:
@@ -130,6 +144,8 @@ class Continuity:
             self._holes[key.device] += len(state.seen)
             self._heard(key, state)
             self._stirred[key] = None
+            if state.chain.forked:
+                self.forks.append(key)
 
     def beyond_bounds(self, key: LaneKey, seq: int, stored_ns: int) -> str | None:
         """Say which bound of its device this message would break, None for none.
@@ -143,11 +159,29 @@ class Continuity:
             self.refused[key.device, bound] += 1
         return bound
 
-    def arrived(self, key: LaneKey, seq: int, body_bytes: int, stored_ns: int) -> bool:
-        """Take in one message; return whether it never came before (False: a repeat)."""
+    def arrived(
+        self,
+        key: LaneKey,
+        seq: int,
+        body_bytes: int,
+        stored_ns: int,
+        *,
+        link: bytes = b"",
+        own: bytes = b"",
+    ) -> bool:
+        """Take in one message; return whether it never came before (False: a repeat).
+
+        `link` and `own`: the hash that it names as the one before it, and its own (see `chain.Chain`).
+        """
         state = self._state(key)
         self._touch(key)
-        state.held.add(seq)
+        was_forked = state.chain.forked
+        if state.held.add(seq):
+            state.chain.add(seq, link, own, state.held)
+        elif state.chain.repeat(seq, own):
+            self._doubt(key, seq, own)
+        if state.chain.forked and not was_forked:
+            self.forks.append(key)
         before = len(state.seen)
         is_new = state.seen.add(seq) > 0
         if stored_ns >= state.last_seen_ns:
@@ -161,8 +195,10 @@ class Continuity:
         state.body_bytes += body_bytes
         return True
 
-    def explain(self, key: LaneKey, low: int, high: int, reason: str) -> bool:
+    def explain(self, key: LaneKey, low: int, high: int, reason: str, behind: bytes = b"") -> bool:
         """Take in a receipt: `low..high` will never come. False where a bound refuses it.
+
+        `behind`: what the message behind them names as the hash before it; empty where it is not said.
 
         Raises:
             ValueError: where `low..high` is no range of seqs.
@@ -174,9 +210,15 @@ class Continuity:
             return False
         state = self._state(key)
         # The first word on a seq stands.
-        for start, end in state.explained.holes(low, high):
+        untold = state.explained.holes(low, high)
+        for start, end in untold:
             _append(state.receipts, Explained(start, end, reason))
         state.explained.add(low, high)
+        was_forked = state.chain.forked
+        for start, end in [(low, high)] if behind else untold:
+            state.chain.explain(start, end, behind, state.held)
+        if state.chain.forked and not was_forked:
+            self.forks.append(key)
         self._touch(key)
         return True
 
@@ -221,12 +263,44 @@ class Continuity:
         """Take in all that UP holds of a lane, after it lost something."""
         state = self._state(key)
         state.held = state.aged.union(stored)
+        state.chain.forget(state.held, state.explained)
         self._touch(key)
 
     def lost(self, key: LaneKey) -> int:
         """Return how many messages of a lane UP has had, and has lost."""
         state = self.lanes.get(key)
         return state.lost if state else 0
+
+    def take_doubts(self) -> dict[LaneKey, tuple[int, bytes]]:
+        """Return repeats of which it is not known whether they are the same: of each lane the last one."""
+        doubts, self._doubts = self._doubts, {}
+        return doubts
+
+    def fork(self, key: LaneKey) -> None:
+        """Take in that two histories of a lane have been seen."""
+        state = self.lanes.get(key)
+        if state is not None and not state.chain.forked:
+            state.chain.forked = True
+            self.forks.append(key)
+            self._touch(key)
+
+    def fork_of(self, key: LaneKey) -> Fork:
+        """Return what the vehicle is to be told of a lane's epoch."""
+        state = self.lanes.get(key)
+        if state is not None and state.chain.forked:
+            return Fork.FORKED
+        if self.is_over(key):
+            return Fork.OVER
+        stands_still = state is not None and state.proven[0] < state.watermark
+        return Fork.UNPROVEN if stands_still else Fork.NONE
+
+    def told_of(self, key: LaneKey) -> Watermark:
+        """Return what the vehicle is to be told of a lane that is known."""
+        return Watermark(*self.lanes[key].proven, self.fork_of(key))
+
+    def _doubt(self, key: LaneKey, seq: int, own: bytes) -> None:
+        if key in self._doubts or len(self._doubts) < DOUBTS_MAX:
+            self._doubts[key] = seq, own
 
     def known(self, device: str, epoch: int) -> dict[str, int]:
         """Return the highest seq that anybody has ever heard of, by lane of one epoch."""

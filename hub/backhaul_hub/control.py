@@ -20,6 +20,8 @@ from backhaul_codec.identity import leaf_name
 
 from . import metrics_server, questions, service
 from .account_keeper import AccountKeeper
+from .account_service import push_on_request
+from .adopter import Adopter
 from .answers import answering
 from .ask_service import AskService
 from .blob_service import BlobService
@@ -35,7 +37,10 @@ from .down_end import DownEnd
 from .enrolment_service import EnrolmentService
 from .errors import HubError
 from .flood_guard import FloodGuard
+from .found import Found
 from .health_watch import HealthWatch
+from .hub_time import HubTime, keep_record
+from .imports.import_rows import trouble as import_trouble
 from .jetstream import JetStreamApi
 from .keys import read_keys
 from .known import Known
@@ -47,10 +52,12 @@ from .logins import add_twin_login, creds_file
 from .metrics import METRICS
 from .moved import STOP_SERVICE
 from .people_services import Hub, PeopleServices
+from .presence import Presence
 from .reception import Reception
-from .registry import Registry
 from .report import Report
 from .reset_service import ResetService
+from .revocation_log import RevocationLog
+from .revocations import UNKNOWN_KEY
 from .rotation_keeper import RotationKeeper
 from .servers import urls
 from .set_ups import SetUps
@@ -64,23 +71,25 @@ from .telling import Teller
 from .turn import stored
 from .twin_streams import SHADOW, STATE
 from .uplink import UplinkReader
+from .vehicle_keeper import VehicleKeeper
 from .word_book import WordBook
 from .word_store import restore as restore_words
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-    from .clock import Clock
+    from .clock import SteadyClock
     from .command_book import Command
     from .config import HubConfig
     from .consumers import Consumer
     from .jetstream import Json
     from .keys import HubKeys
-    from .registry import Device
+    from .registry import Device, Registry
+    from .vehicles import Vehicles
 
 log = structlog.get_logger(__name__)
 
@@ -102,25 +111,27 @@ class ControlPlane:
     """
 
     def __init__(
-        self, directory: Path, config: HubConfig, clock: Clock, *, lower_limits: bool = False
+        self, directory: Path, config: HubConfig, clock: SteadyClock, *, lower_limits: bool = False
     ) -> None:
         self._directory = directory
         self._config = config
-        self._clock = clock
+        self._clock = time = HubTime.of(directory, config.clock, clock)
         self._lower_limits = lower_limits
         self._devices: dict[str, Device] = {}
         self._learning = asyncio.Lock()
         # Devices without a durable on DOWN, as the server refused it: seen to when we learn again.
         self._unwritable: set[str] = set()
+        # Of which DOWN has durables, and hub.db nothing.
+        self._unknown: set[str] = set()
         self._continuity = Continuity()
         self._words = WordBook(self._continuity)
         self._readers: list[UplinkReader] = []
-        self._sync = SyncShell(config, clock, lambda: self._devices)
-        self._commands = CommandShell(config, clock, lambda: self._devices, self._tell_command)
+        self._sync = SyncShell(config, time, lambda: self._devices)
+        self._commands = CommandShell(config, time, lambda: self._devices, self._tell_command)
         self._alerts = LiveAlerts(config.twin.env, self._sync.tell_live, self._sync.ancestors)
         self._consumers: list[Consumer] = [*self._sync.consumers, self._commands]
-        self._sources = SourceKeeper(config, clock, self._continuity, lambda: self._devices)
-        self._set_ups = SetUps(clock, self._tell_again)
+        self._sources = SourceKeeper(config, time, self._continuity, lambda: self._devices)
+        self._set_ups = SetUps(time, self._tell_again)
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
@@ -131,19 +142,24 @@ class ControlPlane:
                 line, or hub.db is not usable.
         """
         async with AsyncExitStack() as stack:
-            registry = await stack.enter_async_context(
-                await Registry.open(self._directory / "hub.db")
-            )
             keys = read_keys(self._directory)
-            self._add_twin_login(keys)
             servers = len(urls(self._config.nats.url))
             system = await connect(self._config.nats.url, self._config.nats.system)
             stack.push_async_callback(system.close)
-            # First of all: without accounts nobody else logs in.
-            accounts = AccountKeeper(keys, registry, self._clock, servers=servers)
+            # Before all else: one that is not alone changes nothing. In account SYS, which servers have
+            # in their configuration: the others may be lost.
+            sole = Sole(system, self._clock.now_ns(), system.new_inbox())
+            await sole.start()
+            found = await Found.open(self._directory, self._config, keys, system)
+            stack.push_async_callback(found.close)
+            registry = found.registry
+            self._add_twin_login(keys)
+            # Without accounts nobody else logs in.
+            revoked = RevocationLog(self._directory, keys.operator_signing)
+            accounts = AccountKeeper(keys, registry, self._clock, servers=servers, log=revoked)
+            await push_on_request(accounts, system)
             await _push(accounts, system)
-            client = await connect(self._config.nats.url, self._config.nats.control)
-            stack.push_async_callback(client.close)
+            client = await found.connected()
             # Closed before the others: what is asked last is answered over them.
             reception = Reception(lambda: connect(self._config.nats.url, self._config.nats.control))
             stack.push_async_callback(reception.close)
@@ -159,8 +175,6 @@ class ControlPlane:
                 if servers > 1
                 else JetStreamApi(client)
             )
-            sole = Sole(client, self._clock.now_ns(), client.new_inbox())
-            await sole.start()
             for declared in declared_streams(self._config):
                 await self._reconcile(api, declared)
             down = await DownEnd.open(api, registry)
@@ -184,6 +198,7 @@ class ControlPlane:
             )
             self._consumers.append(self._rotations)
             await self._rotations.look(registry)
+            adopter = Adopter(registry, self._clock, lambda: self._rotations.rotations, learn)
             leafs = Leafs(
                 system,
                 keys.account("FLEET").public,
@@ -192,12 +207,16 @@ class ControlPlane:
                 self._link_up,
                 self._link_down,
                 self._rotations.connected,
+                on_claims=adopter.heard,
                 carried=guard.carried,
                 servers=servers,
             )
             await leafs.start()
-            report = self._report(leafs)
-            await self._serve(client, api, registry, report, lambda: _push(accounts, system))
+            vehicles = await VehicleKeeper.open(
+                *(registry, self._clock, leafs.links, self._continuity)
+            )
+            report = self._report(leafs, vehicles.vehicles)
+            await self._serve(client, api, registry, report)
             await heard(client)
             # Again: a command that found nobody to tell it counts on what is read at the start.
             await self._reload(api, registry)
@@ -206,7 +225,8 @@ class ControlPlane:
             enrolling = EnrolmentService(registry, documents, self._clock, learn)
             known = Known(api, self._continuity, self._clock, self._reader_of)
             times = ClockService(
-                client, self._clock, self._token_of, known, guard.may_ask, self._stands_still
+                *(client, self._clock, self._token_of, known, guard.may_ask, self._stands_still),
+                on_heard=vehicles.hear,
             )
             blobs = BlobService(
                 client,
@@ -232,6 +252,7 @@ class ControlPlane:
                     self._consumers,
                     self._words,
                     guard.unreadable,
+                    guard.expanded,
                 )
                 for shard in range(self._config.fleet.shards)
             ]
@@ -244,6 +265,7 @@ class ControlPlane:
                 lags=self._sources.lags,
                 settled=lambda: all(reader.caught_up for reader in self._readers),
             )
+            self._presence = Presence(api, self._clock, self._active, leafs.links)
             watch = self._watch(api, down, leafs)
             certificates = CertificateWatch(self._directory, system, servers)
             health = HealthWatch(
@@ -257,7 +279,14 @@ class ControlPlane:
                 lags=self._sources.lags,
                 clocks=self._words.clocks,
                 certificates=certificates.until,
+                vehicles=vehicles.vehicles,
                 flooding=guard.flooding,
+                expanding=guard.expanding,
+                unknown=lambda: self._unknown,
+                older=lambda: accounts.older,
+                time=self._clock,
+                sync=self._sync.core,
+                imports=lambda: import_trouble(registry, api, self._clock.now_ns()),
             )
             await service.serve(client, health.status)
             async with asyncio.TaskGroup() as group:
@@ -278,9 +307,13 @@ class ControlPlane:
                         reception.watch(),
                         certificates.run(),
                         health.run(),
+                        vehicles.run(),
+                        self._presence.run(),
+                        keep_record(self._clock, self._directory),
                         metrics_server.serve(self._config.metrics.listen, METRICS, health.samples),
                         watch_connections(client, system),
                         self._alerts.keep(api),
+                        adopter.run(),
                         *syncing,
                         *commanding,
                         asking.run(),
@@ -327,6 +360,7 @@ class ControlPlane:
     async def _say_again(self, leafs: Leafs) -> None:
         """Tell all vehicles again what DOWN has lost."""
         self._teller.forget()
+        self._presence.forget()
         self._commands.down_was_made_anew()
         self._rotations.down_was_made_anew()
         for device, link in list(leafs.links.items()):
@@ -352,8 +386,10 @@ class ControlPlane:
         before, self._devices = self._devices, known
         self._sources.change(before)
         self._sync.devices_changed()
-        for name in await drop_stale_consumers(api, known.values()):
+        stale = await drop_stale_consumers(api, known.values())
+        for name in stale.dropped:
             log.info("consumer_dropped", consumer=name)
+        self._unknown = stale.unknown
 
     async def _make_writable(self, api: JetStreamApi, device: Device) -> None:
         self._unwritable.add(device.id)
@@ -395,7 +431,10 @@ class ControlPlane:
 
     def _device_of(self, leaf: str) -> str | None:
         device = self._devices.get(leaf.rpartition("-")[0])
-        return device.id if device and leaf == leaf_name(device.id, device.token) else None
+        if device is None or leaf != leaf_name(device.id, device.token):
+            return None
+        # Back again it is heard with which key.
+        return None if device.public_key.startswith(UNKNOWN_KEY) else device.id
 
     def _token_of(self, device: str) -> str | None:
         known = self._devices.get(device)
@@ -419,7 +458,7 @@ class ControlPlane:
     def _tell_command(self, command: Command) -> None:
         self._sync.tell_live([told_command(command, self._sync.ancestors(command.device))])
 
-    def _report(self, leafs: Leafs) -> Report:
+    def _report(self, leafs: Leafs, vehicles: Vehicles) -> Report:
         clocks = self._words.clocks
         return Report(
             self._continuity,
@@ -428,6 +467,7 @@ class ControlPlane:
             clocks,
             self._sync.report,
             self._rotations.rotations,
+            vehicles,
         )
 
     def _people(
@@ -448,7 +488,6 @@ class ControlPlane:
         api: JetStreamApi,
         registry: Registry,
         report: Report,
-        push: Callable[[], Awaitable[None]],
     ) -> None:
         """Answer the command line's questions."""
 
@@ -460,8 +499,6 @@ class ControlPlane:
             await self._reload(api, registry)
             await self._rotations.look(registry)
             await message.respond(b"{}")
-            # A command that told the servers does not know who is kept out for a while.
-            await push()
 
         async def stop(message: Msg) -> None:
             await message.respond(b"{}")

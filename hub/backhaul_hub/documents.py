@@ -20,7 +20,7 @@ from backhaul_codec.identity import (
 from .errors import ConfigError
 from .logins import vehicle_jwt
 from .nats_jwt import body_of
-from .private_files import write_private
+from .private_files import private_directory, write_private
 from .servers import urls
 from .streams import DOWN
 from .tls_files import ca_text
@@ -117,7 +117,7 @@ class Documents:
         except IdentityError as error:
             raise ConfigError(f"no identity document can be made of it: {error}") from error
         path = self.path(identity.device)
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_directory(path.parent)
         write_private(path, text)
         return path
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
+
+from backhaul_codec.subjects import DEVICE_ID, SubjectError, decode_token
 
 from .errors import JetStreamError
 from .lanes import down_deliver_subject, down_durable, down_filters, node_lanes
@@ -23,6 +25,7 @@ _SECOND_NS = 1_000_000_000
 log = structlog.get_logger(__name__)
 # As `down_durable` names them.
 _DURABLE = re.compile(r"(?P<device>.+?)-(?P<token>[0-9a-f]+)(?:_n_(?P<node>.+))?")
+_WHOLE_TOKEN = re.compile(_DURABLE.pattern.replace("[0-9a-f]+", "[0-9a-f]{24}"))
 _FILTERS = frozenset({"filter_subject", "filter_subjects"})
 
 
@@ -85,8 +88,30 @@ async def _ensure_consumer(api: JetStreamApi, declared: Json) -> str:
     return f"updated {name}: {'; '.join(updatable)}"
 
 
-async def drop_stale_consumers(api: JetStreamApi, devices: Iterable[Device]) -> list[str]:
-    """Delete the durables on DOWN that their devices source through no more; return their names.
+def device_of_durable(name: str) -> tuple[str, str, str] | None:
+    """Return whose durable on DOWN it is: device, token, node ("" for none); None where it is no device's."""
+    # Of a whole token: the id of a device may look like a shorter one with a node.
+    found = _WHOLE_TOKEN.fullmatch(name)
+    if found is None or not DEVICE_ID.match(found["device"]):
+        return None
+    try:
+        node = decode_token(found["node"]) if found["node"] else ""
+    except SubjectError:
+        return None
+    return found["device"], found["token"], node
+
+
+class Stale(NamedTuple):
+    """What was found of durables on DOWN that no device sources through."""
+
+    dropped: list[str]
+    """Their names."""
+    unknown: set[str]
+    """Devices that are not known: theirs stay, since they may be all that is left of them."""
+
+
+async def drop_stale_consumers(api: JetStreamApi, devices: Iterable[Device]) -> Stale:
+    """Delete the durables on DOWN that their devices source through no more; return what they were.
 
     Of nodes that have no streams of their own any more: what waits for them in DOWN goes as well,
     heads that differ for it are sent the shared way when device and hub compare. Of tokens that a
@@ -102,18 +127,21 @@ async def drop_stale_consumers(api: JetStreamApi, devices: Iterable[Device]) -> 
         if not device.revoked_ns
         for each in down_consumers(device)
     }
-    gone = []
+    gone: list[str] = []
+    unknown: set[str] = set()
     for name in sorted(await names(api, f"CONSUMER.NAMES.{DOWN}", "consumers") - declared):
         found = _DURABLE.fullmatch(name)
         device = known.get(found["device"]) if found else None
         if found is None or device is None:
+            stranger = device_of_durable(name)
+            unknown |= {stranger[0]} - known.keys() if stranger else set()
             continue
         await api.delete_consumer(DOWN, name)
         if found["node"] and found["token"] == device.token:
             part = f"in.{device.id}.n.{found['node']}.>"
             await api.request(f"STREAM.PURGE.{DOWN}", {"filter": part})
         gone.append(name)
-    return gone
+    return Stale(gone, unknown)
 
 
 async def make_writable(api: JetStreamApi, device: Device) -> bool:

@@ -4,6 +4,8 @@ HubError                    the base: message, hint (what to do about it)
 ├── ConfigError             hub.toml or the hub directory
 ├── KeyRefusedError         a seed is none, or damaged; it is never said
 ├── RegistryError           hub.db, or a device that is (or is not) in it
+│   ├── OlderRegistryError  hub.db is older than the accounts that the servers hold: older
+│   └── LostRegistryError   hub.db knows nothing where there were devices; its exit status is 4
 ├── JetStreamError          the server refused a JetStream request: subject, code
 ├── ArtifactError           an artifact is not there, damaged, or cannot be stored
 ├── CertificateError        a certificate, its key or its authority cannot be used
@@ -19,6 +21,9 @@ from __future__ import annotations
 
 class HubError(Exception):
     """Base of every error that an operator of the hub may see."""
+
+    exit_status = 1
+    """Of the command line that ends with it."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -39,6 +44,24 @@ class KeyRefusedError(HubError):
 
 class RegistryError(HubError):
     """A device is unknown, exists already, has no valid id; or hub.db is not usable."""
+
+
+class OlderRegistryError(RegistryError):
+    """hub.db is an older copy, or one beside the true one: what it says of accounts is of the past."""
+
+    def __init__(self, older: str) -> None:
+        super().__init__(
+            f"this hub.db is older than the accounts that the servers hold ({older})",
+            hint="put the newest hub.db back; where there is none, stop the control plane, and:"
+            " backhaul-hub restore --from-streams",
+        )
+        self.older = older
+
+
+class LostRegistryError(RegistryError):
+    """hub.db knows none of the devices that there were: it was lost, or is another hub's."""
+
+    exit_status = 4
 
 
 class JetStreamError(HubError):

@@ -64,6 +64,8 @@ async def events_answer(
 
 
 def _standing_json(certificates: list[Certificate]) -> dict[str, Any]:
+    # Of an hour that was imported no vehicle has said what happened in it.
+    certificates = [each for each in certificates if each.state != "imported"]
     counted = Counter(map(hiding, certificates))
     states = {state: counted[state] for state in ("complete", "explained", "waiting")}
     doubtful = [hour(each.hour_ns) for each in certificates if hiding(each) != "complete"]

@@ -12,14 +12,15 @@ import heapq
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
 from nats.errors import Error as NatsError
 from nats.js.api import DeliverPolicy
 
 from backhaul_codec import CodecError, Opaque, decode
+from backhaul_codec.certificates import ALSO_IMPORTED
 from backhaul_codec.json_values import read_sayable
 from backhaul_codec.points import JSON
 from backhaul_codec.ranges import RangeSet
+from backhaul_codec.strict_json import JsonError, read_json
 from backhaul_codec.subjects import DEVICE_ID, LIVE, SubjectError, decode_token, encode_token
 
 from .errors import HubError
@@ -97,10 +98,10 @@ def read_event(subject: str, body: bytes) -> VehicleEvent | None:
 def read_alert(subject: str, body: bytes) -> VehicleEvent | None:
     """Read one alert, which its subject says the device of; None where it is none."""
     try:
-        said = msgspec.json.decode(body)
+        said = read_json(body)
         time, id_, text = said.pop("time"), said.pop("id"), said.pop("text")
         del said["vid"]
-    except (msgspec.DecodeError, RecursionError, KeyError, AttributeError, TypeError):
+    except (JsonError, KeyError, AttributeError, TypeError):
         return None
     device = subject.split(".")[3]
     typed = isinstance(time, int) and isinstance(id_, str) and id_ and isinstance(text, str)
@@ -221,7 +222,9 @@ def standing(info: Json) -> tuple[int, tuple[str, ...]]:
 
 def hiding(certificate: Certificate) -> State:
     """Return how an hour stands as far as events go: those travel on the live lane alone."""
-    if certificate.why or any(each.lane == LIVE for each in certificate.missing):
+    if certificate.why not in ("", ALSO_IMPORTED) or any(
+        each.lane == LIVE for each in certificate.missing
+    ):
         return "waiting"
     if any(each.lane == LIVE for each in certificate.explained):
         return "explained"

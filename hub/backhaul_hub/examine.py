@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from backhaul_codec import CodecError
+from backhaul_codec import CodecError, hash_of
 from backhaul_codec.envelope import unseal
+from backhaul_codec.expansion import ROW_BYTES, Expansion, expansion_of, expansion_of_point
 from backhaul_codec.messages import frame_layout
 from backhaul_codec.placed import prove_placed
 from backhaul_codec.subjects import SubjectError, parse_uplink
@@ -28,6 +29,9 @@ SEQ_MAX = (1 << 62) - 1
 """As in what vehicles say of their lanes: no ledger comes so far, and hub.db takes no larger numbers than twice that."""
 
 
+_ONE_POINT = Expansion(1, ROW_BYTES)
+
+
 @dataclass(frozen=True, slots=True)
 class Examined:
     """What one message of UP says: its place in a lane, its subject, and its body, all of it proven."""
@@ -40,6 +44,12 @@ class Examined:
     word: Word | None = None
     layout: Layout | None = None
     """What was read of a frame already, where it is worth keeping: ask `frame_layout`."""
+    expansion: Expansion = _ONE_POINT
+    """What its points come to, each with all that is said of it."""
+    link: bytes = b""
+    """The hash that it names as that of the message before it in its lane; empty in version 1."""
+    own: bytes = b""
+    """Its hash in its lane's chain."""
 
     def frame_layout(self) -> Layout:
         """Return the layout of a frame, read anew only where it is large.
@@ -85,8 +95,15 @@ def examine(subject: str, body: bytes) -> Examined:
         word = read_word(uplink, header.epoch, body)
     except WordError as error:
         raise UnreadableError(error.kind, str(error), (key, header.seq)) from error
+    expansion = expansion_of_point(header.raw_len) if layout is None else expansion_of(layout)
     kept = layout if header.raw_len <= LAYOUT_BYTES_MAX else None
-    return Examined(key, header.seq, uplink, body, word, kept)
+    own = own_hash(subject, body)
+    return Examined(key, header.seq, uplink, body, word, kept, expansion, header.link, own)
+
+
+def own_hash(subject: str, body: bytes) -> bytes:
+    """Return a message's hash in its lane's chain, by the subject on which UP has it."""
+    return hash_of(subject.split(".", 2)[2], body)
 
 
 def _place(uplink: Uplink, body: bytes) -> tuple[LaneKey, int] | None:

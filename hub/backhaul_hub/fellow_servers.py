@@ -19,7 +19,9 @@ _TRIES = 3
 _REQUEST_S = 10.0
 
 
-async def ask_all(system: Client, verb: str, servers: int) -> list[dict[str, Any]]:
+async def ask_all(
+    system: Client, verb: str, servers: int, options: dict[str, Any] | None = None
+) -> list[dict[str, Any]]:
     """Ask all servers one question; return the answers that come within three seconds.
 
     Where none does, it is asked again.
@@ -28,12 +30,14 @@ async def ask_all(system: Client, verb: str, servers: int) -> list[dict[str, Any
         system: a connection in the system account, to any of them.
         verb: the question, as in $SYS.REQ.SERVER.PING.<verb>.
         servers: how many there are; after so many answers nobody waits for more.
+        options: of the question.
 
     Raises:
         HubError: none answered.
         NatsError: the connection is closed.
     """
-    answers = await ask_each(system, f"$SYS.REQ.SERVER.PING.{verb}", b"{}", servers)
+    body = json.dumps(options or {}).encode()
+    answers = await ask_each(system, f"$SYS.REQ.SERVER.PING.{verb}", body, servers)
     return [json.loads(answer) for answer in answers]
 
 

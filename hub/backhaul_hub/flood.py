@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
 FORGOTTEN_S = 3600.0
 """How long after its end a suspension is remembered: shown, and doubled by the next."""
@@ -28,8 +28,16 @@ class Goods(StrEnum):
     """To the control plane: the time, artifacts, resets."""
     UNREADABLE = "unreadable"
     """Messages that were stored, and cannot be read."""
+    POINTS = "points"
+    """In messages that were stored."""
+    EXPANDED = "bytes of points beyond their frames' size"
+    """What stored messages come to, as rows with all texts, beyond what honest ones of their size do."""
     SUBSCRIPTIONS = "subscriptions"
     """On one connection. Without a budget: the server refuses more than all of them."""
+
+
+INSIDE = frozenset({Goods.POINTS, Goods.EXPANDED})
+"""What only a look into messages shows."""
 
 
 class Carried(NamedTuple):
@@ -129,11 +137,18 @@ class FloodWatch:
         """Return who is kept out now."""
         return {device: each for device, each in self._suspensions.items() if now_s < each.until_s}
 
-    def lately(self, now_s: float) -> Iterator[tuple[str, str]]:
-        """Yield each device that is suspended or was in the last hour, and what to say of it."""
+    def lately(
+        self, now_s: float, goods: Collection[Goods] = frozenset(Goods)
+    ) -> Iterator[tuple[str, str]]:
+        """Yield each device that is suspended or was in the last hour, and what to say of it.
+
+        Only those that have sent too much of one of `goods`.
+        """
         for device, each in list(self._suspensions.items()):
             if now_s >= each.until_s + FORGOTTEN_S:
                 del self._suspensions[device]
+            elif each.goods not in goods:
+                continue
             elif now_s < each.until_s:
                 yield device, f"{each.why}: kept out for {each.until_s - now_s:.0f} s more"
             else:

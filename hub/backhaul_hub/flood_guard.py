@@ -18,7 +18,7 @@ from nats.errors import Error as NatsError
 from .accounts import SUBS_MAX
 from .errors import HubError
 from .fellow_servers import ask_each
-from .flood import Budget, Carried, FloodWatch, Goods
+from .flood import INSIDE, Budget, Carried, FloodWatch, Goods
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -26,11 +26,14 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
+    from backhaul_codec.expansion import Expansion
+
     from .clock import Clock
     from .config import Flood
     from .leafs import Leafs
 
 INTERVAL_S = 0.5
+LATE_NS = 600_000_000_000
 _TOTALS = "$SYS.REQ.ACCOUNT.PING.STATZ"
 log = structlog.get_logger(__name__)
 
@@ -57,6 +60,8 @@ class FloodGuard:
                 Goods.BYTES: Budget(config.bytes_s_max, config.bytes_burst),
                 Goods.QUESTIONS: Budget(config.questions_s_max, config.questions_burst),
                 Goods.UNREADABLE: Budget(config.unreadable_s_max, config.unreadable_burst),
+                Goods.POINTS: Budget(config.points_s_max, config.points_burst),
+                Goods.EXPANDED: Budget(config.expanded_s_max, config.expanded_burst),
             },
             SUBS_MAX,
             config.suspend_s,
@@ -89,13 +94,31 @@ class FloodGuard:
         """Count a message that cannot be read."""
         self.watch.spend(device, Goods.UNREADABLE, 1, self._clock.monotonic_s())
 
+    def expanded(self, device: str, expansion: Expansion, sent: int, stored_ns: int) -> None:
+        """Count what is in a message of so many bytes, that was stored just now.
+
+        What the control plane reads late, as after it was away, says nothing of how fast it came.
+        """
+        if self._clock.now_ns() - stored_ns > LATE_NS:
+            return
+        now_s = self._clock.monotonic_s()
+        may = self.watch.spend(device, Goods.POINTS, expansion.points, now_s)
+        if beyond := expansion.beyond(sent):
+            may = self.watch.spend(device, Goods.EXPANDED, beyond, now_s)
+        if not may and device not in self._kept_out:
+            self._due.set()
+
     def carried(self, device: str, links: Mapping[object, Carried]) -> None:
         """Take in what each of a device's links has carried since it was made."""
         self.watch.carried(device, links, self._clock.monotonic_s())
 
     def flooding(self) -> Mapping[str, str]:
         """Return what to say of those that are kept out, or were within the last hour."""
-        return dict(self.watch.lately(self._clock.monotonic_s()))
+        return dict(self.watch.lately(self._clock.monotonic_s(), frozenset(Goods) - INSIDE))
+
+    def expanding(self) -> Mapping[str, str]:
+        """Return the same of those whose messages have too much in them."""
+        return dict(self.watch.lately(self._clock.monotonic_s(), INSIDE))
 
     async def run(self, system: Client, account: str, leafs: Leafs, servers: int) -> None:
         """Look and act, for ever.

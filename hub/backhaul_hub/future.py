@@ -3,6 +3,10 @@
 A merge keeps what has the greatest time, so one stamp from next year would stand until next year,
 whatever anybody writes. Such a point is refused and its vehicle told what time it is, to stamp it
 again. A telemetry reading does no such harm: it is kept, and counted. All here is pure.
+
+Where the hub's own clock was wrong, heads from the future stand at both ends already. Then writes go on
+above them, each a nanosecond later than the last, until that future has come: what is written by somebody
+who knew of such a head must stand, or nothing could be written for as long.
 """
 
 from __future__ import annotations
@@ -27,6 +31,9 @@ QUIET_NS = 60 * SECOND_NS
 """A device is well again that has sent readings for so long, and none from the future. One of several
 programs with a wrong clock would otherwise be told of and taken back with every frame."""
 
+ABOVE_NS = 1_000_000
+"""How far above the newest head of a device its next stamps may be: a nanosecond for each write."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -47,13 +54,23 @@ class FutureRule:
         """Return by how much a stamp is too far ahead, 0 where it may be."""
         return max(0, time_ns - now_ns - self.skew_ns)
 
-    def too_early(self, written: Iterable[Placed], now_ns: int) -> list[Placed]:
+    def too_early(
+        self, written: Iterable[Placed], now_ns: int, newest_ns: int | None = None
+    ) -> list[Placed]:
         """Return those points whose stamps lie too far ahead.
 
         Points that were written together count together or not at all: where this returns
         anything for a frame, the caller merges nothing of it, and sends `restamps` of all.
+
+        Args:
+            written: points of one message.
+            now_ns: the hub's time.
+            newest_ns: the newest stamp of the device's heads.
         """
-        return [each for each in written if self.ahead_ns(each.point.time, now_ns)]
+        most_ns = now_ns + self.skew_ns
+        if newest_ns is not None:
+            most_ns = max(most_ns, newest_ns + ABOVE_NS)
+        return [each for each in written if each.point.time > most_ns]
 
 
 @dataclass(slots=True)
@@ -109,7 +126,8 @@ def restamps(device: str, refused: Sequence[Placed], now_ns: int) -> list[Restam
     """Return what a device is told of points that were refused.
 
     The subject names the series, so DOWN keeps the newest refusal of each. The body has the stamp
-    that was refused, to tell whether the vehicle still has that very point, and the hub's now.
+    that was refused, to tell whether the vehicle still has that very point, and the hub's now, or a
+    later time below which a stamp is of no effect.
     """
     return [
         Restamp(

@@ -6,9 +6,11 @@ The hub's own graph of groups is kept as the heads of a device named FLEET that 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_codec import decode, encode_point
+from backhaul_codec.merge import Change as Merge
 from backhaul_codec.merge import Head, HeadKey, Heads, Merged, merge
 
 from .consumers import Change
@@ -99,6 +101,17 @@ class DeviceHeads:
         self.newest_ns = max(self.newest_ns, merged.head.time)
         return merged
 
+    def replace(self, parent: str, point: Point) -> Merged:
+        """Put a point in place of a head from the future: the vehicle's own word, by a better clock."""
+        key = HeadKey.of(parent, point)
+        before = self.heads.get(key)
+        tombstone = max(point.tombstone, before.tombstone if before else 0)
+        head = replace(Head.of(point), tombstone=tombstone)
+        self.heads.put(key, head)
+        self._heard[key] = point.time
+        self.newest_ns = max(each.time for _, each in self.heads)
+        return Merged(head, Merge.WON, before)
+
     def hear(self, key: HeadKey, time: int) -> bool:
         """Take in that the vehicle has given a series this stamp; return whether that is news."""
         if time <= self.heard_ns(key):
@@ -137,14 +150,19 @@ class FleetHeads:
             for key, head in mine.heads:
                 yield device, key, head
 
-    def take(self, device: str, placed: Placed, *, stored: bool = False) -> Merged:
-        """Merge a point in, from whichever end it came; `stored` where hub.db has it already."""
+    def take(
+        self, device: str, placed: Placed, *, stored: bool = False, instead: bool = False
+    ) -> Merged:
+        """Merge a point in, from whichever end it came; `stored` where hub.db has it already.
+
+        `instead`: it takes the place of a head from the future.
+        """
         parent, point = placed
         mine = self.of(device)
         key = HeadKey.of(parent, point)
-        merged = mine.offer(parent, point)
+        merged = mine.replace(parent, point) if instead else mine.offer(parent, point)
         heard = not is_hub_origin(point.origin) and mine.hear(key, point.time)
-        if (merged.changed or heard) and not stored:
+        if (merged.changed or heard or instead) and not stored:
             self._unstored.add((device, key))
         return merged
 

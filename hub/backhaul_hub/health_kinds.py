@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from backhaul_codec.conditions import Kind, Severity
+from backhaul_codec.vehicle_conditions import KINDS as VEHICLE_KINDS
 
 JETSTREAM_SILENT = "jetstream-silent"
+REGISTRY_OLDER = "registry-older"
+DEVICE_UNKNOWN = "device-unknown"
 STREAM_FULL = "stream-full"
 REPLICA_BEHIND = "replica-behind"
 CONSUMER_LAG = "consumer-lag"
@@ -15,9 +20,19 @@ GAP_OPEN = "gap-open"
 SOURCE_STALLED = "source-stalled"
 LANE_STALLED = "lane-stalled"
 CLOCK_UNSET = "clock-unset"
+HUB_CLOCK_STEP = "hub-clock-step"
+HUB_CLOCK_DOUBTED = "hub-clock-doubted"
+HEADS_DIFFER = "heads-differ"
+HEADS_AHEAD = "heads-ahead"
 LINK_DOWN = "link-down"
 DEVICE_FLOODING = "device-flooding"
+FRAMES_EXPAND = "frames-expand"
+AGENT_DOWN = "agent-down"
+VEHICLE_CONDITION = "vehicle-condition"
+TWO_MACHINES = "two-machines"
+MACHINE_CHANGED = "machine-changed"
 CERTIFICATE_EXPIRES = "certificate-expires"
+IMPORT_UNFINISHED = "import-unfinished"
 
 _ERROR, _WARNING = Severity.ERROR, Severity.WARNING
 
@@ -27,6 +42,19 @@ KINDS = (
         _ERROR,
         "the hub's nats-server does not answer for its streams",
         "look at the server's log; a full disk switches JetStream off: make room, start the server again",
+        after_s=10,
+    ),
+    Kind(
+        REGISTRY_OLDER,
+        _ERROR,
+        "hub.db is an older copy: the servers hold accounts of later, and are told of revocations alone",
+        "put the newest hub.db back; else stop the control plane, and: backhaul-hub restore --from-streams",
+    ),
+    Kind(
+        DEVICE_UNKNOWN,
+        _ERROR,
+        "the servers have streams of a vehicle that hub.db does not know: it is an older copy",
+        "stop the control plane, and: backhaul-hub restore --from-streams; or the vehicle is taken in as it connects",
         after_s=10,
     ),
     Kind(
@@ -76,6 +104,21 @@ KINDS = (
         "see their headers in stream QUARANTINE: which device, and why",
     ),
     Kind(
+        TWO_MACHINES,
+        _ERROR,
+        "two machines use the identity of one vehicle: what one sends may hide what the other does",
+        "switch one off, and enrol it anew under an id of its own: backhaul-hub enrol NEW-ID, then there "
+        "backhaul-agent enrol, and adopt-ledger for what it holds (docs/enrolment.md); gone a day after it was last seen",
+    ),
+    Kind(
+        AGENT_DOWN,
+        _ERROR,
+        "the vehicle's link is up, and no agent runs on it: what its programs publish is not kept",
+        "on the vehicle: systemctl restart backhaul-agent; why it ended: journalctl -u backhaul-agent",
+        after_s=120,
+        depends_on=(LINK_DOWN,),
+    ),
+    Kind(
         GAP_OPEN,
         _ERROR,
         "messages are missing below the newest",
@@ -106,10 +149,62 @@ KINDS = (
         "find out what runs there, and revoke it if it is not yours any more; else raise [flood]",
     ),
     Kind(
+        FRAMES_EXPAND,
+        _ERROR,
+        "the vehicle's small messages hold far more points or text than any honest one's, and it is kept out for a while",
+        "backhaul-hub revoke DEVICE if it is not yours any more; else raise expanded_s_max in [flood]",
+    ),
+    Kind(
+        VEHICLE_CONDITION,
+        _WARNING,
+        "the vehicle says that something is wrong that this hub does not know",
+        "backhaul-agent status on the vehicle says what it is; its backhaul is newer than the hub's",
+    ),
+    Kind(
+        MACHINE_CHANGED,
+        Severity.INFO,
+        "the vehicle runs on another machine than before",
+        "nothing, where its machine was replaced for good: gone after a day; else see two-machines in "
+        "docs/health.md",
+    ),
+    Kind(
         CERTIFICATE_EXPIRES,
         _WARNING,
         "a certificate of the hub is about to expire, and vehicles will be refused",
         "backhaul-hub tls renew, or tls use for your own; of an authority: tls renew --new-ca",
+    ),
+    Kind(
+        HUB_CLOCK_STEP,
+        _ERROR,
+        "the clock of the hub's machine was set, and the control plane does not go by it",
+        "see timedatectl: set the clock right if it is wrong; if it is right, wait: docs/clocks.md",
+    ),
+    Kind(
+        HUB_CLOCK_DOUBTED,
+        _WARNING,
+        "the hub tells the vehicle another time than before, and the vehicle does not follow",
+        "see that the hub's clock is right (timedatectl); a vehicle follows if it stays: docs/clocks.md",
+        depends_on=(LINK_DOWN, HUB_CLOCK_STEP),
+    ),
+    Kind(
+        HEADS_DIFFER,
+        _WARNING,
+        "hub and vehicle do not hold the same state and configuration, and do not come to it",
+        "see that the agent runs (backhaul-agent status there); restart it to have both compared again",
+        after_s=120,
+        depends_on=(JETSTREAM_SILENT, LINK_DOWN, READER_BEHIND),
+    ),
+    Kind(
+        HEADS_AHEAD,
+        _WARNING,
+        "state or configuration is stamped in the future: a clock was wrong when it was written",
+        "see that the hub's clock is right; what is written from now on stands above it: docs/clocks.md",
+    ),
+    Kind(
+        IMPORT_UNFINISHED,
+        _WARNING,
+        "an import of old logs was ended before all was kept, or its stream has lost some",
+        "run the same command again, it goes on: backhaul-hub import DIR --map MAP.toml (--again, where the stream was lost)",
     ),
     Kind(
         CLOCK_UNSET,
@@ -127,3 +222,12 @@ KINDS = (
         after_s=300,
     ),
 )
+
+# Of these the hub judges by itself, and a vehicle that says so says no more.
+_SEEN_HERE = {kind.code for kind in KINDS}
+OF_VEHICLES = tuple(
+    replace(kind, title=f"on the vehicle: {kind.title}", after_s=0, depends_on=())
+    for kind in VEHICLE_KINDS
+    if kind.code not in _SEEN_HERE
+)
+"""What vehicles say of themselves: it has waited its time there already."""

@@ -17,7 +17,7 @@ from .metrics import samples
 from .streams import DOWN, declared_streams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from backhaul_codec.metrics import Sample
@@ -26,9 +26,12 @@ if TYPE_CHECKING:
     from .clock import Clock
     from .config import HubConfig
     from .continuity import Continuity, LaneState
+    from .hub_time import HubTime
     from .jetstream import JetStreamApi, Json
     from .registry import Device
+    from .sync import HubSync
     from .uplink import UplinkReader
+    from .vehicles import Vehicles
 
 STATUS_SERVICE = "hub.status"
 # Of one stream: who makes more sees the first of them.
@@ -52,7 +55,14 @@ class HealthWatch:
         lags: of the sources, by (device, lane), where they are known.
         clocks: what devices said last of their clocks.
         certificates: until when those of the servers last.
+        vehicles: what they say of themselves.
         flooding: tells what devices that are kept out have sent too much of.
+        expanding: tells what was in the messages of others that are.
+        unknown: tells which devices durables on DOWN are of that hub.db does not know.
+        older: tells in what hub.db is older than the accounts that the servers hold.
+        time: knows of steps of the machine's clock.
+        sync: knows the heads of all devices.
+        imports: tells which imports were ended before all was kept.
     """
 
     def __init__(
@@ -68,7 +78,14 @@ class HealthWatch:
         lags: Mapping[tuple[str, str], int],
         clocks: Mapping[str, ClockWord],
         certificates: Mapping[str, datetime],
+        vehicles: Vehicles,
         flooding: Callable[[], Mapping[str, str]] = dict,
+        expanding: Callable[[], Mapping[str, str]] = dict,
+        unknown: Callable[[], Collection[str]] = tuple,
+        older: Callable[[], str] = str,
+        time: HubTime | None = None,
+        sync: HubSync | None = None,
+        imports: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
         self.facts = Facts(None)
         """What was seen last."""
@@ -87,7 +104,14 @@ class HealthWatch:
         self._lags = lags
         self._clocks = clocks
         self._certificates = certificates
+        self._vehicles = vehicles
         self._flooding = flooding
+        self._expanding = expanding
+        self._unknown = unknown
+        self._older = older
+        self._time = time
+        self._sync = sync
+        self._imports = imports
 
     async def run(self) -> None:
         """Look every `interval_s` seconds (event loop's clock), for ever."""
@@ -149,7 +173,18 @@ class HealthWatch:
             devices=await self._see_devices(),
             certificates=dict(self._certificates),
             flooding=self._flooding(),
+            expanding=self._expanding(),
+            unknown=self._unknown(),
+            older=self._older(),
+            clock_step=self._clock_step(),
+            imports=await self._imports() if self._imports else "",
         )
+
+    def _clock_step(self) -> str:
+        if self._time is None or self._time.step is None:
+            return ""
+        step_s, in_s = self._time.step.step_ns / 1e9, self._time.confirms_in_s()
+        return f"by {step_s:+.1f} s; gone by in {in_s:.0f} s if it stays"
 
     async def _consumers_of(self, stream: str) -> list[Json]:
         found: list[Json] = []
@@ -174,10 +209,17 @@ class HealthWatch:
             if number % _DEVICES_EACH == _DEVICES_EACH - 1:
                 await asyncio.sleep(0)
             clock = self._clocks.get(device)
+            link = self._links.get(device, Link())
             seen[device] = DeviceFacts(
-                self._links.get(device, Link()).up,
+                link.up,
                 clock is not None and clock.quality == "unset",
                 self._lanes(device),
+                self._vehicles.identities.judged(device, self._clock.now_ns()),
+                clock_step_ns=clock.step_ns if clock is not None else None,
+                heads_differ=self._sync is not None and self._sync.differs(device),
+                heads_ahead_ns=self._sync.ahead_ns(device) if self._sync is not None else 0,
+                agent=link.agent,
+                told=self._vehicles.told.get(device),
             )
         return seen
 

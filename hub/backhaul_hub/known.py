@@ -28,6 +28,8 @@ _LOOK_S = 0.02
 
 Lanes = dict[str, tuple[int, int]]
 """By lane: the highest seq that the hub knows, and the watermark."""
+Ends = dict[str, tuple[str, int]]
+"""By lane: the hash of the message at the watermark, in hex, empty where it is not known, and the fork."""
 
 
 class Known:
@@ -56,6 +58,33 @@ class Known:
             return None
         return {epoch: self._lanes(device, epoch) for epoch in epochs}
 
+    async def ends(self, device: str, epochs: Iterable[int]) -> dict[int, Ends]:
+        """Return the hashes at the watermarks of some epochs of a device; to be asked after `of`."""
+        found: dict[int, Ends] = {}
+        for epoch in epochs:
+            ends = found[epoch] = {}
+            for lane in self._continuity.known(device, epoch):
+                key = LaneKey(device, lane, epoch)
+                seq, known = self._continuity.lanes[key].proven
+                text = known.hex()
+                if not known and seq:
+                    (held,) = await self.hashes(device, lane, epoch, seq, seq) or [None]
+                    text = held or ""
+                ends[lane] = text, int(self._continuity.fork_of(key))
+        return found
+
+    async def hashes(
+        self, device: str, lane: str, epoch: int, low: int, high: int
+    ) -> list[str | None] | None:
+        """Return the hashes of a lane's messages (see `Hashes.of`), None where they cannot be said now."""
+        reader = self._reader_of(device)
+        if reader is None or not await self._has_read_all(reader):
+            return None
+        try:
+            return await reader.hashes.of(LaneKey(device, lane, epoch), low, high)
+        except (HubError, NatsError):
+            return None
+
     async def _has_read_all(self, reader: UplinkReader) -> bool:
         deadline_s = self._clock.monotonic_s() + WAIT_S_MAX
         try:
@@ -71,6 +100,6 @@ class Known:
     def _lanes(self, device: str, epoch: int) -> Lanes:
         lanes = self._continuity.lanes
         return {
-            lane: (highest, lanes[LaneKey(device, lane, epoch)].watermark)
+            lane: (highest, lanes[LaneKey(device, lane, epoch)].proven[0])
             for lane, highest in self._continuity.known(device, epoch).items()
         }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from nats.errors import Error as NatsError
 
+from .accounts import clock_answer_subject
 from .errors import HubError
 from .fellow_servers import ask_all, ask_server
 from .flood import Carried
@@ -27,6 +28,8 @@ log = structlog.get_logger(__name__)
 
 LEAFS_INTERVAL_S = 5.0
 """How often the server is asked who is connected."""
+_LISTED_EACH = 6
+"""What leafs listen to is asked for each so many times, and where any of them has more or less of it."""
 
 
 @dataclass(slots=True)
@@ -36,6 +39,12 @@ class Link:
     up: bool = False
     since_ns: int = 0
     """When it came up or went down; ns since the Unix epoch."""
+    address: str = ""
+    """Where the leaf dials from, as the server sees it; kept while it is down."""
+    agent: bool | None = None
+    """Whether an agent is connected to the leaf server; None: nobody has said yet."""
+    agent_since_ns: int = 0
+    """Since when it is so."""
     rtt: str = ""
     answered_ns: int = 0
     """When `rtt` was last seen to change: then at the latest the vehicle has answered a ping."""
@@ -59,6 +68,7 @@ class Leafs:
         on_connect, on_disconnect: called with the device id.
         on_login: called with the device id and the public key that it has logged in with, where an
             event says so: some are missed.
+        on_claims: called with what the login says that the hub has signed, as on_login.
         carried: called with a device and what came over each of its connections.
         servers: how many the hub has; a leaf may be at any of them.
     """
@@ -73,6 +83,7 @@ class Leafs:
         on_disconnect: Callable[[str], None],
         on_login: Callable[[str, str], None] = lambda device, public_key: None,
         *,
+        on_claims: Callable[[dict[str, Any]], None] = lambda _: None,
         carried: Callable[[str, dict[object, Carried]], None] = lambda *_: None,
         servers: int = 1,
     ) -> None:
@@ -84,11 +95,15 @@ class Leafs:
         self._on_disconnect = on_disconnect
         self._carried = carried
         self._on_login = on_login
+        self._on_claims = on_claims
         self._servers = servers
         self.links: dict[str, Link] = {}
         # Of each device that is connected: at which server, and the connection's number there.
         self._connections: dict[str, tuple[str, int]] = {}
         self._silent: set[str] = set()
+        # How much each connection listens to, as it was when all that was listed; and when to list it again.
+        self._listened: dict[tuple[str, int], int] = {}
+        self._list_in = 0
 
     async def start(self) -> None:
         """Subscribe to the events and take stock. Do this before anything depends on `links`."""
@@ -122,7 +137,17 @@ class Leafs:
             NatsError: there is no connection.
         """
         before = dict(self._connections)
-        answers = await ask_all(self._client, "LEAFZ", self._servers)
+        answers = await ask_all(
+            self._client, "LEAFZ", self._servers, {"subscriptions": self._list_in <= 0}
+        )
+        listened = {
+            (answer["server"]["id"], leaf["id"]): int(leaf.get("subscriptions", 0))
+            for answer in answers
+            for leaf in answer.get("data", {}).get("leafs") or []
+        }
+        same = listened == self._listened
+        self._list_in = _LISTED_EACH if self._list_in <= 0 else self._list_in - 1 if same else 0
+        self._listened = listened
         logged_in = {connection: device for device, connection in self._connections.items()}
         listed: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         for answer in answers:
@@ -144,8 +169,8 @@ class Leafs:
             )
             # Else an event has said since how it is.
             if known == before.get(device) and known != (server, leaf["id"]):
-                self._connected(device, (server, leaf["id"]))
-            self._note(self.links[device], leaf)
+                self._connected(device, (server, leaf["id"]), str(leaf.get("ip", "")))
+            self._note(device, self.links[device], leaf)
             self._carried(
                 device,
                 {
@@ -166,11 +191,21 @@ class Leafs:
         except HubError as error:
             log.warning("leaf_not_cut", error=str(error))
 
-    def _note(self, link: Link, leaf: dict[str, Any]) -> None:
+    def _note(self, device: str, link: Link, leaf: dict[str, Any]) -> None:
         if (rtt := leaf.get("rtt", "")) != link.rtt:
             link.rtt, link.answered_ns = rtt, self._clock.now_ns()
+        link.address = str(leaf.get("ip") or link.address)
+        listens = leaf.get("subscriptions_list")
+        if listens is not None and self._connections.get(device, ("", 0))[1] == leaf["id"]:
+            # Only an agent waits for the answer to its questions, and the leaf tells when it is gone.
+            answers = clock_answer_subject(device, "")
+            self._note_agent(link, there=any(each.startswith(answers) for each in listens or []))
         link.in_bytes = leaf.get("in_bytes", 0)
         link.out_bytes = leaf.get("out_bytes", 0)
+
+    def _note_agent(self, link: Link, *, there: bool | None) -> None:
+        if link.agent is not there:
+            link.agent, link.agent_since_ns = there, self._clock.now_ns()
 
     def _note_unlisted(
         self, there: Mapping[str, tuple[str, int]], listed: Collection[str], answered: set[str]
@@ -197,22 +232,27 @@ class Leafs:
             # As the hub has signed it; the leaf's name is what the leaf says.
             login = body_of(client["jwt"])
             device, public_key = login["name"], login["sub"]
+            address = str(client.get("host", ""))
             connection = event["server"]["id"], client["id"]
         except (ValueError, KeyError, TypeError):
             return
         if client.get("kind") != "Leafnode":
             return
         if kind == "CONNECT":
-            self._connected(device, connection)
+            self._connected(device, connection, address)
             self._on_login(device, public_key)
+            self._on_claims(login)
         elif kind == "DISCONNECT" and self._connections.get(device) == connection:
             # An old connection may be found dead after the new one is up; only the newest counts.
             self._disconnected(device, event.get("reason", ""))
 
-    def _connected(self, device: str, connection: tuple[str, int]) -> None:
+    def _connected(self, device: str, connection: tuple[str, int], address: str) -> None:
         self._connections[device] = connection
         link = self.links.setdefault(device, Link())
+        link.address = address or link.address
         link.up, link.since_ns = True, self._clock.now_ns()
+        self._note_agent(link, there=None)
+        self._list_in = 0
         log.info("leaf_connected", device=device)
         self._on_connect(device)
 
@@ -220,5 +260,6 @@ class Leafs:
         self._connections.pop(device, None)
         link = self.links.setdefault(device, Link())
         link.up, link.since_ns, link.last_reason = False, self._clock.now_ns(), reason
+        self._note_agent(link, there=None)
         log.info("leaf_disconnected", device=device, reason=reason)
         self._on_disconnect(device)

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from backhaul_codec.strict_json import JsonError, read_typed
+
+from .backup_names import require_names
 from .errors import BackupError
-from .private_files import write_private
+from .private_files import private_directory, write_private
 from .stream_digest import Block  # noqa: TC001 - msgspec reads the annotations at run time
 
 if TYPE_CHECKING:
@@ -86,17 +89,18 @@ def load_manifest(directory: Path, name: str = MANIFEST) -> Manifest | None:
     """Read a backup's manifest; None where there is none.
 
     Raises:
-        BackupError: it cannot be read, or is of another format.
+        BackupError: it cannot be read, is of another format, or names what is no part of a backup.
     """
     path = directory / name
     try:
-        manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
+        manifest = read_typed(path.read_bytes(), Manifest)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, JsonError) as error:
         raise BackupError(f"{path}: {error}") from error
     if manifest.format != FORMAT:
         raise BackupError(f"{path} has format {manifest.format}, this program knows {FORMAT}")
+    require_names(manifest)
     return manifest
 
 
@@ -162,7 +166,7 @@ def new_file(path: Path) -> Iterator[NewFile]:
     """
     partial = path.with_name(path.name + ".new")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_directory(path.parent)
         partial.unlink(missing_ok=True)
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:

@@ -24,6 +24,8 @@ _STREAM, _CONSUMER = ("stream",), ("stream", "consumer")
 LOOKED = Metric(f"{_P}looked_timestamp_seconds", "When all of this was seen")
 DEVICES = Metric(f"{_P}devices", "Devices that are enrolled")
 CONNECTED = Metric(f"{_P}devices_connected", "Those whose link is up")
+AGENTS = Metric(f"{_P}devices_agent_up", "Those whose agent is connected to their leaf server")
+AGENTS_DOWN = Metric(f"{_P}devices_agent_down", "Those whose link is up, and no agent runs")
 UNSET = Metric(f"{_P}devices_clock_unset", "Those that do not know the time")
 CONDITIONS = Metric(f"{_P}conditions", "Conditions shown", labels=("code", "severity"))
 ARRIVALS = Metric(f"{_P}lane_arrivals", "Messages of all current lanes, repeats included")
@@ -41,7 +43,7 @@ PENDING = Metric(f"{_P}consumer_pending_messages", "Before a durable consumer", 
 ACK_PENDING = Metric(f"{_P}consumer_ack_pending_messages", "Not acknowledged", labels=_CONSUMER)
 
 METRICS = (
-    LOOKED, DEVICES, CONNECTED, UNSET, CONDITIONS, ARRIVALS, GAPS, OWING, LAG, JETSTREAM, READ,
+    LOOKED, DEVICES, CONNECTED, AGENTS, AGENTS_DOWN, UNSET, CONDITIONS, ARRIVALS, GAPS, OWING, LAG, JETSTREAM, READ,
     QUARANTINED, BYTES, BYTES_MAX, MESSAGES, LAST_SEQ, PENDING, ACK_PENDING,
 )  # fmt: skip
 
@@ -55,6 +57,8 @@ def samples(facts: Facts, shown: Sequence[Condition], looked_ns: int) -> Iterato
     yield Sample(LOOKED, looked_ns / 1e9)
     yield Sample(DEVICES, len(devices))
     yield Sample(CONNECTED, sum(device.up for device in devices))
+    yield Sample(AGENTS, sum(bool(device.up and device.agent) for device in devices))
+    yield Sample(AGENTS_DOWN, sum(device.up and device.agent is False for device in devices))
     yield Sample(UNSET, sum(device.clock_unset for device in devices))
     yield Sample(ARRIVALS, sum(lane.arrivals for lane in lanes))
     yield Sample(GAPS, sum(lane.gap_ranges for lane in lanes))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING
 
 import structlog
+
+from .clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -45,7 +48,7 @@ class _Collector:
 
 
 def _in_time(app: WSGIApplication) -> WSGIApplication:
-    """Refuse a question that the event loop leaves open: of itself a server writes a traceback instead."""
+    """Refuse a question that is left open, or fails: of itself a server writes a raw traceback instead."""
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         try:
@@ -53,7 +56,10 @@ def _in_time(app: WSGIApplication) -> WSGIApplication:
         except TimeoutError:
             log.warning("metrics_not_told_in_time", seconds=ANSWER_S_MAX)
             start_response("503 Service Unavailable", [])
-            return []
+        except Exception:
+            log.exception("metrics_not_told")
+            start_response("500 Internal Server Error", [])
+        return []
 
     return answer
 
@@ -67,19 +73,21 @@ async def serve(
     """
     if not listen:
         return
-    from prometheus_client import CollectorRegistry, start_http_server
+    from prometheus_client import CollectorRegistry, make_wsgi_app
+
+    from backhaul_codec.scrapes import ScrapeServer
 
     registry = CollectorRegistry()
     registry.register(_Collector(metrics, samples))
     host, _, port = listen.rpartition(":")
     try:
-        server, _thread = start_http_server(int(port), host, registry)
+        server = ScrapeServer(host, int(port), SystemClock().monotonic_s)
     except (OSError, OverflowError) as error:
         log.error("metrics_not_served", listen=listen, error=str(error))  # noqa: TRY400
         return
     log.info("metrics_served", listen=listen)
-    if app := server.get_app():
-        server.set_app(_in_time(app))
+    server.set_app(_in_time(make_wsgi_app(registry)))
+    threading.Thread(target=server.serve_forever, daemon=True, name="metrics").start()
     try:
         await asyncio.Event().wait()
     finally:

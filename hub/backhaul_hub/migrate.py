@@ -22,6 +22,7 @@ from .keys import read_keys
 from .manifest import REGISTRY
 from .mirrors import all_mirrored, begin_mirror, can_be_mirrored, end_mirror, promoted
 from .moved import STOP_SERVICE, Move, forget_move, move_of, note_move
+from .private_files import private_directory
 from .restore import begin_down, require_stopped
 from .shards import is_shard
 from .side_by_side import SideBySide
@@ -311,7 +312,7 @@ class Migration:
             set_created(target / REGISTRY, self._created)
             for path in self._directory.glob("devices/*/*"):
                 place = target / path.relative_to(self._directory)
-                place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                private_directory(place.parent)
                 place_file(path, place)
         except OSError as error:
             raise BackupError(f"{target}: {error.strerror}") from error

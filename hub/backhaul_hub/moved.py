@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from backhaul_codec.strict_json import JsonError, read_typed
+
 from .errors import BackupError
 from .private_files import write_private
 
@@ -43,10 +45,10 @@ def move_of(directory: Path) -> Move | None:
         BackupError: the note cannot be read.
     """
     try:
-        return msgspec.json.decode((directory / _NAME).read_bytes(), type=Move)
+        return read_typed((directory / _NAME).read_bytes(), Move)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, JsonError) as error:
         raise BackupError(f"{directory / _NAME}: {error}") from error
 
 

@@ -14,6 +14,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from backhaul_codec.strict_json import read_json
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -24,6 +26,7 @@ Json = dict[str, Any]
 UNLIMITED = -1
 _HEADER = {"typ": "JWT", "alg": "ed25519-nkey"}
 _VERSION = 2
+_GENERATION = "generation:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +110,24 @@ def operator_jwt(
 
 
 def account_jwt(
-    account: Account, public_key: str, signer: Key, revoked: Mapping[str, int], *, now_s: int
+    account: Account,
+    public_key: str,
+    signer: Key,
+    revoked: Mapping[str, int],
+    *,
+    now_s: int,
+    generation: int = 0,
 ) -> str:
     """Return an account's JWT.
 
-    `revoked`: users' public keys, and up to when what was signed for them is worth nothing, in
-    seconds since the Unix epoch, as all times here.
+    Args:
+        account: all of it.
+        public_key: the account's.
+        signer: a signing key of the operator.
+        revoked: users' public keys, and up to when what was signed for them is worth nothing, in
+            seconds since the Unix epoch, as all times here.
+        now_s: the time.
+        generation: goes up by one with each change of what the JWT says (ADR 30); 0: never changed.
     """
     claims: Json = {
         "exports": [_export(each) for each in account.exports],
@@ -123,6 +138,8 @@ def account_jwt(
         "default_permissions": {"pub": {}, "sub": {}},
         "type": "account",
     }
+    if generation:
+        claims["tags"] = [f"{_GENERATION}{generation}"]
     return _signed(signer, public_key, account.name, now_s, claims)
 
 
@@ -165,7 +182,7 @@ def body_of(jwt: str) -> Json:
     """
     try:
         _, body, _ = jwt.split(".")
-        found = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        found = read_json(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
     except ValueError as error:
         raise ValueError("no JWT") from error
     if not isinstance(found, dict):
@@ -176,6 +193,48 @@ def body_of(jwt: str) -> Json:
 def same_but_for_time(one: str, other: str) -> bool:
     """Tell whether two JWTs say the same, whenever they were signed. Raises: ValueError."""
     return _timeless(one) == _timeless(other)
+
+
+def generation_of(jwt: str) -> int:
+    """Return the generation of an account's JWT; 0 where it has none. Raises: ValueError: it is no JWT."""
+    tags = _claims(body_of(jwt)).get("tags") or []
+    found = [tag.removeprefix(_GENERATION) for tag in tags if tag.startswith(_GENERATION)]
+    return max((int(each) for each in found if each.isdecimal()), default=0)
+
+
+def revocations_of(jwt: str) -> dict[str, int]:
+    """Return whom an account's JWT shuts out, by public key, and up to when. Raises: ValueError: it is no JWT."""
+    found: dict[str, int] = _claims(body_of(jwt)).get("revocations") or {}
+    return found
+
+
+def content_digest(jwt: str, passing_s: int) -> str:
+    """Return the digest of what an account's JWT says, but for when it was signed and its generation.
+
+    `passing_s`: revocations up to this time are for a while, and left out.
+    Raises: ValueError: it is no JWT.
+    """
+    body = _timeless(jwt)
+    claims = _claims(body)
+    claims.pop("tags", None)
+    revoked = claims.get("revocations") or {}
+    claims["revocations"] = {key: until for key, until in revoked.items() if until != passing_s}
+    return hashlib.sha256(_json(body)).hexdigest()
+
+
+def with_revocations(jwt: str, revoked: Mapping[str, int], signer: Key, *, now_s: int) -> str:
+    """Return an account's JWT that shuts out these users and says the same otherwise. Raises: ValueError."""
+    body = body_of(jwt)
+    claims = _claims(body) | {"revocations": dict(sorted(revoked.items()))}
+    del claims["version"]
+    return _signed(signer, body["sub"], body["name"], now_s, claims)
+
+
+def _claims(body: Json) -> Json:
+    found = body.get("nats")
+    if not isinstance(found, dict):
+        raise ValueError("no JWT of this kind")  # noqa: TRY004 - of a text, not of an argument
+    return found
 
 
 def _timeless(jwt: str) -> Json:

@@ -10,7 +10,7 @@ from .keys import read_keys
 from .logins import new_login
 from .people import require_person_name
 from .people_rows import Known, insertion, known_people, removal
-from .private_files import alone_in, write_private
+from .private_files import alone_in, private_directory, write_private
 from .registry import Registry
 from .revocations import Revocation, revoke
 from .tree import FleetTree
@@ -50,7 +50,7 @@ async def add_person(directory: Path, clock: Clock, person: Person, target: Path
                 )
             try:
                 # What the person needs first, the row last: what fails halfway can be made again.
-                target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                private_directory(target.parent)
                 write_private(target, login.text())
             except OSError as error:
                 raise ConfigError(f"{target}: {error.strerror}") from error

@@ -17,6 +17,7 @@ from nats.js.api import DeliverPolicy
 from backhaul_codec.certificates import HOUR_NS
 from backhaul_codec.json_values import parse_path, value_from_json
 from backhaul_codec.merge import HeadKey
+from backhaul_codec.strict_json import Reader
 from backhaul_codec.tree_text import describe, render
 
 from . import command_rows, questions
@@ -74,25 +75,25 @@ class PeopleServices:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._services: dict[str, _Service] = {
-            "get": _Service(May.READ, questions.Get, self._get),
-            "tree": _Service(May.READ, questions.Nothing, self._tree),
-            "devices": _Service(May.READ, questions.Devices, self._devices),
-            "state": _Service(May.READ, questions.State, self._state),
-            "events": _Service(May.READ, questions.Events, self._events),
-            "conflicts": _Service(May.READ, questions.Conflicts, self._conflicts),
-            "commands": _Service(May.READ, questions.Commands, self._commands),
-            "shadow": _Service(May.READ, questions.Shadow, self._shadow),
-            "set": _Service(May.WRITE, questions.Set, self._set),
-            "revert": _Service(May.WRITE, questions.Settle, self._revert),
-            "desire": _Service(May.WRITE, questions.Desire, self._desire),
-            "command": _Service(May.COMMAND, questions.Command, self._command),
+            "get": _Service(May.READ, Reader(questions.Get), self._get),
+            "tree": _Service(May.READ, Reader(questions.Nothing), self._tree),
+            "devices": _Service(May.READ, Reader(questions.Devices), self._devices),
+            "state": _Service(May.READ, Reader(questions.State), self._state),
+            "events": _Service(May.READ, Reader(questions.Events), self._events),
+            "conflicts": _Service(May.READ, Reader(questions.Conflicts), self._conflicts),
+            "commands": _Service(May.READ, Reader(questions.Commands), self._commands),
+            "shadow": _Service(May.READ, Reader(questions.Shadow), self._shadow),
+            "set": _Service(May.WRITE, Reader(questions.Set), self._set),
+            "revert": _Service(May.WRITE, Reader(questions.Settle), self._revert),
+            "desire": _Service(May.WRITE, Reader(questions.Desire), self._desire),
+            "command": _Service(May.COMMAND, Reader(questions.Command), self._command),
         }
 
     async def answer(self, person: Person, service: str, body: bytes) -> Any:
         """Return what is to be answered, for msgspec to encode.
 
         Raises:
-            HubError, CodecError, SubjectError, msgspec.DecodeError: what is refused, and why.
+            HubError, CodecError, SubjectError: what is refused, and why.
         """
         asked = self._services.get(service)
         if asked is None:
@@ -101,7 +102,7 @@ class PeopleServices:
         scope = Scope(person, self._hub.core.tree, self._hub.devices)
         scope.require_may(asked.needs)
         scope.require_group()
-        return await asked.answer(scope, msgspec.json.decode(body or b"{}", type=asked.question))
+        return await asked.answer(scope, asked.question.read(body or b"{}"))
 
     # To read
 
@@ -265,7 +266,7 @@ class PeopleServices:
 
 class _Service(NamedTuple):
     needs: May
-    question: type[Any]
+    question: Reader[Any]
     answer: Callable[[Scope, Any], Awaitable[Any]]
 
 

@@ -15,9 +15,19 @@ if TYPE_CHECKING:
 @contextlib.contextmanager
 def alone_in(directory: Path) -> Iterator[None]:
     """Hold the hub directory's lock: devices are added one at a time."""
-    with (directory / "lock").open("w") as file:
+    descriptor = os.open(directory / "lock", os.O_WRONLY | os.O_CREAT, 0o600)
+    with os.fdopen(descriptor, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def private_directory(path: Path) -> None:
+    """Make a directory and those above it that are missing, each for its owner alone. Raises: OSError.
+
+    `mkdir(parents=True, mode=...)` gives the mode to the last one alone.
+    """
+    for each in reversed((path, *path.parents)):
+        each.mkdir(exist_ok=True, mode=0o700)
 
 
 def write_private(path: Path, text: str) -> None:

@@ -20,6 +20,7 @@ from backhaul_codec.json_values import value_from_json
 from backhaul_codec.newest import newest_in, newest_time
 from backhaul_codec.points import JSON
 from backhaul_codec.rules import plain_value, require_name, require_time
+from backhaul_codec.strict_json import read_typed
 
 from .future import FutureReadings
 
@@ -117,7 +118,7 @@ class Readings:
         elif uplink.letter == "e" and uplink.type == "heads" and self._keep:
             try:
                 self._take(uplink.device, _heads(said.body))
-            except (CodecError, msgspec.DecodeError, RecursionError) as error:
+            except CodecError as error:
                 log.warning("readings_not_understood", device=uplink.device, error=str(error))
 
     def take_changes(self) -> Sequence[Change]:
@@ -175,11 +176,11 @@ class _Heads(msgspec.Struct, frozen=True):
 
 
 def _heads(body: bytes) -> Iterator[Point]:
-    """Yield the points of an `e.heads` event. Raises: CodecError, msgspec.DecodeError."""
+    """Yield the points of an `e.heads` event. Raises: CodecError."""
     event = decode(body).points[0].value
     if not isinstance(event, Opaque) or event.dtype != JSON:
         raise CodecError("heads whose value is no JSON", "heads")
-    for node, type_, key, time, value in msgspec.json.decode(event.data, type=_Heads).points:
+    for node, type_, key, time, value in read_typed(event.data, _Heads).points:
         for name, what in ((node, "node"), (type_, "type"), (key, "key")):
             require_name(name, what)
         # A float is written with a point or an exponent, an integer without.

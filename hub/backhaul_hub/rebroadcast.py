@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-WAITING_MAX = 100_000
-"""Messages. Listeners get no more than the newest of what the hub has no time to tell them."""
+WAITING_MAX, WAITING_BYTES_MAX = 100_000, 64 << 20
+"""Payloads, and their bytes. Listeners get no more than the newest of what the hub has no time to tell them."""
 
 _AT_ONCE = 256
 
@@ -106,6 +106,7 @@ class Rebroadcast:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._waiting: deque[Told] = deque()
+        self._waiting_bytes = 0
         self._due = asyncio.Event()
         self.published = 0
         """Messages."""
@@ -114,9 +115,11 @@ class Rebroadcast:
 
     def tell(self, some: Iterable[Told]) -> None:
         """Have messages published soon."""
-        self._waiting.extend(some)
-        while len(self._waiting) > WAITING_MAX:
-            self._waiting.popleft()
+        for each in some:
+            self._waiting.append(each)
+            self._waiting_bytes += len(each.payload)
+        while len(self._waiting) > WAITING_MAX or self._waiting_bytes > WAITING_BYTES_MAX:
+            self._next()
             self.dropped += 1
         if self._waiting:
             self._due.set()
@@ -128,9 +131,14 @@ class Rebroadcast:
             self._due.clear()
             while self._waiting:
                 for _ in range(min(_AT_ONCE, len(self._waiting))):
-                    await self._publish(self._waiting.popleft())
+                    await self._publish(self._next())
                 # To publish is to fill a buffer: nobody else would get a turn by that.
                 await asyncio.sleep(0)
+
+    def _next(self) -> Told:
+        one = self._waiting.popleft()
+        self._waiting_bytes -= len(one.payload)
+        return one
 
     async def _publish(self, one: Told) -> None:
         if not self._client.is_connected:

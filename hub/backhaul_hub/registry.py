@@ -20,7 +20,7 @@ import msgspec
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.subjects import DEVICE_ID
 
-from . import heads
+from . import chain, heads
 from .consumers import Change
 from .continuity import Explained, LaneKey, LaneState
 from .errors import RegistryError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Decided = TypeVar("Decided")
-_PUT_LANE = "INSERT OR REPLACE INTO lane VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_PUT_LANE = "INSERT OR REPLACE INTO lane VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ class Registry:
         """Return what continuity knew at the last `store`, of one device or (empty) of all."""
         rows = await self.fetch(
             "SELECT device, lane, epoch, held, aged, seen, receipts, said, messages, repeats,"
-            " body_bytes, last_seen_ns FROM lane WHERE ?1 IN ('', device)",
+            " body_bytes, last_seen_ns, chain FROM lane WHERE ?1 IN ('', device)",
             (device,),
         )
         return {LaneKey(*row[:3]): _lane_state(*row[3:]) for row in rows}
@@ -338,18 +338,35 @@ def _lane_row(key: LaneKey, state: LaneState) -> tuple[object, ...]:
         state.repeats,
         state.body_bytes,
         state.last_seen_ns,
+        chain.to_text(state.chain),
     )
 
 
-def _lane_state(held: str, aged: str, seen: str | None, receipts: str, *numbers: int) -> LaneState:
-    said = msgspec.json.decode(receipts or "[]", type=list[Explained])
+def _lane_state(
+    held: str,
+    aged: str,
+    seen: str | None,
+    receipts: str,
+    said: int,
+    messages: int,
+    repeats: int,
+    body_bytes: int,
+    last_seen_ns: int,
+    links: str,
+) -> LaneState:
+    explained = msgspec.json.decode(receipts or "[]", type=list[Explained])
     return LaneState(
         _ranges(held),
         _ranges(aged or "[]"),
         _ranges(held if seen is None else seen),
-        RangeSet((low, high) for low, high, _ in said),
+        RangeSet((low, high) for low, high, _ in explained),
+        explained,
         said,
-        *numbers,
+        messages,
+        repeats,
+        body_bytes,
+        last_seen_ns,
+        chain.from_text(links),
     )
 
 

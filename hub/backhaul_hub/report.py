@@ -6,6 +6,8 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import asdict as asdict_of
+
 from .lanes import lanes_of
 from .leafs import Link
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from .registry import Device
     from .rotations import Rotation
     from .uplink import UplinkReader
+    from .vehicles import Vehicles
 
 # A server takes 1 MiB in a message.
 _PAGE_BYTES = 512 << 10
@@ -34,6 +37,7 @@ class Report:
         clocks: what devices said last of their clocks.
         sync: tells how a device's heads and stamps stand: "heads" and "future".
         rotations: the newest of each device's key.
+        vehicles: what devices say of themselves.
     """
 
     def __init__(
@@ -44,6 +48,7 @@ class Report:
         clocks: Mapping[str, ClockWord],
         sync: Callable[[str], dict[str, Any]],
         rotations: Mapping[str, Rotation],
+        vehicles: Vehicles,
     ) -> None:
         self._continuity = continuity
         self._links = links
@@ -51,6 +56,7 @@ class Report:
         self._clocks = clocks
         self._sync = sync
         self._rotations = rotations
+        self._vehicles = vehicles
 
     def page(
         self, devices: Mapping[str, Device], readers: Sequence[UplinkReader], after: str
@@ -88,6 +94,7 @@ class Report:
             "device": device,
             "link": asdict(link),
             "clock": asdict(clock) if clock else None,
+            "agent": self._agent(device, link),
             **self._sync(device),
             "nodes": known.nodes,
             "leaving": known.leaving,
@@ -99,6 +106,21 @@ class Report:
             "lanes_not_shown": len(lanes[_LANES_SHOWN:]),
             "former": self._former(device, {lane: epoch for lane, (epoch, _) in current.items()}),
             "refused": refused,
+        }
+
+    def _agent(self, device: str, link: Link) -> dict[str, Any]:
+        """Return whether its agent runs, and what that says of itself; None for what is not known."""
+        told = self._vehicles.told.get(device)
+        return {
+            "up": link.agent,
+            "since_ns": link.agent_since_ns or None,
+            "heard_ns": self._vehicles.heard_ns.get(device),
+            "told_ns": told.told_ns if told else None,
+            "version": told.report.version if told else None,
+            "ledger_pct": told.report.ledger_pct if told else None,
+            "disk_pct": told.report.disk_pct if told else None,
+            "conditions": told.report.conditions if told else [],
+            "machines": [asdict_of(each) for each in self._vehicles.identities.of(device).seen],
         }
 
     def _lane(self, device: str, lane: str, epoch: int, state: LaneState) -> dict[str, Any]:

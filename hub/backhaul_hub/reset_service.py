@@ -20,6 +20,8 @@ import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
+from backhaul_codec.strict_json import JsonError, Reader
+
 from .allowance import PENDING_MAX, Allowance
 from .streams import DOWN
 
@@ -118,13 +120,13 @@ class _Answer(msgspec.Struct):
     delivered: _Delivered = msgspec.field(default_factory=_Delivered)
 
 
-_decode_answer = msgspec.json.Decoder(_Answer).decode
+_read_answer = Reader(_Answer).read
 
 
 def says_too_much(answer: bytes) -> bool:
     """Tell whether more was delivered than the reset has left behind it."""
     try:
-        said = _decode_answer(answer)
-    except msgspec.DecodeError:
+        said = _read_answer(answer)
+    except JsonError:
         return False
     return 0 < said.reset_seq <= said.delivered.stream_seq

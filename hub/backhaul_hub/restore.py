@@ -16,7 +16,8 @@ from nats.errors import NoRespondersError
 from .backup import API_TIMEOUT_S
 from .backup_choice import NOT_KEPT
 from .backup_files import CONFIG, fold_log, place_file, set_created
-from .carried_over import carry_over
+from .backup_names import require_plain_files
+from .carried_over import AtServers, carry_over
 from .errors import BackupError, HubError
 from .jetstream import JetStreamApi
 from .keys import read_keys
@@ -37,13 +38,14 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from .carried_over import CarriedOver, Revoked
+    from .carried_over import CarriedOver
     from .clock import Clock
     from .config import HubConfig
     from .jetstream import Json
     from .manifest import ArtifactEntry, StreamEntry
 
 _READ_BYTES = 128 * 1024
+_NOTHING = AtServers()
 _ASIDE = f"{REGISTRY}.before-restore"
 
 
@@ -51,8 +53,10 @@ def whole_backup(source: Path) -> Manifest:
     """Return the manifest of a backup that is finished, each of its files checked.
 
     Raises:
-        BackupError: it has no manifest, or a file is missing or damaged: its name is said.
+        BackupError: it has no manifest, a file is missing or damaged, or a name or a link leads out
+            of it: it is said.
     """
+    require_plain_files(source)
     manifest = load_manifest(source)
     if manifest is None:
         raise BackupError(
@@ -93,10 +97,10 @@ class Restore:
         self._progress = progress
         self._created: dict[str, str] = {}
 
-    async def run(self, *, replace: bool = False, revoked: Revoked | None = None) -> CarriedOver:
+    async def run(self, *, replace: bool = False, there: AtServers = _NOTHING) -> CarriedOver:
         """Put everything back and check it; run again after it was cut short, it goes on.
 
-        ``revoked``: who is shut out now, as the servers say; stays so, whatever the backup says.
+        ``there``: who is shut out now, as the servers say; stays so, whatever the backup says.
 
         Raises:
             HubError: the control plane runs, the hub holds data and may not be replaced, the server
@@ -130,8 +134,9 @@ class Restore:
         with alone_in(self._directory):
             await asyncio.to_thread(self._put_registry)
             async with await Registry.open(self._directory / REGISTRY) as registry:
+                aside, now_ns = self._directory / _ASIDE, self._clock.now_ns()
                 carried = await carry_over(
-                    registry, revoked or {}, self._directory / _ASIDE, self._clock.now_ns()
+                    registry, there.revoked, aside, now_ns, there.generations
                 )
         clear_unfinished(self._directory)
         return carried
@@ -230,7 +235,7 @@ class Restore:
             target.with_name(REGISTRY + suffix).unlink(missing_ok=True)
         new = target.with_name(f"{REGISTRY}.new")
         try:
-            place_file(self._source / REGISTRY, new)
+            place_file(self._source / REGISTRY, new, self._manifest.files[REGISTRY])
             set_created(new, self._created)
             new.replace(target)
         except OSError as error:

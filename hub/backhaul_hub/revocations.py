@@ -23,6 +23,8 @@ CREATE TABLE revocation (
     expires_s INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 """
+UNKNOWN_KEY = "?"
+"""What begins the key of a device that hub.db does not know: it was rebuilt. No account shuts such a key out."""
 # Whatever was or will be signed for the key: the clock of whoever signs may be wrong.
 FOR_EVER_S = 1 << 40
 # As good for now, and another number: who reads an account's JWT can tell it from what hub.db says.
@@ -60,6 +62,8 @@ def in_force(rows: list[Revocation], now_s: int) -> dict[AccountName, dict[str, 
     """Return what account JWTs say of them: by account and key, up to when what was signed is void."""
     found: dict[AccountName, dict[str, int]] = {}
     for row in rows:
+        if row.public_key.startswith(UNKNOWN_KEY):
+            continue
         if not row.expires_s or row.expires_s > now_s:
             found.setdefault(row.account, {})[row.public_key] = FOR_EVER_S
     return found

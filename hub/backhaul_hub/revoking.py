@@ -18,10 +18,11 @@ from .errors import ConfigError, RegistryError
 from .keys import read_keys
 from .private_files import alone_in
 from .registry import Registry
+from .revocation_log import RevocationLog
 from .revocations import Revocation, revoke
 from .rotations import drop, rotations
 from .servers import urls
-from .setup import write_accounts
+from .setup import jwts_in_files, write_accounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,10 +108,12 @@ async def leave_for_servers(directory: Path, config: HubConfig, clock: Clock) ->
         if await _listens(url):
             return False
     keys = read_keys(directory)
+    revoked = RevocationLog(directory, keys.operator_signing)
     async with await Registry.open(directory / "hub.db") as registry:
-        jwts = await AccountKeeper(keys, registry, clock).build()
+        keeper = AccountKeeper(keys, registry, clock, log=revoked)
+        settled = await keeper.settle(jwts_in_files(directory, keys))
     try:
-        write_accounts(directory, keys, jwts)
+        write_accounts(directory, keys, settled.jwts)
     except OSError as error:
         raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
     return True

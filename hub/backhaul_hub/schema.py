@@ -9,21 +9,24 @@ from . import (
     conflicts,
     downlink,
     enrolment_rows,
+    generations,
     heads,
     people_rows,
     revocations,
     rotations,
     said,
     shadow_state,
+    vehicles,
 )
 from .errors import RegistryError
+from .imports import import_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import aiosqlite
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 14
 
 _DEVICE_NODE = """
 CREATE TABLE device_node (
@@ -47,6 +50,11 @@ _STEPS = {
     6: _KEYS + revocations.SCHEMA,
     7: people_rows.SCHEMA,
     8: rotations.SCHEMA,
+    9: generations.SCHEMA,
+    10: vehicles.SCHEMA,
+    11: import_rows.SCHEMA,
+    12: "ALTER TABLE lane ADD COLUMN chain TEXT NOT NULL DEFAULT '';",
+    13: "ALTER TABLE mark ADD COLUMN chain TEXT NOT NULL DEFAULT '{}';",
 }
 
 SCHEMA = f"""
@@ -69,6 +77,7 @@ CREATE TABLE lane (
     repeats INTEGER NOT NULL,
     body_bytes INTEGER NOT NULL,
     last_seen_ns INTEGER NOT NULL,
+    chain TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (device, lane, epoch)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE position (
@@ -107,6 +116,7 @@ CREATE TABLE mark (
     time_ns INTEGER NOT NULL,
     lanes TEXT NOT NULL,
     why TEXT NOT NULL,
+    chain TEXT NOT NULL DEFAULT '{{}}',
     PRIMARY KEY (device, epoch, seq)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE ended_epoch (
@@ -129,7 +139,7 @@ CREATE TABLE vehicle_clock (
 ) STRICT, WITHOUT ROWID;
 {_DEVICE_NODE}{heads.SCHEMA}{conflicts.SCHEMA}{downlink.SCHEMA}{said.SCHEMA}{command_rows.SCHEMA}
 {shadow_state.SCHEMA}{enrolment_rows.SCHEMA}{revocations.SCHEMA}{people_rows.SCHEMA}
-{rotations.SCHEMA}
+{rotations.SCHEMA}{generations.SCHEMA}{vehicles.SCHEMA}{import_rows.SCHEMA}
 """
 
 

@@ -26,6 +26,7 @@ class HubServer:
     """Its public key."""
     system_jwt: str
     resolver_dir: str
+    log_file: str
     sync_interval: str = "always"
     name: str = "hub"
     cluster: str = ""
@@ -43,6 +44,12 @@ def render_hub(settings: HubServer) -> str:
 server_name: {settings.name}
 listen: {quoted(f"{settings.client_host}:{settings.client_port}")}
 {settings.client_tls}
+# A vehicle that is refused tries twice a second, and each try is some lines. Of so much a file, and so
+# many files.
+log_file: {quoted(settings.log_file)}
+logfile_size_limit: 64MB
+logfile_max_num: 4
+
 # More than the leafs': a message that a leaf takes and the hub does not would cut the link, for ever.
 max_payload: 4MB
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .accounts import JOBS_API, STORING, account_jwts
+from .accounts import ACCOUNTS, JOBS_API, STORING, account_jwts
 from .clock import SystemClock
 from .config import Down, Quarantine
 from .errors import ConfigError
 from .keys import HubKeys, operator_seed_file, read_keys, write_keys
 from .logins import OWN_USERS, creds_file, new_login
-from .private_files import write_private
+from .private_files import private_directory, write_private
 from .room import store_bytes_max, twin_bytes_max
 from .server_config import HubServer, render_hub
 from .server_text import quoted
@@ -109,7 +109,7 @@ def create_hub(
         )
     now_s = clock.now_ns() // 1_000_000_000
     try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_directory(directory)
         keys = _keys(directory, layout, now_s)
         (directory / "creds").mkdir(exist_ok=True, mode=0o700)
         for user, account in OWN_USERS.items():
@@ -128,15 +128,17 @@ def create_hub(
             system_account=keys.account("SYS").public,
             system_jwt=accounts["SYS"],
             resolver_dir=str(_resolver(directory)),
+            log_file=str(_log(directory)),
             sync_interval=layout.sync_interval,
         )
         for target, each in _servers(directory, layout, server):
-            target.mkdir(parents=True, exist_ok=True, mode=0o700)
+            private_directory(target)
             write_private(target / "hub.conf", render_hub(each))
             _make_stores(Path(each.store_dir), keys)
         if layout.tls is not None:
             names = _dialled(directory, layout)
-            write_certificates(directory, layout.tls, names, clock, layout.keys_of)
+            vehicles = hosts_of(urls(layout.leaf_url))
+            write_certificates(directory, layout.tls, names, vehicles, clock, layout.keys_of)
         write_accounts(directory, keys, accounts)
         # Last: a directory with a hub.toml is a whole hub.
         write_private(directory / "hub.toml", _hub_toml(layout, store))
@@ -149,10 +151,20 @@ def resolver_directories(directory: Path) -> list[Path]:
     return [_resolver(each) for each in server_directories(directory)]
 
 
+def jwts_in_files(directory: Path, keys: HubKeys) -> dict[AccountName, list[str]]:
+    """Return what stands of each account where servers find it when they start. Raises: OSError."""
+    found: dict[AccountName, list[str]] = {name: [] for name in ACCOUNTS}
+    for place in resolver_directories(directory):
+        for name, jwts in found.items():
+            path = place / f"{keys.account(name).public}.jwt"
+            jwts.append(path.read_text() if path.exists() else "")
+    return found
+
+
 def write_accounts(directory: Path, keys: HubKeys, jwts: Mapping[AccountName, str]) -> None:
     """Write accounts where servers that do not run yet find them. Raises: OSError."""
     for target in resolver_directories(directory):
-        target.mkdir(exist_ok=True, mode=0o700)
+        private_directory(target)
         for name, jwt in jwts.items():
             write_private(target / f"{keys.account(name).public}.jwt", jwt)
 
@@ -165,7 +177,7 @@ def _make_stores(store: Path, keys: HubKeys) -> None:
     """
     for name in STORING:
         place = store / "jetstream" / keys.account(name).public / "streams"
-        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_directory(place)
 
 
 def _keys(directory: Path, layout: HubLayout, now_s: int) -> HubKeys:
@@ -181,6 +193,10 @@ def _keys(directory: Path, layout: HubLayout, now_s: int) -> HubKeys:
 
 def _resolver(directory: Path) -> Path:
     return (directory / "accounts").absolute()
+
+
+def _log(directory: Path) -> Path:
+    return (directory / "hub.log").absolute()
 
 
 def _servers(
@@ -202,6 +218,7 @@ def _servers(
             leaf_port=place.leaf_port,
             store_dir=str((target / "jetstream").absolute()),
             resolver_dir=str(_resolver(target)),
+            log_file=str(_log(target)),
             cluster=render_cluster(place, layout.servers, password, route_tls),
         )
         yield target, _with_tls(each, layout.tls, target)

@@ -6,7 +6,6 @@ part percent-encoded outside `A-Z a-z 0-9 _ -`. In `desired` a dtype may follow 
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +14,14 @@ import msgspec
 from backhaul_codec import CodecError
 from backhaul_codec.json_values import parse_path, value_from_json, value_to_json
 from backhaul_codec.merge import HeadKey
+from backhaul_codec.strict_json import JsonError, read_json
 from backhaul_codec.subjects import DEVICE_ID, encode_token
 
 from .errors import HubError, WriteRefusedError
 from .twin_streams import device_prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from backhaul_codec import Value
 
@@ -97,9 +97,9 @@ def read_desired(body: bytes) -> dict[HeadKey, Value | None]:
 def read_object(body: bytes) -> dict[str, Any]:
     """Read a JSON object. Raises: WriteRefusedError, for anything else, and for a name twice."""
     try:
-        document = json.loads(body, object_pairs_hook=_no_name_twice, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise WriteRefusedError(f"no JSON: {error}") from error
+        document = read_json(body)
+    except JsonError as error:
+        raise WriteRefusedError(f"no JSON to be taken: {error.reason}") from error
     if not isinstance(document, dict):
         raise WriteRefusedError('no JSON object: {"gps.rate": 5} is one')
     return document
@@ -194,16 +194,3 @@ def _evident(said: Any, dtype: str) -> bool:
         case "json":
             return isinstance(said, dict | list)
     return dtype == "text"
-
-
-def _no_name_twice(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, said in pairs:
-        if name in found:
-            raise ValueError(f"{name[:80]!r} is in it twice")
-        found[name] = said
-    return found
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f'{name}: write "{name}", and :float64 after the field')

@@ -48,10 +48,18 @@ class Sole:
         Raises:
             HubError: there is one.
         """
-        if await self._is_answered():
-            raise _another()
+        await self.require_alone()
         await self._client.subscribe(SUBJECT, cb=self._heard)
         await heard(self._client)  # whoever comes next
+
+    async def require_alone(self) -> None:
+        """Raise where one is running, without being one.
+
+        Raises:
+            HubError: there is one.
+        """
+        if await self._is_answered():
+            raise _another()
 
     async def watch(self) -> None:
         """Announce ourselves now and then; end with an error once an older one is heard.

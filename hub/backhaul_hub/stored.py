@@ -55,8 +55,10 @@ class StoredReader:
         self._stream = stream
         self._timeout_s = timeout_s
 
-    async def read(self, seq: int, messages_max: int) -> list[Stored]:
+    async def read(self, seq: int, messages_max: int, *, subject: str = "") -> list[Stored]:
         """Return up to `messages_max` messages from `seq` on, in order; none at the end.
+
+        `subject`: only those on subjects that fit it.
 
         Raises:
             HubError: the stream or the server is not there, or a batch came in pieces.
@@ -65,8 +67,9 @@ class StoredReader:
         subscription = await self._client.subscribe(inbox)
         try:
             request = {"seq": seq, "batch": messages_max, "max_bytes": _BATCH_BYTES}
-            subject = api_subject(f"DIRECT.GET.{self._stream}")
-            await self._client.publish(subject, json.dumps(request).encode(), reply=inbox)
+            only = {"next_by_subj": subject} if subject else {}
+            api = api_subject(f"DIRECT.GET.{self._stream}")
+            await self._client.publish(api, json.dumps(request | only).encode(), reply=inbox)
             return await self._batch(subscription)
         finally:
             if not self._client.is_closed:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from backhaul_codec.subjects import IMPORT, IMPORT_STREAM
+
 from .errors import JetStreamError, LimitsLoweredError, StreamConflictError
 from .jetstream import (
     ACCOUNT_NOT_ENABLED,
@@ -92,6 +94,23 @@ def declared_streams(config: HubConfig) -> list[Json]:
     ]
     twin = twin_streams(config, [shard["name"] for shard in shards])
     return [common | stream for stream in (*shards, down, quarantine, *twin)]
+
+
+def import_stream(config: HubConfig) -> Json:
+    """Declare the stream of what operators import: in account HUB, where no vehicle is.
+
+    It is made with the first import: no other hub sets room aside for it.
+    """
+    return {
+        "name": IMPORT_STREAM,
+        "subjects": [f"{IMPORT}.>"],
+        "storage": "file",
+        "retention": "limits",
+        "discard": "new",
+        "num_replicas": config.streams.replicas,
+        "allow_direct": True,
+        "max_age": config.up.age_days_max * _DAY_NS,
+    }
 
 
 def differences(declared: Json, existing: Json) -> tuple[list[str], list[str]]:

@@ -19,6 +19,7 @@ from backhaul_codec.merge import Change as Merge
 from backhaul_codec.merge import Head, HeadKey, Merged
 from backhaul_codec.placed import decode_placed
 from backhaul_codec.points import JSON
+from backhaul_codec.strict_json import JsonError, read_typed
 
 from .conflicts import HUB_CLOCK, Conflict, ConflictLedger, Side, in_conflict
 from .consumers import Change
@@ -133,10 +134,9 @@ class HubSync:
 
     def on_message(self, said: Examined, is_new: bool) -> None:
         """Take in one message of a vehicle. Repeats change nothing."""
-        del is_new
         uplink = said.uplink
         if uplink.letter == "p":
-            self._take_points(said.key, said.seq, uplink, said.body)
+            self._take_points(said.key, said.seq, uplink, said.body, is_new)
         elif uplink.letter == "e" and uplink.type in _EVENTS:
             self._take_event(said.key, said.seq, uplink.type, said.body)
 
@@ -197,8 +197,7 @@ class HubSync:
         for row in planned.lacking:
             self.outbox.add(row)
         if planned.lacking:
-            self.peer(planned.device).in_sync = False
-            self._peers_unstored.add(planned.device)
+            self._not_in_sync(planned.device)
         self.stored()
 
     def _seen_ns(self, device: str) -> int:
@@ -213,34 +212,71 @@ class HubSync:
             default=0,
         )
 
-    def _take_points(self, key: LaneKey, seq: int, uplink: Uplink, body: bytes) -> None:
+    def differs(self, device: str) -> bool:
+        """Say whether a device has not said that it holds the heads that it was sent."""
+        return self.peer(device).in_sync is False and not self.outbox.waiting(device)
+
+    def ahead_ns(self, device: str) -> int:
+        """Return by how much the newest head of a device is stamped too far ahead, 0 where none is."""
+        return self._future.ahead_ns(self.heads.of(device).newest_ns, self._clock.now_ns())
+
+    def _take_points(
+        self, key: LaneKey, seq: int, uplink: Uplink, body: bytes, is_new: bool
+    ) -> None:
         try:
             _, points = decode_placed(uplink, body)
         except CodecError:  # checked before; a body does not change
             return
         peer, now_ns = self.peer(uplink.device), self._clock.now_ns()
-        if early := self._future.too_early(points, now_ns):
-            self._refuse(uplink.device, points, early, now_ns)
+        newest_ns = self.heads.of(uplink.device).newest_ns
+        if early := self._future.too_early(points, now_ns, newest_ns):
+            self._refuse(uplink.device, points, early, max(now_ns, newest_ns))
             return
         seen_ns = peer.seen.at(key, seq, 0)
         clock = peer.clock.at(key, seq, "unknown")
         for placed in points:
-            self._take_point(uplink.device, placed, seen_ns, clock)
+            instead = is_new and self._is_instead(uplink.device, placed, now_ns)
+            self._take_point(uplink.device, placed, seen_ns, clock, instead=instead)
 
-    def _refuse(self, device: str, points: list[Placed], early: list[Placed], now_ns: int) -> None:
-        """Merge nothing of a message whose stamps cannot be; its points stay in the history."""
-        ahead_ns = max(self._future.ahead_ns(each.point.time, now_ns) for each in early)
+    def _refuse(
+        self, device: str, points: list[Placed], early: list[Placed], least_ns: int
+    ) -> None:
+        """Merge nothing of a message whose stamps cannot be; its points stay in the history.
+
+        A new stamp must be later than `least_ns`: below what stands here it would be of no effect.
+        """
+        ahead_ns = max(each.point.time for each in early) - self._clock.now_ns()
         log.warning(
             "stamp_refused", device=device, node=points[0].point.node, ahead_s=ahead_ns / 1e9
         )
-        self.restamps |= dict(restamps(device, points, now_ns))
+        self.restamps |= dict(restamps(device, points, least_ns))
+        self._not_in_sync(device)
+
+    def _is_instead(self, device: str, placed: Placed, now_ns: int) -> bool:
+        """Say whether a point of the vehicle's takes the place of one that its wrong clock stamped.
+
+        What it says now it says later, whatever the stamps say: nobody else writes with its origin.
+        """
+        parent, point = placed
+        head = self.heads.of(device).heads.get(HeadKey.of(parent, point))
+        if head is None or head.origin or point.origin or point.time >= head.time:
+            return False
+        ahead_ns = self._future.ahead_ns
+        return bool(ahead_ns(head.time, now_ns)) and not ahead_ns(point.time, now_ns)
+
+    def _not_in_sync(self, device: str) -> None:
         self.peer(device).in_sync = False
         self._peers_unstored.add(device)
 
-    def _take_point(self, device: str, placed: Placed, seen_ns: int, clock: str) -> None:
+    def _take_point(
+        self, device: str, placed: Placed, seen_ns: int, clock: str, *, instead: bool
+    ) -> None:
         series = HeadKey.of(*placed)
         heard_ns = self.heads.of(device).heard_ns(series)
-        merged = self._merge(device, placed)
+        merged = self._merge(device, placed, instead=instead)
+        if instead:  # the vehicle may have meant another: it is asked
+            self.unequal.add(device)
+            self._not_in_sync(device)
         mine = Head.of(placed.point)
         if merged.before is not None and in_conflict(
             merged.before, mine, heard_ns=heard_ns, seen_ns=seen_ns
@@ -254,12 +290,14 @@ class HubSync:
             self.news.add(device)
             log.warning("conflict", device=device, series=".".join(series), id=noticed.id)
 
-    def _merge(self, device: str, placed: Placed, *, stored: bool = False) -> Merged:
+    def _merge(
+        self, device: str, placed: Placed, *, stored: bool = False, instead: bool = False
+    ) -> Merged:
         """Merge a point in; where that changed a head, the tree follows, and listeners hear it."""
         # An edge above devices is its upper end's: who is below does not hear what else is above.
         whose = placed.parent if device == FLEET and placed.parent else placed.point.node
         above = set(self.tree.ancestor_tokens(device, whose))
-        merged = self.heads.take(device, placed, stored=stored)
+        merged = self.heads.take(device, placed, stored=stored, instead=instead)
         if not merged.changed:
             return merged
         change = HeadChange(device, HeadKey.of(*placed), merged.head, merged.before)
@@ -274,8 +312,8 @@ class HubSync:
         if not isinstance(value, Opaque) or value.dtype != JSON:
             return
         try:
-            said = msgspec.json.decode(value.data, type=_EVENTS[kind])
-        except (msgspec.DecodeError, RecursionError) as error:
+            said = read_typed(value.data, _EVENTS[kind])
+        except JsonError as error:
             log.warning("event_not_understood", device=key.device, kind=kind, error=str(error))
             return
         peer = self.peer(key.device)

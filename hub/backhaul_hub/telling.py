@@ -11,13 +11,16 @@ from nats.errors import Error as NatsError
 
 from .continuity import LaneKey
 from .errors import HubError
+from .former import FormerEpochs
 from .repair import RepairBook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from .chain import Watermark
     from .clock import Clock
     from .continuity import Continuity
+    from .former import Held, Place
     from .jetstream import JetStreamApi
     from .leafs import Link
 
@@ -27,7 +30,7 @@ _ASK_INTERVAL_S = 0.5
 
 
 class Teller:
-    """Writes `s.watermark` and `s.resend` of every lane to DOWN.
+    """Writes `s.watermark`, `s.held` and `s.resend` of every lane to DOWN.
 
     Args:
         devices: the ids of the devices that may be written to.
@@ -55,37 +58,61 @@ class Teller:
         self._lags = lags
         self._settled = settled
         self._repair = RepairBook(continuity)
-        self._told: dict[LaneKey, int] = {}
+        self._told: dict[LaneKey, Watermark] = {}
+        self._former = FormerEpochs(continuity)
         self._up: dict[str, tuple[int, float]] = {}
 
     def forget(self) -> None:
         """Tell everything again: DOWN was made anew."""
         self._told.clear()
+        self._former.forget()
 
     def tell_again(self, device: str) -> None:
         """Tell a device again how far its lanes are held: it may not have got that."""
         for lane, (epoch, _) in self._continuity.current(device).items():
             self._told.pop(LaneKey(device, lane, epoch), None)
+        self._former.tell_again(device)
 
     async def tell_watermarks(self, interval_s: float) -> None:
         """Tell every device how far the hub holds each lane, whenever that has changed; for ever."""
         trouble = ""
         while True:
-            for key, watermark in self._untold().items():
-                body = json.dumps({"epoch": key.epoch, "seq": watermark}).encode()
-                # Before it is told: what is to be told again meanwhile is not told by this.
-                before, self._told[key] = self._told.get(key), watermark
-                try:
-                    await self._api.publish(f"in.{key.device}.s.watermark.{key.lane}", body)
-                except (HubError, NatsError) as error:
-                    if str(error) != trouble:  # and not at each interval while it lasts
-                        trouble = str(error)
-                        log.warning("watermark_not_told", device=key.device, error=trouble)
-                    if self._told.pop(key, None) is not None and before is not None:
-                        self._told[key] = before
-                    break
-                trouble = ""
+            try:
+                for key, watermark in self._untold().items():
+                    await self._tell(key, watermark)
+                    trouble = ""
+                # Not before all is read: a watermark that only seems to sink is kept for no purpose.
+                former = self._former.untold(self._devices()) if self._settled() else {}
+                for place, held in former.items():
+                    await self._tell_former(place, held)
+                    trouble = ""
+            except (HubError, NatsError) as error:
+                if str(error) != trouble:  # and not at each interval while it lasts
+                    trouble = str(error)
+                    log.warning("watermark_not_told", error=trouble)
             await asyncio.sleep(interval_s)
+
+    async def _tell(self, key: LaneKey, watermark: Watermark) -> None:
+        body = json.dumps({"epoch": key.epoch, **watermark.words()}).encode()
+        # Before it is told: what is to be told again meanwhile is not told by this.
+        before, self._told[key] = self._told.get(key), watermark
+        try:
+            await self._api.publish(f"in.{key.device}.s.watermark.{key.lane}", body)
+        except (HubError, NatsError):
+            if self._told.pop(key, None) is not None and before is not None:
+                self._told[key] = before
+            raise
+
+    async def _tell_former(self, place: Place, held: Held) -> None:
+        device, lane = place
+        self._former.told(place, held)
+        try:
+            epochs = {epoch: each.row() for epoch, each in held.items()}
+            body = json.dumps({"epochs": epochs}).encode()
+            await self._api.publish(f"in.{device}.s.held.{lane}", body)
+        except (HubError, NatsError):
+            self._former.not_told(place)
+            raise
 
     async def ask_for_gaps(self) -> None:
         """Ask connected devices for what is missing of their lanes; for ever."""
@@ -120,16 +147,17 @@ class Teller:
             lowest=ranges[0][0] if ranges else None,
         )
 
-    def _untold(self) -> dict[LaneKey, int]:
-        untold: dict[LaneKey, int] = {}
+    def _untold(self) -> dict[LaneKey, Watermark]:
+        untold: dict[LaneKey, Watermark] = {}
         settled = self._settled()
         for device in self._devices():
-            for lane, (epoch, state) in self._continuity.current(device).items():
-                key, watermark = LaneKey(device, lane, epoch), state.watermark
+            for lane, (epoch, _) in self._continuity.current(device).items():
+                key = LaneKey(device, lane, epoch)
+                watermark = self._continuity.told_of(key)
                 told = self._told.get(key)
                 # What sinks while a stretch of UP is read again may only seem to. What was told before
                 # a restart is not known after it: 0, where nothing is left of a lane, is told too.
-                if watermark > (told or 0) or (watermark != told and settled):
+                if watermark.seq > (told.seq if told else 0) or (watermark != told and settled):
                     untold[key] = watermark
         return untold
 

@@ -61,6 +61,7 @@ def write_certificates(
     directory: Path,
     choice: TlsChoice,
     dialled: Mapping[Path, Sequence[str]],
+    vehicles: Sequence[str],
     clock: Clock,
     of: Path | None,
 ) -> None:
@@ -70,6 +71,7 @@ def write_certificates(
         directory: the hub directory.
         choice: what the operator said.
         dialled: of each server, by the directory of its files: the hosts by which it is dialled.
+        vehicles: the hosts that vehicles dial.
         clock: says from when on certificates last.
         of: another hub's directory, whose authority this hub goes on with, where it has one.
 
@@ -81,8 +83,12 @@ def write_certificates(
         names = {target: _named(choice, hosts) for target, hosts in dialled.items()}
         make_certificates(directory, names, utc(clock), of=of)
     else:
-        # Its clients on this machine do without TLS, where it is not for loopback.
-        remote = {target: _remote(hosts) for target, hosts in dialled.items()}
+        # Its clients on this machine do without TLS, where it is not for loopback. Leaf ports have it
+        # always, so whatever vehicles dial is tried, loopback too: that is never nothing.
+        remote = {
+            target: list(dict.fromkeys([*_remote(hosts), *_dialled(vehicles)]))
+            for target, hosts in dialled.items()
+        }
         use_certificate(directory, choice.own, remote)
 
 

@@ -22,6 +22,7 @@ import msgspec
 from backhaul_codec import CodecError
 from backhaul_codec.json_values import value_from_json, value_to_json
 from backhaul_codec.rules import require_name, require_time
+from backhaul_codec.strict_json import Reader
 from backhaul_codec.subjects import DEVICE_ID, encode_token
 
 from .twin_streams import device_prefix
@@ -131,13 +132,13 @@ class _Message(msgspec.Struct, frozen=True):
     data: _Data
 
 
-_decode = msgspec.json.Decoder(_Message).decode
+_read = Reader(_Message).read
 
 
 def read_state(body: bytes) -> tuple[StateKey, StateValue] | None:
     """Read what `state_body` wrote; None for anything else, and for a value that was left out."""
     try:
-        message = _decode(body)
+        message = _read(body)
         data = message.data
         for name, what in ((data.node, "node"), (data.type, "type"), (data.key, "key")):
             require_name(name, what)
@@ -145,7 +146,7 @@ def read_state(body: bytes) -> tuple[StateKey, StateValue] | None:
             return None
         value = value_from_json(data.value, data.dtype)
         stated = StateValue(require_time(data.time), value, data.quality, data.deleted)
-    except (msgspec.DecodeError, CodecError):
+    except CodecError:
         return None
     return StateKey(message.vid, data.node, data.type, data.key), stated
 

@@ -19,16 +19,19 @@ from .audit import Audit, require_gone
 from .block_store import BlockStore, forget_lanes
 from .blocks import BlockLog, block_of
 from .errors import HubError, RegistryError
-from .examine import Examined, UnreadableError, examine
+from .examine import Examined, UnreadableError, examine, own_hash
+from .hashes import Hashes
 from .quarantine import set_aside
 from .registry import Position, Registry
 from .stored import Stored, StoredReader
 from .word_book import WordBook
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from nats.aio.client import Client
+
+    from backhaul_codec.expansion import Expansion
 
     from .audit import Finding
     from .consumers import Change, Consumer
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _BATCH_MESSAGES = 512
+_POINTS_AT_ONCE = 1 << 18
 _IDLE_S = 0.1
 _RETRY_S = 1.0
 
@@ -50,6 +54,8 @@ class UplinkReader:
         consumers: told of every good message, in this order (see consumers.py).
         words: takes in what vehicles say of their lanes; one for all readers.
         unreadable: told of the device that has sent an unreadable message.
+        expanded: told of each other message: its device, what it comes to, its bytes, and when it was
+            stored (ns).
     """
 
     def __init__(
@@ -62,6 +68,7 @@ class UplinkReader:
         consumers: Sequence[Consumer] = (),
         words: WordBook | None = None,
         unreadable: Callable[[str], None] = lambda _: None,
+        expanded: Callable[[str, Expansion, int, int], None] = lambda *_: None,
     ) -> None:
         self.stream = stream
         self.position = Position()
@@ -74,6 +81,7 @@ class UplinkReader:
         self._words = words or WordBook(continuity)
         self._consumers = consumers
         self._unreadable = unreadable
+        self._expanded = expanded
         self._blocks = BlockStore(registry, stream)
         self._log = BlockLog()
         self._audit = Audit(stream, api, self._reader, self._blocks)
@@ -81,9 +89,18 @@ class UplinkReader:
         self._last_is_there = False
         self._catch_up_to = 0
         self._thinned: set[LaneKey] = set()
+        self.hashes = Hashes(client, stream, continuity, registry)
+        self._judging: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """Read until cancelled; trouble with the server is logged once and waited out."""
+        try:
+            await self._run()
+        finally:
+            if self._judging is not None:
+                self._judging.cancel()
+
+    async def _run(self) -> None:
         self.position = await self._registry.position(self.stream)
         trouble = ""
         while True:
@@ -129,9 +146,17 @@ class UplinkReader:
     async def _take(self, messages: list[Stored]) -> None:
         """Set garbage aside, count the rest, and store both with the new position."""
         examined: list[tuple[Stored, Examined | UnreadableError]] = []
+        points = 0
         for message in messages:
             try:
-                examined.append((message, examine(message.subject, message.body)))
+                good = examine(message.subject, message.body)
+                examined.append((message, good))
+                size, stored_ns = len(message.body), message.stored_ns
+                self._expanded(good.key.device, good.expansion, size, stored_ns)
+                points += good.expansion.points
+                if points > _POINTS_AT_ONCE:  # others wait: above all who keeps such a vehicle out
+                    points = 0
+                    await asyncio.sleep(0)
             except UnreadableError as error:
                 examined.append((message, error))
                 await set_aside(self._api, self.stream, self.position.created, message, error)
@@ -154,6 +179,23 @@ class UplinkReader:
             await self._store(self._blocks.put(self._log.take_changes()))
         for consumer in self._consumers:
             consumer.stored()
+        self._judge_repeats()
+
+    def _judge_repeats(self) -> None:
+        """Compare repeats with what UP holds, beside the reading."""
+        if self._judging is None or self._judging.done():
+            doubts = self._continuity.take_doubts()
+            self._judging = asyncio.create_task(self._judge(doubts)) if doubts else None
+
+    async def _judge(self, doubts: Mapping[LaneKey, tuple[int, bytes]]) -> None:
+        for key, (seq, own) in doubts.items():
+            try:
+                (held,) = await self.hashes.of(key, seq, seq)
+            except (HubError, NatsError, OSError) as error:
+                log.info("repeat_not_compared", device=key.device, error=str(error))
+                continue
+            if held and held != own.hex():
+                self._continuity.fork(key)
 
     def _tell(self, message: Stored, said: Examined) -> None:
         bound = self._continuity.beyond_bounds(said.key, said.seq, message.stored_ns)
@@ -161,7 +203,9 @@ class UplinkReader:
         if bound:
             self._note_refused(said.key, bound)
             return
-        is_new = self._continuity.arrived(said.key, said.seq, len(message.body), message.stored_ns)
+        is_new = self._continuity.arrived(
+            said.key, said.seq, len(message.body), message.stored_ns, link=said.link, own=said.own
+        )
         if said.word is not None:
             self._words.take(said.key, said.seq, said.word, message.stored_ns)
         for consumer in self._consumers:
@@ -176,7 +220,8 @@ class UplinkReader:
         if error.place is not None:
             # It is as the vehicle sealed it: sent again it would be no better.
             key, seq = error.place
-            self._continuity.explain(key, seq, seq, f"unreadable: {error.code}")
+            own = own_hash(message.subject, message.body)
+            self._continuity.explain(key, seq, seq, f"unreadable: {error.code}", own)
 
     def _note_refused(self, key: LaneKey, bound: str) -> None:
         count = self._continuity.refused[key.device, bound]

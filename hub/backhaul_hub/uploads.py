@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from backhaul_codec import blobs
 
 from .errors import ArtifactError, HubError
 from .objects import file_digest
+from .private_files import private_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,6 +32,8 @@ PARTS_MAX = 4  # half here, of one device: the one it sends now, and others that
 STORING_MAX = 4  # at once
 # Only this process adds uploads; that an operator removed some may be noticed a little later.
 CATALOGUE_S_MAX = 30.0
+# Whatever else may have come to stand there in a path's place is not written through.
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
 log = structlog.get_logger(__name__)
 
 
@@ -162,8 +166,8 @@ class Uploads:
 def _prepare(upload: Upload) -> int:
     """Return how much is here already."""
     try:
-        upload.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with upload.path.open("ab") as file:
+        private_directory(upload.path.parent)
+        with os.fdopen(os.open(upload.path, _APPEND, 0o600), "ab") as file:
             held = file.tell()
             if held > upload.size:
                 file.truncate(0)

@@ -11,7 +11,7 @@ import msgspec
 import structlog
 
 from backhaul_codec.certificates import HOUR_NS
-from backhaul_codec.words import ClockWord, EpochWord, MarkWord, Receipt
+from backhaul_codec.words import FORKED, ClockWord, EpochWord, MarkWord, Receipt
 
 from .consumers import Change
 from .continuity import LaneKey
@@ -30,7 +30,7 @@ _FUTURE_NS_MAX = 5 * 1_000_000_000
 MARKS_KEPT_NS = 35 * 24 * HOUR_NS
 """How long marks are kept: a little longer than UP keeps messages by default."""
 
-_PUT_MARK = "INSERT OR REPLACE INTO mark VALUES (?, ?, ?, ?, ?, ?, ?)"
+_PUT_MARK = "INSERT OR REPLACE INTO mark VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 # Of an hour, only the first and the last mark say where it began and ended.
 _THIN_MARKS = (
     "DELETE FROM mark WHERE device = ?1 AND epoch = ?2 AND hour = ?3 AND seq NOT IN ("
@@ -105,7 +105,7 @@ class WordBook:
             high=word.high,
             reason=word.reason,
         )
-        if not self._continuity.explain(key, word.low, word.high, word.reason):
+        if not self._continuity.explain(key, word.low, word.high, word.reason, word.chain):
             log.error("device_beyond_bounds", device=device, bound="receipts")
 
     def _mark(self, key: LaneKey, seq: int, word: MarkWord, stored_ns: int) -> None:
@@ -114,9 +114,9 @@ class WordBook:
         if not stored_ns - MARKS_KEPT_NS <= word.time_ns <= stored_ns + _FUTURE_NS_MAX:
             log.warning("mark_of_no_believable_time", device=key.device, time_ns=word.time_ns)
             return
-        lanes = msgspec.json.encode(word.lanes).decode()
-        hour = word.time_ns // HOUR_NS
-        self._marks.append((key.device, word.epoch, seq, hour, word.time_ns, lanes, word.why))
+        lanes, chain = (msgspec.json.encode(each).decode() for each in (word.lanes, word.chain))
+        row = (key.device, word.epoch, seq, word.time_ns // HOUR_NS, word.time_ns)
+        self._marks.append((*row, lanes, word.why, chain))
 
     def _end(self, device: str, word: EpochWord, stored_ns: int) -> None:
         log.warning("ledger_replaced", device=device, old=word.old, new=word.new, why=word.why)
@@ -125,6 +125,9 @@ class WordBook:
             return
         for lane, last in word.lanes.items():
             self._continuity.say(LaneKey(device, lane, word.old), last)
+            if word.why == FORKED:
+                # What is held may all be one machine's: the other one's messages were never sent.
+                self._continuity.fork(LaneKey(device, lane, word.old))
         lanes = msgspec.json.encode(word.lanes).decode()
         row = (device, word.old, word.new, word.time_ns, word.why, lanes, stored_ns)
         self._epochs.append(row)

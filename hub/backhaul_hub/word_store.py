@@ -36,9 +36,12 @@ async def marks_of(registry: Registry, device: str) -> list[Mark]:
         RegistryError: the database refused.
     """
     rows = await registry.fetch(
-        "SELECT time_ns, epoch, seq, lanes, why FROM mark WHERE device = ?", (device,)
+        "SELECT time_ns, epoch, seq, lanes, why, chain FROM mark WHERE device = ?", (device,)
     )
     return [
-        Mark(time_ns, epoch, seq, msgspec.json.decode(lanes, type=dict[str, int]), why)
-        for time_ns, epoch, seq, lanes, why in rows
+        Mark(
+            *(time_ns, epoch, seq, msgspec.json.decode(lanes, type=dict[str, int]), why),
+            chain=msgspec.json.decode(chain, type=dict[str, str]),
+        )
+        for time_ns, epoch, seq, lanes, why, chain in rows
     ]

@@ -15,6 +15,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_codec.certificates import Certificate, LaneId, Mark, certify, lane_records
 from backhaul_codec.ranges import RangeSet
+from backhaul_codec.subjects import IMPORT
 from backhaul_spark.rollup_plan import by_device
 from backhaul_spark.schemas import (
     COVERAGE_TABLE,
@@ -40,6 +41,8 @@ class Device:
 
     marks: list[Mark] = field(default_factory=list)
     held: dict[LaneId, RangeSet] = field(default_factory=dict)
+    imports: dict[int, dict[int, int]] = field(default_factory=dict)
+    """By hour (ns since 1970) and epoch of the lane of imports: up to which seq readings of it stand."""
     receipts: dict[LaneId, list[tuple[int, int, str]]] = field(default_factory=dict)
     ended: list[tuple[int, dict[str, int]]] = field(default_factory=list)
     touched: bool = False
@@ -52,7 +55,8 @@ class Device:
     @property
     def from_the_beginning(self) -> bool:
         """Whether what is new may change hours that were judged already."""
-        epochs = {id_.epoch for id_ in self.held} | {mark.epoch for mark in self.marks}
+        epochs = {id_.epoch for id_ in self.held if id_.lane != IMPORT}
+        epochs |= {mark.epoch for mark in self.marks}
         epochs |= {epoch for epoch, _ in self.ended}
         between = self.oldest_new_ns is not None and self.oldest_new_ns < self.newest_old_ns
         return self.touched and (between or not epochs <= self.old_epochs)
@@ -60,7 +64,20 @@ class Device:
     def certify(self, hours: Iterable[int]) -> list[Certificate]:
         """Judge these hours, ns since 1970."""
         said = [*((mark.epoch, mark.lanes) for mark in self.marks), *self.ended]
-        return certify(self.marks, lane_records(self.held, self.receipts, said), hours)
+        held = {id_: seqs for id_, seqs in self.held.items() if id_.lane != IMPORT}
+        records = lane_records(held, self.receipts, said)
+        return certify(self.marks, records, hours, self._imported())
+
+    def _imported(self) -> dict[int, bool]:
+        """Return the hours that readings were imported of, and whether all of these are held."""
+        nothing = RangeSet()
+        return {
+            hour_ns: all(
+                self.held.get(LaneId(IMPORT, epoch), nothing).contiguous >= seq
+                for epoch, seq in epochs.items()
+            )
+            for hour_ns, epochs in self.imports.items()
+        }
 
 
 class Facts:
@@ -78,8 +95,9 @@ class Facts:
         self._coverage = coverage
 
     def marked(self) -> set[str]:
-        """Return the devices that have marks."""
-        return _names(self._rows(MARKS_TABLE, columns=["device"]))
+        """Return the devices that have marks of their own; what was imported is judged when it comes."""
+        imported = pc.starts_with(pc.field("lanes"), json.dumps({IMPORT: 0})[:-2])
+        return _names(self._rows(MARKS_TABLE, ~imported, columns=["device"]))
 
     def news(self, watched: Collection[str]) -> set[str]:
         """Return the devices whose hours may be others now.
@@ -138,6 +156,10 @@ class Facts:
         for row in _in_order(parts[MARKS_TABLE]):
             device = of(row, row["epoch"])
             lanes = json.loads(row["lanes"])
+            if IMPORT in lanes:
+                epochs = device.imports.setdefault(row["time_ns"], {})
+                epochs[row["epoch"]] = max(epochs.get(row["epoch"], 0), lanes[IMPORT])
+                continue
             device.marks.append(Mark(row["time_ns"], row["epoch"], row["seq"], lanes, row["why"]))
             if row["ingest"] <= self._done:
                 device.newest_old_ns = max(device.newest_old_ns, row["time_ns"])

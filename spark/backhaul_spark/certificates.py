@@ -103,12 +103,15 @@ class Certificates:
         due |= {name for name in facts.marked() if ends.get(name, 0) < end_ns}
         rows: list[dict[str, Any]] = []
         for name, device in facts.devices(due):
-            first_ns = min(mark.time_ns for mark in device.marks) // HOUR_NS * HOUR_NS
+            times = [mark.time_ns for mark in device.marks]
+            first_ns = min(times, default=end_ns) // HOUR_NS * HOUR_NS
             if device.from_the_beginning:
                 hours = set(hours_between(first_ns, end_ns))
             else:
-                hours = set(hours_between(ends.get(name, first_ns), end_ns))
+                hours = set(hours_between(max(first_ns, ends.get(name, first_ns)), end_ns))
                 hours |= open_hours.get(name, set()) if device.touched else set()
+            if device.touched:
+                hours |= device.imports.keys()
             rows += [_row(name, each) for each in device.certify(sorted(hours))]
         return self._commit(rows, done, target)
 

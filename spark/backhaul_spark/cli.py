@@ -1,33 +1,39 @@
-"""`backhaul-spark`: the command line of the history tables.
+"""`backhaul-spark`: the command line of the history tables; one file a subcommand in `commands`.
 
-Importing this module must stay cheap: pyspark, pyarrow and matplotlib load in the commands that
-need them, so that `--help` and a wrong option answer at once.
+That of the commands which needs pyspark, pyarrow or matplotlib loads them when it is called, so that
+`--help` and a wrong option answer at once.
 """
 
 from __future__ import annotations
 
-import sys
-
 import click
 
-from backhaul_spark.commands.alerts import alerts
-from backhaul_spark.commands.anomalies import anomalies
-from backhaul_spark.commands.completeness import completeness
-from backhaul_spark.commands.detect import detect
-from backhaul_spark.commands.history import history
-from backhaul_spark.commands.ingest import ingest
-from backhaul_spark.commands.maintain import maintain
-from backhaul_spark.commands.recompute_alerts import recompute_alerts
-from backhaul_spark.commands.report import report
-from backhaul_spark.commands.restated import restated
-from backhaul_spark.commands.rollup import rollup
-from backhaul_spark.commands.twin import twin
-from backhaul_spark.commands.twin_state import twin_state
-from backhaul_spark.commands.twins import twins
+from backhaul_codec.command_line import Subcommands, run
 from backhaul_spark.errors import BackhaulSparkError
 
+COMMANDS = {
+    "ingest": "Write every point of the hub's streams into the points table, once.",
+    "rollup": "Sum up every series by minute, hour and day.",
+    "twin": "Keep a twin of each vehicle, and raise alerts.",
+    "recompute-alerts": "Run the rules of `twin` over the points table.",
+    "history": "Answer what a series was over time, from the tables.",
+    "detect": "Find what is unusual in a series.",
+    "completeness": "Print what each device holds and misses, and how each hour stands.",
+    "anomalies": "Compare every device with its peers and its own past.",
+    "report": "Write one HTML page about a day of the fleet.",
+    "alerts": "Print alerts by the time that they are about, the newest last.",
+    "twins": "Print the newest snapshot of each device.",
+    "restated": "List the windows that late points have changed since a time.",
+    "maintain": "Make large files of small ones, drop what is too old.",
+    "twin-state": "Print a snapshot of every device out of the job's state store.",
+}
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.group(
+    cls=Subcommands,
+    package="backhaul_spark.commands",
+    summaries=COMMANDS,
+)
 @click.version_option(package_name="backhaul")
 def cli() -> None:
     """Bring the hub's streams into the fleet history, and question it.
@@ -41,31 +47,6 @@ def cli() -> None:
     """
 
 
-for _command in (
-    ingest,
-    rollup,
-    twin,
-    recompute_alerts,
-    history,
-    detect,
-    completeness,
-    anomalies,
-    report,
-    alerts,
-    twins,
-    restated,
-    maintain,
-    twin_state,
-):
-    cli.add_command(_command)
-
-
 def main() -> None:
-    """Run the command line; an error of ours is a line or two on stderr and exit status 1."""
-    try:
-        cli()
-    except BackhaulSparkError as error:
-        print(f"backhaul-spark: {error}", file=sys.stderr)
-        if error.hint:
-            print(f"  {error.hint}", file=sys.stderr)
-        sys.exit(1)
+    """Run the command line."""
+    run(cli, "backhaul-spark", BackhaulSparkError)

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from deltalake.exceptions import CommitFailedError
 
 from backhaul_spark.errors import TablesBusy
 from backhaul_spark.files import open_input
-from backhaul_spark.part_file import ROW_GROUP_ROWS, PartFile
+from backhaul_spark.part_file import PartFile, by_dictionary, read_batches, row_groups
 from backhaul_spark.tables import add_action, commit_files, open_table, remove_action, table_uri
 
 if TYPE_CHECKING:
@@ -98,10 +97,12 @@ def _merge(
     root: str, table: DeltaTable, spec: TableSpec, small: list[DataFile], clock: Clock
 ) -> None:
     uri = table_uri(root, spec.name)
-    schema = pa.schema([field for field in spec.schema if field.name not in spec.partition_by])
+    schema = by_dictionary(
+        pa.schema([field for field in spec.schema if field.name not in spec.partition_by])
+    )
     number = table.version() + 1
     part = PartFile(uri, small[0].partition, number, schema)
-    for rows in _row_groups(_tables(uri, small, schema)):
+    for rows in row_groups(_batches(uri, small, schema)):
         part.write(rows)
     now_ns = clock.now_ns()
     added = add_action(part.close(), now_ns, data_change=False)
@@ -115,12 +116,11 @@ def _merge(
         raise TablesBusy(root, f"somebody else tidies up {spec.name}") from error
 
 
-def _tables(uri: str, files: list[DataFile], schema: pa.Schema) -> Iterator[pa.Table]:
+def _batches(uri: str, files: list[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for file in files:
         with open_input(uri, file.path) as source:
-            parquet = pq.ParquetFile(source)
-            for group in range(parquet.num_row_groups):
-                yield as_schema(parquet.read_row_group(group), schema)
+            for batch in read_batches(source):
+                yield from as_schema(pa.Table.from_batches([batch]), schema).to_batches()
 
 
 def as_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -132,17 +132,3 @@ def as_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         for field in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield the same rows in tables of about ROW_GROUP_ROWS: the most that is in memory."""
-    held: list[pa.Table] = []
-    rows = 0
-    for table in tables:
-        held.append(table)
-        rows += table.num_rows
-        if rows >= ROW_GROUP_ROWS:
-            yield pa.concat_tables(held)
-            held, rows = [], 0
-    if held:
-        yield pa.concat_tables(held)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backhaul_codec.strict_toml import TomlError, read_toml
 from backhaul_spark.errors import OptionError
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ def read_config(path: str) -> dict[str, Any]:
         OptionError: no such file, no TOML, or no section of any job.
     """
     try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        values = read_toml(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise OptionError("--config", path, f"a readable file ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (TomlError, UnicodeDecodeError) as error:
         raise OptionError("--config", path, f"TOML: {error}") from error
     refuse_unknown(values, SECTIONS, path)
     for name, section in values.items():

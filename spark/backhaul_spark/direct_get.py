@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from backhaul_codec.subjects import IMPORT_STREAM
 from backhaul_spark.clock import SYSTEM_CLOCK, Clock
 from backhaul_spark.connection import Connection
 from backhaul_spark.endpoint import DOWN, api_of
@@ -92,22 +93,24 @@ class Reader:
                 info = _stream_info(stream)
                 if any(fnmatchcase(info.name, pattern) for pattern in patterns):
                     found[info.name] = info
-        if any(pattern.startswith("DOWN_") and fnmatchcase(DOWN, pattern) for pattern in patterns):
-            found |= self._down()
+        for name in (DOWN, IMPORT_STREAM):
+            # By its own name: "*" means what vehicles have sent.
+            if any(p[:3] == name[:3] and fnmatchcase(name, p) for p in patterns):
+                found |= self._elsewhere(name)
         for pattern in patterns:
             if not set("*?[") & set(pattern) and pattern not in found:
                 raise StreamMissing(pattern)
         return dict(sorted(found.items()))
 
-    def _down(self) -> dict[str, StreamInfo]:
-        """Return what there is of DOWN, which stands in no list of UP's."""
-        header, body = self.connection.request(f"{self._api_of(DOWN)}.STREAM.INFO.{DOWN}", b"")
+    def _elsewhere(self, name: str) -> dict[str, StreamInfo]:
+        """Return what there is of a stream of account HUB, which stands in no list of UP's."""
+        header, body = self.connection.request(f"{self._api_of(name)}.STREAM.INFO.{name}", b"")
         answer = {} if header.startswith(b"NATS/1.0 503") else json.loads(body)
         error = answer.get("error", {})
         if error and error.get("err_code") != _NO_STREAM:
             # Of a cluster: it is there, and nobody leads it at this moment.
-            raise ServerBehind(self.connection.server, DOWN, str(error.get("description")))
-        return {DOWN: _stream_info(answer)} if "config" in answer else {}
+            raise ServerBehind(self.connection.server, name, str(error.get("description")))
+        return {name: _stream_info(answer)} if "config" in answer else {}
 
     def _api_of(self, stream: str) -> str:
         return api_of(self.connection.api, stream)

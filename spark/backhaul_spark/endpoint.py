@@ -7,7 +7,6 @@ travels to the executors: each reads it when it logs in, so a renewed one needs 
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,8 @@ from backhaul_codec.credentials import (
     CredentialsError,
     parse_credentials,
 )
+from backhaul_codec.strict_toml import TomlError, read_toml
+from backhaul_codec.subjects import IMPORT_STREAM
 from backhaul_spark.errors import OptionError
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ JOBS_API = "jobsapi"
 """What a hub calls it for the users of its accounts JOBS and TWIN, which is where `.creds` files are from."""
 DOWN, DOWN_API = "DOWN_00", "downapi"
 """The stream of what goes to vehicles; it stands in another account, and TWIN alone has a name for it."""
+
+
+IMPORT_API = "importapi"
+"""The same of the stream of what was imported, which stands beside DOWN."""
+_ELSEWHERE = {DOWN: DOWN_API, IMPORT_STREAM: IMPORT_API}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,7 @@ class Endpoint:
 
 def api_of(api: str, stream: str) -> str:
     """Return the prefix of JetStream's API for one stream, where a login's is `api`."""
-    return DOWN_API if api == JOBS_API and stream == DOWN else api
+    return _ELSEWHERE.get(stream, api) if api == JOBS_API else api
 
 
 def parse_servers(text: str) -> tuple[tuple[tuple[str, int], ...], bool, str, str]:
@@ -145,10 +151,10 @@ def login_from(path: str) -> dict[str, str]:
 
 def _toml(path: str) -> dict[str, Any]:
     try:
-        values = tomllib.loads(local_file(path).read_text(encoding="utf-8"))
+        values = read_toml(local_file(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise OptionError("credentials", path, f"a readable file ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (TomlError, UnicodeDecodeError) as error:
         raise OptionError(
             "credentials", path, f"a .creds file, or TOML with a login: {error}"
         ) from error

@@ -24,12 +24,15 @@
     │   ├── TablesBusy       another ingest is running, or overtook this one
     │   ├── TablesBehind     they lack what the checkpoint counts as done
     │   └── NothingFound     the question has no answer in the tables
+    ├── JavaMissing          there is no Java that Spark could start
     └── JobFailed            a Spark job ended with an error of another kind
 
 Every error carries its facts as fields, and ``hint``: what the operator can do.
 """
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 
 class BackhaulSparkError(Exception):
@@ -203,10 +206,21 @@ class TableError(BackhaulSparkError):
 class TableMissing(TableError):
     """A table that the command reads does not exist."""
 
-    hint = "`backhaul-spark ingest` makes points and coverage, `backhaul-spark rollup` the rollups"
+    _MADE_BY: ClassVar = {
+        "rollups": "rollup",
+        "rollups_superseded": "rollup",
+        "certificates": "completeness",
+        "certificates_superseded": "completeness",
+        "anomalies": "anomalies",
+        "fleet_days": "anomalies",
+        "alerts": "twin",
+        "twins": "twin",
+    }
 
     def __init__(self, path: str) -> None:
         self.path = path
+        command = self._MADE_BY.get(path.rstrip("/").rpartition("/")[2], "ingest")
+        self.hint = f"`backhaul-spark {command}` makes it"
         super().__init__(f"there is no table at {path}")
 
 
@@ -243,6 +257,22 @@ class TablesBusy(TableError):
         super().__init__(f"the tables at {root} are in use: {detail}")
 
 
+class TablesApart(TableError):
+    """Tables that are written together are of different moments: one was put back, or made anew, alone."""
+
+    hint = (
+        "put all tables of the root back from one copy, and start with a new checkpoint (the old one moved "
+        "away or another named by --checkpoint); nothing was written: ingest would double what one lacks"
+    )
+
+    def __init__(self, root: str, table: str, has: int, wanted: int) -> None:
+        self.root, self.table, self.has, self.wanted = root, table, has, wanted
+        super().__init__(
+            f"table {table} at {root} is older than those beside it: it was put back alone "
+            f"(it has ingests up to {has}, they know of {wanted})"
+        )
+
+
 class TablesBehind(TableError):
     """The tables have not heard of batches that the checkpoint counts as done; nobody would read them again."""
 
@@ -266,6 +296,19 @@ class NothingFound(TableError):
     def __init__(self, what: str, hint: str = "") -> None:
         self.what, self.hint = what, hint
         super().__init__(f"nothing found: {what}")
+
+
+class JavaMissing(BackhaulSparkError):
+    """There is no Java, or one that Spark does not start with."""
+
+    hint = (
+        "Spark needs Java 17 or 21. Debian 12 and Ubuntu: apt install openjdk-17-jre-headless;"
+        " Debian 13 and Ubuntu: apt install openjdk-21-jre-headless"
+    )
+
+    def __init__(self, found: str) -> None:
+        self.found = found
+        super().__init__(f"Spark did not start: {found}")
 
 
 class JobFailed(BackhaulSparkError):

@@ -18,6 +18,7 @@ from backhaul_spark.errors import NothingFound, OptionError, TableMissing
 from backhaul_spark.known import LENGTHS, rollups_known_at
 from backhaul_spark.messages import STAMP
 from backhaul_spark.rollup import POINTS_FROM, ROLLUP_APP
+from backhaul_spark.said_again import SAME, first_said
 from backhaul_spark.schemas import POINTS_TABLE, ROLLUPS_TABLE
 from backhaul_spark.tables import committed_ingest, dataset_of, open_table
 
@@ -178,12 +179,10 @@ class History:
         kinds = pc.field("dtype").isin(NUMBERS + TEXTS)
         known = pc.field("ingested_at") <= _us(known_at or datetime.max.replace(tzinfo=UTC))
         rows = _dataset(self._points).to_table(
-            columns=[
-                *("time", "time_ns", "epoch", "seq", "index"),
-                *("dtype", "value_f64", "value_i64", "value_text"),
-            ],
+            columns=list({*SAME, "letter", "ingest", "time", "epoch", "seq", "index"}),
             filter=_of(series) & days & within & live & kinds & known,
         )
+        rows = first_said(rows)
         rows = rows.sort_by([(n, "ascending") for n in ("time_ns", "seq", "index", "epoch")])
         return pa.table(
             {

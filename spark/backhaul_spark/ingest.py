@@ -3,7 +3,9 @@
 Order of a batch, and what a crash after each step leaves behind:
 
 1. executors write Parquet files    nobody refers to them; the batch is done again
-2. files lose their repeats         the same
+2. files lose their repeats, and    the same
+   what was said again and is not
+   there yet is added in one more
 3. coverage, rejects, gaps and      rows under a number that has not happened; the next start
    receipts are appended            takes them out, and the batch is done again
 4. the points commit                the batch has happened: its number and Spark's batch id are in
@@ -23,8 +25,9 @@ from backhaul_spark.compaction import compact
 from backhaul_spark.coverage import Coverage, merge_rows
 from backhaul_spark.errors import TablesBusy
 from backhaul_spark.part_file import without_messages
-from backhaul_spark.part_writer import MESSAGE_FACTS, TaskReport
-from backhaul_spark.points import TIMELESS
+from backhaul_spark.part_writer import MESSAGE_FACTS, PartWriter, TaskReport
+from backhaul_spark.points import TIMELESS, partition_days
+from backhaul_spark.said_again import not_there, notes, of_added, reported, standing
 from backhaul_spark.schemas import (
     COVERAGE_TABLE,
     ENDED_TABLE,
@@ -33,6 +36,7 @@ from backhaul_spark.schemas import (
     POINTS_TABLE,
     RECEIPTS_TABLE,
     REJECTS_TABLE,
+    SAID_AGAIN_TABLE,
     TableSpec,
 )
 from backhaul_spark.tables import IngestTables, add_action, dataset_of, table_uri
@@ -85,6 +89,7 @@ class Ingest:
         self._after = after
         held = dataset_of(self.tables.table(COVERAGE_TABLE)).to_table()
         self.coverage = Coverage.from_table(held)
+        self.standing = standing(dataset_of(self.tables.table(SAID_AGAIN_TABLE)).to_table())
         self._loose_rows = held.num_rows - sum(map(len, self.coverage.lanes.values()))
         self._merge_coverage()
 
@@ -107,13 +112,17 @@ class Ingest:
         messages = pa.concat_tables([MESSAGE_FACTS.empty_table(), *(r.messages for r in reports)])
         decision = self.coverage.decide(messages)
         files = [file for report in reports for file in self._cleaned(report, decision.repeats)]
+        added = self._added(reports, decision.repeats, files)
+        files += self._written(added)
         self._after("files")
         self._prepare(reports, decision.rows, decision.repeats)
+        self._append(SAID_AGAIN_TABLE, notes(added))
         self._after("coverage")
         self.tables.commit_points(
             [add_action(file, self._clock.now_ns()) for file in files], app, batch, planned
         )
         self._after("points")
+        self.standing |= of_added(added)
         self._loose_rows += len(decision.rows)
         self._merge_coverage()
         if number % COMPACT_EVERY == 0:
@@ -140,6 +149,30 @@ class Ingest:
         number = self.tables.next_ingest
         files = (without_messages(self.points_uri, file, number, here) for file in report.files)
         return [file for file in files if file is not None]
+
+    def _added(
+        self,
+        reports: list[TaskReport],
+        repeats: dict[str, pa.Array],
+        files: list[dict[str, Any]],
+    ) -> pa.Table:
+        """Return what was said again and is in points neither now nor with these files."""
+        again = reported((text for report in reports for text in report.again), repeats)
+        if not again.num_rows:
+            return again
+        return not_there(again, dataset_of(self.tables.points), self.points_uri, files)
+
+    def _written(self, points: pa.Table) -> list[dict[str, Any]]:
+        at_us = self._clock.now_ns() // 1000
+        writer = PartWriter(self.points_uri, self.tables.next_ingest, at_us)
+        for batch in points.to_batches():
+            spread = batch.set_column(
+                batch.schema.get_field_index("stored_at"),
+                "stored_at",
+                batch.column("stored_at").dictionary_encode(),
+            )
+            writer.write(spread, partition_days(spread))
+        return writer.close()
 
     def _prepare(
         self,

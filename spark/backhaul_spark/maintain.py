@@ -5,8 +5,9 @@ and can be done again. No Spark.
 
 1. days of points that nobody wants any more go, once the rollups have seen all of them
 2. former versions of rollups and certificates that are too old go
-3. small files become large ones
-4. files that no version of the last hours refers to are deleted
+3. points that older agents said twice go (once.py)
+4. small files become large ones
+5. files that no version of the last hours refers to are deleted
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from deltalake.exceptions import CommitFailedError
 from backhaul_spark.compaction import UPKEEP_APP, DataFile, compact, data_files
 from backhaul_spark.errors import TableMissing, TablesBusy
 from backhaul_spark.files import file_paths
+from backhaul_spark.once import remove_doubles
 from backhaul_spark.points import TIMELESS
 from backhaul_spark.rollup import POINTS_FROM, ROLLUP_APP
 from backhaul_spark.schemas import (
@@ -67,13 +69,14 @@ class Maintained:
 
     Rows by table that retention took out; files before and after by table that were compacted;
     files by table that were deleted. `unseen_points` would have gone, but no rollup has seen them;
-    `busy` tables were left to somebody else who was at them.
+    `doubled_points` stood twice. `busy` tables were left to somebody else who was at them.
     """
 
     removed_rows: dict[str, int] = field(default_factory=dict)
     unseen_points: int = 0
     compacted: dict[str, tuple[int, int]] = field(default_factory=dict)
     deleted_files: dict[str, int] = field(default_factory=dict)
+    doubled_points: int = 0
     busy: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
@@ -111,6 +114,8 @@ class Maintenance:
             if keeping.superseded_days is not None:
                 self._each(spec, self._keep_superseded, self._day(keeping.superseded_days))
         self._after("retention")
+        self._each(POINTS_TABLE, self._once)
+        self._after("once")
         for spec in APPENDED:
             self._each(spec, self._compact)
         self._after("compacted")
@@ -171,6 +176,9 @@ class Maintenance:
         actions = [remove_action(each.path, each.size, each.partition, now_ns) for each in files]
         commit_files(table, spec, actions, {UPKEEP_APP: table.version() + 1})
         self._done.removed_rows[spec.name] = sum(file.rows for file in files)
+
+    def _once(self, _: TableSpec) -> None:
+        self._done.doubled_points = remove_doubles(self._root, self._clock)
 
     def _compact(self, spec: TableSpec) -> None:
         before, after = compact(self._root, spec, self._clock)

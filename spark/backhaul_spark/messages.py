@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_codec import CodecError, peek
-from backhaul_codec.subjects import DEVICE_ID, SubjectError, Uplink, parse_leaf, parse_uplink
+from backhaul_codec.subjects import (
+    DEVICE_ID,
+    IMPORT,
+    IMPORT_STREAM,
+    SubjectError,
+    Uplink,
+    parse_import,
+    parse_leaf,
+    parse_uplink,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +58,8 @@ SEQ_MAX = 2**63 - 1  # Delta's and Parquet's widest integer is signed
 # By leaf subject, of which a whole fleet has no more than its largest vehicle; by subject it would be
 # as many as series times vehicles.
 _parsed = lru_cache(maxsize=1 << 16)(parse_leaf)
+_parsed_import = lru_cache(maxsize=1 << 12)(parse_import)
+_IMPORTED = f"{IMPORT}."
 
 
 def leaf_of(subject: str) -> Uplink:
@@ -57,10 +68,13 @@ def leaf_of(subject: str) -> Uplink:
 
 
 def _split(subject: str) -> tuple[str, Uplink]:
-    device, _, leaf_subject = subject[3:].partition(".")
-    if not (subject.startswith("up.") and DEVICE_ID.match(device)):
-        return device, parse_uplink(subject)  # says what is wrong
-    return device, _parsed(leaf_subject)
+    device, _, leaf_subject = subject.partition(".")[2].partition(".")
+    if DEVICE_ID.match(device):
+        if subject.startswith("up."):
+            return device, _parsed(leaf_subject)
+        if subject.startswith(_IMPORTED):
+            return device, _parsed_import(leaf_subject)
+    return device, parse_uplink(subject)  # says what is wrong
 
 
 def message_batch(stream: str, stored: Stored) -> pa.RecordBatch:
@@ -75,6 +89,7 @@ def message_batch(stream: str, stored: Stored) -> pa.RecordBatch:
     for row, (subject, body) in enumerate(zip(stored.subjects, stored.bodies, strict=True)):
         try:
             devices[row], leaf = _split(subject)
+            _require_place(subject, leaf, stream)
             lanes[row] = leaf.lane
             epochs[row], seqs[row] = _identity(body)
         except SubjectError as error:
@@ -97,6 +112,12 @@ def message_batch(stream: str, stored: Stored) -> pa.RecordBatch:
         pa.nulls(count, pa.int64()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=MESSAGES)
+
+
+def _require_place(subject: str, leaf: Uplink, stream: str) -> None:
+    """Refuse what stands in the wrong stream: no vehicle can import. Raises: SubjectError."""
+    if (leaf.lane == IMPORT) != (stream == IMPORT_STREAM):
+        raise SubjectError(f"{subject[:80]!r} does not belong in {stream}")
 
 
 def _identity(body: bytes) -> tuple[int, int]:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_codec import CodecError
+from backhaul_codec.certificates import HOUR_NS
 from backhaul_codec.envelope import unseal
-from backhaul_codec.words import EpochWord, MarkWord, Receipt, WordError, read_word
+from backhaul_codec.subjects import IMPORT
+from backhaul_codec.words import EpochWord, ImportWord, MarkWord, Receipt, WordError, read_word
 from backhaul_spark.messages import leaf_of
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from backhaul_spark.points import Decoded
 
 # The subjects that say something; all others are not looked at twice.
-_ENDS = (".e.receipt", ".e.mark", ".e.epoch")
+_ENDS = (".e.receipt", ".e.mark", ".e.epoch", ".e.import")
 # A vehicle that claims to speak from the future says nothing of an hour (as at the hub).
 _FUTURE_US_MAX = 5_000_000
 
@@ -64,6 +66,15 @@ class PartWords:
                         | {"epoch": word.epoch, "seq": message["seq"], "time_ns": word.time_ns}
                         | {"lanes": json.dumps(dict(word.lanes)), "why": word.why}
                     )
+            case ImportWord():
+                # In no lane that a vehicle can name in a mark (certificate_facts.py).
+                lanes = json.dumps({IMPORT: message["seq"]})
+                self.marks += [
+                    place
+                    | {"epoch": message["epoch"], "seq": message["seq"], "time_ns": hour * HOUR_NS}
+                    | {"lanes": lanes, "why": IMPORT}
+                    for hour, _ in word.hours
+                ]
             case EpochWord():
                 self.ended.append(
                     place

@@ -15,14 +15,18 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_spark.messages import MESSAGES, STAMP
-from backhaul_spark.part_file import ROW_GROUP_ROWS, PartFile
+from backhaul_spark.part_file import ROW_GROUP_BYTES, ROW_GROUP_ROWS, PartFile, unified
 from backhaul_spark.part_words import PartWords
 from backhaul_spark.points import Decoded, decode_batch, partition_days
+from backhaul_spark.said_again import Aside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
+
+    from backhaul_spark.said_again import Note
 
 BUFFERED_ROWS_MAX = 1 << 20
+BUFFERED_BYTES_MAX = 2 * ROW_GROUP_BYTES
 OPEN_FILES_MAX = 32
 
 # What a task hands to the driver: one row.
@@ -38,7 +42,7 @@ MESSAGE_FACTS = pa.schema(
 )
 
 
-_FACTS = ("files", "rejects", "gaps", "receipts", "marks", "ended")
+_FACTS = ("files", "rejects", "gaps", "receipts", "marks", "ended", "again")
 
 
 @dataclass(slots=True)
@@ -47,7 +51,7 @@ class TaskReport:
 
     `files`: path (relative to the table), partition, size (bytes), rows, stats (Delta's). `rejects` and
     `gaps` as in their tables; `receipts`, `marks` and `ended` with the stream and stream_seq they
-    came in, so that one in a repeated message is dropped with it.
+    came in, so that one in a repeated message is dropped with it. `again`: see said_again.py.
     """
 
     files: list[dict[str, Any]] = field(default_factory=list)
@@ -56,6 +60,7 @@ class TaskReport:
     receipts: list[dict[str, Any]] = field(default_factory=list)
     marks: list[dict[str, Any]] = field(default_factory=list)
     ended: list[dict[str, Any]] = field(default_factory=list)
+    again: list[str] = field(default_factory=list)
     messages: pa.Table = field(default_factory=MESSAGE_FACTS.empty_table)
 
     def to_batch(self) -> pa.RecordBatch:
@@ -84,6 +89,7 @@ class PartWriter:
         self._ingested_at_us = ingested_at_us
         self._buffers: dict[int, list[pa.RecordBatch]] = {}
         self._rows: dict[int, int] = {}
+        self._bytes: dict[int, int] = {}
         self._open: dict[int, PartFile] = {}
         self.files: list[dict[str, Any]] = []
 
@@ -94,10 +100,13 @@ class PartWriter:
             part = points if len(distinct) == 1 else points.filter(pa.array(days == day))
             self._buffers.setdefault(day, []).append(part)
             self._rows[day] = self._rows.get(day, 0) + part.num_rows
-            if self._rows[day] >= ROW_GROUP_ROWS:
+            self._bytes[day] = self._bytes.get(day, 0) + part.nbytes
+            if self._rows[day] >= ROW_GROUP_ROWS or self._bytes[day] >= ROW_GROUP_BYTES:
                 self._flush(day)
         while sum(self._rows.values()) > BUFFERED_ROWS_MAX:
             self._flush(max(self._rows, key=lambda day: self._rows[day]))
+        while sum(self._bytes.values()) > BUFFERED_BYTES_MAX:
+            self._flush(max(self._bytes, key=lambda day: self._bytes[day]))
 
     def close(self) -> list[dict[str, Any]]:
         """Flush everything and return the files, see TaskReport."""
@@ -109,7 +118,8 @@ class PartWriter:
 
     def _flush(self, day: int) -> None:
         rows = self._rows.pop(day)
-        table = pa.Table.from_batches(_unified(self._buffers.pop(day)))
+        del self._bytes[day]
+        table = pa.Table.from_batches(unified(self._buffers.pop(day)))
         table = table.append_column(
             "ingested_at", pa.repeat(pa.scalar(self._ingested_at_us).cast(STAMP), rows)
         ).append_column("ingest", pa.repeat(pa.scalar(self._ingest), rows))
@@ -125,29 +135,37 @@ class PartWriter:
         self.files.append(self._open.pop(day).close())
 
 
-def _unified(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    if len(batches) == 1:
-        return batches
-    merged: list[pa.RecordBatch] = pa.Table.from_batches(batches).unify_dictionaries().to_batches()
-    return merged
-
-
 def write_parts(
-    batches: Iterable[pa.RecordBatch], uri: str, ingest: int, ingested_at_us: int
+    batches: Iterable[pa.RecordBatch],
+    uri: str,
+    ingest: int,
+    ingested_at_us: int,
+    standing: Collection[Note] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """Decode the messages of one Spark partition, write their points, yield the one-row report."""
+    """Decode the messages of one Spark partition, write their points, yield the one-row report.
+
+    Args:
+        batches: of schema MESSAGES.
+        uri: of the points table.
+        ingest: the number of the ingest that this is for.
+        ingested_at_us: microseconds since 1970.
+        standing: readings that stand in points already, as `Ingest.standing` has them.
+    """
     writer = PartWriter(uri, ingest, ingested_at_us)
     report = TaskReport()
     words = PartWords()
+    aside = Aside(standing)
     facts: list[pa.RecordBatch] = []
     for batch in batches:
         for decoded in decode_batch(batch):
-            if decoded.points.num_rows:
-                writer.write(decoded.points, partition_days(decoded.points))
+            points = aside.rest(decoded)
+            if points.num_rows:
+                writer.write(points, partition_days(points))
             facts.append(_message_facts(decoded))
             _note_bad(decoded, report)
             words.take(decoded)
     report.files = writer.close()
+    report.again = aside.report()
     report.receipts, report.marks, report.ended = words.receipts, words.marks, words.ended
     report.messages = pa.Table.from_batches(facts, schema=MESSAGE_FACTS)
     yield report.to_batch()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from backhaul_spark.errors import OptionError
 from backhaul_spark.known import LENGTHS
 
 if TYPE_CHECKING:
@@ -22,18 +26,47 @@ if TYPE_CHECKING:
 INK, SOFT, LINE, FILL = "#1b1f24", "#6e7781", "#0969da", "#0969da"
 # A silence of so many usual steps is a gap, and no line is drawn across it.
 GAP_STEPS = 5
+# So many different texts are states; more are names or messages, of which no picture can be read.
+STATES_MAX = 20
+NAME_LENGTH_MAX = 40
 
 
 def draw(answer: Answer, path: str) -> None:
-    """Write a PNG (or what the ending says) of the series over time; times are UTC."""
+    """Write a PNG (or what the ending says) of the series over time; times are UTC.
+
+    Numbers are a line; where there are none, texts are steps between states, one a line.
+
+    Raises:
+        OptionError: there is nothing that a picture could show, or more different texts than lines;
+            or the ending is of no kind of picture, or the file cannot be written.
+    """
+    kind = Path(path).suffix.removeprefix(".") or "png"
+    if kind not in (known := FigureCanvasAgg.get_supported_filetypes()):
+        raise OptionError("--plot", path, f"a file that ends in one of {', '.join(sorted(known))}")
+    numbers = ("value",) if answer.resolution == "raw" else ("min", "max", "mean")
+    as_states = not all(np.isfinite(_column(answer.rows, name)).any() for name in numbers)
     figure = Figure(figsize=(10, 4.2), dpi=150, layout="constrained")
     axes = figure.add_subplot()
-    if answer.resolution == "raw":
+    if as_states:
+        _states(axes, answer)
+    elif answer.resolution == "raw":
         _raw(axes, answer)
     else:
         _windows(axes, answer)
-    _dress(axes, answer)
-    figure.savefig(path)
+    _dress(axes, answer, as_states=as_states)
+    try:
+        figure.savefig(path)
+    except OSError as error:
+        expected = f"a file that can be written ({error.strerror})"
+        raise OptionError("--plot", path, expected) from error
+
+
+def plain(text: str) -> str:
+    """Return what fonts surely have of a name that came from a vehicle, not too long."""
+    shown = "".join(sign if sign.isascii() and sign.isprintable() else "?" for sign in text)
+    if len(shown) > NAME_LENGTH_MAX:
+        shown = shown[: NAME_LENGTH_MAX - 3] + "..."
+    return shown.replace("$", r"\$")  # or matplotlib takes it for a formula
 
 
 def broken(
@@ -88,6 +121,37 @@ def _raw(axes: Axes, answer: Answer) -> None:
     _lone_points(axes, time, value, sparse)
 
 
+def _states(axes: Axes, answer: Answer) -> None:
+    """Draw texts as steps: a state lasts until the next one."""
+    raw = answer.resolution == "raw"
+    rows = answer.rows.filter(pc.is_valid(answer.rows.column("text" if raw else "last_text")))
+    texts: list[str] = rows.column("text" if raw else "last_text").to_pylist()
+    names = list(dict.fromkeys(texts))
+    if not names:
+        raise OptionError("--plot", str(answer.series), "a series with numbers or texts")
+    if len(names) > STATES_MAX:
+        expected = (
+            f"a series of at most {STATES_MAX} different texts, this one has {len(names):,}"
+            " (--json prints them)"
+        )
+        raise OptionError("--plot", str(answer.series), expected)
+    number = {name: at for at, name in enumerate(names)}
+    time = _time(rows, "time" if raw else "window_start")
+    state = np.array([number[text] for text in texts], dtype=np.float64)
+    # To the end of the last one, and never of no width, which matplotlib widens to years.
+    width = timedelta(seconds=1) if raw else LENGTHS[answer.resolution]
+    end = max(np.datetime64(_naive(answer.end), "us"), time[-1] + np.timedelta64(width))
+    lasting = np.append(time, end), np.append(state, state[-1])
+    axes.step(*lasting, where="post", color=LINE, linewidth=1.2)
+    axes.plot(time, state, "o", color=LINE, markersize=2.5)
+    axes.set_yticks(range(len(names)), list(map(plain, names)))
+    axes.set_ylim(-0.5, len(names) - 0.5)
+
+
+def _naive(moment: datetime) -> datetime:
+    return moment.astimezone(UTC).replace(tzinfo=None)
+
+
 def _windows(axes: Axes, answer: Answer) -> None:
     width = LENGTHS[answer.resolution]
     middle = _time(answer.rows, "window_start") + np.timedelta64(width) // 2
@@ -113,23 +177,24 @@ def _lone_points(
     axes.plot(time[lone], value[lone], "o", color=LINE, markersize=2.5)
 
 
-def _dress(axes: Axes, answer: Answer) -> None:
+def _dress(axes: Axes, answer: Answer, *, as_states: bool) -> None:
     names = {"raw": "every point", "1m": "by minute", "1h": "by hour", "1d": "by day"}
     what = names[answer.resolution]
     axes.set_title(
-        f"{answer.series.device}   {answer.series}",
+        f"{plain(answer.series.device)}   {plain(str(answer.series))}",
         loc="left",
         color=INK,
         fontsize=12,
         weight="bold",
     )
     axes.set_title(what, loc="right", color=SOFT, fontsize=9)
-    axes.set_ylabel(str(answer.series), color=SOFT, fontsize=9)
+    axes.set_ylabel(plain(str(answer.series)), color=SOFT, fontsize=9)
     axes.set_xlabel("time (UTC)", color=SOFT, fontsize=9)
     locator = AutoDateLocator(minticks=4, maxticks=9)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
-    axes.yaxis.set_major_locator(MaxNLocator(6))
+    if not as_states:
+        axes.yaxis.set_major_locator(MaxNLocator(6))
     axes.grid(visible=True, axis="y", color="#d8dee4", linewidth=0.7)
     axes.set_axisbelow(True)
     axes.margins(x=0.01)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_codec import CodecError, peek
+from backhaul_codec.column_batch import TEXT_BYTES_MAX
 from backhaul_codec.columns import Rejected, decode_columns
 from backhaul_spark.messages import MESSAGES, STAMP, leaf_of
 
@@ -18,10 +19,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# Uncompressed body bytes that are decoded together: about a million points of dense telemetry.
-# Bounds a task's memory whatever the compression of a message promises (at most 16 MiB each).
-CHUNK_BYTES = 8 << 20
+# What is decoded together. A point takes three bytes of a body before compression, at the least: so
+# this is a million points at most, 400,000 of dense telemetry, whatever a compressed message promises.
+CHUNK_BYTES = 3 << 20
 CHUNK_MESSAGES = 8192
+# What the names and texts of its points come to, each with copies of its own. One message's alone come
+# to no more than 64 MiB, and are decoded alone if need be.
+CHUNK_TEXT_BYTES = 64 << 20
 
 POINTS = pa.schema(
     [
@@ -84,17 +88,23 @@ def decode_batch(batch: pa.RecordBatch) -> Iterator[Decoded]:
 
     Rows that carry a code already (garbage, gaps) come back as rejected; nothing raises.
     """
+    for part in chunks(batch):
+        yield from _decode_chunk(part, part.column("body").to_pylist())
+
+
+def chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Cut a batch of schema MESSAGES into what is decoded together, by the bodies' uncompressed size."""
     bodies: list[bytes] = batch.column("body").to_pylist()  # None where marked
     marked = batch.column("code").is_valid().to_pylist()
     start, weight = 0, 0
     for row, body in enumerate(bodies):
         cost = 0 if marked[row] else peek(body).raw_len
         if row > start and (weight + cost > CHUNK_BYTES or row - start == CHUNK_MESSAGES):
-            yield from _decode_chunk(batch.slice(start, row - start), bodies[start:row])
+            yield batch.slice(start, row - start)
             start, weight = row, 0
         weight += cost
     if start < len(bodies):
-        yield from _decode_chunk(batch.slice(start), bodies[start:])
+        yield batch.slice(start)
 
 
 def _decode_chunk(batch: pa.RecordBatch, bodies: list[bytes]) -> Iterator[Decoded]:
@@ -105,11 +115,12 @@ def _decode_chunk(batch: pa.RecordBatch, bodies: list[bytes]) -> Iterator[Decode
     bad: list[Rejected] = []
     try:
         columns = decode_columns(
-            [bodies[row] for row in rows], subjects=[subjects[row] for row in rows], rejected=bad
+            [bodies[row] for row in rows],
+            subjects=[subjects[row] for row in rows],
+            rejected=bad,
+            texts_max=CHUNK_TEXT_BYTES if len(bodies) > 1 else TEXT_BYTES_MAX,
         )
-    except (
-        CodecError
-    ) as error:  # together too large for one batch of Arrow: not one message's fault
+    except CodecError as error:  # together too large: not one message's fault
         if len(bodies) > 1:
             half = len(bodies) // 2
             yield from _decode_chunk(batch.slice(0, half), bodies[:half])

@@ -24,6 +24,9 @@ TOUCHED = pa.schema(
         ("ingest", pa.int64()),
     ]
 )
+# A million points are 50 MB before minutes are made of them, and these are few.
+_FEW = {"batch_size": 1 << 17, "batch_readahead": 2, "fragment_readahead": 1}
+_MERGE_ROWS = 1 << 20
 _MINUTE_NS, _HOUR_NS = WIDTHS_NS["1m"], WIDTHS_NS["1h"]
 
 
@@ -39,9 +42,15 @@ class FindTouched:
     def run(self) -> pa.Table:
         """Return each minute once (schema TOUCHED), with the first ingest that came into it."""
         fresh = (pc.field("ingest") > self.done) & (pc.field("ingest") <= self.last)
-        rows = _points(self.uri, self.paths, fresh, (*SERIES, "time_ns", "ingest"))
-        minute = np.floor_divide(rows.column("time_ns").to_numpy(), _MINUTE_NS)
-        return first_touches(rows.drop_columns("time_ns").append_column("minute", pa.array(minute)))
+        found: list[pa.Table] = [TOUCHED.empty_table()]
+        points = _points(self.uri, self.paths, fresh)
+        for batch in points.to_batches(columns=[*SERIES, "time_ns", "ingest"], **_FEW):
+            minute = np.floor_divide(batch.column("time_ns").to_numpy(), _MINUTE_NS)
+            rows = pa.Table.from_batches([batch]).drop_columns("time_ns")
+            found.append(first_touches(rows.append_column("minute", pa.array(minute))))
+            if sum(part.num_rows for part in found[1:]) > _MERGE_ROWS:
+                found = [first_touches(pa.concat_tables(found))]
+        return first_touches(pa.concat_tables(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +76,8 @@ class SumHours:
         within = (time_ns >= self.first * _HOUR_NS) & (time_ns < (self.last + 1) * _HOUR_NS)
         within &= pc.field("ingest") <= self.ingest
         devices = self.touched.column("device").unique()
-        rows = _points(self.uri, self.paths, within & pc.field("device").isin(devices), INPUT)
+        points = _points(self.uri, self.paths, within & pc.field("device").isin(devices))
+        rows = points.to_table(columns=list(INPUT))
         if not rows.num_rows:
             return WINDOWS.empty_table()
         windows = pa.Table.from_batches(sum_windows(in_order(rows)))
@@ -115,15 +125,13 @@ def unpacked(data: bytes) -> pa.Table:
     return pa.ipc.open_stream(data).read_all()
 
 
-def _points(
-    uri: str, paths: tuple[str, ...], wanted: ds.Expression, columns: tuple[str, ...]
-) -> pa.Table:
-    """Read what of some files belongs into windows at all."""
+def _points(uri: str, paths: tuple[str, ...], wanted: ds.Expression) -> ds.Dataset:
+    """Return what of some files belongs into windows at all; a text that many rows have is there once."""
     # What is deleted, no reading, or has no time one could believe, is in no window. (Files of
     # the date 1970-01-01 are not among the paths.)
     readings = pc.field("letter").isin(["f", "p"]) & pc.field("dtype").isin([1, 2, 3, 4])
     wanted = wanted & readings & (pc.bit_wise_and(pc.field("tombstone"), 1) == 0)
     system, root = filesystem(uri)
     names = [f"{root}/{path}" for path in paths]
-    dataset = ds.dataset(names, format="parquet", filesystem=system)
-    return dataset.to_table(columns=list(columns), filter=wanted)
+    kind = ds.ParquetFileFormat(dictionary_columns={"value_text"})
+    return ds.dataset(names, format=kind, filesystem=system).filter(wanted)

@@ -15,7 +15,8 @@ from backhaul_spark.rules.snapshot import SNAPSHOTS
 # Columns are only ever added, at the end, so that older tables evolve without a row rewritten:
 #   1  the first
 #   2  rollups.state, certificates.run, and the tables of what was superseded
-SCHEMA_VERSION = 2
+#   3  the table said_again
+SCHEMA_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,21 @@ ENDED_TABLE = TableSpec(
     "ledgers whose place another one took",
 )
 
+SAID_AGAIN_TABLE = TableSpec(
+    "said_again",
+    _fields(
+        ("device", pa.string()),
+        ("time_ns", pa.int64()),
+        ("stream", pa.string()),
+        ("stream_seq", pa.int64()),
+        ("index", pa.int32()),
+        ("digest", pa.string()),
+        ("ingest", pa.int64()),
+    ),
+    (),
+    "readings that points has because they were said again; their first had not come",
+)
+
 INGEST_TABLES = (
     POINTS_TABLE,
     COVERAGE_TABLE,
@@ -146,6 +162,7 @@ INGEST_TABLES = (
     RECEIPTS_TABLE,
     MARKS_TABLE,
     ENDED_TABLE,
+    SAID_AGAIN_TABLE,
 )
 
 CERTIFICATES_TABLE = TableSpec(

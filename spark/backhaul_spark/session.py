@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
-from backhaul_spark.errors import JobFailed
+from backhaul_spark.errors import JavaMissing, JobFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +51,10 @@ def spark_session(
         app: the name that cluster tools show.
         master: default: two cores of this machine, each task tried three times.
         verbose: let Spark's own log through.
+
+    Raises:
+        JavaMissing: there is none, or not of a version that Spark works on.
+        JobFailed: Spark does not start for another reason.
     """
     from pyspark.sql import SparkSession
 
@@ -56,6 +62,7 @@ def spark_session(
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started the JVM
         settings = _not_submitted(SETTINGS)
     else:
+        _require_java()
         settings = LOCAL_SETTINGS | SETTINGS
         # Workers must be this very interpreter: another one on PATH has none of these packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -64,11 +71,11 @@ def spark_session(
         builder = builder.master(master or "local[2,3]")
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with _stderr_of_children(verbose) as log:
+    with _stderr_of_children(verbose) as log, _own_ctrl_c():
         try:
             spark = builder.getOrCreate()
         except Exception as error:
-            raise JobFailed(_why_not_started(log, error)) from error
+            raise _why_not_started(log, error) from error
     spark.sparkContext.setLogLevel("WARN" if verbose else "OFF")
     return spark
 
@@ -79,6 +86,23 @@ def _not_submitted(settings: dict[str, str]) -> dict[str, str]:
 
     submitted = SparkConf()
     return {key: value for key, value in settings.items() if not submitted.contains(key)}
+
+
+@contextmanager
+def _own_ctrl_c() -> Iterator[None]:
+    """Keep the caller's way to take Ctrl-C.
+
+    pyspark puts its own in the place, which asks Java to cancel all jobs in the middle of whatever is
+    said to Java just then, and raises out of that.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    own = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, own)
 
 
 @contextmanager
@@ -102,8 +126,19 @@ def _stderr_of_children(verbose: bool) -> Iterator[IO[bytes]]:
             os.close(own)
 
 
-def _why_not_started(log: IO[bytes], error: Exception) -> str:
+def _require_java() -> None:
+    """Look for Java where Spark's launcher does, which says nothing of what to install."""
+    home = os.environ.get("JAVA_HOME")
+    if home and not os.access(f"{home}/bin/java", os.X_OK):
+        raise JavaMissing(f"JAVA_HOME is {home}, which has no bin/java")
+    if not home and not shutil.which("java"):
+        raise JavaMissing("there is no java on PATH, and JAVA_HOME is not set")
+
+
+def _why_not_started(log: IO[bytes], error: Exception) -> Exception:
     log.seek(0)
     said = log.read().decode(errors="replace").strip().splitlines()
-    hint = "" if shutil.which("java") or "JAVA_HOME" in os.environ else "no java on PATH; "
-    return f"Spark did not start: {hint}{error}" + "".join(f"\n  {line}" for line in said[-8:])
+    why = f"{error}" + "".join(f"\n  {line}" for line in said[-8:])
+    if any("UnsupportedClassVersionError" in line for line in said):
+        return JavaMissing(f"the java that was found is too old\n{why}")
+    return JobFailed(f"Spark did not start: {why}")

@@ -11,6 +11,7 @@ Options, besides those of endpoint.py (servers, user, password, credentials, api
     buckets      into how many parts devices are divided (default 8)
     starting     earliest (default) or latest, for a new query; then the checkpoint counts
     maxMessages  most messages a micro-batch (default: all there are)
+    maxBytes     what they come to at most before compression, about (default 256 MiB; weight.py)
     partitions   tasks a batch (default 2)
     onGap        fail (default), or record: a gap becomes a row, and reading goes on
 
@@ -19,6 +20,8 @@ Spark hands option names over in lower case.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -41,8 +44,9 @@ from backhaul_spark.endpoint import Endpoint, endpoint_from
 from backhaul_spark.errors import MessagesGone, OptionError
 from backhaul_spark.garbage import spare_modules
 from backhaul_spark.messages import MESSAGES, gap_batch, holes, message_batch
-from backhaul_spark.points import POINT_ROWS, point_rows
+from backhaul_spark.points import POINT_ROWS, chunks, point_rows
 from backhaul_spark.rules.samples import SAMPLE_ROWS, sample_rows, wanted_from
+from backhaul_spark.weight import BATCH_BYTES, last_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -69,6 +73,7 @@ class Settings:
         self.starting = _one_of(lower, "starting", "earliest", "earliest", "latest")
         self.partitions = _positive(lower, "partitions", 2)
         self.max_messages = _positive(lower, "maxmessages", 0)
+        self.max_bytes = _positive(lower, "maxbytes", BATCH_BYTES)
         self.wanted = wanted_from(
             lower.get("signals", ""), lower.get("heads", ""), _positive(lower, "buckets", 8)
         )
@@ -163,7 +168,30 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             target=self._target,
             on_gap=self._settings.on_gap,  # type: ignore[arg-type]  # checked in Settings
         )
+        end = self._within_bytes(marks, end, streams)
         return offsets.to_json({name: self._stamped(name, mark) for name, mark in end.items()})
+
+    def _within_bytes(
+        self, start: offsets.Marks, end: offsets.Marks, streams: Mapping[str, StreamInfo]
+    ) -> offsets.Marks:
+        """Have each stream end where its part of the batch's bytes does."""
+        found = offsets.spans(start, end, streams, on_gap="record")
+        due = [span for span in found if not span.gap]
+        cut = dict(end)
+        for span in due:
+            last = last_within(
+                span.lo,
+                span.hi,
+                self._settings.max_bytes // len(due),
+                partial(self._bodies, span.stream),
+            )
+            if last < span.hi:
+                cut[span.stream] = replace(end[span.stream], seq=last, stamp="")
+        return cut
+
+    def _bodies(self, stream: str, lo: int, hi: int) -> Iterator[tuple[int, bytes]]:
+        for part in read_range(self._settings.endpoint, stream, lo, hi):
+            yield from zip(part.seqs, part.bodies, strict=True)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Cut what lies between two offsets into spans. Driver."""
@@ -241,7 +269,8 @@ def read_span(settings: Settings, span: offsets.Span) -> Iterator[pa.RecordBatch
         if settings.format == "points":
             yield from point_rows(batch)
         elif settings.format == "samples":
-            yield sample_rows(batch, settings.wanted)
+            # Each part for itself: what the rules see of one is in memory at a time.
+            yield from (sample_rows(part, settings.wanted) for part in chunks(batch))
         else:
             yield batch
 

@@ -1,7 +1,8 @@
 """The state of a window: the worst of the certificates of the hours that it lies in, or spans.
 
 `complete` says that all which the vehicle acknowledged in those hours is in points, and in this
-row; `explained` that what is not will not come, with a reason; `waiting` anything else, an hour
+row; `explained` that what is not will not come, with a reason; `imported` that an operator brought
+the readings, and all of them are in points; `waiting` anything else, an hour
 that has not ended included. A certificate's hour is one of acknowledging: a reading that the
 vehicle acknowledged in a later hour than its own stamp says may still restate a complete window.
 """
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # Worst first; a window has the least of its hours.
-STATES = ("waiting", "explained", "complete")
+STATES = ("waiting", "explained", "imported", "complete")
 RUN_APP = "backhaul-certificates-run"
 _HOUR_US = 3_600_000_000
 

@@ -16,7 +16,7 @@ from deltalake import CommitProperties, DeltaTable, Field, Transaction, write_de
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from backhaul_spark.errors import TableMissing, TableNewer, TablesBusy
+from backhaul_spark.errors import TableMissing, TableNewer, TablesApart, TablesBusy
 from backhaul_spark.files import subtree
 from backhaul_spark.schemas import (
     COVERAGE_TABLE,
@@ -223,6 +223,11 @@ def _plan_of(app: str) -> str:
     return f"{app}-planned"
 
 
+def _beside(spec: TableSpec) -> str:
+    """Name the id under which points notes the last ingest that a table beside it took part in."""
+    return f"{INGEST_APP}-{spec.name}"
+
+
 class IngestTables:
     """The tables that ingest writes, owned by this process from construction on.
 
@@ -234,6 +239,7 @@ class IngestTables:
     def __init__(self, root: str) -> None:
         self.root = root
         self._tables = {spec.name: make_table(root, spec) for spec in INGEST_TABLES}
+        self._require_together()
         happened = committed_ingest(self.points)
         self.committed = (self.points.transaction_version(INGEST_APP) or 0) + 1
         start = {START_APP: self.committed, BEFORE_START_APP: happened}
@@ -299,8 +305,31 @@ class IngestTables:
         """Make the next ingest true, with the files that the executors wrote."""
         number = self.next_ingest
         apps = {app: batch} | ({} if planned is None else {_plan_of(app): planned})
+        apps |= {_beside(spec): self._number(spec) for spec in INGEST_TABLES[1:]}
         self._guarded(POINTS_TABLE, lambda: self._mark(POINTS_TABLE, number, files, apps))
         self.committed = number
+
+    def _number(self, spec: TableSpec) -> int:
+        return self._tables[spec.name].transaction_version(INGEST_APP) or 0
+
+    def _require_together(self) -> None:
+        """See that no table was put back, or made anew, without the others.
+
+        What only a crash left is no more than that: tables beside points are written first, so they may be
+        one ingest ahead.
+
+        Raises:
+            TablesApart: one was.
+        """
+        for spec in INGEST_TABLES[1:]:
+            if self._number(spec) > self._number(POINTS_TABLE) + 1:
+                self.points.update_incremental()  # another ingest may be at work
+            ahead, points = self._number(spec), self._number(POINTS_TABLE)
+            if ahead > points + 1:
+                raise TablesApart(self.root, POINTS_TABLE.name, points, ahead)
+            known = self.points.transaction_version(_beside(spec)) or 0
+            if ahead < known:
+                raise TablesApart(self.root, spec.name, ahead, known)
 
     def _mark(
         self,

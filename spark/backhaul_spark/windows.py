@@ -103,8 +103,8 @@ class _counted:
 def _repeats(table: pa.Table, value: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Find points that came on live (letter p) and are there already: in a frame (f), or on live.
 
-    A vehicle may send a value ahead of its backlog, and when two ends compare their heads they send
-    some again. All are rows of points, as all were acknowledged; in a window they are one reading.
+    A program may hand a value over as state and as telemetry, and an older agent sends heads again
+    without saying so. All are rows of points; in a window they are one reading.
 
     Args:
         table: sorted, without chunks.
@@ -216,5 +216,5 @@ class _Runs:
         index[self.groups] = rows
         empty = np.ones(size, dtype=bool)
         empty[self.groups] = False
-        taken = column.take(pa.array(index, mask=empty))
+        taken = column.take(pa.array(index, mask=empty)).cast(pa.string())
         return taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken

@@ -25,6 +25,7 @@ from backhaul_agent.command_runs import NotDeliveredError, ask_program
 from backhaul_agent.config_client import ConfigClient
 from backhaul_agent.errors import AppError, NotKnownError, RefusedError, VehicleFilesError
 from backhaul_agent.history_client import history
+from backhaul_agent.listener import ASKED
 from backhaul_codec import Point
 from demo import patient
 from demo.ports import free_port
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nats.aio.client import Client
+    from nats.aio.msg import Msg
 
 
 pytestmark = [pytest.mark.nats, pytest.mark.asyncio(loop_scope="module")]
@@ -63,6 +65,41 @@ async def settled(client: Client) -> None:
     nats-py's flush does not say that: its ping may overtake what it has yet to send.
     """
     await client.request("agent.status", b"", timeout=30)
+
+
+async def test_questions_beyond_what_may_wait_are_answered_that_we_are_busy(
+    vehicle: Vehicle,
+) -> None:
+    """Else a program could fill the agent's memory with them, and all others would wait."""
+    gps = (await vehicle.program("gps")).nats
+    answers: list[bytes] = []
+    inbox = gps.new_inbox()
+
+    async def note(message: Msg) -> None:
+        answers.append(message.data)
+
+    await gps.subscribe(inbox, cb=note)
+    asked = 5 * ASKED["pending_msgs_limit"]
+    for _ in range(asked):
+        await gps.publish("agent.get.battery", b"{}", reply=inbox)
+    await until(lambda: len(answers) == asked, "each is answered")
+    busy = [each for each in answers if b'"busy"' in each]
+    assert 0 < len(busy) < asked
+
+
+async def test_files_of_one_program_make_way_for_no_other_programs(vehicle: Vehicle) -> None:
+    """Also where it poses as that one: the server says who asks."""
+    await vehicle.run("app", "add", "cam", "--artifacts")
+    posing = {"Nats-Request-Info": json.dumps({"acc": "APP_gps"})}
+    body = json.dumps({"name": "a.log", "bytes": 2}).encode()
+    gps, cam = await vehicle.program("gps"), await vehicle.program("cam")
+    number = (await gps.ask("agent.artifact.put", body))["id"]
+    for _ in range(10):
+        await cam.nats.request("agent.artifact.put", body, timeout=30, headers=posing)
+    said = await gps.ask(f"agent.artifact.write.{number}.0", b"ab")
+    assert said == {"held": 2}
+    ended = await gps.ask("agent.artifact.end", json.dumps({"id": number}).encode())
+    assert ended["id"] == number
 
 
 async def config_of(vehicle: Vehicle) -> ConfigClient:

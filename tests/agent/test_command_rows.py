@@ -50,7 +50,7 @@ async def test_a_ledger_without_commands_is_brought_up_to_date(tmp_path: Path) -
     path = tmp_path / "l.db"
     await (await open_ledger(path)).close()
     db = sqlite3.connect(path)
-    db.executescript("DROP TABLE commands; PRAGMA user_version = 2")
+    db.executescript("DROP TABLE commands; DROP TABLE chains; PRAGMA user_version = 2")
     db.close()
     ledger = await open_ledger(path)
     assert await command_rows.oldest(ledger) is None

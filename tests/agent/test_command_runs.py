@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import ANY
 
 import pytest
 
-from backhaul_agent import command_runs
+from backhaul_agent import child, command_runs
 from backhaul_agent.command_book import End
 from backhaul_agent.command_rows import State
 from backhaul_agent.command_runs import NotDeliveredError, ask_program, run_executable
@@ -48,7 +50,7 @@ async def test_a_run_that_may_not_be_ended_ends_no_agent(
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "killpg", not_ours)
-    monkeypatch.setattr(command_runs, "GRACE_S", 60.0)
+    monkeypatch.setattr(child, "GRACE_S", 60.0)
     script = f"while ! [ -e {tmp_path}/end ]; do sleep 0.01; done"
     end = await run_executable(
         row(), ("/bin/sh", "-c", script), timeout_s=0.1, result_bytes_max=256
@@ -97,6 +99,44 @@ async def test_a_long_output_is_cut_and_never_blocks(tmp_path: Path) -> None:
     script = "head -c 300000 /dev/zero | tr '\\0' x"
     end = await run_executable(row(), ("/bin/sh", "-c", script), timeout_s=60, result_bytes_max=256)
     assert json.loads(end.result) == {"exit": 0, "output": "x" * 256, "truncated": True}
+
+
+async def test_a_run_is_over_when_its_process_is_though_a_child_holds_its_output(
+    tmp_path: Path,
+) -> None:
+    pid = tmp_path / "pid"
+    script = f"sleep 60 & echo $! > {pid}; echo begun; exit 3"
+    end = await run_executable(row(), ("/bin/sh", "-c", script), timeout_s=50, result_bytes_max=256)
+    try:
+        assert (end.state, end.error) == (State.FAILED, "exit status 3")
+        said = json.loads(end.result)
+        assert said == {"exit": 3, "output": "begun\n", "output_left_open": True}
+        assert alive(pid.read_text().strip()), "what the program left behind is its own affair"
+    finally:
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+
+
+async def test_a_child_that_floods_what_it_holds_open_neither_delays_nor_fills() -> None:
+    script = "(exec yes) & echo $! >&2"
+    end = await run_executable(row(), ("/bin/sh", "-c", script), timeout_s=50, result_bytes_max=256)
+    assert end.state is State.DONE
+    said = json.loads(end.result)
+    assert said == {"exit": 0, "output": ANY, "truncated": True, "output_left_open": True}
+    assert len(said["output"]) == 256
+    # Its output is closed when the run is over: it cannot go on.
+    await until(lambda: not alive(end.said.complaint.split()[0]), "the flood has ended")
+
+
+async def test_what_a_run_complains_of_is_kept_to_a_bound_and_goes_to_no_log_raw(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    script = "echo '{\"event\": \"forged\"}' >&2; head -c 3000000 /dev/zero | tr '\\0' y >&2"
+    end = await run_executable(row(), ("/bin/sh", "-c", script), timeout_s=60, result_bytes_max=256)
+    assert end.state is State.DONE
+    assert end.said.complaint.startswith('{"event": "forged"}\nyyy')
+    assert len(end.said.complaint) <= command_runs.COMPLAINT_BYTES_MAX
+    assert end.said.complaint_bytes == 3_000_020
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.nats

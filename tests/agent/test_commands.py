@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from nats.errors import ConnectionClosedError
+from structlog.testing import capture_logs
 
 from backhaul_agent.command_book import RUNS_MAX, CommandBook, End, Step, read
 from backhaul_agent.command_rows import CommandRow, State
@@ -274,6 +275,23 @@ async def test_a_repeat_of_which_the_answer_is_damaged_gets_one_that_says_so(
         await it.send("c1", "once")
         end = await it.end("c1", 2)
     assert (end["state"], "damaged" in end["error"]) == ("interrupted", True)
+
+
+async def test_standard_error_is_one_field_of_one_line_of_the_log(tmp_path: Path) -> None:
+    """Raw it could forge lines, and fill the disk: 4.9 GB in 3 s were seen."""
+    script = 'printf \'oh\\n{"event": "forged"}\' >&2; echo fine; sleep 50 &'
+    async with vehicle(tmp_path, shell("loud", script)) as it:
+        with capture_logs() as logged:
+            for number in range(3):
+                await it.send(f"c{number}", "loud")
+            end = await it.end("c2")
+        assert end["state"] == "done"
+        lines = [each for each in logged if "text" in each]
+        assert [(each["text"], each["bytes"]) for each in lines] == [
+            ('oh\n{"event": "forged"}', 22)
+        ]
+        assert it.service.status()["left_open"] == {"loud": 3}
+        assert it.service.status()["cut"] == {"loud": 0}
 
 
 async def test_commands_go_one_by_one_in_the_order_they_came(tmp_path: Path) -> None:

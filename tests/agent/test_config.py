@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from backhaul_agent.cli import cli
 from backhaul_agent.config import load, parse
 from backhaul_agent.errors import ConfigError
 from backhaul_agent.lanes import Lanes
@@ -78,6 +80,21 @@ def test_named_nodes_get_lanes_and_each_has_its_size() -> None:
         (DEVICE + "[nats]\nuser='x'\npassword='y'\ncredentials='z'\n", "nats.credentials", "either"),
         (DEVICE + "[nats]\nuser='x'\npassword='y'\nnkey='z'\n", "nats.nkey", "either"),
         (DEVICE + "[link]\nrate_kbit_s = 0\n", "link.rate_kbit_s", "> 0"),
+        (DEVICE + "[nats]\nurl = 'nats://127.0.0.1:99999'\n", "nats.url", "65535"),
+        (DEVICE + "[nats]\nurl = 'nats://127.0.0.1:0'\n", "nats.url", "from 1 to 65535"),
+        (DEVICE + "[nats]\nurl = 'nats://:4222'\n", "nats.url", "no host"),
+        (DEVICE + "[metrics]\nlisten = '127.0.0.1:99999'\n", "metrics.listen", "1 to 65535"),
+        (DEVICE + "[metrics]\nlisten = '127.0.0.1:0'\n", "metrics.listen", "1 to 65535"),
+        (DEVICE + "[metrics]\nlisten = '0.0.0.0:4222'\n[nats]\nurl='nats://127.0.0.1:4222'\n", "metrics.listen", "server's"),
+        (DEVICE + '[ledger]\npath = "/tmp/l\\u0000"\n', "ledger.path", "U+0000"),
+        (DEVICE + '[[command]]\nname = "x"\nrun = ["/bin/a", "b\\u0000"]\n', "command[0].run[1]", "U+0000"),
+        (DEVICE + '[nats]\nnkey = "a\\nb"\n', "nats.nkey", "U+000A"),
+        ('[device]\nid = "VID-001\\n"\ntoken = "tok"\n', "device.id", "U+000A"),
+        (DEVICE + "[health]\npatience = nan\n", "health.patience", "no number"),
+        (DEVICE + "[link]\nlinger_s = inf\n", "link.linger_s", "no number"),
+        (DEVICE + "[link]\nlinger_s = 1e999\n", "link.linger_s", "no number"),
+        (DEVICE + "[artifacts]\nbytes_max = -1\n", "artifacts.bytes_max", ">= 1048576"),
+        (DEVICE + f"[artifacts]\ndir = '{'x' * 5000}'\n", "artifacts.dir", "4096"),
         (DEVICE + "[log]\nlevel = 'loud'\n", "log.level", "debug|info"),
         (DEVICE + "[streams]\nout_bulk_bytes_max = 262144\n[frame]\nbytes_max = 65536\n",
          "streams.out_bulk_bytes_max", "8 times"),
@@ -116,3 +133,51 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "agent.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="cannot be read"):
         load(tmp_path / "agent.toml")
+
+
+@pytest.mark.parametrize(
+    ("lines", "key", "words"),
+    [
+        ("[artifacts]\ndir = '/'\n", "artifacts.dir", "directory of their own"),
+        ("[artifacts]\ndir = '/etc/'\n", "artifacts.dir", "directory of their own"),
+        ("[artifacts]\ndir = '//var/lib'\n", "artifacts.dir", "directory of their own"),
+        ("[artifacts]\ndir = '/srv/maps/../..'\n", "artifacts.dir", "directory of their own"),
+        ("[artifacts]\ndir = '.'\n", "artifacts.dir", "directory of their own"),
+        (
+            "[artifacts]\ndir = 'state'\n[ledger]\npath = 'state/l.db'\n",
+            "artifacts.dir",
+            "of their own",
+        ),
+        ("[artifacts]\ndir = 'file/below'\n", "artifacts.dir", "file is a file"),
+        ("[ledger]\npath = 'there'\n", "ledger.path", "is a directory"),
+        ("[ledger]\npath = 'file/l.db'\n", "ledger.path", "is a file"),
+        ("[link]\nfile = 'there'\n", "link.file", "is a directory"),
+        ("[nats]\nnkey = 'there'\n", "nats.nkey", "is a directory"),
+        ("[[command]]\nname = 'x'\nrun = ['/etc']\n", "command[0].run", "is a directory"),
+    ],
+)
+def test_a_path_that_cannot_be_what_it_is_for_is_refused(
+    tmp_path: Path, lines: str, key: str, words: str
+) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "file").touch()
+    path = tmp_path / "agent.toml"
+    path.write_text(DEVICE + lines)
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    assert caught.value.key == key
+    assert words in caught.value.problem
+
+
+def test_check_config_says_what_the_unit_of_the_packages_does_not_allow(tmp_path: Path) -> None:
+    path = tmp_path / "agent.toml"
+    path.write_text(
+        DEVICE + "[ledger]\npath = 'l.db'\n[[command]]\nname = 'x'\nrun = ['/no/such']\n"
+    )
+    done = CliRunner().invoke(cli, ["check-config", "--config", str(path)])
+    assert done.exit_code == 0
+    assert "ledger.path: the unit backhaul-agent.service may write below" in done.stderr
+    assert "command 'x': there is no /no/such" in done.stderr
+    path.write_text(DEVICE)
+    done = CliRunner().invoke(cli, ["check-config", "--config", str(path)])
+    assert done.stderr == ""

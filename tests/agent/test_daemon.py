@@ -22,7 +22,7 @@ from demo import patient
 from tests.agent.bench import Bench, Recorder, bench
 from tests.agent.test_ledger import FailingDisk
 from tests.support.agent_process import AgentProcess
-from tests.support.agent_streams import assert_no_holes, points_of, read_stream
+from tests.support.agent_streams import assert_no_holes, points_of, read_stream, watermark
 from tests.support.hub_word import hub_that_knows
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ async def test_json_publishes_are_answered(tmp_path: Path, nats_server: NatsServ
     ("subject", "payload", "code"),
     [
         ("app.a.b", "{", "bad_json"),
-        ("app.a.b", "true", "bad_value"),
+        ("app.a.b", "null", "bad_value"),
         ("app.a.b", '{"value": 1, "tiem": 2}', "bad_field"),
         ("app.a.b", '{"value": 1, "time": "yesterday"}', "bad_time"),
         ("app.a.b.c.d", "1", "bad_subject"),
@@ -214,10 +214,11 @@ async def test_watermarks_are_read_garbage_is_not(tmp_path: Path, nats_server: N
         await it.until(lambda status: status["counters"]["downlink_garbage"] == 1)
         await say(41, last)
         await js.publish("s.watermark.bulk", b'{"epoch": 42, "seq": 0}')
-        await say(42, last - 1)
+        await js.publish("s.watermark.live", await watermark(it.client, "live", last - 1))
         await it.until(lambda status: status["lanes"]["live"]["watermark"] == last - 1)
         await say(42, last - 2)
-        await say(42, last)
+        await say(42, last)  # nothing says that it is this ledger's message
+        await js.publish("s.watermark.live", await watermark(it.client, "live", last))
         status = await it.until(lambda status: status["lanes"]["live"]["watermark"] == last)
         assert status["lanes"]["live"]["outstanding_bytes"] == 0
         assert status["counters"]["downlink_garbage"] == 1
@@ -244,8 +245,7 @@ async def test_what_the_hub_lacks_is_never_discarded_and_a_full_ledger_says_so(
         assert 100_000 < stream["bytes"] < 200_000
         while status["lanes"]["bulk"]["appended"] < last:
             appended = status["lanes"]["bulk"]["appended"]
-            mark = json.dumps({"epoch": 42, "seq": appended}).encode()
-            await js.publish("s.watermark.bulk", mark)
+            await js.publish("s.watermark.bulk", await watermark(it.client, "bulk", appended))
             status = await it.until(
                 lambda status, seen=appended: status["lanes"]["bulk"]["appended"] > seen  # type: ignore[misc]
             )

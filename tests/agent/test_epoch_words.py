@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from backhaul_agent.adoption import Adoption
 from backhaul_agent.config import Config, DeviceConfig
+from backhaul_agent.confirmations import Confirmations
 from backhaul_agent.epoch_gate import EpochGate
 from backhaul_agent.epoch_words import SPAN_MAX, EpochWords
 from backhaul_agent.epochs import Epochs
@@ -84,7 +86,7 @@ async def judge(
     rows = [row._replace(boot=mark) for row in await ledger.staged()]
     suspects.restore(rows, former, {"bulk": lane.last_seq}, {})
     words = EpochWords(ledger, writer, FakeClock())
-    words.heard({epoch: {"bulk": (seq, 0)} for epoch, seq in highest.items()})
+    words.heard({epoch: {"bulk": (seq, 0)} for epoch, seq in highest.items()}, {})
     writing = asyncio.create_task(writer.run()) if leaf.on_asked is None else None
     try:
         [found] = suspects.formers
@@ -138,12 +140,18 @@ class GoneBack:
         self.ledger = ledger
         self.writer = Writer(ledger, CONFIG, FakeClock(), on_commit=lambda: None, gate=gate)
         self.passed: list[int] = []
-        lane = SimpleNamespace(name="bulk", on_passed=self.passed.append)
+        lane = SimpleNamespace(
+            name="bulk",
+            on_passed=self.passed.append,
+            on_watermark=lambda *_: None,
+            adoption=Adoption("bulk", ledger, self.writer),
+            confirmations=Confirmations("bulk", ledger, self.writer),
+        )
         self.words = EpochWords(ledger, self.writer, FakeClock(), [cast("Lane", lane)])
 
     def hub_answers(self) -> None:
         """Have the hub say of what it is asked that it has nine messages of the lane."""
-        self.words.heard({epoch: {"bulk": (9, 9)} for epoch in self.words.wanted()})
+        self.words.heard({epoch: {"bulk": (9, 9)} for epoch in self.words.wanted()}, {})
 
     @contextlib.asynccontextmanager
     async def connected(self, leaf: Leaf) -> AsyncIterator[None]:

@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from backhaul_agent.config import HealthConfig
-from backhaul_agent.health import KINDS, AgentHealth
+from backhaul_agent.health import AgentHealth
+from backhaul_codec.vehicle_conditions import KINDS
 
 DOCS = Path(__file__).parents[2] / "docs" / "health.md"
 HEALTHY: dict[str, Any] = {
     "connected": True,
     "ledger": {"bytes": 10, "bytes_max": 1000, "disk_full": False, "set_aside": ""},
     "leaf": {"failed_streams": {}},
-    "link": {"up": True, "mode": "always", "phase": "idle"},
-    "clock": {"quality": "synced"},
+    "link": {"up": True, "mode": "always", "phase": "idle", "shared": False},
+    "clock": {"quality": "synced", "step_ns": None, "step_confirms_in_s": 0.0},
     "counters": {"refused": {"busy": 3}},
+    "artifacts": {"refused": {"room": 0, "busy": 0}},
+    "commands": {"cut": {"dump": 0}, "left_open": {"dump": 0}},
     "lanes": {"bulk": {"state": "running", "ready_seq": 9, "last_seq": 9, "watermark": 9}},
 }
 
@@ -61,6 +64,7 @@ def test_each_condition_is_found_and_ends() -> None:
         "leaf-store": but(leaf={"failed_streams": {"OUT_bulk": "no space left"}}),
         "link-down": but(link={"up": False}),
         "clock-unset": but(clock={"quality": "unset"}),
+        "hub-clock-step": but(clock={"step_ns": 86_400 * 10**9, "step_confirms_in_s": 77.0}),
         "ledger-behind": but(lanes={"bulk": HEALTHY["lanes"]["bulk"] | {"state": "ledger_behind"}}),
         "leaf-away": HEALTHY | {"connected": False},
     }.items():
@@ -79,6 +83,31 @@ def test_refusals_are_told_for_a_while_by_their_code() -> None:
     assert (shown.about, shown.detail) == ("busy", "2 more")
     assert looks.codes(more, 599) == ["publishers-refused"]
     assert looks.codes(more) == []
+
+
+def test_executables_that_print_too_much_or_leave_something_running_are_told_of_for_a_while() -> (
+    None
+):
+    looks = Looks()
+    assert looks.codes(HEALTHY) == []
+    cut = but(commands={"cut": {"dump": 1}})
+    assert looks.codes(cut) == ["command-output-cut"]
+    both = but(commands={"cut": {"dump": 1}, "left_open": {"dump": 2}})
+    assert looks.codes(both, 599) == ["command-left-running", "command-output-cut"]
+    shown = looks.health.conditions.shown()[0]
+    assert (shown.about, shown.detail) == ("dump", "2 more")
+    assert looks.codes(both) == ["command-left-running"]
+    assert looks.codes(both, 599) == []
+
+
+def test_files_without_room_are_told_of_for_a_while() -> None:
+    looks = Looks()
+    assert looks.codes(HEALTHY) == []
+    refused = but(artifacts={"refused": {"room": 2, "busy": 0}})
+    assert looks.codes(refused) == ["artifacts-refused"]
+    (shown,) = looks.health.conditions.shown()
+    assert (shown.about, shown.detail) == ("room", "2 more")
+    assert looks.codes(refused, 600) == []
 
 
 def test_a_lane_stalls_when_the_hub_confirms_nothing_of_what_waits() -> None:
@@ -111,8 +140,11 @@ def test_a_link_that_is_down_hides_what_follows_from_it_before_it_is_shown() -> 
 
 def test_a_metered_link_is_down_by_its_plan_and_only_missed_when_it_is_dialled() -> None:
     looks = Looks()
-    assert looks.codes(but(link={"up": False, "mode": "scheduled", "phase": "idle"})) == []
-    dialling = but(link={"up": False, "mode": "scheduled", "phase": "dialing"})
+    assert (
+        looks.codes(but(link={"up": False, "mode": "scheduled", "phase": "idle", "shared": False}))
+        == []
+    )
+    dialling = but(link={"up": False, "mode": "scheduled", "phase": "dialing", "shared": False})
     assert looks.codes(dialling) == ["link-down"]
 
 

@@ -20,6 +20,7 @@ from backhaul_agent.history_client import history
 from backhaul_agent.history_reader import SLICE_ROWS, LedgerHistory
 from backhaul_codec import Point
 from tests.agent.bench import Bench, bench
+from tests.support.agent_streams import watermark
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +43,7 @@ async def forget(it: Bench, lane: str) -> None:
     """Let the hub confirm everything, so that a full ledger forgets."""
     status = await it.drained()
     seq = status["lanes"][lane]["appended"]
-    mark = json.dumps({"epoch": 42, "seq": seq}).encode()
+    mark = await watermark(it.client, lane, seq)
     await it.client.jetstream().publish(f"s.watermark.{lane}", mark)
     await it.until(lambda status: bool(status["lanes"][lane]["watermark"] == seq))
 

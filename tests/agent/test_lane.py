@@ -18,6 +18,7 @@ from nats.errors import TimeoutError as NatsTimeoutError
 
 from backhaul_agent.arrivals import Arrival
 from backhaul_agent.config import Config, DeviceConfig
+from backhaul_agent.confirmations import Claim
 from backhaul_agent.epoch_words import EpochWords
 from backhaul_agent.framer import Frame
 from backhaul_agent.jetstream import JetStream
@@ -176,6 +177,11 @@ class Rig:
         for _ in range(count):
             await done.acquire()
 
+    async def confirm(self, seq: int) -> None:
+        """Have the hub say that it holds this ledger's own messages up to a seq."""
+        own = await self.ledger.hash_at(self.ledger.lanes["bulk"], seq)
+        self.lane.on_watermark(42, Claim(seq, own))
+
     @asynccontextmanager
     async def connected(
         self, connection: Connection, lane: Lane | None = None
@@ -303,7 +309,7 @@ async def test_a_store_rolled_back_to_before_the_watermark_reuses_no_sequence(ri
     await rig.commit(4)
     async with rig.connected(Connection(rig.leaf)):
         await rig.drained()
-    rig.lane.on_watermark(42, 3)
+    await rig.confirm(3)
     rig.leaf.stored = rig.leaf.stored[:2]
     await rig.commit(2)
     async with rig.connected(Connection(rig.leaf)):
@@ -316,7 +322,7 @@ async def test_a_stream_that_was_made_anew_starts_at_its_start(rig: Rig) -> None
     await rig.commit(4)
     async with rig.connected(Connection(rig.leaf)):
         await rig.drained()
-    rig.lane.on_watermark(42, 3)
+    await rig.confirm(3)
     rig.leaf.stored.clear()
     rig.leaf.created = "2026-01-02T00:00:00Z"
     async with rig.connected(Connection(rig.leaf)):
@@ -413,7 +419,7 @@ async def test_what_was_on_its_way_in_a_stream_that_is_gone_is_sent_when_asked_f
 ) -> None:
     """The hub had confirmed it and lost it, so that it does not leave in its turn either."""
     await rig.commit(4)
-    rig.lane.on_watermark(42, 4)
+    await rig.confirm(4)
     async with rig.connected(Connection(rig.leaf)):
         rig.lane.on_ask(Ask(42, ((1, 2),), "first"))
         await until(lambda: rig.leaf.seqs == [1, 2])
@@ -442,4 +448,7 @@ async def test_a_former_epoch_of_more_than_half_of_out_goes_on_as_the_hub_confir
     async with rig.connected(Connection(rig.leaf), lane):
         for seq in range(1, 5):
             await until(partial(rig.leaf.has, seq))
-            words.heard({42: {"bulk": (4, seq)}})
+            former = rig.ledger.lane("bulk", 42)
+            assert former is not None
+            own = await rig.ledger.hash_at(former, seq)
+            words.heard({42: {"bulk": (4, seq)}}, {42: {"bulk": ((own or b"").hex(), 0)}})

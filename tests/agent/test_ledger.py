@@ -19,6 +19,7 @@ from backhaul_agent.ledger import Ledger
 from backhaul_agent.ledger_rows import Changes, Outgoing, Quarantine, Staged
 from backhaul_agent.ledger_schema import SCHEMA_VERSION, open_file
 from backhaul_codec import Point, encode_point, peek
+from backhaul_codec.envelope import CHAINED_BYTES, HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -182,6 +183,42 @@ async def test_a_failing_write_is_one_clear_error_and_heals(
         await ledger.close()
 
 
+async def test_what_rests_on_a_commit_that_was_written_after_all_is_refused(tmp_path: Path) -> None:
+    """Its writer was told that it failed, and sends the same again."""
+    lying = False
+
+    async def opener(path: Path) -> aiosqlite.Connection:
+        db = await open_file(path)
+        real = db.execute
+
+        async def commit() -> None:
+            await real("COMMIT")
+            raise sqlite3.OperationalError("disk I/O error")
+
+        def execute(sql: str, parameters: Any = None) -> Any:
+            return commit() if lying and sql == "COMMIT" else real(sql, parameters)
+
+        db.execute = execute  # type: ignore[method-assign]
+        return db
+
+    def rows(said: str) -> Changes:
+        return Changes([outgoing()], meta={"replay.0": said}, expected={"replay.0": None})
+
+    ledger = await open_ledger(tmp_path / "ledger.db", opener=opener)
+    try:
+        lying = True
+        with pytest.raises(LedgerStorageError):
+            await ledger.commit(rows("5 rows"))
+        lying = False
+        with pytest.raises(LedgerStorageError, match="written after all"):
+            await ledger.commit(rows("5 rows"))
+        assert ledger.meta["replay.0"] == "5 rows"
+        await ledger.commit(Changes([outgoing()], expected={"replay.0": "5 rows"}))
+        assert [row.seq for row in await ledger.read("bulk", 1, 10)] == [1, 2]
+    finally:
+        await ledger.close()
+
+
 async def test_a_connection_that_cannot_roll_back_is_replaced(tmp_path: Path) -> None:
     disk = FailingDisk()
     ledger = await open_ledger(tmp_path / "ledger.db", opener=disk)
@@ -271,7 +308,7 @@ async def test_quarantine_keeps_the_row_and_the_reason(ledger: Ledger) -> None:
 
 
 async def test_the_classes_are_summed_up_whoever_writes(ledger: Ledger) -> None:
-    one = len(outgoing().body)
+    one = len(outgoing().body) + CHAINED_BYTES - HEADER_BYTES
     dear = outgoing("live")._replace(value_class=2, times=(5, 5))
     await ledger.commit(Changes([outgoing(), outgoing(), outgoing("live"), dear]))
     await ledger.commit(Changes(quarantine=[Quarantine("bulk", 1, "bad")]))
@@ -292,7 +329,7 @@ async def test_sizes_cover_a_range_once(ledger: Ledger) -> None:
     await ledger.commit(Changes([outgoing() for _ in range(200)]))
     runs = await ledger.sizes(ledger.lanes["bulk"], 10, 180)
     assert runs[-1][0] == 180
-    one = len(outgoing().body) + len("f.n") + 128
+    one = len(outgoing().body) + CHAINED_BYTES - HEADER_BYTES + len("f.n") + 128
     assert sum(size for _, size in runs) == 171 * one
 
 

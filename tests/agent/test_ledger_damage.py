@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from backhaul_agent.errors import LedgerCorruptError, LedgerForeignError, LedgerStorageError
+from backhaul_agent.errors import (
+    LedgerCorruptError,
+    LedgerForeignError,
+    LedgerNewerError,
+    LedgerStorageError,
+)
 from backhaul_agent.ledger_damage import asides, frames_committed, set_aside
 from backhaul_agent.ledger_rows import Changes, Outgoing, Staged
 from backhaul_agent.ledger_schema import SCHEMA, SCHEMA_VERSION, TABLES
@@ -211,6 +216,56 @@ async def test_a_flipped_bit_in_the_header_is_damage_and_makes_it_nobody_elses(
         await open_ledger(path)
 
 
+def older_tables(path: Path, version: int) -> None:
+    """Have a ledger's tables be of schema 2, and its header say another: files of two moments."""
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(f"DROP TABLE commands; DROP TABLE chains; PRAGMA user_version = {version}")
+
+
+async def test_older_tables_under_a_newer_header_are_brought_up_and_nothing_is_lost(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "ledger.db"
+    ledger = await open_ledger(path)
+    epoch = ledger.epoch
+    for number in range(3):
+        await commit(ledger, number)
+    kept = await content(ledger)
+    await ledger.close()
+    older_tables(path, SCHEMA_VERSION)
+    again = await open_ledger(path)
+    assert again.epoch == epoch
+    assert await content(again) == kept
+    await again.close()
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM commands").fetchall() == [(0,)]
+        assert db.execute("PRAGMA user_version").fetchall() == [(SCHEMA_VERSION,)]
+
+
+async def test_a_header_of_a_schema_that_nobody_knows_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    await (await open_ledger(path)).close()
+    older_tables(path, SCHEMA_VERSION + 5)
+    before = path.read_bytes()
+    with pytest.raises(LedgerNewerError, match="install the backhaul that wrote it"):
+        await open_ledger(path)
+    assert path.read_bytes() == before
+    assert not list(tmp_path.glob("*damaged*"))
+
+
+async def test_older_tables_under_a_newer_header_that_are_not_whole_are_damage(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "ledger.db"
+    ledger = await open_ledger(path)
+    await ledger.close()
+    older_tables(path, SCHEMA_VERSION)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("DROP INDEX messages_class")
+    with pytest.raises(LedgerCorruptError):
+        await open_ledger(path)
+
+
 async def test_a_flipped_bit_in_the_header_makes_no_ledger_of_another_vehicle_ours(
     tmp_path: Path,
 ) -> None:
@@ -264,7 +319,7 @@ def test_other_tables_are_another_version_of_the_schema() -> None:
         db.executescript(SCHEMA)
         tables = sorted(sql for (sql,) in db.execute(TABLES))
     told = sha256("\n".join(tables).encode()).hexdigest()
-    assert (SCHEMA_VERSION, told[:16]) == (3, "c78354a72f72577a")
+    assert (SCHEMA_VERSION, told[:16]) == (4, "143f97d893616faa")
 
 
 def test_the_first_ledgers_that_were_set_aside_are_kept_and_the_last(tmp_path: Path) -> None:

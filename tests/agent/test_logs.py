@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from backhaul_agent.logs import Forgiving, configure
+from backhaul_agent.logs import configure
+from backhaul_codec.json_logs import Forgiving
 
 if TYPE_CHECKING:
     import pytest

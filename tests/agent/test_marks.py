@@ -14,7 +14,7 @@ from backhaul_agent.framer import Points
 from backhaul_agent.ledger import Ledger
 from backhaul_agent.marks import HOUR_NS, LOOK_S, REST_S_MIN, Marks
 from backhaul_agent.writer import Writer
-from backhaul_codec import Point, decode, peek
+from backhaul_codec import Point, decode, hash_of, peek
 from tests.support.agent_clock import FakeClock
 
 if TYPE_CHECKING:
@@ -138,6 +138,12 @@ async def test_a_mark_frames_what_is_staged_and_names_every_lane(
         if row.subject == "e.mark":
             value: Any = decode(row.body, node="", type="x").points[0].value
             marks.append((peek(row.body).seq, json.loads(value.data)))
+    hashes = {
+        row.seq: hash_of(row.subject, row.body).hex() for row in await ledger.read("bulk", 1, 100)
+    }
+    for number, (_, said) in enumerate(marks):
+        # Of the mark's own lane its link says it: it cannot hold its own hash.
+        assert said.pop("chain") == ({"bulk": hashes[number]} if number else {})
     start, link, fell, stop = marks
     assert start[1]["why"] == "start"
     assert start[1]["lanes"] == {"live": start[0], "bulk": 0}

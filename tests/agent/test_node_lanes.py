@@ -21,7 +21,7 @@ from tests.agent.bench import Bench, bench
 from tests.agent.test_crashes import QUICK, Load, check, kill_while_it_grows
 from tests.agent.test_history_service import points_of as history_of
 from tests.support.agent_process import AgentProcess
-from tests.support.agent_streams import CLOCK, MARK, read_stream
+from tests.support.agent_streams import CLOCK, MARK, read_stream, watermark
 from tests.support.hub_word import hub_that_knows
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ async def test_the_hub_confirms_and_asks_again_in_a_nodes_lane(
         for number in range(3):
             await agent.publish_batch("gps", [Point("gps", "lat", number, float(number))])
             await it.drained()
-        await write_at_the_hub(it, "s.watermark.n_gps", b'{"epoch": 42, "seq": 1}')
+        await write_at_the_hub(it, "s.watermark.n_gps", await watermark(it.client, "n_gps", 1))
         await it.until(lambda status: status["lanes"]["n_gps"]["watermark"] == 1)
         ask = {"epoch": 42, "ranges": [[2, 3]], "id": 1}
         await write_at_the_hub(it, "s.resend.n_gps", json.dumps(ask).encode())

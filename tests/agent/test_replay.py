@@ -13,11 +13,12 @@ from click.testing import CliRunner
 
 from backhaul_agent.cli import cli
 from backhaul_agent.clock import SystemClock
-from backhaul_agent.commands.replay import Pace
-from backhaul_agent.errors import MappingError
-from backhaul_agent.replay.mapping import load
-from backhaul_agent.replay.points import RowMapper, row_time
-from backhaul_agent.replay.readers import open_recording
+from backhaul_agent.replay.run import Pace
+from backhaul_codec.errors import MappingError
+from backhaul_codec.recordings.mapping import load
+from backhaul_codec.recordings.points import RowMapper
+from backhaul_codec.recordings.readers import open_recording
+from backhaul_codec.recordings.times import row_time
 from demo import patient
 from tests.support.agent_clock import FakeClock
 from tests.support.agent_process import AgentProcess
@@ -35,6 +36,7 @@ WIDE = """
 [time]
 column = "t"
 unit = "{unit}"
+dates = false
 [[series]]
 column = "soc"
 node = "battery"
@@ -283,5 +285,5 @@ def test_parquet_without_pyarrow_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "r.parquet").write_bytes(b"")
-    with pytest.raises(MappingError, match=r"pip install 'backhaul\[replay\]'"):
+    with pytest.raises(MappingError, match=r"pip install '\.\[replay\]'"):
         points(tmp_path / "r.parquet", write(tmp_path / "m.toml", WIDE.format(unit="s")))

@@ -164,8 +164,9 @@ async def test_after_a_crash_in_a_run_its_tail_tells_the_position(rig: Rig) -> N
 
 async def test_what_the_ledger_has_no_more_is_found_in_out_or_gets_a_receipt(rig: Rig) -> None:
     await started(rig, 9)
-    rig.lane.on_watermark(42, 4)
-    await until(lambda: rig.ledger.lanes["bulk"].confirmed == 4)
+    await rig.confirm(4)
+    async with rig.connected(Connection(rig.leaf)):
+        await until(lambda: rig.ledger.lanes["bulk"].confirmed == 4)
     await rig.ledger._db.execute("DELETE FROM messages WHERE lane = 2 AND seq <= 6")
     rig.leaf.stored, rig.leaf.headers = rig.leaf.stored[2:], rig.leaf.headers[2:]
     rig.leaf.purged = 2

@@ -117,10 +117,26 @@ def test_a_head_that_is_another_by_now_stays(it: Vehicle, hub: Hub) -> None:
     it.set("gps", rate=5)
     it.set("gps", rate=6)
     assert hub.refuse("gps.rate.%", time=NOON + HOUR) == []
-    it.receive(Placed("", Point("gps", "b", NOON + 2 * HOUR, 1.0, origin="hub")))
-    assert hub.refuse("gps.b.%", time=NOON + 2 * HOUR) == []
     assert hub.refuse("gps.unheard.%", time=NOON + HOUR) == []
     assert hub.restamps.restamped == 0
+
+
+def test_what_the_hub_wrote_and_does_not_know_any_more_is_its_word_still(
+    it: Vehicle, hub: Hub
+) -> None:
+    it.receive(Placed("", Point("gps", "b", NOON + 2 * HOUR, 1.0, origin="hub")))
+    (message,) = hub.refuse("gps.b.%", time=NOON + 2 * HOUR)
+    assert message.subject == "p.gps.b.%"
+    (head,) = [head for _, head in it.keeper.heads]
+    assert (head.origin, head.value, head.time) == ("hub", 1.0, NOON + HOUR)
+
+
+def test_a_new_stamp_is_above_what_stands_at_the_hub(it: Vehicle, hub: Hub) -> None:
+    it.set("gps", rate=5)
+    it.now_ns = NOON
+    hub.now_ns = NOON + 60 * 10**9  # the newest that stands there
+    hub.refuse("gps.rate.%", time=NOON + HOUR)
+    assert times(it) == {NOON + 60 * 10**9 + 1}
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,15 @@ from hypothesis import strategies as st
 
 from backhaul_agent import clock
 from backhaul_agent.cli import COMMANDS, cli, main
+from backhaul_agent.confirmations import Claim
+from backhaul_agent.downlink import Inbound
 from backhaul_agent.errors import JetStreamError
 from backhaul_agent.jetstream import JetStream, covers
+from backhaul_agent.ledger_rows import Inward
 from backhaul_agent.link import requester
 from backhaul_agent.logs import Bursts
 from backhaul_agent.sdnotify import Notifier
-from backhaul_agent.watermarks import Watermark, read_watermark
+from backhaul_agent.watermarks import Watermark, Watermarks, read_watermark
 from tests.support.agent_clock import FakeClock
 
 if TYPE_CHECKING:
@@ -40,6 +43,36 @@ def test_a_watermark_says_epoch_and_seq() -> None:
 def test_garbage_is_no_watermark(data: bytes) -> None:
     with pytest.raises(ValueError, match="no watermark"):
         read_watermark(data)
+
+
+@pytest.mark.parametrize(
+    ("lane", "data", "heard"),
+    [
+        (
+            "bulk",
+            b'{"epochs": {"7": [3, "0123456789ab", 1], "9": [0, "", 0]}}',
+            [(7, Claim(3, bytes.fromhex("0123456789ab"), 1)), (9, Claim(0))],
+        ),
+        ("bulk", b'{"epochs": {"0": [3, "", 0]}}', None),
+        ("bulk", b'{"epochs": {"7": [-1, "", 0]}}', None),
+        ("bulk", b'{"epochs": {"7": [3, "xy", 0]}}', None),
+        ("bulk", b'{"seq": 3}', None),
+        ("other", b'{"epochs": {"7": [3, "", 0]}}', None),
+        ("bulk.more", b'{"epochs": {"7": [3, "", 0]}}', None),
+    ],
+)
+def test_former_epochs_are_told_to_their_lane(
+    lane: str, data: bytes, heard: list[tuple[int, Claim]] | None
+) -> None:
+    said: list[tuple[int, Claim]] = []
+    bulk: Any = SimpleNamespace(name="bulk", on_watermark=lambda *each: said.append(each))
+    message = Inbound(["s", "held", *lane.split(".")], data, True)
+    if heard is None:
+        with pytest.raises(ValueError, match="watermark"):
+            Watermarks([bulk]).on_held(message, Inward())
+    else:
+        Watermarks([bulk]).on_held(message, Inward())
+    assert said == (heard or [])
 
 
 @given(st.binary(max_size=40))
@@ -222,7 +255,7 @@ def test_the_daemon_imports_no_desk_tools() -> None:
 
     code = (
         "import sys, backhaul_agent.commands.run\n"
-        "heavy = {'numpy', 'pyarrow', 'pandas', 'pyspark', 'backhaul_agent.replay'}\n"
+        "heavy = {'numpy', 'pyarrow', 'pandas', 'pyspark', 'backhaul_agent.replay', 'backhaul_codec.recordings'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

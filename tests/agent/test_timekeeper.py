@@ -11,11 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import backhaul_agent.clock_exchange as exchange_module
 from backhaul_agent.clock_exchange import WANTED, Exchange
 from backhaul_agent.config import ClockConfig, Config, DeviceConfig
 from backhaul_agent.hub_clock import HubClock, Quality, State
 from backhaul_agent.timekeeper import Patience, is_news
+from backhaul_codec.vehicle_report import VehicleReport
 from tests.support.agent_clock import FakeClock
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -146,6 +149,29 @@ async def test_a_few_answers_are_asked_for_and_then_no_more(
     assert exchange.round_trip_ns == MS
 
 
+async def test_what_is_to_be_learned_later_is_asked_for_at_the_next_look(
+    asking: tuple[Hub, Exchange, HubClock, list[int]],
+) -> None:
+    """As where the hub's registry was put back, and says less of a former epoch than it had said."""
+    hub, exchange, _, _ = asking
+    hub.up = True
+    await hub.until_asked(len(hub.asked) + WANTED)
+    async with asyncio.timeout(60):
+        while not exchange._idle:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    before = len(hub.asked)
+    exchange.look()
+    await asyncio.sleep(0.02)
+    assert len(hub.asked) == before, "there is nothing to be learned"
+    owed = [[41], [41], []]
+    exchange._words = SimpleNamespace(  # type: ignore[assignment]
+        wanted=lambda: owed.pop(0) if len(owed) > 1 else owed[0], heard=lambda _: None
+    )
+    exchange.look()
+    await hub.until_asked(before + 1)
+    assert hub.said[before]["epochs"] == [41]
+
+
 async def test_the_hub_is_told_of_lanes_that_stand_still_until_it_answers(
     asking: tuple[Hub, Exchange, HubClock, list[int]],
 ) -> None:
@@ -176,6 +202,44 @@ async def test_the_hub_is_told_of_lanes_that_stand_still_until_it_answers(
     assert hub.said[:before] == [{}] * before
     assert hub.said[before : before + 6] == [told] * 6
     assert hub.said[-1] == {}
+
+
+async def test_the_hub_is_told_of_the_vehicle_at_link_up_on_change_and_with_each_interval(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By questions that are asked anyway; each time until one of them is answered."""
+    monkeypatch.setattr("backhaul_agent.clock_exchange.PAUSES_S", (0.001,))
+    system = FakeClock(0)
+    config = Config(device=DeviceConfig(id="VID-001", token="tok"), clock=ClockConfig(interval_s=1))
+    clock, hub = HubClock(system, config.clock), Hub(system)
+    clock.start("boot-a", [])
+    monkeypatch.setattr(exchange_module, "WANTED", 2)
+    report = VehicleReport("aa", "bb", "cc", "1")
+    exchange = Exchange(config, clock, lambda: None, report=lambda: report)
+    exchange._interval_s = 1000.0
+    task = asyncio.create_task(exchange.run(hub))  # type: ignore[arg-type]
+    said = {"vehicle": {"m": "aa", "b": "bb", "r": "cc", "v": "1"}}
+    try:
+        await hub.until_asked(3)
+        assert hub.said == [said] * len(hub.said), "until it is answered"
+        before = len(hub.said)
+        hub.up = True
+        await until(lambda: exchange.answers == 2)
+        assert hub.said[before:] in ([said, {}], [said, said, {}])  # one may have been under way
+        before = len(hub.said)
+        exchange.report()
+        await until(lambda: exchange.answers == 3)
+        assert hub.said[before:] == [said], "a change costs one question"
+        exchange.due()
+        await until(lambda: exchange.answers == 5)
+        assert hub.said[before + 1 :] == [said, {}], "the link came up: one of those asked anyway"
+        exchange._interval_s = 0.001
+        exchange.report()
+        await until(lambda: len(hub.said) > before + 8)
+        assert hub.said[before + 3 :] == [said] * len(hub.said[before + 3 :]), "one an interval"
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_hub_that_is_silent_is_asked_until_it_answers(

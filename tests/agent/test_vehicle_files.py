@@ -137,6 +137,13 @@ def test_whatever_the_umask_files_have_their_modes(vehicle: Vehicle) -> None:
     }
 
 
+def test_another_authority_of_the_hub_needs_a_restart_of_the_leaf(vehicle: Vehicle) -> None:
+    """Its server reads the file at its start only: without it the vehicle is shut out in the end."""
+    vehicle.first(msgspec.structs.replace(PLAIN, ca=PEM))
+    said = vehicle.enrol(msgspec.structs.replace(PLAIN, ca=PEM + PEM))
+    assert f"nats-server -c {vehicle.dir}/leaf.conf" in said
+
+
 def test_the_same_again_changes_nothing(vehicle: Vehicle) -> None:
     vehicle.first(msgspec.structs.replace(PLAIN, link=Link("scheduled"), nodes=("gps",)))
     before = vehicle.all()

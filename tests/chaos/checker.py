@@ -218,6 +218,25 @@ def the_history_is_what_up_holds(told: Told, found: Found) -> Iterable[str]:
     yield from _any("more often in the history than in UP", found.history - in_up - Counter(gone))
 
 
+def what_expands_is_there_once(_: Told, found: Found) -> Iterable[str]:
+    """Each point of a frame that expands is in UP where it was acknowledged, and is one row of the table.
+
+    Not judged is a vehicle whose ledger was damaged, or had no room.
+    """
+    sound = {
+        device
+        for device in found.expanding.keys() | found.up.expanding.keys()
+        if not _damaged(found, device) and device not in found.filled
+    }
+    for device in sorted(sound):
+        kept, there = found.expanding[device], found.up.expanding[device]
+        if there < kept:
+            yield f"{device}: {kept} points were acknowledged of frames that expand, UP has {there}"
+        rows = found.history_expanding[device]
+        if found.history is not None and rows != there:
+            yield f"{device}: UP has {there} points of frames that expand, the table {rows} rows"
+
+
 RULES: tuple[Rule, ...] = (
     nothing_is_lost_without_a_receipt,
     nothing_is_given_up_without_need,
@@ -233,6 +252,7 @@ RULES: tuple[Rule, ...] = (
     it_comes_to_rest,
     no_hour_is_complete_over_a_hole,
     the_history_is_what_up_holds,
+    what_expands_is_there_once,
     service_goes_on,
     *TIME_RULES,
 )

@@ -25,6 +25,8 @@ UNTIMED = (BY_AGENT, BY_CLIENT)
 """Nodes of readings without a time of their own: told apart by their values alone."""
 LIVE_NODES = ("cargo",)
 """Nodes of readings that go on the live lane; all others go on the other."""
+EXPANDING = "expanding"
+"""The node of frames that come to thousands of times their size: no readings, and counted only."""
 Span = tuple[int, int]
 """Between which two times something was, in ns since the Unix epoch, by this machine's clock."""
 Heads = dict[tuple[str, str, str, str], tuple[Any, int, str, int]]
@@ -73,6 +75,8 @@ class Uplinks:
     unreadable: list[str] = field(default_factory=list)
     readings: dict[Reading, list[Place]] = field(default_factory=dict)
     happenings: dict[Happening, list[Place]] = field(default_factory=dict)
+    expanding: Counter[str] = field(default_factory=Counter)
+    """By device: points of the node EXPANDING."""
     set_aside: Counter[str] = field(default_factory=Counter)
     """By device: how many points it says it has acknowledged, and set aside without a seq."""
     event_copies: Counter[Place] = field(default_factory=Counter)
@@ -127,7 +131,9 @@ class Uplinks:
             self.set_aside[uplink.device] += json.loads(_opaque(message)).get("points", 0)
         elif uplink.letter != "p":
             self._others.setdefault(lane, set()).add(place.seq)
-        if uplink.letter in "fp":  # what `e.heads` says comes in its frame as well
+        if uplink.node == EXPANDING:
+            self.expanding[uplink.device] += len(message.points)
+        elif uplink.letter in "fp":  # what `e.heads` says comes in its frame as well
             for point in message.points:
                 if point.type == "value" and isinstance(point.value, float):
                     reading = reading_of(uplink.device, point.node, point.time, point.value)
@@ -223,6 +229,10 @@ class Found:
     restless: list[str] = field(default_factory=list)
     """What a vehicle still has to do: in words."""
     history: Counter[Reading] | None = None
+    history_expanding: Counter[str] = field(default_factory=Counter)
+    """By device: rows of the node EXPANDING."""
+    expanding: Counter[str] = field(default_factory=Counter)
+    """By device: points of that node that were acknowledged."""
 
     def lanes(self) -> Iterable[tuple[LaneName, dict[str, Any]]]:
         """Yield what the hub says of each current lane."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from benchmarks.errors import BenchmarkError
 from benchmarks.spark_rig import Job, batches_done
 from demo.rig import program
-from tests.chaos.evidence import reading_of
+from tests.chaos.evidence import EXPANDING, reading_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
     from tests.chaos.diary import Reading
+
+    Table = tuple[Counter[Reading], Counter[str]]
 
 TABLES = "history"
 _LOOK_S = 0.2
@@ -35,7 +37,7 @@ class Ingest:
         )
         self._points = root / "points"
         self._checkpoint = root / "_checkpoints" / "ingest"
-        self._read: tuple[int, Counter[Reading]] = -1, Counter()
+        self._read: tuple[int, Table] = -1, (Counter(), Counter())
 
     async def goes_on(self, wait_s: float) -> None:
         """Wait until one more batch is committed, but no longer than so many seconds."""
@@ -53,17 +55,26 @@ class Ingest:
             return [str(error)]
         return self.job.unasked
 
-    def table(self) -> Counter[Reading]:
-        """Return what the table holds, read with a library that is not ours; read anew if it grew."""
+    def table(self) -> Table:
+        """Return what the table holds, read with a library that is not ours; read anew if it grew.
+
+        That is its readings, and by device how many rows it has of frames that expand.
+        """
+        import pyarrow.dataset as ds  # type: ignore[import-untyped]
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
 
         try:
             table = DeltaTable(self._points)
         except TableNotFoundError:
-            return Counter()
+            return Counter(), Counter()
         if table.version() != self._read[0]:
-            self._read = table.version(), _readings(table.to_pyarrow_table(columns=_COLUMNS))
+            expanding = ds.field("node") == EXPANDING
+            rows = table.to_pyarrow_dataset()
+            readings = _readings(rows.to_table(columns=_COLUMNS, filter=~expanding))
+            devices = rows.to_table(columns=["device"], filter=expanding).column("device")
+            many = {each["values"]: each["counts"] for each in devices.value_counts().to_pylist()}
+            self._read = table.version(), (readings, Counter(many))
         return self._read[1]
 
 

@@ -99,6 +99,7 @@ class Look:
         found.deaths = Counter({device: world.deaths(device) for device in world.vehicles})
         found.rolled_back = [(each.since_ns, each.until_ns) for each in world.rollbacks]
         found.damages = world.damages
+        found.expanding = world.expanding
         found.copies = world.copies
         note_set_aside(world)
         found.span, found.epochs = (self._begin_ns, now_ns), self._epochs
@@ -112,7 +113,8 @@ class Look:
         for device, vehicle in world.vehicles.items():
             found.restless += commands_waiting(device, vehicle.rig.agent_toml.parent)
         if world.ingest is not None:
-            found.history = await asyncio.to_thread(world.ingest.table)
+            table = await asyncio.to_thread(world.ingest.table)
+            found.history, found.history_expanding = table
         return found
 
     async def _take_streams(self, hub: Client) -> None:

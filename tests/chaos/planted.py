@@ -283,6 +283,18 @@ def history_invents(case: Case) -> None:
     case.found.history[reading._replace(value=-1.0)] = 1
 
 
+def expanding_lost(case: Case) -> None:
+    case.found.expanding[VID] += 1
+
+
+def expanding_not_in_the_table(case: Case) -> None:
+    case.found.history_expanding[VID] -= 1
+
+
+def expanding_doubled_in_the_table(case: Case) -> None:
+    case.found.history_expanding[VID] *= 2
+
+
 def receipt(case: Case, low: int, high: int, reason: str, *, lane: LaneName = BULK) -> None:
     """Have a vehicle say that some seqs will never come, and the hub hear it."""
     words = {"lane": lane.lane, "epoch": lane.epoch, "lo": low, "hi": high, "reason": reason}
@@ -418,6 +430,7 @@ ROOM = "nothing_is_given_up_without_need"
 STAMPS, WORDS, ORDER = "stamps_are_true", "words_are_true", "events_keep_their_order"
 TIMELY, EARLY = "commands_keep_their_time", "no_hour_is_complete_before_its_end"
 COMMAND, HISTORY = "commands_ran_as_said", "the_history_is_what_up_holds"
+EXPANDING = "what_expands_is_there_once"
 PLANTED: list[tuple[Callable[[Case], None], set[str]]] = [
     (lost, {LOST, OWED}),
     (lost_and_unnoticed, {LOST, WATERMARK, HOURS}),
@@ -468,6 +481,9 @@ PLANTED: list[tuple[Callable[[Case], None], set[str]]] = [
     (history_lacks, {HISTORY}),
     (history_doubles, {HISTORY}),
     (history_invents, {HISTORY}),
+    (expanding_lost, {EXPANDING}),
+    (expanding_not_in_the_table, {EXPANDING}),
+    (expanding_doubled_in_the_table, {EXPANDING}),
     (given_up, {ROOM}),
     (receipt_of_the_hubs_own, {WATERMARK}),
     (receipt_unheard, {WATERMARK}),

@@ -94,6 +94,7 @@ class Case:
             self.event(happening(number, number))
         self.say(LIVE)
         self.say(BULK)
+        self.found.expanding[VID] = self.found.up.expanding[VID] = 3
         self.found.report["streams"] = [{"stream": "UP_00", "quarantined": 0}]
         self.found.heads = {VID: (heads_of([head(2.0)]), heads_of([head(2.0)]))}
         self.found.commands = {
@@ -121,6 +122,7 @@ class Case:
         """Make the history what UP holds."""
         up = self.found.up.readings
         self.found.history = Counter({reading: len(places) for reading, places in up.items()})
+        self.found.history_expanding = Counter(self.found.up.expanding)
 
     def say(self, lane: LaneName, **more: Any) -> dict[str, Any]:
         """Have the hub say what is so of a lane, but for `more`; return all that it says."""

@@ -1,4 +1,4 @@
-"""The wall clock of one vehicle: its agent and its programs read it, and faults make it jump."""
+"""A wall clock: a vehicle's agent and programs read it, or the hub's control plane, and faults make it jump."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tests.chaos.evidence import Span
 
-_AGENT = Path(__file__).parents[1] / "support" / "skewed_agent.py"
+_SUPPORT = Path(__file__).parents[1] / "support"
 
 
 class Wall:
@@ -34,7 +34,11 @@ class Wall:
 
     def agent(self, agent_toml: Path) -> list[str]:
         """Return the command of an agent that goes by this clock."""
-        return [sys.executable, str(_AGENT), str(agent_toml), str(self._file)]
+        return [sys.executable, str(_SUPPORT / "skewed_agent.py"), str(agent_toml), str(self._file)]
+
+    def control_plane(self, directory: Path) -> list[str]:
+        """Return the command of a control plane that goes by this clock."""
+        return [sys.executable, "-m", "tests.support.skewed_hub", str(directory), str(self._file)]
 
     def jump(self, seconds: float) -> None:
         """Be off by so much from now on."""

@@ -50,8 +50,11 @@ class World:
         hub: HubRig,
         vehicles: dict[str, Vehicle],
         disks: Mapping[tuple[str, str], Disk],
+        wall: Wall | None = None,
     ) -> None:
         self.hub = hub
+        self.wall = wall
+        """The clock of the hub's machine, as its control plane reads it; None: its own."""
         self.servers = [*hub.servers.values()] if isinstance(hub, ClusterRig) else [hub.server]
         self.vehicles = vehicles
         self.disks = disks
@@ -76,6 +79,8 @@ class World:
         """Of ledgers, in the order in which they were done."""
         self.ingest: Ingest | None = None
         """Spark's job, where a run has one."""
+        self.expanding: Counter[str] = Counter()
+        """By device: points that its agent has acknowledged of frames that expand."""
         self.copies: Counter[str] = Counter()
         """Messages that were delivered once more, by the kind of fault."""
         # A busy machine takes longer to end a part than a schedule has between its faults.
@@ -173,6 +178,9 @@ async def world(
         kind = ClusterRig if cluster else HubRig
         hub = kind(directory / "hub", watermark_interval_s=0.2, run=run_here)
         await hub.init()
+        hub_wall = Wall(directory / "hub-offset", SystemClock().now_ns)
+        control = hub.control
+        hub.control = Part(control.name, hub_wall.control_plane(hub.directory), control.log)
         stack.push_async_callback(hub.stop)
         await hub.start()
         vehicles: dict[str, Vehicle] = {}
@@ -190,7 +198,7 @@ async def world(
             stack.push_async_callback(rig.stop)
             await rig.start()
             vehicles[device] = Vehicle(rig, link, wall, starts)
-        made = World(hub, vehicles, {paths[path]: disk for path, disk in disks.items()})
+        made = World(hub, vehicles, {paths[path]: disk for path, disk in disks.items()}, hub_wall)
         made.refusing.update(devices[1:][-1:])
         try:
             yield made

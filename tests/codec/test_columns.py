@@ -197,7 +197,7 @@ def test_system_events_are_proven_and_give_no_row() -> None:
 
 
 def test_a_batch_past_what_arrow_counts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_batch, "_TEXT_BYTES_MAX", 99)
+    monkeypatch.setattr(column_batch, "TEXT_BYTES_MAX", 99)
     message = encode_frame([Point("n", "t", NOON, "x" * 50)], epoch=0, seq=0)
     assert decode_columns([message]).num_rows == 1
     with pytest.raises(CodecError, match="fewer messages"):

@@ -149,7 +149,7 @@ def test_truncation_at_every_byte(compression: Any) -> None:
 @pytest.mark.parametrize(
     ("offset", "put", "code"),
     [
-        (0, b"\x02", "version"),
+        (0, b"\x03", "version"),
         (0, b"\x00", "version"),
         (0, b"\x21", "kind"),
         (0, b"\xf1", "kind"),

@@ -43,6 +43,8 @@ def test_every_value_passes_through_json(value: Value) -> None:
     [
         ("a.b=80", 80.0),
         ("a.b=-1.5e3", -1500.0),
+        ("a.b=9007199254740992", 9007199254740992.0),
+        ("a.b=9007199254740993", 9007199254740993),
         ("a.b:int64=80", 80),
         ("a.b:int64=18446744073709551615", 2**64 - 1),
         ("a.b=on", "on"),
@@ -83,7 +85,8 @@ def test_any_name_has_its_token(node: str, type_: str, key: str) -> None:
         *("a.b:int64=1.5", "a.b:int64=x", "a.b:int64=18446744073709551616", "a.b:float64=x"),
         *("a.b:json={", "a.b:bytes=é", "a.b:bytes=A", "a.b:blob=1", "a.b:opaque5=AA=="),
         *("a.b:opaque256=AA==", "a.b:opaque=AA==", f"a.b:opaque{'7' * 5000}=AA=="),
-        *("a.b=1" + "0" * 400, "a" * 256 + ".b=1"),
+        *("a.b=1" + "0" * 400, "a.b=1" + "0" * 5000, "a" * 256 + ".b=1", "a.b=1e999"),
+        *('a.b={"c": 1, "c": 2}', "a.b=" + "[" * 5000, "a.b=18446744073709551616"),
     ],
 )
 def test_what_is_no_assignment_is_refused_in_words(text: str) -> None:
@@ -96,12 +99,20 @@ def test_what_is_no_assignment_is_refused_in_words(text: str) -> None:
     ("value", "dtype"),
     [
         *((True, None), (None, None), ({}, None), (True, "float64"), ("1", "int64"), (1, "text")),
+        *((True, "int64"), (1, "x" * 5000)),
         *((1, "bytes"), (float("nan"), "json"), (10**400, None), (10**400, "float64")),
     ],
 )
 def test_json_that_is_no_value_is_refused(value: Any, dtype: str | None) -> None:
     with pytest.raises(CodecError):
         value_from_json(value, dtype)
+
+
+@pytest.mark.parametrize("dtype", [None, "float64", "int64", "json", "text"])
+def test_an_integer_that_cannot_even_be_shown_is_refused_in_words(dtype: str | None) -> None:
+    with pytest.raises(CodecError) as refused:
+        value_from_json(10**5000, dtype)
+    assert refused.value.reason
 
 
 @given(st.text())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from backhaul_codec.merge import Heads
 from backhaul_codec.messages import frame_layout
 from backhaul_codec.newest import newest_of, newest_time
 from tests.support import strategies
+from tests.support.bombs import points_bomb, text_bomb
 
 NOON = 1_700_000_000_000_000_000
 
@@ -65,12 +68,28 @@ def test_few_series_and_many(series: int) -> None:
 
 
 def test_no_points_are_built_for_an_ordinary_frame(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backhaul_codec.newest.build_points", None)
+    monkeypatch.setattr("backhaul_codec.newest._winners", None)
     sampled = [Point("n", f"t{s}", NOON + i, i / 10) for i in range(60) for s in range(4)]
     delayed = [Point("n", f"t{s}", NOON + i - s, i / 10) for i in range(60) for s in range(4)]
     for points in (sampled, delayed):
         found = newest_of(encode_frame(points, epoch=1, seq=2))
         assert [point.value for point in found] == [5.9] * 4
+
+
+@pytest.mark.parametrize("message", [points_bomb(1), text_bomb(1)])
+def test_of_a_frame_whose_points_are_all_as_new_one_is_built(
+    message: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = merged(decode(message).points)
+    built: list[Point] = []
+
+    def build(*of: Any) -> Point:
+        built.append(Point(*of))
+        return built[-1]
+
+    monkeypatch.setattr("backhaul_codec.newest.Point", build)
+    assert list(map(strategies.exact, newest_of(message))) == expected
+    assert len(built) == 1
 
 
 def test_a_time_that_wraps_is_not_the_newest() -> None:

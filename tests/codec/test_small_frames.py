@@ -305,7 +305,7 @@ def test_rows_and_refusals_are_in_the_order_of_the_messages() -> None:
 
 def test_a_batch_past_what_arrow_counts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each kind of message would fit alone."""
-    monkeypatch.setattr(column_batch, "_TEXT_BYTES_MAX", 99)
+    monkeypatch.setattr(column_batch, "TEXT_BYTES_MAX", 99)
     small = encode_frame([Point("n" * 50, "t", NOON, 1.5)], epoch=0, seq=0)
     text = encode_frame([Point("n" * 50, "t", NOON, "x")], epoch=0, seq=0)
     for message in (small, text):

@@ -396,5 +396,7 @@ def test_what_has_expired_by_itself_needs_no_revocation() -> None:
         Revocation("UA", "FLEET", "VID-001", 0),
         Revocation("UB", "PEOPLE", "ann", 0, expires_s=NOW_S + 1),
         Revocation("UC", "PEOPLE", "bob", 0, expires_s=NOW_S),
+        # Of a device that was revoked before its key was known: no server takes that for a key.
+        Revocation("?VID-002", "FLEET", "VID-002", 0),
     ]
     assert in_force(rows, NOW_S) == {"FLEET": {"UA": FOR_EVER_S}, "PEOPLE": {"UB": FOR_EVER_S}}

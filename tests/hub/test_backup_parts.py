@@ -129,8 +129,8 @@ def test_a_damaged_file_and_a_missing_one_are_named(tmp_path: Path) -> None:
 
 
 def test_files_of_a_backup_are_for_their_owner_alone(tmp_path: Path) -> None:
-    store_manifest(tmp_path, manifest_of(tmp_path, a=b"secret"), MANIFEST)
-    for name in ("a", MANIFEST):
+    store_manifest(tmp_path, manifest_of(tmp_path, **{"hub.db": b"secret"}), MANIFEST)
+    for name in ("hub.db", MANIFEST):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
     assert load_manifest(tmp_path) is not None
 

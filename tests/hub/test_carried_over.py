@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_hub.account_keeper import AccountKeeper
+from backhaul_hub.account_keeper import AccountKeeper, revoked_for_ever
 from backhaul_hub.backup_files import copy_database, fold_log
 from backhaul_hub.carried_over import CarriedOver, carry_over, revoked_in_files
 from backhaul_hub.consumers import Change
 from backhaul_hub.errors import BackupError
 from backhaul_hub.keys import read_keys
+from backhaul_hub.nats_jwt import generation_of
 from backhaul_hub.people import May, Person
 from backhaul_hub.people_book import add_person, remove_person
 from backhaul_hub.people_rows import known_people
@@ -20,7 +21,7 @@ from backhaul_hub.registry import Registry
 from backhaul_hub.revocations import Revocation, in_force, revocations, revoke
 from backhaul_hub.rotating import begin_rotation
 from backhaul_hub.rotations import logged_in, put, rotations
-from backhaul_hub.setup import write_accounts
+from backhaul_hub.setup import jwts_in_files, write_accounts
 from tests.support.enrolment_tokens import user_key
 
 from .test_enrolment_service import KEY, OTHER, Hub, _signed, code_of
@@ -236,3 +237,30 @@ def test_accounts_that_are_none_shut_nobody_out(hub: Backed) -> None:
     keys = read_keys(hub.directory)
     write_accounts(hub.directory, keys, {"FLEET": "", "HUB": "a.b.c"})
     assert not any(revoked_in_files(hub.directory, keys).values())
+
+
+async def test_a_hub_db_that_was_put_back_is_no_older_than_the_servers(hub: Backed) -> None:
+    """Else nothing of it would ever reach the accounts again."""
+    await hub.ask(await hub.token())
+    await hub.backup()
+    keys = read_keys(hub.directory)
+    async with await Registry.open(hub.directory / "hub.db") as registry:
+        keeper = AccountKeeper(keys, registry, hub.clock)
+        fresh = jwts_in_files(hub.directory, keys)
+        there = fresh
+        for number in (2, 3):
+            await registry.write([revoke(Revocation(user_key(number).public_key, "FLEET", VID, 1))])
+            settled = await keeper.settle(fresh)
+            there = {name: [jwt] for name, jwt in settled.jwts.items()}
+    [fleet] = there["FLEET"]
+    assert generation_of(fleet) == 2
+    former = hub.directory / "nowhere"
+    shutil.copy(hub.directory / "backup.db", hub.directory / "hub.db")
+    async with await Registry.open(hub.directory / "hub.db") as registry:
+        keeper = AccountKeeper(keys, registry, hub.clock)
+        assert (await keeper.settle(there)).older
+        await carry_over(registry, {"FLEET": revoked_for_ever(fleet)}, former, 1, {"FLEET": 2})
+        assert (await keeper.settle(there)).jwts["FLEET"] == fleet
+        await registry.write([revoke(Revocation(KEY.public_key, "FLEET", VID, 1))])
+        settled = await keeper.settle(there)
+        assert (settled.older, generation_of(settled.jwts["FLEET"])) == ("", 3)

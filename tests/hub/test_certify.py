@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner, Result
 
-from backhaul_codec.certificates import HOUR_NS
-from backhaul_codec.words import ClockWord, EpochWord, MarkWord, Receipt
+from backhaul_codec.certificates import HOUR_NS, TWO_MACHINES
+from backhaul_codec.words import FORKED, ClockWord, EpochWord, MarkWord, Receipt
 from backhaul_hub.cli import cli
 from backhaul_hub.continuity import Continuity, LaneKey
 from backhaul_hub.registry import Device, Position, Registry
@@ -195,3 +195,50 @@ async def test_what_was_said_is_known_again_after_a_restart(hub: Hub) -> None:
     await restore(hub.registry, book)
     assert again.current(DEVICE)["bulk"][0] == 8
     assert (book.clocks[DEVICE].quality, book.clocks[DEVICE].time_ns) == ("synced", at(1))
+
+
+@pytest.mark.parametrize("said", [False, True])
+async def test_hours_in_which_two_machines_wrote_are_never_complete(
+    tmp_path: Path, hub: Hub, *, said: bool
+) -> None:
+    key = LaneKey(DEVICE, "bulk", 7)
+    hub.mark(0.5, 1, 0)
+    hub.mark(1, 2, 10)
+    hub.mark(2, 3, 20)
+    hub.mark(
+        3, 4, 20
+    )  # of the lane there is nothing in this hour; of the other machine's, who knows
+    for seq in range(1, 21):
+        hub.continuity.arrived(key, seq, 10, at(2), own=bytes([seq] * 6))
+    hub.hear(5, MarkWord(at(4), 7, {"live": 5, "bulk": 20}, "hour"))
+    await hub.store()
+    assert [
+        line.split()[1] for line in (await asyncio.to_thread(ask, tmp_path)).output.splitlines()
+    ] == ["complete"] * 3
+    if said:  # by the other machine, which found what is here before it sent anything
+        hub.hear(1, EpochWord(at(4), 7, 8, FORKED, {"bulk": 14}), epoch=8)
+    else:
+        for seq in (12, 20):
+            hub.continuity.arrived(key, seq, 10, at(3), own=b"other!")
+    await hub.store()
+    lines = (await asyncio.to_thread(ask, tmp_path)).output.splitlines()
+    states = [line.split()[1] for line in lines]
+    assert states == [("explained" if said else "complete"), "explained", "explained"]
+    first = 11 if said else 12
+    assert f"bulk {first}..20 (epoch 7) will not come: {TWO_MACHINES}" in lines[1]
+    assert "bulk from 21 on" in lines[2]
+
+
+async def test_a_certificate_says_the_hashes_at_its_ends(tmp_path: Path, hub: Hub) -> None:
+    for hours, seq, bulk in ((0.5, 1, 0), (1, 2, 10), (2, 3, 20)):
+        chain = {"bulk": f"{bulk:012x}"}
+        lanes = {"live": seq, "bulk": bulk}
+        hub.hear(seq, MarkWord(at(hours), 7, lanes, "hour", chain))
+    hub.arrive("bulk", *range(1, 21))
+    await hub.store()
+    hours = json.loads((await asyncio.to_thread(ask, tmp_path, "--json")).output)["hours"]
+    told = [[(each["low_hash"], each["high_hash"]) for each in hour["chain"]] for hour in hours]
+    ten, twenty = f"{10:012x}", f"{20:012x}"
+    assert told == [[("", ten)], [(ten, twenty)], [(twenty, "")]]
+    assert [hours[1]["chain"][0][name] for name in ("lane", "low", "high")] == ["bulk", 10, 20]
+    assert hours[2]["chain"][0]["high"] is None

@@ -99,6 +99,31 @@ async def test_lanes_that_stand_still_are_passed_on_and_the_time_is_told() -> No
     assert (service.answered, service.refused) == (3, 5)
 
 
+async def test_what_a_vehicle_says_of_itself_is_passed_on_and_never_costs_it_the_time() -> None:
+    wire, heard = Wire(), list[tuple[str, bytes]]()
+
+    def hear(device: str, report: bytes) -> float:
+        heard.append((device, report))
+        return 7.5 if report == b"17" else 0.0
+
+    service = ClockService(
+        wire,  # type: ignore[arg-type]
+        HubClock(),
+        TOKENS.get,
+        on_heard=hear,
+    )
+    await service.listen(wire)  # type: ignore[arg-type]
+    said = [b'{"m":"aa","b":"","r":"","v":""}', b"17", b'"x"', b"null", b"[[]]"]
+    for each in said:
+        await wire.question("VID-001", b'{"t1": 1, "vehicle": ' + each + b"}")
+    await wire.question("VID-001", b'{"t1": 1}')
+    assert heard == [("VID-001", each) for each in (*said, b"")]
+    assert [body.get("yield_s") for _, body in wire.sent] == [None, 8, None, None, None, None]
+    assert (service.answered, service.refused) == (6, 0)
+    await wire.question("VID-003", b'{"t1": 1}')
+    assert len(heard) == 6, "who is not known is not heard"
+
+
 async def test_a_device_that_is_not_known_is_not_answered() -> None:
     wire, _, service = await serving()
     await wire.question("VID-003", b'{"t1": 1}')

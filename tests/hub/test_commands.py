@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import asynccontextmanager
+from decimal import Decimal
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import patch
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 from nats.errors import MaxPayloadError
 
 from backhaul_codec import Opaque, Point, encode_point
 from backhaul_codec.subjects import parse_uplink
 from backhaul_hub import command_rows, questions
+from backhaul_hub.cli import cli
 from backhaul_hub.command_book import (
     AGAIN_BYTES_MAX,
     AGAIN_S_MAX,
@@ -87,6 +90,68 @@ def test_a_command_is_as_its_message_says() -> None:
     command = arrived(b'{"id": "a-1", "params": {"n": 1.50}, "deadline_s": 2.5, "who": "me"}')
     assert (command.id, command.params, command.who) == ("a-1", '{"n": 1.50}', "me")
     assert command.deadline_ns == NOW + 2_500_000_000
+
+
+@pytest.mark.parametrize(
+    ("params", "given"),
+    [
+        ("[18446744073709551615, -9223372036854775808]", None),
+        ("[0.12345678901234567891]", "[0.12345678901234568]"),
+        ("[1e-400]", "[0.0]"),
+        ("[0.1, 1.50, 1e3]", None),
+    ],
+)
+def test_the_record_says_what_the_handler_is_given(params: str, given: str | None) -> None:
+    command = arrived(b'{"params": %s}' % params.encode())
+    assert command.params == (given or params)
+    told = json.dumps(command.told()["params"])
+    body = command.down()[1].decode()
+    assert json.loads(body, parse_float=Decimal)["params"] == json.loads(told, parse_float=Decimal)
+
+
+BEYOND = ("NaN", "[Infinity]", '{"a": 1e999}', "9" * 310, '{"a": 1, "a": 2}')
+
+
+@pytest.mark.parametrize("params", BEYOND)
+def test_params_that_would_be_others_are_refused_under_the_id_of_who_sent_them(params: str) -> None:
+    command = arrived(b'{"id": "mine", "params": %s}' % params.encode())
+    assert (command.id, command.state) == ("mine", State.FAILED)
+    assert command.told()["params"] is None
+    assert arrived(b'{"id": "m n", "params": NaN}').id == arrived().id
+    assert arrived(b'{"id": "mine", "colour": 1}').id == "mine"
+
+
+def test_what_an_older_hub_took_is_told_as_text() -> None:
+    old = arrived()
+    old.params = "[1e999]"
+    assert old.told()["params"] == "[1e999]"
+    with pytest.raises(ValueError, match="range"):
+        read_result(Point("", "", NOW, Opaque(6, b'{"state": "done", "result": 1e999}')))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["door", "--params", params] for params in BEYOND),
+        *(
+            ["a b"],
+            ["door", "--id", "a b"],
+            ["door", "--params", "[" * 5000],
+            ["door", "--who", "x" * 65],
+        ),
+        ["door", "--params", json.dumps("x" * 70_000)],
+        ["door", "--deadline", "nan"],
+    ],
+)
+def test_the_command_line_refuses_at_once_what_the_hub_would(
+    tmp_path: Path, arguments: list[str]
+) -> None:
+    """No hub is there: what were not refused would say that hub.toml is missing."""
+    done = CliRunner().invoke(
+        cli, ["command", "VID-001", *arguments, "--dir", str(tmp_path)], catch_exceptions=False
+    )
+    assert done.exit_code == 2, done.output
+    assert "hub.toml" not in done.output
 
 
 UNSPEAKABLE = (b'"\xff"', b"[" * 30_000 + b"]" * 30_000, b"9" * 5000)
@@ -533,6 +598,9 @@ async def test_a_result_too_large_to_be_told_holds_up_nobody(tmp_path: Path) -> 
         assert "too large" in ends["a"]["error"]
 
 
+IMPORTS = ("import_source", "import_epoch", "import_hour", "import_stream")
+
+
 async def test_a_hub_without_commands_is_brought_up_to_date(tmp_path: Path) -> None:
     async with await Registry.open(tmp_path / "hub.db") as registry:
         await registry.write(
@@ -543,6 +611,11 @@ async def test_a_hub_without_commands_is_brought_up_to_date(tmp_path: Path) -> N
                 Change("DROP TABLE revocation", [()]),
                 Change("DROP TABLE person", [()]),
                 Change("DROP TABLE rotation", [()]),
+                Change("DROP TABLE vehicle", [()]),
+                Change("DROP TABLE account_generation", [()]),
+                *(Change(f"DROP TABLE {table}", [()]) for table in IMPORTS),
+                Change("ALTER TABLE lane DROP COLUMN chain", [()]),
+                Change("ALTER TABLE mark DROP COLUMN chain", [()]),
                 Change("ALTER TABLE device RENAME COLUMN public_key TO password_hash", [()]),
                 Change("PRAGMA user_version = 3", [()]),
             ]

@@ -111,6 +111,28 @@ def test_init_leaves_an_existing_hub_alone(tmp_path: Path) -> None:
         ("age_days_max", "age_days", "unknown field `age_days` - at"),
         ("[nats]", "[nats", "hub.toml"),
         ("interval_s = 1.5", "interval_s = -1.0", r"> 0.0 - at `\$.watermark.interval_s`"),
+        ("interval_s = 1.5", "interval_s = nan", "watermark.interval_s: nan is no number"),
+        ("interval_s = 1.5", "interval_s = 1e999", "watermark.interval_s: inf is no number"),
+        ("127.0.0.1:4222", "127.0.0.1:99999", "nats.url: .*65535"),
+        ("127.0.0.1:7422", "127.0.0.1:99999", "fleet.leaf_url: .*65535"),
+        ("127.0.0.1:7422", "127.0.0.1:4222", "fleet.leaf_url: .* is the port for clients"),
+        ('"nats-leaf://127.0.0.1:7422"', '""', "fleet.leaf_url: an address is needed"),
+        ("127.0.0.1:7422", ":7422", "fleet.leaf_url: .* names no host"),
+        (
+            "nats://127.0.0.1:4222",
+            "nats://a:1,nats://a:1",
+            "nats.url: nats://a:1 stands there twice",
+        ),
+        ("[up]", '[metrics]\nlisten = "127.0.0.1:99999"\n[up]', "metrics.listen: 99999 is no port"),
+        (
+            "[up]",
+            '[metrics]\nlisten = "0.0.0.0:7422"\n[up]',
+            "metrics.listen: port 7422 is the server's",
+        ),
+        ("creds/control", "creds/\\u0000control", r"nats.control.creds: the character U\+0000"),
+        ('"creds/twin.creds"', '""', "nats.twin.creds: a file is needed"),
+        ("[up]", "[commands]\ndeadline_s_max = 10.0\n[up]", "commands.deadline_s: at most"),
+        ("[up]", "[flood]\nsuspend_s_max = 10.0\n[up]", "flood.suspend_s: at most"),
     ],
 )
 def test_a_mistake_is_named(tmp_path: Path, old: str, new: str, complaint: str) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from backhaul_codec.expansion import Expansion
     from backhaul_hub.examine import Examined
     from tests.support.nats_server import NatsServer
 
@@ -56,14 +57,17 @@ async def test_a_consumer_hears_of_good_messages_and_its_rows_are_stored(
         for name, subjects in (("UP_00", "up.>"), ("QUARANTINE", "quarantine.>")):
             stream = {"name": name, "subjects": [subjects], "allow_direct": True}
             await api.request(f"STREAM.CREATE.{name}", stream)
+        frame = b""
         for seq in (1, 2, 2):
             frame = encode_frame([Point("battery", "soc", 1, 81.5)], epoch=7, seq=seq)
             await api.publish("up.VID-001.f.battery", frame)
         await api.publish("up.VID-002.f.battery", b"garbage")
         recorder, unreadable = Recorder(), list[str]()
+        expanded: list[tuple[str, Expansion, int, int]] = []
         reader = UplinkReader(
             *("UP_00", client, api, Continuity(), registry, [recorder]),
             unreadable=unreadable.append,
+            expanded=lambda *said: expanded.append(said),
         )
         task = asyncio.create_task(reader.run())
         await until(lambda: reader.position.seq == 4 and recorder.stored_told == 3)
@@ -72,6 +76,9 @@ async def test_a_consumer_hears_of_good_messages_and_its_rows_are_stored(
         await client.close()
         key = LaneKey("VID-001", "bulk", 7)
         assert unreadable == ["VID-002"]
+        assert [(device, each.points, size) for device, each, size, _ in expanded] == [
+            ("VID-001", 1, len(frame))
+        ] * 3
         assert recorder.told == [
             (key, 1, "f.battery", True),
             (key, 2, "f.battery", True),

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
-from backhaul_codec.certificates import HOUR_NS, Certificate, Missing, Reasoned
+from backhaul_codec.certificates import ALSO_IMPORTED, HOUR_NS, Certificate, Missing, Reasoned
 from backhaul_codec.points import JSON
 from backhaul_codec.words import MarkWord
 from backhaul_hub.cli import cli
@@ -177,6 +177,7 @@ def test_each_event_is_found_once_by_its_time_whatever_came_twice(
         ("complete", Certificate(0, "waiting", (7,), missing=(Missing("bulk", 7, 1, 2),))),
         ("waiting", Certificate(0, "waiting", (7,), missing=(Missing("live", 7, 1, 2),))),
         ("waiting", Certificate(0, "waiting", (7,), why="the vehicle has not spoken since")),
+        ("complete", Certificate(0, "complete", (7,), why=ALSO_IMPORTED)),
         ("explained", Certificate(0, "explained", (7,), (), (Reasoned("live", 7, 1, 2, "full"),))),
         ("complete", Certificate(0, "explained", (7,), (), (Reasoned("bulk", 7, 1, 2, "full"),))),
     ],

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from structlog.testing import capture_logs
 
-from backhaul_hub import control
+from backhaul_codec.expansion import Expansion, expansion_of
+from backhaul_codec.messages import frame_layout
+from backhaul_hub import control, flood_guard
 from backhaul_hub.account_keeper import jwts_there
 from backhaul_hub.allowance import BURST, Pace
 from backhaul_hub.clock import SystemClock
@@ -19,7 +21,7 @@ from backhaul_hub.config import Flood, load
 from backhaul_hub.enrol import DeviceSettings, create_device
 from backhaul_hub.errors import HubError
 from backhaul_hub.flood import Carried, FloodWatch, Goods, Suspension
-from backhaul_hub.flood_guard import FloodGuard
+from backhaul_hub.flood_guard import LATE_NS, FloodGuard
 from backhaul_hub.keys import read_keys
 from backhaul_hub.nats_jwt import body_of
 from backhaul_hub.reception import Reception
@@ -27,6 +29,7 @@ from backhaul_hub.reset_service import ResetService
 from backhaul_hub.setup import create_hub
 from demo import patient
 from demo.rig import HubRig
+from tests.support.bombs import points_bomb
 from tests.support.hub_layout import local_layout
 from tests.support.waiting import until
 
@@ -39,7 +42,16 @@ if TYPE_CHECKING:
     from tests.support.nats_server import NatsServer
 
 RUDE = "VID-666"
-SETTINGS = Flood(questions_s_max=10, questions_burst=5, unreadable_s_max=1, unreadable_burst=2)
+SETTINGS = Flood(
+    questions_s_max=10,
+    questions_burst=5,
+    unreadable_s_max=1,
+    unreadable_burst=2,
+    points_s_max=1000,
+    points_burst=10_000,
+    expanded_s_max=1000,
+    expanded_burst=200_000,
+)
 
 
 class HubClock(SystemClock):
@@ -49,6 +61,10 @@ class HubClock(SystemClock):
 
     def monotonic_s(self) -> float:
         return self.s
+
+
+def content(message: bytes) -> tuple[Expansion, int]:
+    return expansion_of(frame_layout(message, None)), len(message)
 
 
 class Scene:
@@ -285,3 +301,52 @@ async def test_who_is_kept_out_stays_out_when_a_command_tells_the_servers(
         finally:
             plane.stop()
             await asyncio.wait([running], timeout=30)
+
+
+async def test_whose_small_frames_expand_is_kept_out_and_named() -> None:
+    it = Scene()
+    bomb = points_bomb(1, points=4000)
+    for _ in range(2):
+        it.guard.expanded(RUDE, *content(bomb), it.clock.now_ns())
+    await it.guard.act()
+    assert it.done == [{RUDE}]
+    [said] = it.guard.expanding().values()
+    assert "bytes of points beyond their frames' size" in said
+    assert it.guard.flooding() == {}
+
+
+async def test_who_sends_more_points_than_anybody_is_kept_out() -> None:
+    it = Scene()
+    for _ in range(50):
+        it.guard.expanded("VID-001", Expansion(250, 20_000), 700, it.clock.now_ns())
+        it.clock.s += 0.2
+    for _ in range(50):
+        it.guard.expanded(RUDE, Expansion(250, 20_000), 700, it.clock.now_ns())
+    await it.guard.act()
+    assert it.done == [{RUDE}], "as much in ten seconds is what the budget refills by"
+    assert list(it.guard.expanding()) == [RUDE]
+
+
+async def test_what_was_stored_long_ago_says_nothing_of_how_fast_it_came() -> None:
+    it = Scene()
+    long_ago_ns = it.clock.now_ns() - LATE_NS - 1_000_000_000
+    for _ in range(100):
+        it.guard.expanded(RUDE, *content(points_bomb(1)), long_ago_ns)
+    await it.guard.act()
+    assert it.done == []
+
+
+async def test_a_flood_of_points_is_acted_upon_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flood_guard, "INTERVAL_S", 3600)
+    it = Scene()
+    away = SimpleNamespace(new_inbox=no_answer)
+    running = asyncio.create_task(it.guard.run(away, "A", away, 1))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    it.guard.expanded(RUDE, *content(points_bomb(1)), it.clock.now_ns())
+    await until(lambda: it.done == [{RUDE}])
+    running.cancel()
+    await asyncio.wait([running])
+
+
+def no_answer() -> str:
+    raise HubError("away")

@@ -8,10 +8,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backhaul_codec.vehicle_conditions import KINDS as VEHICLE_KINDS
+from backhaul_codec.vehicle_report import VehicleReport
 from backhaul_hub.commands.status import lines
 from backhaul_hub.config import Health
 from backhaul_hub.health import DeviceFacts, Facts, HubHealth, LaneFacts
-from backhaul_hub.health_kinds import KINDS
+from backhaul_hub.health_kinds import KINDS, OF_VEHICLES
+from backhaul_hub.identities import Evidence, Sighting
+from backhaul_hub.vehicles import Told
 
 if TYPE_CHECKING:
     from backhaul_codec.conditions import Condition
@@ -66,6 +70,71 @@ def test_nothing_is_wrong_with_a_healthy_hub() -> None:
         [stream()], [consumer()], {"UP_00": 5}, {"UP_00": 3}, device(bulk=lane(), live=lane())
     )
     assert [looks.codes(facts) for _ in range(3)] == [[], [], []]
+
+
+def test_a_link_that_is_up_without_an_agent_is_an_error_after_a_while() -> None:
+    looks = Looks(Health())
+    there, gone = (
+        Facts([stream()], devices={"VID-007": DeviceFacts(up=True, agent=agent)})
+        for agent in (True, False)
+    )
+    assert looks.codes(there) == []
+    assert looks.codes(gone) == []
+    assert looks.codes(gone, 119) == []
+    (found,) = looks.look(gone, 1)
+    assert (found.code, found.device, found.severity) == ("agent-down", "VID-007", "error")
+    assert "systemctl restart backhaul-agent" in found.hint
+    assert looks.codes(there, 11) == []
+    for facts in (DeviceFacts(up=True), DeviceFacts(up=False)):
+        assert "agent-down" not in Looks().codes(Facts([stream()], devices={"VID-007": facts}))
+
+
+def test_what_a_vehicle_says_of_itself_is_shown_with_its_name() -> None:
+    conditions = (
+        ("disk-full", ""), ("ledger-filling", ""), ("publishers-refused", "bad_json"),
+        ("lane-stalled", "bulk"), ("clock-unset", ""), ("link-down", ""), ("tyres-flat", "left"),
+    )  # fmt: skip
+    report = VehicleReport("aa", "b", "c", "9", ledger_pct=81, disk_pct=99, conditions=conditions)
+    told = Told(report, 1_780_000_000 * S)
+    up = Looks().look(Facts([stream()], devices={"VID-007": DeviceFacts(up=True, told=told)}))
+    assert {(each.code, each.about, each.detail) for each in up} == {
+        ("disk-full", "", "99% of its disk"),
+        ("ledger-filling", "", "81% of its ledger"),
+        ("publishers-refused", "bad_json", ""),
+        ("vehicle-condition", "tyres-flat left", ""),
+    }
+    assert {each.device for each in up} == {"VID-007"}
+    theirs = [each for each in up if each.code != "vehicle-condition"]
+    assert all(each.title.startswith("on the vehicle: ") for each in theirs)
+    down = Looks().look(Facts([stream()], devices={"VID-007": DeviceFacts(up=False, told=told)}))
+    (full,) = [each for each in down if each.code == "disk-full"]
+    assert full.detail == "99% of its disk, said 2026-05-28 20:26 UTC"
+
+
+def test_every_condition_of_a_vehicle_is_one_here_or_judged_here() -> None:
+    here = {kind.code for kind in (*KINDS, *OF_VEHICLES)}
+    assert {kind.code for kind in VEHICLE_KINDS} <= here
+    assert {kind.code for kind in OF_VEHICLES} & {kind.code for kind in KINDS} == set()
+
+
+def test_two_machines_of_one_identity_are_named_with_their_addresses() -> None:
+    one = Sighting("aaaa", "a1", "r1", "1.0", "10.0.0.1", 1, 2)
+    other = Sighting("bbbb", "b1", "r2", "1.0", "10.9.9.9", 1, 2)
+    facts = device()
+    for kind, code in (("alternate", "two-machines"), ("changed", "machine-changed")):
+        evidence = Evidence(kind, 1, 2, one, other)  # type: ignore[arg-type]
+        facts = {"VID-007": DeviceFacts(up=True, identity=evidence)}
+        (found,) = Looks().look(Facts([stream()], devices=facts))
+        assert (found.code, found.device) == (code, "VID-007")
+        for word in ("aaaa", "bbbb", "10.0.0.1", "10.9.9.9"):
+            assert word in found.detail
+    (fork,) = Looks().look(
+        Facts([stream()], devices={
+            "VID-007": DeviceFacts(up=True, identity=Evidence("fork", 1, 2, None, None, "seq 7"))
+        })
+    )  # fmt: skip
+    assert "VID-007" in fork.detail
+    assert "; seq 7; no second machine was heard" in fork.detail
 
 
 def test_streams_over_their_limits() -> None:
@@ -124,6 +193,16 @@ def test_a_certificate_is_told_of_in_its_last_month() -> None:
     assert looks.codes(Facts([], certificates=renewed)) == []
 
 
+def test_a_vehicle_whose_frames_expand_is_named_with_the_command_that_mends_it() -> None:
+    looks = Looks()
+    (found,) = looks.look(Facts([stream()], expanding={"VID-666": "9 bytes at once"}))
+    assert (found.code, found.device, found.detail) == (
+        *("frames-expand", "VID-666"),
+        "9 bytes at once",
+    )
+    assert "backhaul-hub revoke" in found.hint
+
+
 def test_garbage_is_told_for_an_hour() -> None:
     looks = Looks()
     assert looks.codes(Facts([], quarantined={"UP_00": 3})) == []
@@ -175,8 +254,25 @@ def test_people_see_the_hub_first_and_one_line_a_device() -> None:
     text = lines(answer)
     assert text[0] == "1 devices, 1 connected"
     assert text[1].startswith("warning stream-full TWIN_STATE, a stream is nearly full")
-    assert text[-1] == "VID-001: error gap-open bulk (2 stretches), warning clock-unset"
+    assert text[3] == "VID-001: error gap-open bulk (2 stretches), warning clock-unset"
+    assert [line.split(":")[0].strip() for line in text[4:]] == [
+        *("what to do", "gap-open", "clock-unset")
+    ]
     assert lines(answer | {"conditions": []})[-1] == "all is well"
+
+
+def test_a_clock_that_was_set_is_told_with_what_follows_from_it() -> None:
+    looks = Looks()
+    facts = DeviceFacts(True, clock_step_ns=86_400 * S, heads_differ=True, heads_ahead_ns=7 * S)
+    shown = looks.look(Facts([], devices={"VID-001": facts}))
+    assert {(each.code, each.device, each.detail) for each in shown} == {
+        ("hub-clock-doubted", "VID-001", "by +86400.0 s"),
+        ("heads-differ", "VID-001", ""),
+        ("heads-ahead", "VID-001", "by 7 s"),
+    }
+    (step, *rest) = looks.look(Facts([], devices={"VID-001": facts}, clock_step="by +5.0 s"))
+    assert (step.code, step.detail) == ("hub-clock-step", "by +5.0 s")
+    assert "hub-clock-doubted" not in {each.code for each in rest}, "the hub says it itself"
 
 
 def test_every_code_is_in_the_manual_with_its_severity() -> None:

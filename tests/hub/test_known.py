@@ -21,12 +21,16 @@ class Scene:
         self.continuity = Continuity()
         self.clock = HubClock()
         self.reader = SimpleNamespace(
-            stream="UP_00", caught_up=caught_up, position=SimpleNamespace(seq=read)
+            stream="UP_00", caught_up=caught_up, position=SimpleNamespace(seq=read), hashes=self
         )
         self.last = last
         self.error: Exception | None = None
         reader_of: Any = lambda _: self.reader
         self.known = Known(self, self.continuity, self.clock, reader_of)  # type: ignore[arg-type]
+
+    async def of(self, key: LaneKey, low: int, high: int) -> list[str | None]:
+        """Say the hashes of messages, as UP has them."""
+        return [f"{seq:012x}" for seq in range(low, high + 1)]
 
     async def request(self, verb: str) -> Any:
         assert verb == "STREAM.INFO.UP_00"
@@ -89,4 +93,6 @@ async def test_the_answer_goes_with_the_time() -> None:
         await asyncio.sleep(0)
     said = {body["t1"]: body.get("epochs") for _, body in wire.sent}
     assert said == {1: {"7": {"bulk": [2, 2]}}, 2: None}
+    chain = {body["t1"]: body.get("chain") for _, body in wire.sent}
+    assert chain == {1: {"7": {"bulk": ["000000000002", 0]}}, 2: None}
     assert service.refused == 1

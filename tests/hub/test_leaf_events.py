@@ -28,6 +28,8 @@ class Scene:
         self.events: list[tuple[str, int]] = []
         self.kicked: list[int] = []
         self.told: list[str] = []
+        self.listens: list[str] = []
+        self.listing: list[bool] = []
         client: Any = None
         self.leafs = Leafs(
             client,
@@ -38,9 +40,14 @@ class Scene:
             lambda device: self.told.append("down"),
         )
 
-    async def ask_all(self, *_: object) -> list[dict[str, Any]]:
+    async def ask_all(
+        self, client: object, verb: str, servers: int, options: dict[str, bool]
+    ) -> list[dict[str, Any]]:
         known = [{"account": "A", "id": each, "name": VID} for each in self.listed]
-        counts = {"in_msgs": 0, "in_bytes": 0, "subscriptions": 0}
+        counts: dict[str, Any] = {"in_msgs": 0, "in_bytes": 0, "subscriptions": len(self.listens)}
+        self.listing.append(options["subscriptions"])
+        if options["subscriptions"]:
+            counts["subscriptions_list"] = self.listens
         for kind, number in self.events:
             await self.hear(kind, number)
         return [{"server": {"id": "S1"}, "data": {"leafs": [each | counts for each in known]}}]
@@ -97,3 +104,58 @@ async def test_who_was_missed_is_taken_from_the_list(scene: Scene) -> None:
     scene.listed = []
     await scene.leafs.refresh()
     assert scene.told == ["up", "down"]
+
+
+OWN = [f"blobr.{VID}.tok", f"clkr.{VID}.tok", "$JS.x"]
+
+
+async def test_an_agent_is_there_for_as_long_as_somebody_waits_for_its_answers(
+    scene: Scene,
+) -> None:
+    """The leaf tells the hub's server at once what nobody there listens to any more."""
+    scene.listed, scene.listens = [7], OWN
+    await scene.hear("CONNECT", 7)
+    link = scene.leafs.links[VID]
+    assert link.agent is None
+    await scene.leafs.refresh()
+    assert link.agent is True
+    since_ns = link.agent_since_ns
+    scene.listens = ["$JS.x"]  # killed: there is less of it
+    await scene.leafs.refresh()
+    await scene.leafs.refresh()
+    assert link.agent is False
+    assert link.agent_since_ns > since_ns
+    scene.listens = OWN
+    await scene.leafs.refresh()
+    await scene.leafs.refresh()
+    assert link.agent is True
+    scene.listed = []
+    await scene.leafs.refresh()
+    assert (link.up, link.agent) == (False, None)
+
+
+async def test_what_leafs_listen_to_is_listed_now_and_then_and_where_it_has_changed(
+    scene: Scene,
+) -> None:
+    scene.listed, scene.listens = [7], OWN
+    await scene.hear("CONNECT", 7)
+    for _ in range(30):
+        await scene.leafs.refresh()
+    assert 3 <= scene.listing.count(True) <= 6
+    scene.listens = [*OWN, "more"]
+    scene.listing.clear()
+    await scene.leafs.refresh()
+    await scene.leafs.refresh()
+    assert any(scene.listing)
+    # As many as before, of another kind: found at the latest with the next list.
+    scene.listens = [*OWN[:1], *OWN[2:], "more", "another"]
+    for _ in range(10):
+        await scene.leafs.refresh()
+    assert scene.leafs.links[VID].agent is False
+
+
+async def test_another_devices_answers_are_none_of_an_agents(scene: Scene) -> None:
+    scene.listed, scene.listens = [7], [f"clkr.{VID}0.tok", "clkr.x.y"]
+    await scene.hear("CONNECT", 7)
+    await scene.leafs.refresh()
+    assert scene.leafs.links[VID].agent is False

@@ -233,9 +233,9 @@ class Behind(StoredReader):
     lacks = 0
     asked = 0
 
-    async def read(self, seq: int, messages_max: int) -> list[Stored]:
+    async def read(self, seq: int, messages_max: int, *, subject: str = "") -> list[Stored]:
         Behind.asked += 1
-        found = await super().read(seq, messages_max)
+        found = await super().read(seq, messages_max, subject=subject)
         return [each for each in found if each.seq <= self.last and each.seq != self.lacks]
 
 

@@ -143,10 +143,13 @@ async def test_a_node_that_gets_streams_of_its_own_gets_its_part_of_down_and_giv
     for name, count in (("VID-001-ab12", 3), ("VID-001-ab12_n_battery", 1)):
         await comes_to_wait(api, name, count)
 
-    other = Device("VID-001_n_x", "cd", "", 0, nodes=("battery",))
+    other = Device("VID-001_n_x", "cd" * 12, "", 0, nodes=("battery",))
     await ensure_down_consumers(api, other)
-    assert await drop_stale_consumers(api, [own, other]) == []
-    assert await drop_stale_consumers(api, [DEVICE, other]) == ["VID-001-ab12_n_battery"]
+    assert await drop_stale_consumers(api, [own, other]) == ([], set())
+    dropped = ["VID-001-ab12_n_battery"]
+    assert await drop_stale_consumers(api, [DEVICE, other]) == (dropped, set())
+    # What may be all that is left of a device stays.
+    assert await drop_stale_consumers(api, [DEVICE]) == ([], {other.id})
     (done,) = await ensure_down_consumers(api, DEVICE)
     assert "filter_subject is None, wanted 'in.VID-001.>'" in done
     info = await api.request("STREAM.INFO.DOWN_00", {"subjects_filter": "in.VID-001.n.>"})

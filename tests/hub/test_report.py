@@ -8,6 +8,7 @@ from backhaul_hub.commands.devices import compact
 from backhaul_hub.continuity import Continuity, LaneKey
 from backhaul_hub.registry import Device
 from backhaul_hub.report import Report
+from backhaul_hub.vehicles import Vehicles
 
 FLEET = [f"VID-{number:05}" for number in range(5000)]
 DEVICES = {id_: Device(id_, "ab", "", 0) for id_ in reversed(FLEET)}
@@ -20,7 +21,9 @@ def report() -> Report:
             for seq in (1, 2, 9):
                 continuity.arrived(LaneKey(device, lane, 7), seq, 10, 1)
     continuity.arrived(LaneKey("VID-00000", "bulk", 5), 4, 10, 0)
-    return Report(continuity, {}, {}, {}, lambda _: {"heads": {"count": 0}, "future": None}, {})
+    return Report(
+        continuity, {}, {}, {}, lambda _: {"heads": {"count": 0}, "future": None}, {}, Vehicles()
+    )
 
 
 def test_every_device_is_on_one_page_of_a_size_that_a_server_takes() -> None:
@@ -53,7 +56,9 @@ def test_a_device_that_makes_lanes_up_still_fits_into_a_message_its_own_lanes_fi
             if not continuity.beyond_bounds(LaneKey("VID-001", lane, 7), seq, 1):
                 continuity.arrived(LaneKey("VID-001", lane, 7), seq, 10, 1)
     heads = {"heads": {"count": 0}, "future": None}
-    body = Report(continuity, {}, {}, {}, lambda _: heads, {}).page({"VID-001": own}, [], "")
+    body = Report(continuity, {}, {}, {}, lambda _: heads, {}, Vehicles()).page(
+        {"VID-001": own}, [], ""
+    )
     assert len(body) < 1 << 20
     (found,) = json.loads(body)["devices"]
     assert list(found["lanes"])[:3] == ["live", "n_yak", "n_zebra"]

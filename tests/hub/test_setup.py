@@ -220,7 +220,7 @@ async def test_no_nodes_for_a_device_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_what_is_said_to_init_stands_in_the_files_whatever_it_is(tmp_path: Path) -> None:
-    url = 'nats-leaf://h"]\\:7422'
+    url = 'nats-leaf://h"\\:7422'
     create_hub(tmp_path / "hub", layout(url))
     assert load(tmp_path / "hub").fleet.leaf_url == url
 

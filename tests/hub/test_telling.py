@@ -43,7 +43,7 @@ class Hub:
     def tell(self) -> dict[LaneKey, int]:
         told = self.teller._untold()
         self.teller._told |= told
-        return told
+        return {key: watermark.seq for key, watermark in told.items()}
 
 
 def test_a_watermark_is_told_when_it_has_risen_or_has_truly_sunk() -> None:

@@ -176,10 +176,10 @@ def test_keys_of_another_kind_are_refused_in_words(hub: Path) -> None:
         read_authority([ca], key.decode())
 
 
-def own(directory: Path, *names: str) -> OwnCertificate:
+def own(directory: Path, *names: str, now: datetime = NOW) -> OwnCertificate:
     """What an operator might bring: made by another authority."""
     directory.mkdir()
-    make_certificates(directory, {directory: names}, NOW)
+    make_certificates(directory, {directory: names}, now)
     text = (directory / "tls" / "server.pem").read_text()
     at = text.index("-----BEGIN CERT")
     files = OwnCertificate(*(directory / name for name in ("cert.pem", "key.pem", "ca.pem")))

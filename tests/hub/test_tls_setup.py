@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +18,7 @@ from backhaul_hub.tls_files import has_tls, server_certificates, trusted_authori
 from backhaul_hub.tls_setup import is_loopback
 from tests.support.nats_server import server_binary
 
-from .test_tls_files import own
+from .test_tls_files import NOW, own
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,6 +126,53 @@ def test_an_operators_own_is_not_asked_to_be_for_loopback(tmp_path: Path) -> Non
     assert isinstance(wrong.exception, CertificateError)
     assert not (tmp_path / "wrong" / "hub.toml").exists()
     assert init(tmp_path / "both", *REACHED, *words, "--tls-name", "x").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("names", "age_years", "words"),
+    [
+        (["hub.example.org"], 0, "mismatch"),
+        (["127.0.0.1"], 30, "expired"),
+    ],
+)
+def test_an_operators_own_that_no_vehicle_would_accept_is_refused_on_loopback_too(
+    tmp_path: Path, names: list[str], age_years: int, words: str
+) -> None:
+    files = own(tmp_path / "own", *names, now=NOW - timedelta(days=365 * age_years))
+    brought = [
+        *("--tls-cert", str(files.certificate), "--tls-key", str(files.key)),
+        *("--tls-ca", str(files.ca)),
+    ]
+    refused = init(tmp_path / "hub", *brought)
+    assert isinstance(refused.exception, CertificateError)
+    assert words in str(refused.exception)
+    assert not (tmp_path / "hub" / "hub.toml").exists()
+
+
+def test_an_operators_key_and_authority_have_to_fit(tmp_path: Path) -> None:
+    files, others = own(tmp_path / "own", "127.0.0.1"), own(tmp_path / "others", "127.0.0.1")
+    for key, ca in ((others.key, files.ca), (files.key, others.ca)):
+        refused = init(
+            tmp_path / "hub",
+            *("--tls-cert", str(files.certificate), "--tls-key", str(key), "--tls-ca", str(ca)),
+        )
+        assert isinstance(refused.exception, CertificateError)
+    assert not (tmp_path / "hub" / "hub.toml").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--port", "99999"),
+        ("--leaf-port", "0"),
+        ("--port", "7422"),
+        ("--leaf-url", "tls://hub.example.org:99999"),
+        ("--leaf-url", "hub.example.org:7422"),
+    ],
+)
+def test_ports_that_are_none_are_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
+    assert init(tmp_path / "hub", *words).exit_code == 2
+    assert not (tmp_path / "hub").exists()
 
 
 def test_a_hub_in_the_place_of_another_is_believed_by_its_vehicles(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_what_a_vehicle_says_of_itself() -> None:
 async def test_hub_db_takes_the_largest_numbers_that_are_no_garbage(tmp_path: Path) -> None:
     """Else the control plane would end at such a message, at each start again."""
     most = (1 << 63) - 1
-    clock = {"quality": "synced", "offset_ns": -most, "error_ns": most, "boot": 10**30}
+    clock = {"quality": "synced", "offset_ns": -most, "error_ns": most, "boot": 1 << 63}
     book = WordBook(Continuity())
     for kind, value in (("clock", clock), ("mark", {"epoch": 7, "lanes": {"live": SEQ_MAX}})):
         word = said(kind, value)

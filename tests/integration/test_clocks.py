@@ -329,7 +329,9 @@ async def test_rows_without_a_clock_from_a_vehicle_without_one_get_true_times(
     it = await vehicle(world, -56 * YEAR_S)
     started = time.time_ns()
     replay = [program("backhaul-agent"), "replay", str(tmp_path / "rows.parquet")]
-    said = await run_to_end([*replay, "--map", str(TWIZY), "--speed", "max", "--url", it.rig.url])
+    said = await run_to_end(
+        [*replay, "--map", str(TWIZY), "--speed", "max", "--stamp-now", "--url", it.rig.url]
+    )
     ended = time.time_ns()
     untimed = sum(row["t_ns"] is None for row in rows)
     assert f"{untimed} rows without a valid time, stamped by the agent" in said

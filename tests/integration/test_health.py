@@ -324,3 +324,51 @@ async def test_both_serve_every_metric_that_they_declare(world: World) -> None:
     await world.hub.control.stop()
     for part in (rig.agent, world.hub.control):
         assert b"Traceback" not in part.logged()
+
+
+async def test_an_agent_that_is_dead_behind_a_link_that_is_up(world: World) -> None:
+    rig, _ = await world.vehicle()
+    await world.until(lambda report: report["devices"][0]["agent"]["up"] is True)
+    await until_shown(world, "agent-down", shown=False)
+    await rig.agent.stop(signal.SIGKILL)
+    found = await until_shown(world, "agent-down")
+    assert (found["device"], found["severity"]) == ("VID-001", "error")
+    assert "systemctl restart backhaul-agent" in found["hint"]
+    (device,) = (await world.report())["devices"]
+    assert (device["link"]["up"], device["agent"]["up"]) == (True, False)
+    command = [program("backhaul-hub"), "devices", "--dir", str(world.hub.directory)]
+    (line,) = [
+        line
+        for line in (await run_to_end(command)).splitlines()
+        if line.startswith("VID-001") and device["agent"]["machines"][-1]["machine"] in line
+    ]
+    assert line.split()[1] == "down"
+    await rig.start_agent()
+    await until_shown(world, "agent-down", shown=False)
+
+
+async def test_what_is_wrong_on_a_vehicle_is_shown_at_the_hub(world: World) -> None:
+    rig, _ = await world.vehicle()
+    await rig.agent.stop()
+    low = "\n[health]\ninterval_s = 0.1\npatience = 0\nledger_full_part = 0.0001\nrefused_shown_s = 90\n"
+    rig.agent_toml.write_text(rig.agent_toml.read_text() + low)
+    await rig.start_agent()
+    found = await until_shown(world, "ledger-filling")
+    assert (found["device"], found["severity"]) == ("VID-001", "warning")
+    assert found["title"].startswith("on the vehicle: ")
+    async with rig.connection() as leaf, asyncio.TaskGroup() as group:
+        seen = asyncio.Event()
+
+        async def garbage() -> None:
+            while not seen.is_set():  # the first of a kind is none more than before
+                await leaf.request("app.battery.soc", b"{")
+                await asyncio.sleep(0.5)
+
+        group.create_task(garbage())
+        found = await until_shown(world, "publishers-refused", about="bad_json")
+        seen.set()
+    assert found["device"] == "VID-001"
+    (device,) = (await world.report())["devices"]
+    assert device["agent"]["ledger_pct"] is not None
+    assert 0 <= device["agent"]["disk_pct"] <= 100
+    assert ["ledger-filling", ""] in device["agent"]["conditions"]

@@ -7,14 +7,17 @@ leaf, real agent. Not covered: what stood in the ledger alone when it was put ba
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from backhaul_agent.client import connect
 from demo.relay import Relay
+from demo.rig import run_to_end
+from demo.shaped_relay import ShapedRelay
 
-from .conftest import World, lane, vouched
+from .conftest import DEADLINE_S, World, lane, vouched
 from .test_epochs import copy, ledger_of
 from .test_uplink import arrive, confirmed, keep
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from demo.rig import DeviceRig
 
 pytestmark = [pytest.mark.nats]
+NEWER = 40  # frames of a newer epoch: on a slow link they wait in OUT for a while
 FRAME = 250  # points; `keep` makes a frame of so many
 # How many frames are kept before the older copy, between the two, and after the newer one.
 FRAMES = {"older": 4, "newer": 3, "": 5}
@@ -103,3 +107,38 @@ async def put_back(rig: DeviceRig, back: Back) -> None:
         return
     for file in ledger.glob("ledger.db*"):
         file.unlink()
+
+
+async def test_what_out_alone_holds_of_a_newer_epoch_is_sent_after_the_ledger_went_back(
+    world: World,
+) -> None:
+    """The copy's epoch is over and OUT holds nothing of it: that does not say that OUT went back, too."""
+    link = ShapedRelay("127.0.0.1", world.hub.leaf_port, rate_bytes_s=2500, round_trip_s=0.2)
+    rig, relay = await world.vehicle_behind(link)
+    ledger, leaf = parts(rig)
+    async with connect(rig.url) as agent:
+        await keep(agent, 1, 3 * FRAME)
+        await confirmed(world, rig, 3)
+        await rig.stop()
+        await copy(ledger, older(ledger, "older"))
+        await rig.start()
+        await vouched(rig)
+    async with connect(rig.url) as agent:
+        await keep(agent, 3 * FRAME + 1, FRAME)
+    await confirmed(world, rig, 4)
+    await rig.stop()
+    await run_to_end(["rm", "-rf", str(leaf)])
+    await relay.cut()
+    await rig.start()
+    async with connect(rig.url) as agent:  # without a link: a new epoch
+        await keep(agent, 4 * FRAME + 1, NEWER * FRAME)
+    out = (await world.leaf_client(rig)).jetstream()
+    async with asyncio.timeout(DEADLINE_S):
+        while (await out.stream_info("OUT_bulk")).state.messages < NEWER:  # noqa: ASYNC110 - a server's
+            await asyncio.sleep(0.05)
+    await rig.stop()
+    await copy(older(ledger, "older"), ledger)
+    await relay.heal()
+    await rig.start()
+    await arrive(world, (4 + NEWER) * FRAME)
+    assert b"taken from OUT into the ledger" in rig.agent.logged()

@@ -8,6 +8,7 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from backhaul_codec.identity import leaf_name
+from backhaul_codec.presence import BEAT
 from backhaul_hub.errors import JetStreamError
 from backhaul_hub.streams import DOWN, SOURCED_ONLY, stream_names
 
@@ -137,5 +138,5 @@ def _is_honest_work(subject: str) -> bool:
         f"in.{HONEST}.s.watermark.bulk",
         f"fleet.prod.veh.{HONEST}.state.gps.speed",
     )
-    # What cannot be read is set aside, and says by itself whose it was.
-    return subject in own or subject.startswith("quarantine.")
+    # What cannot be read is set aside, and says by itself whose it was. Who is there the hub says in its own time.
+    return subject in own or subject.startswith(("quarantine.", BEAT))

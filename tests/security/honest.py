@@ -38,6 +38,7 @@ class HonestVehicle:
         self._identity = identity
         self._port = free_port()
         directory.mkdir()
+        (directory / "leaf").mkdir()
         creds, conf = directory / "device.creds", directory / "leaf.conf"
         creds.write_text(Credentials(identity.seed, "", identity.jwt).text())
         server = LeafServer(self._port, str(directory / "leaf"), creds_file=creds)

@@ -10,14 +10,17 @@ from backhaul_codec.certificates import LaneId, LaneRecord, Mark, certify, lane_
 from backhaul_codec.merge import HeadKey, Heads
 from backhaul_codec.ranges import RangeSet
 from backhaul_hub.continuity import Continuity, LaneKey
+from backhaul_hub.former import FormerEpochs
 from backhaul_hub.repair import RepairBook
-from tests.simulation.lane_shell import LANES, Known
+from tests.simulation.lane_shell import LANES
 from tests.simulation.models import DownModel, Source, UpModel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from backhaul_agent.epoch_words import Ends, Known
     from backhaul_codec.certificates import Certificate
+    from backhaul_hub.chain import Watermark
     from tests.simulation.models import Message
 
 DEVICE = "VID-001"
@@ -29,6 +32,7 @@ class HubCores:
     continuity: type[Continuity] = Continuity
     repair: type[RepairBook] = RepairBook
     heads: type[Heads] = Heads
+    former: type[FormerEpochs] = FormerEpochs
     notices_losses = True
 
 
@@ -43,12 +47,13 @@ class Hub:
         self.continuity = cores.continuity()
         self.heads = cores.heads()
         self._repair = cores.repair(self.continuity)
+        self._former = cores.former(self.continuity)
         self.marks: list[Mark] = []
         self.said: list[tuple[int, Mapping[str, int]]] = []
         self.up_since_s: float | None = None
         self._read_seq = 0
         self._read_loss = 0
-        self._told: dict[str, tuple[int, int]] = {}
+        self._told: dict[LaneKey, Watermark] = {}
         self._asks = 0
         self._newest_stamp = 0
         self._judged: tuple[object, list[Certificate]] = (None, [])
@@ -57,6 +62,7 @@ class Hub:
         """Kill -9 of the control plane: what it had not stored is gone."""
         self._repair = self.cores.repair(self.continuity)
         self._told.clear()
+        self._former.forget()
         for key in self.continuity.lanes:
             self.continuity._stirred[key] = None
 
@@ -74,14 +80,24 @@ class Hub:
                 self._read_seq = stored.seq
                 messages_max -= 1
                 self._take(stored.message, stored.stored_ns)
+        for key, (seq, own) in self.continuity.take_doubts().items():
+            (held,) = self.hashes(key, seq, seq)
+            if held and held != own.hex():
+                self.continuity.fork(key)
 
     def tell(self, lags: Mapping[str, int], now_s: float) -> None:
         """Write watermarks and requests to DOWN."""
-        for lane, (epoch, state) in self.continuity.current(DEVICE).items():
-            word = (epoch, state.watermark)
-            if self._told.get(lane) != word:
-                self._told[lane] = word
-                self.down.publish(f"s.watermark.{lane}", word)
+        for lane, (epoch, _) in self.continuity.current(DEVICE).items():
+            key = LaneKey(DEVICE, lane, epoch)
+            watermark, told = self.continuity.told_of(key), self._told.get(key)
+            more = watermark.seq > (told.seq if told else 0)
+            if more or (watermark != told and self._has_read_all()):
+                self._told[key] = watermark
+                self.down.publish(f"s.watermark.{lane}", (epoch, watermark))
+        if self._has_read_all():
+            for place, held in self._former.untold([DEVICE]).items():
+                self._former.told(place, held)
+                self.down.publish(f"s.held.{place[1]}", held)
         up = {} if self.up_since_s is None else {DEVICE: self.up_since_s}
         places = {(DEVICE, lane): lag for lane, lag in lags.items()}
         for _, lane, ask in self._repair.asks(up, places, now_s):
@@ -106,15 +122,41 @@ class Hub:
         self._newest_stamp = max(self._newest_stamp, point.time)
         self.heads.offer("", point)
 
-    def known(self, epoch: int) -> Known | None:
+    def known(self, epoch: int) -> tuple[Known, Ends] | None:
         """Answer a vehicle that asks what is known of an epoch; None: read on first."""
-        if self._read_loss != self.up.loss or self._read_seq < self.up.last_seq:
+        if not self._has_read_all():
             return None
-        lanes = self.continuity.lanes
-        return {
-            lane: (highest, lanes[LaneKey(DEVICE, lane, epoch)].watermark)
-            for lane, highest in self.continuity.known(DEVICE, epoch).items()
-        }
+        known: Known = {}
+        ends: Ends = {}
+        for lane, highest in self.continuity.known(DEVICE, epoch).items():
+            key = LaneKey(DEVICE, lane, epoch)
+            seq, hash_ = self.continuity.lanes[key].proven
+            text = hash_.hex()
+            if seq and not hash_:
+                text = self.hashes(key, seq, seq)[0] or ""
+            known[lane] = highest, seq
+            ends[lane] = text, int(self.continuity.fork_of(key))
+        return known, ends
+
+    def hashes_of(self, lane: str, epoch: int, low: int, high: int) -> list[str | None] | None:
+        """Answer a vehicle that asks for the hashes of messages; None: read on first."""
+        if not self._has_read_all():
+            return None
+        return self.hashes(LaneKey(DEVICE, lane, epoch), low, high)
+
+    def hashes(self, key: LaneKey, low: int, high: int) -> list[str | None]:
+        """Return the hash of each seq, by the first message of it that UP holds."""
+        state = self.continuity.lanes.get(key)
+        held = state.held if state else RangeSet()
+        found: dict[int, str] = {}
+        for each in self.up.messages:
+            message = each.message
+            if (message.lane, message.epoch) == (key.lane, key.epoch):
+                found.setdefault(message.seq, message.own.hex())
+        return [found.get(seq, "" if seq in held else None) for seq in range(low, high + 1)]
+
+    def _has_read_all(self) -> bool:
+        return self._read_loss == self.up.loss and self._read_seq >= self.up.last_seq
 
     def certificates(self, hours: range) -> list[Certificate]:
         """Judge some hours; again only where something was read since."""
@@ -140,7 +182,10 @@ class Hub:
 
     def _take(self, message: Message, stored_ns: int) -> None:
         key = LaneKey(DEVICE, message.lane, message.epoch)
-        self.continuity.arrived(key, message.seq, 100, stored_ns)
+        size = len(message.data)
+        self.continuity.arrived(
+            key, message.seq, size, stored_ns, link=message.link, own=message.own
+        )
         body: Any = message.body
         if message.kind == "head":
             self.offer(body)
@@ -149,8 +194,8 @@ class Hub:
             self.marks.append(Mark(message.time_ns, message.epoch, message.seq, lanes, why))
             self._say(message.epoch, lanes)
         elif message.kind == "receipt":
-            lane, epoch, low, high, reason = body
-            self.continuity.explain(LaneKey(DEVICE, lane, epoch), low, high, reason)
+            lane, epoch, low, high, reason, behind = body
+            self.continuity.explain(LaneKey(DEVICE, lane, epoch), low, high, reason, behind)
         elif message.kind == "epoch":
             old, lanes = body
             self.continuity.end(DEVICE, old)
@@ -168,7 +213,7 @@ class History:
     def __init__(self) -> None:
         self.points: dict[int, int] = {}
         """Point id to how many times it stands there."""
-        self.places: set[tuple[str, int, int]] = set()
+        self.places: dict[tuple[str, int, int], Message] = {}
         self._read_seq = 0
         self._loss = 0
 
@@ -185,7 +230,7 @@ class History:
             place = (message.lane, message.epoch, message.seq)
             if place in self.places:
                 continue
-            self.places.add(place)
+            self.places[place] = message
             if message.kind == "points":
                 assert isinstance(message.body, tuple)
                 for id_ in message.body:

@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
+from backhaul_agent.adoption import Adoption, Held
 from backhaul_agent.appender import Appender, Limits, State, Tail, Turn
-from backhaul_agent.epochs import Epochs
+from backhaul_agent.comparison import EMPTY_S, OWED_S
+from backhaul_agent.confirmations import Confirmations
+from backhaul_agent.epoch_words import PASSED_MARGIN
+from backhaul_agent.epochs import Epochs, Verdict
+from backhaul_agent.holes import LOST
 from backhaul_agent.lane_chain import choose
-from backhaul_agent.ledger_lanes import Lane, opened
+from backhaul_agent.ledger_chain import UNCHAINED, ChainEnd
+from backhaul_agent.ledger_lanes import Lane, entered, opened
+from backhaul_agent.ledger_rows import OwnRow, Row
+from backhaul_agent.reconcile import ASK_ROWS, Verdicts, judge, question_of
 from backhaul_agent.resend import Ask, Resends, Work
 from backhaul_agent.steps import Step, Steps
+from backhaul_codec.envelope import NO_LINK
 from backhaul_codec.merge import HeadKey, Heads
-from tests.simulation.models import Appended, Message, OutModel
+from backhaul_codec.ranges import RangeSet
+from tests.simulation.models import Appended, Message, OutModel, at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from backhaul_agent.confirmations import Claim
+    from backhaul_agent.ledger_rows import Adopted, Changes
     from backhaul_codec import Point
     from tests.simulation.vehicle import Vehicle
 
 LANES = ("live", "bulk")
 SEQ_MAX = 1 << 62
-Known = dict[str, tuple[int, int]]
-"""What the hub knows of an epoch: of each lane the highest seq, and the watermark."""
 LIMITS = Limits(window_messages=6, answer_s=5.0)
 USED_AHEAD = 8
 MESSAGE_BYTES = 100
@@ -58,13 +69,114 @@ class Ledger:
         closed = (lane for (each, _), lane in self.closed.items() if each == name)
         return [*sorted(closed, key=lambda lane: lane.id), self.lanes[name]]
 
+    def every_lane(self) -> list[Lane]:
+        """Return the lanes of all epochs."""
+        return [*self.closed.values(), *self.lanes.values()]
+
     def open(self, epoch: int) -> None:
         """Begin a new epoch."""
+        last_id = max(lane.id for lane in self.every_lane())
         for lane in self.lanes.values():
             lane.used_seq = lane.last_seq
             self.closed[lane.name, lane.epoch] = lane
         self.epoch = epoch
-        self.lanes = opened(self.lanes.values(), epoch, len(self.closed))
+        self.lanes = opened(self.lanes.values(), epoch, last_id)
+
+    def put(self, message: Message) -> Message:
+        """Append a message to its lane, linked to the one before it."""
+        row = self.lanes[message.lane]
+        message = message.linked(row.chain.hash)
+        self.rows[message.place] = message
+        row.next_seq = message.seq + 1
+        row.chain = ChainEnd(message.seq, message.own)
+        return message
+
+    def unput(self, name: str) -> None:
+        """Lose the newest message of a lane, as a commit that never reached the disk."""
+        row = self.lanes[name]
+        row.next_seq -= 1
+        del self.rows[name, row.epoch, row.next_seq]
+        before = self.rows.get((name, row.epoch, row.last_seq))
+        row.chain = ChainEnd(before.seq, before.own) if before else UNCHAINED
+
+    def enter(self, adopted: list[Adopted], known: dict[bytes, Message]) -> None:
+        """Take in what was found in OUT."""
+        last_id = max(lane.id for lane in self.every_lane())
+        for lane in entered(self.lane, last_id, adopted):
+            self.closed[lane.name, lane.epoch] = lane
+        for name, epoch, rows in adopted:
+            self.rows.update({(name, epoch, row.seq): known[row.body] for row in rows})
+
+    async def hash_at(self, lane: Lane, seq: int) -> bytes | None:
+        """Return the hash of a message, as the real ledger tells it."""
+        if seq == lane.chain.seq:
+            return lane.chain.hash
+        if message := self.rows.get((lane.name, lane.epoch, seq)):
+            return message.own
+        behind = self.rows.get((lane.name, lane.epoch, seq + 1))
+        return behind.link if behind and behind.link != NO_LINK else None
+
+    async def is_linked(self, lane: Lane, seq: int) -> bool:
+        """Whether a message has a link; here every one has."""
+        return True
+
+    def owned(self, lane: Lane, after_seq: int) -> list[OwnRow]:
+        """Return what there is of a lane behind a seq, in order."""
+        place = lane.name, lane.epoch
+        rows = sorted(each for each in self.rows if each[:2] == place and each[2] > after_seq)
+        return [
+            OwnRow(at, key[2], message.subject, message.data, 0, None, None)
+            for at, key in enumerate(rows[:ASK_ROWS])
+            for message in [self.rows[key]]
+        ]
+
+
+class OutReader:
+    """OUT as `backhaul_agent.out_stream.OutStream` shows it to who adopts from it."""
+
+    def __init__(self, out: OutModel) -> None:
+        self._out = out
+        self.runs: list[Work] = []
+
+    async def index(self) -> None:
+        """Learn what stands where."""
+        messages = sorted(self._out.messages.items())
+        self.runs = [Work(m.epoch, m.seq, m.seq, at) for at, (m, _) in messages]
+
+    async def rows(self, work: Work) -> list[Row]:
+        """Return messages."""
+        found = [self._out.messages[work.stream_seq + n] for n in range(work.hi - work.lo + 1)]
+        return [Row(m.seq, m.subject, m.data) for m, _ in found]
+
+
+class Writer:
+    """The ledger's writer as those see it who are not the lane: each change is a commit of its own."""
+
+    def __init__(self, vehicle: Vehicle) -> None:
+        self._vehicle = vehicle
+        self.gate = self
+        self.suspects = SimpleNamespace(formers=())
+
+    @property
+    def epochs(self) -> Epochs:
+        """Who judges the epoch."""
+        return self._vehicle.epochs
+
+    @property
+    def waiting(self) -> bool:
+        """Whether commits wait for the hub's word."""
+        return self.epochs.verdict is Verdict.WAITING
+
+    def wake(self) -> None:
+        """Nobody sleeps."""
+
+    async def set_aside(self, rows: object, notes: object) -> None:
+        """Commit; with the epoch over that opens a new one."""
+        self._vehicle.decide()
+
+    async def apply(self, changes: Changes) -> None:
+        """Take in what was found in OUT."""
+        self._vehicle.ledger.enter(changes.adopted, self._vehicle.book.by_data)
 
 
 class Cores:
@@ -75,6 +187,9 @@ class Cores:
     heads: type[Heads] = Heads
     epochs: type[Epochs] = Epochs
     choose: Callable[..., Lane] = staticmethod(choose)
+    confirmations: type[Confirmations] = Confirmations
+    adoption: type[Adoption] = Adoption
+    judge: Callable[..., Verdicts] = staticmethod(judge)
 
 
 class LaneShell:
@@ -88,6 +203,14 @@ class LaneShell:
         self.resends = vehicle.cores.resends()
         self._run: list[Appended] = []
         self._seen_id: int | str | None = None
+        self._ask: Ask | None = None
+        self._ahead = self._foreign = 0
+        self._ends: dict[int, tuple[str, int, float]] = {}
+        self._owed: dict[int, tuple[int, float]] = {}
+        ledger: Any = vehicle.ledger
+        writer: Any = Writer(vehicle)
+        self.adoption = vehicle.cores.adoption(name, ledger, writer)
+        self.confirmations = vehicle.cores.confirmations(name, ledger, writer)
 
     @property
     def _row(self) -> Lane:
@@ -102,6 +225,7 @@ class LaneShell:
     def connect(self) -> None:
         """Note a new connection to the leaf server."""
         self._finished.clear()
+        self._ends.clear()
         self.appender.connected()
 
     def disconnect(self) -> None:
@@ -111,7 +235,14 @@ class LaneShell:
     def work(self, turns: int, now_s: float) -> None:
         """Do what can be done, at most so many turns."""
         self.resends.flowed(self._out.floor, now_s)
+        self._note_owed(now_s)
+        for epoch in sorted(self.confirmations.disputed):
+            if self._may_compare(epoch, now_s):
+                self._compare(epoch)
+        if self._ask is not None:
+            self._answer(self._ask)
         for _ in range(turns):
+            self._take_words()
             if self._is_over():
                 self._finished.add(self.appender.epoch)
                 self._enter(self._vehicle.ledger.lanes[self.name])
@@ -142,19 +273,20 @@ class LaneShell:
         if ask.id == self._seen_id:
             return
         self._seen_id = ask.id
+        if ask.ranges:
+            self.claims(ask.epoch, ask.ranges[-1][1])
+        self._ask = ask
+
+    def _answer(self, ask: Ask) -> None:
         ledger = self._vehicle.ledger
-        if ask.ranges and self.claims(ask.epoch, ask.ranges[-1][1]):
+        turn = self._turn_of(ask.epoch)
+        if turn is None:
             return
+        self._ask = None
         works, missing = [], []
-        asked = ledger.lane(self.name, ask.epoch)
-        top = SEQ_MAX
-        if asked is not None and asked.id >= self._row.id:  # what is above goes in its turn
-            top = self.appender.position if asked is self._row else 0
-        in_out = {
-            (each.message.epoch, each.message.seq): at for at, each in self._out.messages.items()
-        }
+        in_out = {(m.epoch, m.seq): at for at, (m, _) in self._out.messages.items()}
         for low, high in self.resends.not_flying(ask):
-            for seq in range(low, min(high, top) + 1):
+            for seq in range(low, min(high, turn) + 1):  # what is above goes in its turn
                 if (self.name, ask.epoch, seq) in ledger.rows:
                     works.append(Work(ask.epoch, seq, seq))
                 elif (ask.epoch, seq) in in_out:
@@ -162,8 +294,123 @@ class LaneShell:
                 else:
                     missing.append(seq)
         self.resends.begin(works)
-        for seq in missing:
-            self._vehicle.commit("live", "receipt", (self.name, ask.epoch, seq, seq, "not kept"))
+        for low, high in RangeSet((seq, seq) for seq in missing):
+            why = LOST if ledger.lane(self.name, ask.epoch) is None else "not kept"
+            self._vehicle.explain(self.name, ask.epoch, low, high, why)
+
+    def _turn_of(self, epoch: int) -> int | None:
+        if self.appender.state is not State.RUNNING:
+            return None
+        if epoch == self.appender.epoch:
+            return self.appender.position
+        if epoch in self.confirmations.disputed:
+            return None
+        epochs = [lane.epoch for lane in self._vehicle.ledger.chain(self.name)]
+        later = epoch in epochs and epochs.index(epoch) > epochs.index(self._row.epoch)
+        return 0 if later else SEQ_MAX
+
+    def on_watermark(self, epoch: int, claim: Claim) -> None:
+        """Learn how far the hub holds everything of an epoch."""
+        self.adoption.heard(epoch, Held(claim.seq, claim.hash))
+        if self._vehicle.ledger.lane(self.name, epoch) is None:
+            return
+        self.claims(epoch, claim.seq)
+        self.confirmations.claim(epoch, claim)
+
+    def on_passed(self, stream_seq: int) -> None:
+        """Learn that the hub passes over all up to a sequence that OUT has not reached."""
+        self._ahead = max(self._ahead, stream_seq)
+        self.appender.connected()
+
+    def _take_words(self) -> None:
+        """Record what the hub has proven to hold; take in what OUT alone has."""
+        for epoch, seq in at_once(self.confirmations.judge()):
+            self._vehicle.set_watermark(self.name, seq, epoch)
+        row = self._row
+        if self.appender.confirmed < row.confirmed or self.appender.watermark != row.watermark:
+            self.appender.set_watermark(row.confirmed)
+            self.appender.set_watermark(row.watermark)
+        if self.adoption.due:
+            self._adopt()
+            self.appender.connected()
+
+    def _adopt(self, *, everything: bool = False) -> None:
+        reader: Any = OutReader(self._out)
+        at_once(self.adoption.take_in(reader, everything=everything))
+
+    def _past(self, epoch: int) -> bool:
+        current = self._vehicle.ledger.epoch
+        at_end = self.appender.state is State.RUNNING and self.appender.epoch == current != epoch
+        return at_end and not self.resends.pending
+
+    def _note_owed(self, now_s: float) -> None:
+        for lane in self._vehicle.ledger.chain(self.name)[:-1]:
+            if lane.whole or not self._past(lane.epoch):
+                continue
+            watermark, since_s = self._owed.get(lane.epoch, (-1, now_s))
+            since_s = since_s if watermark == lane.watermark else now_s
+            self._owed[lane.epoch] = lane.watermark, since_s
+            if now_s - since_s >= OWED_S:
+                self.confirmations.dispute(lane.epoch, "owed for long")
+
+    def _may_compare(self, epoch: int, now_s: float) -> bool:
+        ledger, out = self._vehicle.ledger, self._out
+        if (self.name, epoch) not in ledger.closed:
+            if epoch != ledger.epoch:
+                self.confirmations.settle(epoch)
+            return False
+        if not self._past(epoch):
+            return False
+        known = self._ends.get(epoch)
+        if known is None or known[0] != out.created:
+            known = self._ends[epoch] = out.created, out.last_seq, now_s
+        if not out.messages or min(out.messages) > known[1]:
+            return now_s - known[2] >= EMPTY_S
+        return out.floor >= known[1]
+
+    def _compare(self, epoch: int) -> None:
+        """Compare an epoch with what the hub holds, message by message; as far as it answers."""
+        vehicle = self._vehicle
+        lane = vehicle.ledger.closed[self.name, epoch]
+        after = lane.confirmed
+        again: list[Work] = []
+        while rows := vehicle.ledger.owned(lane, after):
+            asked = question_of(lane, rows)
+            hashes = vehicle.ask_hashes(self.name, epoch, asked.lo, asked.hi)
+            if hashes is None:
+                return
+            verdicts = vehicle.cores.judge(lane, rows, asked.lo, hashes)
+            again += [Work(epoch, low, high) for low, high in verdicts.again]
+            if verdicts.moved:
+                vehicle.move(lane, rows, verdicts)
+            after = verdicts.settled_seq
+        self._ends.pop(epoch, None)
+        self._owed.pop(epoch, None)
+        if again:
+            self.confirmations.postpone(epoch)
+            for work in again:
+                self.resends.drain(work)
+            return
+        self.confirmations.settle(epoch)
+        vehicle.set_watermark(self.name, lane.last_seq, epoch)
+
+    def look_back(self, epoch: int, highest: dict[str, int]) -> None:
+        """Go on beyond what the hub may have passed, if OUT went back together with the ledger."""
+        ledger = self._vehicle.ledger
+        lanes = [lane for lane in ledger.every_lane() if lane.epoch == epoch]
+        more = [lane for lane in lanes if highest.get(lane.name, 0) > lane.last_seq]
+        for lane in more:
+            held = [m for m, _ in self._vehicle.out(lane.name).messages.values()]
+            if any(m.epoch not in ledger.epochs for m in held):
+                return
+            if any(m.epoch == epoch and m.seq > lane.last_seq for m in held):
+                return
+        shells = self._vehicle.lanes
+        if not more or any(shell.adoption.adopted for shell in shells.values()):
+            return
+        for lane in lanes:
+            last = max(highest.get(lane.name, 0), lane.last_seq)
+            shells[lane.name].on_passed(last + lane.steps.bound(0) + PASSED_MARGIN)
 
     def claims(self, epoch: int, seq: int) -> bool:
         """Take in that the hub knows a seq; return whether this ledger never gave it out."""
@@ -202,14 +449,19 @@ class LaneShell:
     def _is_over(self) -> bool:
         if self.appender.epoch == self._vehicle.ledger.epoch:
             return False
-        at_end = self.appender.done and self.appender.made_whole
-        return at_end or self.appender.state is State.BEHIND
+        at_end = self.appender.done and self.appender.appended >= self._row.last_seq
+        return (at_end and self.appender.made_whole) or self.appender.state is State.BEHIND
 
     def _seek(self) -> None:
         out = self._out
         tail = self.look_at_out()
         if not self._vehicle.goes_on:
             return
+        known = self._vehicle.ledger.lane(self.name, tail.epoch or 0)
+        beyond = known is not None and (tail.seq or 0) > known.last_seq
+        if not self.adoption.looked or beyond or self._foreign:
+            reader: Any = OutReader(out)
+            at_once(self.adoption.look(reader))
         row = self._vehicle.cores.choose(
             self._vehicle.ledger.chain(self.name), tail, out.created, self._finished
         )
@@ -219,6 +471,10 @@ class LaneShell:
             tail = Tail(tail.stream_seq)
         appender = self.appender
         appender.committed(row.last_seq)
+        if self._ahead > tail.stream_seq:
+            self._jump(self._ahead)
+            return
+        self._ahead = 0
         start = appender.start(tail, out.created)
         if start.short and not self._fill_with(start.step.from_seq, start.short):
             self._jump(tail.stream_seq)
@@ -228,12 +484,13 @@ class LaneShell:
 
     def _tail(self) -> Tail:
         out, ledger = self._out, self._vehicle.ledger
-        stranger = 0
+        stranger, self._foreign = 0, 0
         for at in sorted(out.messages, reverse=True)[:64]:
             appended = out.messages[at]
             epoch, seq = appended.position or (appended.message.epoch, appended.message.seq)
             if epoch in ledger.epochs:
                 return Tail(out.last_seq, epoch, seq, stranger)
+            self._foreign += 1
             if not stranger:
                 steps = ledger.lanes[self.name].steps
                 if out.created != steps.created or not steps.steps:
@@ -254,6 +511,10 @@ class LaneShell:
         return bool(self._run)
 
     def _jump(self, stream_seq: int) -> None:
+        self._adopt(everything=True)
+        for lane in self._vehicle.ledger.chain(self.name)[:-1]:
+            if not lane.whole:
+                self.confirmations.dispute(lane.epoch, "OUT is emptied")
         go_on_after, step = self.appender.jump(stream_seq)
         self._out.purge(go_on_after + 1)
         self.resends.lost()
@@ -274,9 +535,7 @@ class LaneShell:
         seq, epoch = appender.next_seq, appender.epoch
         message = ledger.rows.get((self.name, epoch, seq))
         if message is None:
-            self._vehicle.commit(
-                "live", "receipt", (self.name, epoch, seq, seq, "missing in the ledger")
-            )
+            self._vehicle.explain(self.name, epoch, seq, seq, "missing in the ledger")
             short = appender.pass_over(seq)
             if short and not self._fill_with(seq, short):
                 self._jump(appender.stream_seq)

@@ -6,14 +6,28 @@ Each does what nats-server 2.15 was measured to do, its known faults included (d
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import msgspec
+
+from backhaul_agent.events import JSON_DTYPE
+from backhaul_codec import Point, chain, encode_point, hash_of
+from backhaul_codec.envelope import NO_LINK
+from backhaul_codec.points import Opaque
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
     from random import Random
 
 
+T = TypeVar("T")
+
+
 class Message(NamedTuple):
-    """One message of a lane; ``kind`` says how ``body`` is to be read."""
+    """One message of a lane; ``kind`` says how ``body`` is to be read.
+
+    ``subject`` and ``data`` are what goes over the wire, sealed and linked; ``own`` is its hash.
+    """
 
     lane: str
     epoch: int
@@ -21,6 +35,35 @@ class Message(NamedTuple):
     kind: str
     body: object
     time_ns: int
+    subject: str = ""
+    data: bytes = b""
+    link: bytes = NO_LINK
+    own: bytes = b""
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Where it stands in its lane."""
+        return self.lane, self.epoch, self.seq
+
+    def linked(self, link: bytes) -> Message:
+        """Return it as it leaves: sealed, and linked to the one before it."""
+        subject = f"e.app.{self.kind}" if self.kind in ("points", "head") else f"e.{self.kind}"
+        value = Opaque(JSON_DTYPE, msgspec.json.encode(repr((self.lane, self.body))))
+        point = Point("", self.kind, self.time_ns, value)
+        sealed = encode_point(point, epoch=0, seq=0)
+        data = chain(sealed, epoch=self.epoch, seq=self.seq, link=link)
+        own = hash_of(subject, data)
+        return self._replace(subject=subject, data=data, link=link, own=own)
+
+
+def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run what is a coroutine only because its shell is: over these models it never waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+    raise RuntimeError("it waits")
 
 
 class Appended(NamedTuple):

@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul_agent.adoption import Adoption
 from backhaul_agent.appender import Appender
+from backhaul_agent.confirmations import Confirmations
 from backhaul_agent.epochs import Epochs, Verdict
+from backhaul_agent.ledger_rows import Inward
+from backhaul_agent.reconcile import Verdicts, judge
 from backhaul_agent.resend import Resends
 from backhaul_codec.merge import Change, Head, HeadKey, Heads, Merged
 from backhaul_codec.ranges import RangeSet
@@ -19,8 +23,12 @@ from tests.simulation.run import Run, ViolationError
 from tests.simulation.vehicle import Vehicle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
+    from backhaul_agent.confirmations import Claim
+    from backhaul_agent.ledger_lanes import Lane
+    from backhaul_agent.ledger_rows import OwnRow
+    from backhaul_agent.out_stream import OutStream
     from backhaul_agent.resend import Work
     from backhaul_codec import Point
 
@@ -67,8 +75,17 @@ class LazyResends(Resends):
 class HopefulContinuity(Continuity):
     """The watermark is the highest seq that came, holes or not."""
 
-    def arrived(self, key: LaneKey, seq: int, body_bytes: int, stored_ns: int) -> bool:
-        is_new = super().arrived(key, seq, body_bytes, stored_ns)
+    def arrived(
+        self,
+        key: LaneKey,
+        seq: int,
+        body_bytes: int,
+        stored_ns: int,
+        *,
+        link: bytes = b"",
+        own: bytes = b"",
+    ) -> bool:
+        is_new = super().arrived(key, seq, body_bytes, stored_ns, link=link, own=own)
         state = self.lanes[key]
         state.held = RangeSet([(1, state.held.highest)])
         return is_new
@@ -85,8 +102,8 @@ class GenerousContinuity(Continuity):
     """A receipt explains more seqs than it says, on both sides."""
 
     # Three more behind are seen too, but not before the 343rd seed.
-    def explain(self, key: LaneKey, low: int, high: int, reason: str) -> bool:
-        return super().explain(key, max(1, low - 9), high + 9, reason)
+    def explain(self, key: LaneKey, low: int, high: int, reason: str, behind: bytes = b"") -> bool:
+        return super().explain(key, max(1, low - 9), high + 9, reason, behind)
 
 
 class DeafContinuity(Continuity):
@@ -119,9 +136,7 @@ class HastyVehicle(Vehicle):
     def publish(self, lane: str, points: int) -> None:
         super().publish(lane, points)
         if self.random.random() < 0.02:
-            row = self.ledger.lanes[lane]
-            row.next_seq -= 1
-            del self.ledger.rows[lane, self.ledger.epoch, row.next_seq]
+            self.ledger.unput(lane)
 
 
 class ForgetfulVehicle(Vehicle):
@@ -130,6 +145,32 @@ class ForgetfulVehicle(Vehicle):
     def forget(self) -> None:
         for key in [key for key in self.ledger.rows if key[0] == "bulk"][:2]:
             del self.ledger.rows[key]
+
+
+class TrustfulConfirmations(Confirmations):
+    """A watermark is believed whatever the hash of its message."""
+
+    async def _is_proven(self, lane: Lane, claim: Claim) -> bool:
+        return claim.seq <= lane.last_seq
+
+
+class NoAdoption(Adoption):
+    """What OUT alone holds is purged."""
+
+    async def take_in(self, out: OutStream, *, everything: bool = False) -> None:
+        pass
+
+
+def _all_is_there(lane: Lane, rows: Sequence[OwnRow], *_: object) -> Verdicts:
+    """Compare nothing: whatever the hub holds of an epoch is taken for the ledger's."""
+    return Verdicts(Inward(), rows[-1].seq, 0, [])
+
+
+def _all_is_moved(
+    lane: Lane, rows: Sequence[OwnRow], lo: int, hashes: Sequence[str | None]
+) -> Verdicts:
+    """Move what the hub lacks, too."""
+    return judge(lane, rows, lo, ["0" * 12 if held is None else held for held in hashes])
 
 
 class SameEpochVehicle(Vehicle):
@@ -148,11 +189,15 @@ def _with(
     repair: type[RepairBook] | None = None,
     vehicle: type[Vehicle] = Vehicle,
     epochs: type[Epochs] = Epochs,
+    confirmations: type[Confirmations] = Confirmations,
+    adoption: type[Adoption] = Adoption,
+    compare: Callable[..., Verdicts] = judge,
 ) -> Callable[[int], Run]:
     cores, hub_cores = Cores(), HubCores()
     cores.appender = appender or cores.appender
     cores.resends = resends or cores.resends
     cores.epochs = epochs
+    cores.confirmations, cores.adoption, cores.judge = confirmations, adoption, compare
     hub_cores.heads = cores.heads = heads or cores.heads
     hub_cores.continuity = continuity or hub_cores.continuity
     hub_cores.repair = repair or hub_cores.repair
@@ -173,7 +218,7 @@ MUTATIONS = {
         _with(continuity=GenerousContinuity),
         (LOST, KEPT, HOLE),
     ),
-    "marks are not believed": (_with(continuity=DeafContinuity), (LOST,)),
+    "marks are not believed": (_with(continuity=DeafContinuity), (LOST, REST)),
     "nothing is asked for again": (_with(repair=SilentRepair), (REST,)),
     "the newest arrival wins": (_with(heads=NewestArrivalHeads), (HEADS,)),
     "acknowledged before the commit": (_with(vehicle=HastyVehicle), (LOST, KEPT, "without point")),
@@ -182,6 +227,13 @@ MUTATIONS = {
         _with(vehicle=TrustfulVehicle),
         (LOST, KEPT, "stands 2 times", "without point"),
     ),
+    "a watermark is believed without its hash": (
+        _with(confirmations=TrustfulConfirmations),
+        (LOST, KEPT, REST, "without point"),
+    ),
+    "what OUT alone holds is purged": (_with(adoption=NoAdoption), (LOST, KEPT, REST)),
+    "former epochs are not compared": (_with(compare=_all_is_there), (LOST, KEPT)),
+    "what the hub has lost is moved": (_with(compare=_all_is_moved), ("times in the history",)),
     "a new ledger keeps the old epoch": (_with(vehicle=SameEpochVehicle), (LOST, REST)),
 }
 

@@ -15,8 +15,13 @@ SEEDS = 1000
 CHUNK = 50
 ROOT = Path(__file__).parents[2]
 LIVES = """\
+import logging
+
+import structlog
+
 from tests.simulation.run import Run
 
+structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 for seed in (24, 33, 43, 44):
     print(seed, Run(seed).go())
 """

@@ -2,20 +2,63 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-from typing import TYPE_CHECKING
+from copy import copy, deepcopy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
+from backhaul_agent.confirmations import Claim
+from backhaul_agent.epoch_words import EpochWords
 from backhaul_agent.epochs import Verdict
 from backhaul_agent.resend import Ask
 from backhaul_codec import Point
 from backhaul_codec.merge import HeadKey
-from tests.simulation.models import Message, OutModel
+from tests.simulation.models import Appended, Message, OutModel, at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
     from random import Random
+    from typing import Protocol
 
-from tests.simulation.lane_shell import LANES, Cores, Known, LaneShell, Ledger
+    from backhaul_agent.epoch_words import Ends, Known
+    from backhaul_agent.ledger_lanes import Lane
+    from backhaul_agent.ledger_rows import OwnRow
+    from backhaul_agent.reconcile import Verdicts
+    from backhaul_hub.chain import Watermark
+
+    class AskHub(Protocol):
+        """What a vehicle can ask the hub, as far as it is connected to it."""
+
+        def known(self, vehicle: Vehicle, epoch: int) -> tuple[Known, Ends] | None:
+            """Return what the hub knows of an epoch."""
+
+        def hashes(
+            self, vehicle: Vehicle, lane: str, epoch: int, low: int, high: int
+        ) -> list[str | None] | None:
+            """Return the hashes of messages that the hub holds."""
+
+
+from tests.simulation.lane_shell import LANES, Cores, LaneShell, Ledger, Writer
+
+Disk = tuple[Ledger, dict[str, OutModel], set[int]]
+
+
+@dataclass
+class Book:
+    """What is remembered of all machines of one identity, beside what they know themselves."""
+
+    acknowledged: dict[int, Message] = field(default_factory=dict)
+    """Point id to the message that carries it now, as it was acknowledged or moved."""
+    uncertain: set[int] = field(default_factory=set)
+    """Ids of which nobody may know: what held them was deleted, or put back by an older copy."""
+    forgotten: set[bytes] = field(default_factory=set)
+    """Hashes of messages that ledgers gave up after the hub had confirmed them."""
+    moved: dict[int, int] = field(default_factory=dict)
+    """Point id to how often it was moved into another epoch."""
+    copied: set[int] = field(default_factory=set)
+    """Ids of points that two copies of a disk held, and of which the hub had confirmed to neither."""
+    by_data: dict[bytes, Message] = field(default_factory=dict)
+    points: int = 0
+    streams: int = 0
 
 
 class Vehicle:
@@ -29,24 +72,20 @@ class Vehicle:
         random: Random,
         cores: Cores,
         now_ns: int,
-        ask_hub: Callable[[int], Known | None],
+        hub: AskHub,
     ) -> None:
         self.random = random
-        self._ask_hub = ask_hub
+        self._hub = hub
         self.cores = cores
         self.faulty = True
         self.now_ns = now_ns
         self.clock_error_ns = 0
-        self._streams = 0
+        self.book = Book()
         self._outs: dict[str, OutModel] = {}
         self.ledger = Ledger(self._draw_epoch())
-        self.acknowledged: dict[int, Message] = {}
-        """Point id to the message that carries it, as it was acknowledged."""
-        self.uncertain: set[int] = set()
-        """Ids of which nobody may know: their ledger was deleted, or an old copy was put back."""
-        self.forgotten: set[tuple[str, int, int]] = set()
-        self._next_id = 1
-        self._copy: tuple[Ledger, dict[str, OutModel], int] | None = None
+        self.own: set[int] = set()
+        """Ids of the points that this machine, or the disk that it was copied from, acknowledged."""
+        self._copy: Disk | None = None
         self.lanes: dict[str, LaneShell] = {}
         self.heads = cores.heads()
         self.restart()
@@ -54,26 +93,49 @@ class Vehicle:
     def out(self, name: str) -> OutModel:
         """Return a lane's OUT stream, made if it is not there."""
         if name not in self._outs:
-            self._streams += 1
-            self._outs[name] = OutModel(f"{name} {self._streams}")
+            self.book.streams += 1
+            self._outs[name] = OutModel(f"{name} {self.book.streams}")
         return self._outs[name]
 
     def commit(self, lane: str, kind: str, body: object) -> Message:
         """Write one message to the ledger, durably."""
-        self._decide()
+        self.decide()
         row = self.ledger.lanes[lane]
         time_ns = self.now_ns + self.clock_error_ns
-        message = Message(lane, self.ledger.epoch, row.next_seq, kind, body, time_ns)
-        self.ledger.rows[lane, self.ledger.epoch, row.next_seq] = message
-        row.next_seq += 1
+        message = self.ledger.put(
+            Message(lane, self.ledger.epoch, row.next_seq, kind, body, time_ns)
+        )
+        self.book.by_data[message.data] = message
         return message
 
     def publish(self, lane: str, points: int) -> None:
         """Acknowledge some points."""
-        ids = tuple(range(self._next_id, self._next_id + points))
-        self._next_id += points
+        book = self.book
+        ids = tuple(range(book.points + 1, book.points + 1 + points))
+        book.points += points
         message = self.commit(lane, "points", ids)
-        self.acknowledged.update(dict.fromkeys(ids, message))
+        self.own.update(ids)
+        book.acknowledged.update(dict.fromkeys(ids, message))
+
+    def explain(self, lane: str, epoch: int, low: int, high: int, why: str) -> None:
+        """Give seqs that will never come a receipt, with the hash of the last where that is known."""
+        known = self.ledger.lane(lane, epoch)
+        behind = at_once(self.ledger.hash_at(known, high)) if known else None
+        self.commit("live", "receipt", (lane, epoch, low, high, why, behind or b""))
+
+    def move(self, lane: Lane, rows: list[OwnRow], verdicts: Verdicts) -> None:
+        """Have messages of a former epoch go into the current one, as `reconcile.judge` says."""
+        seqs = {row.id: row.seq for row in rows}
+        for id_ in verdicts.changes.evict:
+            del self.ledger.rows[lane.name, lane.epoch, seqs[id_]]
+        for outgoing in verdicts.changes.messages:
+            before = self.book.by_data[outgoing.body]
+            after = self.commit(outgoing.lane, before.kind, before.body)
+            if before.kind == "points":
+                assert isinstance(before.body, tuple)
+                for id_ in before.body:
+                    self.book.acknowledged[id_] = after
+                    self.book.moved[id_] = self.book.moved.get(id_, 0) + 1
 
     def write_head(self, point: Point) -> None:
         """Write a config point."""
@@ -82,7 +144,7 @@ class Vehicle:
 
     def mark(self, why: str) -> None:
         """Say how far the lanes are: those of the epoch that the mark will be in."""
-        self._decide()
+        self.decide()
         lanes = {name: row.next_seq - 1 for name, row in self.ledger.lanes.items()}
         self.commit("live", "mark", (lanes, why))
 
@@ -95,7 +157,12 @@ class Vehicle:
             assert isinstance(body, Ask)
             self.lanes[subject.split(".")[2]].ask(body)
         elif subject.startswith("s.watermark."):
-            self._watermark(subject.split(".")[2], body)
+            assert isinstance(body, tuple)
+            self._watermark(subject.split(".")[2], *body)
+        elif subject.startswith("s.held."):
+            assert isinstance(body, dict)
+            for epoch, held in body.items():
+                self._watermark(subject.split(".")[2], epoch, held)
         self.ledger.in_seq = seq
 
     def work(self, turns: int, now_s: float) -> None:
@@ -110,22 +177,40 @@ class Vehicle:
         """Whether the current epoch does."""
         return self.epochs.verdict is Verdict.GOES_ON
 
-    def hear_hub(self) -> None:
-        """Learn how far the hub holds former epochs, if it can be asked."""
-        former = {lane.epoch for lane in self.ledger.closed.values() if not lane.whole}
-        for epoch in sorted(former):
-            for lane, (_, held) in (self._ask_hub(epoch) or {}).items():
-                self._watermark(lane, (epoch, held))
+    def hear_hub(self) -> bool:
+        """Learn what the hub knows of epochs; return whether it has answered all."""
+        for epoch in self.words.wanted():
+            answer = self._hub.known(self, epoch)
+            if answer is None:
+                return False
+            known, ends = answer
+            self.words.heard({epoch: known}, {epoch: ends})
+            if epoch != self.ledger.epoch and epoch not in self.words._compared:
+                self.words._compared.add(epoch)
+                highest = {lane: seq for lane, (seq, _) in known.items()}
+                next(iter(self.lanes.values())).look_back(epoch, highest)
+        return True
+
+    def ask_hashes(self, lane: str, epoch: int, low: int, high: int) -> list[str | None] | None:
+        """Ask the hub for the hashes of messages; None: it cannot be asked now."""
+        return self._hub.hashes(self, lane, epoch, low, high)
 
     def restart(self) -> None:
         """Begin with what the disk holds: kill -9, and start."""
         self._begin(fresh=not self.asks_first)
         for lane in self.lanes.values():
             lane.look_at_out()
-        known = self._ask_hub(self.ledger.epoch)
-        if known is not None:
-            self.epochs.hub_knows({lane: highest for lane, (highest, _) in known.items()})
+        self.hear_hub()
         self.mark("start")
+
+    def clone(self) -> Vehicle:
+        """Return another machine with a copy of this one's disk, to be started."""
+        self.book.copied |= self._unconfirmed()
+        other = copy(self)
+        other.own = set(self.own)
+        other.ledger = deepcopy(self.ledger)
+        other._outs = {name: out.copy() for name, out in self._outs.items()}
+        return other
 
     def lose_power(self) -> None:
         """Lose what the leaf server had not synced, and start with what the disks hold."""
@@ -138,6 +223,10 @@ class Vehicle:
         )
         self.epochs.note_link(up=False, now_s=0.0)
         self.lanes = {name: LaneShell(self, name) for name in LANES}
+        ledger: Any = self.ledger
+        writer: Any = Writer(self)
+        shells: Any = list(self.lanes.values())
+        self.words = EpochWords(ledger, writer, writer, shells)
         self.heads = self.cores.heads()
         for key, point in self.ledger.heads.items():
             self.heads.offer(key.parent, point)
@@ -148,14 +237,18 @@ class Vehicle:
         """Kill the leaf server; after a power cut its streams may have lost their ends."""
         for out in self._outs.values():
             if power_cut:
+                before = list(out.messages.values())
                 out.lose_power(self.random)
+                self._may_be_gone(before)
         for lane in self.lanes.values():
             lane.disconnect()
             lane.connect()
 
     def wipe_leaf(self) -> None:
         """Lose the leaf server's whole store."""
+        before = [each for out in self._outs.values() for each in out.messages.values()]
         self._outs.clear()
+        self._may_be_gone(before)
         for lane in self.lanes.values():
             lane.disconnect()
             lane.resends.lost()
@@ -166,32 +259,74 @@ class Vehicle:
         for out in self._outs.values():
             out.synced_seq = out.last_seq
 
+    def trim_leaf(self) -> None:
+        """Lose from OUT what the hub has taken: its limits."""
+        for out in self._outs.values():
+            gone = [seq for seq in out.messages if seq <= out.floor]
+            self._may_be_gone([out.messages.pop(seq) for seq in gone])
+
     def copy_ledger(self) -> None:
         """Take a copy of the disk, to be put back some time."""
         outs = {name: out.copy() for name, out in self._outs.items()}
-        self._copy = deepcopy(self.ledger), outs, self._next_id
+        self._copy = deepcopy(self.ledger), outs, set(self.own)
 
     def put_copy_back(self, *, whole_disk: bool = False) -> None:
         """Restore the old copy of the ledger: what was acknowledged since is not in it.
 
         With the whole disk the leaf's streams go back too, and nothing on the vehicle can tell.
+        Otherwise nothing may be lost of what still waits in OUT.
         """
         if self._copy is None:
             return
-        ledger, outs, next_id = self._copy
-        self.uncertain |= set(range(next_id, self._next_id))
+        ledger, outs, own = self._copy
         self.ledger = deepcopy(ledger)
         if whole_disk:
             self._outs = {name: out.copy() for name, out in outs.items()}
+        self.book.copied |= self._unconfirmed()
+        kept = {m.place: m.own for m in self.ledger.rows.values()}
+        self.book.uncertain |= {
+            id_ for id_ in self.own - self._in_out()
+            if id_ not in own or kept.get((m := self.book.acknowledged[id_]).place) != m.own
+        }  # fmt: skip
         self.restart()
 
     def delete_ledger(self) -> None:
         """Lose the ledger; the leaf's streams are still there."""
-        self.uncertain |= set(range(1, self._next_id))
+        self.book.uncertain |= self.own - self._in_out()
         self._copy = None
         self.ledger = Ledger(self._draw_epoch())
         self._begin(fresh=True)
         self.mark("start")
+
+    def _unconfirmed(self) -> set[int]:
+        """Return the points that the hub has not confirmed, in the ledger and in OUT."""
+        rows = self.ledger.rows.values()
+        found = {
+            id_ for out in self._outs.values() for m, _ in out.messages.values() for id_ in _ids(m)
+        }
+        for message in rows:
+            lane = self.ledger.lane(message.lane, message.epoch)
+            if lane is None or message.seq > lane.confirmed:
+                found.update(_ids(message))
+        return found
+
+    def _in_out(self) -> set[int]:
+        """Return the points that wait in OUT for the hub to take them."""
+        return {
+            id_
+            for out in self._outs.values()
+            for seq, (message, _) in out.messages.items()
+            if seq > out.floor
+            for id_ in _ids(message)
+        }
+
+    def _may_be_gone(self, appended: Iterable[Appended]) -> None:
+        """Note what nobody may know any more: OUT lost it, and the ledger does not know it."""
+        rows, in_out = self.ledger.rows, self._in_out()
+        for message, _ in appended:
+            kept = rows.get(message.place)
+            if kept is None or kept.own != message.own:
+                self.book.uncertain |= set(_ids(message)) - in_out
 
     def forget(self) -> None:
         """Give up some of what the hub has confirmed: the budget."""
@@ -200,19 +335,18 @@ class Vehicle:
             seqs = [each[2] for each in self.ledger.rows if each[:2] == (name, epoch)]
             for seq in sorted(seqs)[: len(seqs) // 2]:
                 if seq <= row.watermark:
-                    del self.ledger.rows[name, epoch, seq]
-                    self.forgotten.add((name, epoch, seq))
+                    self.book.forgotten.add(self.ledger.rows.pop((name, epoch, seq)).own)
 
-    def _watermark(self, lane: str, body: object) -> None:
-        assert isinstance(body, tuple)
-        epoch, seq = body
-        shell, row = self.lanes[lane], self.ledger.lane(lane, epoch)
-        if row is None or shell.claims(epoch, seq):
-            return
-        seq = min(seq, row.last_seq)
-        if shell.appender.epoch == epoch:
-            shell.appender.set_watermark(seq)
-        row.watermark, row.confirmed = seq, max(seq, row.confirmed)
+    def _watermark(self, lane: str, epoch: int, watermark: Watermark) -> None:
+        claim = Claim(watermark.seq, watermark.hash or None, int(watermark.fork))
+        self.lanes[lane].on_watermark(epoch, claim)
+
+    def set_watermark(self, lane: str, seq: int, epoch: int) -> None:
+        """Record how far the hub holds an epoch."""
+        row = self.ledger.lane(lane, epoch)
+        if row is not None:
+            row.watermark = min(seq, row.last_seq)
+            row.confirmed = max(row.watermark, row.confirmed)
 
     def _merge(self, point: Point) -> None:
         merged = self.heads.offer("", point)
@@ -220,7 +354,7 @@ class Vehicle:
             key = HeadKey.of("", point)
             self.ledger.heads[key] = merged.head.to_point(key)
 
-    def _decide(self) -> None:
+    def decide(self) -> None:
         """Settle under which epoch to commit; nobody in this model waits for the hub's word."""
         self.epochs.may_commit(0.0, urgent=True)
         if self.epochs.verdict is Verdict.OVER:
@@ -236,3 +370,11 @@ class Vehicle:
 
     def _draw_epoch(self) -> int:
         return self.random.randint(1, (1 << 32) - 1)
+
+
+def _ids(message: Message) -> tuple[int, ...]:
+    """Return the points of a message."""
+    if message.kind != "points":
+        return ()
+    assert isinstance(message.body, tuple)
+    return message.body

@@ -14,7 +14,7 @@ from backhaul_spark.cli import cli
 from backhaul_spark.commands._options import source_options
 from backhaul_spark.commands._service import seconds
 from backhaul_spark.commands.ingest import Totals
-from backhaul_spark.errors import OptionError, Unreachable
+from backhaul_spark.errors import JavaMissing, OptionError, TableMissing, Unreachable
 from backhaul_spark.ingest import Outcome
 from demo.ports import free_port
 
@@ -86,6 +86,39 @@ def test_a_hub_directory_names_the_address_and_keeps_the_login(tmp_path: Path) -
         file.write_text(broken)
         with pytest.raises(OptionError):
             source_options(str(tmp_path), None, None, None, "UP_*")
+
+
+def test_no_java_is_told_with_the_package_that_brings_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from backhaul_spark.session import spark_session
+
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(JavaMissing, match="no java on PATH") as found:
+        spark_session()
+    assert "apt install openjdk-17-jre-headless" in found.value.hint
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(JavaMissing, match="has no bin/java"):
+        spark_session()
+
+
+@pytest.mark.parametrize(
+    ("words", "maker"),
+    [
+        (("alerts",), "twin"),
+        (("twins",), "twin"),
+        (("restated", "--since", "2026-01-01"), "rollup"),
+        (("history", "--device", "VID", "--series", "a.b", "--resolution", "raw"), "ingest"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_a_table_that_is_missing_is_told_with_the_command_that_makes_it(
+    words: tuple[str, ...], maker: str, tmp_path: Path
+) -> None:
+    found = CliRunner().invoke(cli, [*words, "--table-root", str(tmp_path)])
+    assert isinstance(found.exception, TableMissing)
+    assert found.exception.hint == f"`backhaul-spark {maker}` makes it"
 
 
 def test_durations() -> None:

@@ -26,7 +26,7 @@ def test_every_column_is_documented(spec: TableSpec) -> None:
 
 def test_every_command_is_in_the_readme() -> None:
     page = (ROOT / "spark/README.md").read_text()
-    for name in cli.commands:
+    for name in cli.summaries:
         assert f"backhaul-spark {name}" in page
 
 

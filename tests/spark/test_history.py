@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from click.testing import CliRunner, Result
+from matplotlib.dates import num2date
+from matplotlib.figure import Figure
 
 from backhaul_spark.cli import cli, main
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import NothingFound, OptionError, TableMissing
-from backhaul_spark.history import History, choose_resolution, parse_series, parse_time
+from backhaul_spark.history import Answer, History, choose_resolution, parse_series, parse_time
 from backhaul_spark.ingest import Ingest
 from backhaul_spark.maintain import Keeping, Maintenance
 from backhaul_spark.plot import broken, draw
@@ -113,6 +117,69 @@ def test_gaps_lift_the_pen() -> None:
     assert at.tolist() == [3]
     assert usual_us == 1e6
     assert broken(time[:1])[0].tolist() == []
+
+
+def drawn(
+    monkeypatch: pytest.MonkeyPatch, answer: Answer, path: str
+) -> tuple[list[str], list[datetime], list[float]]:
+    """Return the names of the states, the ends of the picture, and the states in time."""
+    found: list[Figure] = []
+    save = Figure.savefig
+
+    def noted(figure: Figure, *args: Any) -> None:
+        found.append(figure)
+        save(figure, *args)
+
+    monkeypatch.setattr(Figure, "savefig", noted)
+    draw(answer, path)
+    (axes,) = found[-1].axes
+    low, high = axes.get_xlim()
+    labels = [each.get_text() for each in axes.get_yticklabels()]
+    ends = [num2date(each) for each in (low, high)]  # type: ignore[no-untyped-call]
+    return labels, ends, np.asarray(axes.lines[0].get_ydata()).tolist()
+
+
+@pytest.mark.parametrize("resolution", ["raw", "1m", "1h"])
+def test_a_picture_of_texts_is_steps_between_them_in_their_time(
+    root: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    resolution: Literal["raw", "1m", "1h"],
+) -> None:
+    """An axis without data would begin in 1970, and say nothing."""
+    answer = History(root).ask(parse_series("VID-001", "battery.mode"), resolution=resolution)
+    labels, ends, states = drawn(monkeypatch, answer, str(tmp_path / "mode.png"))
+    assert labels == (["idle", "drive"] if resolution == "raw" else ["drive"])
+    assert all(abs(each - START) < timedelta(days=1) for each in ends)
+    assert states == [*range(len(labels)), len(labels) - 1]  # the last one lasts
+
+
+def test_a_picture_that_would_say_nothing_is_refused(root: str, tmp_path: Path) -> None:
+    answer = History(root).ask(parse_series("VID-001", "battery.mode"))
+    many = pa.table(
+        {
+            "time": pa.array([START + timedelta(seconds=n) for n in range(21)]),
+            "value": pa.nulls(21, pa.float64()),
+            "text": pa.array([f"message {n}" for n in range(21)]),
+        }
+    )
+    with pytest.raises(OptionError, match="at most 20 different texts, this one has 21"):
+        draw(replace(answer, rows=many), str(tmp_path / "many.png"))
+    nothing = many.slice(0, 2).set_column(2, "text", pa.nulls(2, pa.string()))
+    nothing = nothing.set_column(1, "value", pa.array([math.nan, math.inf]))
+    with pytest.raises(OptionError, match="numbers or texts"):
+        draw(replace(answer, rows=nothing), str(tmp_path / "nothing.png"))
+    with pytest.raises(OptionError, match="a file that ends in one of"):
+        draw(answer, str(tmp_path / "plot.xls"))
+    with pytest.raises(OptionError, match="can be written"):
+        draw(answer, str(tmp_path / "no" / "plot.png"))
+
+
+def test_names_in_a_picture_are_no_formulas(root: str, tmp_path: Path) -> None:
+    answer = History(root).ask(parse_series("VID-001", "battery.temp"))
+    odd = replace(answer, series=replace(answer.series, key="$\\frac$"))
+    draw(odd, str(tmp_path / "odd.png"))
+    assert (tmp_path / "odd.png").stat().st_size > 0
 
 
 @pytest.mark.parametrize("resolution", ["raw", "1m", "1h"])

@@ -228,3 +228,22 @@ def test_holes_between_sequences() -> None:
     assert list(holes([3, 4, 7], 2)) == [(2, 2), (5, 6)]
     assert list(holes([2, 3, 4], 2)) == []
     assert list(holes([], 2)) == []
+
+
+@pytest.mark.parametrize(
+    ("stream", "subject", "lane"),
+    [
+        ("IMPORT", "import.VID-001.f.battery", "import"),
+        ("UP_00", "up.VID-001.f.battery", "bulk"),
+        ("UP_00", "import.VID-001.f.battery", None),
+        ("IMPORT", "up.VID-001.f.battery", None),
+        ("IMPORT", "import.VID-001.p.a.b.c", None),
+    ],
+)
+def test_what_was_imported_stands_in_its_own_stream_and_nowhere_else(
+    stream: str, subject: str, lane: str | None
+) -> None:
+    message = stored([frame(1)])
+    message.subjects = [subject]
+    found = message_batch(stream, message).to_pylist()[0]
+    assert (found["lane"], found["code"]) == ((lane, None) if lane else (None, "subject"))

@@ -20,7 +20,13 @@ from backhaul_spark.errors import TableNewer, TablesBusy
 from backhaul_spark.history import History, parse_series
 from backhaul_spark.ingest import Ingest
 from backhaul_spark.known import rollups_known_at
-from backhaul_spark.schemas import CERTIFICATES_TABLE, POINTS_TABLE, ROLLUPS_TABLE, TableSpec
+from backhaul_spark.schemas import (
+    CERTIFICATES_TABLE,
+    POINTS_TABLE,
+    ROLLUPS_TABLE,
+    SCHEMA_VERSION,
+    TableSpec,
+)
 from backhaul_spark.tables import IngestTables, dataset_of, make_table, open_table, transactions
 from tests.support.spark_fleet import DAY_NS, HOUR_NS, Fleet
 from tests.support.spark_frames import T0_NS
@@ -78,7 +84,7 @@ def test_an_older_table_gains_columns_and_keeps_its_files(old: Fleet) -> None:
     table = DeltaTable(f"{old.root}/rollups")
     assert files < set(table.file_uris())
     assert [field.name for field in table.schema().fields] == ROLLUPS_TABLE.schema.names
-    assert table.metadata().configuration["backhaul.schema"] == "2"
+    assert table.metadata().configuration["backhaul.schema"] == str(SCHEMA_VERSION)
     assert table.protocol().min_reader_version == 1
     assert {row["state"] for row in old.rows()} == {None, "waiting"}
     old.certify()
@@ -94,14 +100,20 @@ def test_an_older_table_gains_columns_and_keeps_its_files(old: Fleet) -> None:
 def test_evolving_that_was_killed_half_way_is_finished(old: Fleet) -> None:
     table = DeltaTable(f"{old.root}/rollups")
     table.alter.add_columns([Field.from_arrow(ROLLUPS_TABLE.schema.field("state"))])
-    assert make_table(old.root, ROLLUPS_TABLE).metadata().configuration["backhaul.schema"] == "2"
+    assert make_table(old.root, ROLLUPS_TABLE).metadata().configuration["backhaul.schema"] == str(
+        SCHEMA_VERSION
+    )
 
 
 @pytest.mark.parametrize("opener", [open_table, make_table], ids=["open", "make"])
 def test_a_newer_table_is_refused(tmp_path: Path, opener: Any) -> None:
     table = make_table(str(tmp_path), POINTS_TABLE)
-    table.alter.set_table_properties({"backhaul.schema": "3"}, raise_if_not_exists=False)
-    with pytest.raises(TableNewer, match="schema version 3, this backhaul knows 2") as caught:
+    table.alter.set_table_properties(
+        {"backhaul.schema": str(SCHEMA_VERSION + 1)}, raise_if_not_exists=False
+    )
+    with pytest.raises(
+        TableNewer, match=r"schema version (\d+), this backhaul knows \d+"
+    ) as caught:
         opener(str(tmp_path), POINTS_TABLE)
     assert "up to date" in caught.value.hint
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -39,6 +40,18 @@ class AgentProcess:
             f'[ledger]\npath = "ledger.db"\n{extra}\n'
         )
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    async def ended(self, within_s: float = 1.0) -> int | None:
+        """Return its exit code if it ends within a moment, else None."""
+        assert self._process is not None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return await asyncio.to_thread(self._process.wait, within_s)
+        return None
 
     def start(self, environ: dict[str, str] | None = None) -> None:
         command = [sys.executable, "-m", "backhaul_agent", "run", "--config", str(self.config)]

@@ -6,7 +6,7 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from backhaul_codec import Kind, Message, Point, decode
+from backhaul_codec import Kind, Message, Point, decode, hash_of, peek
 from backhaul_codec.subjects import parse_leaf
 
 if TYPE_CHECKING:
@@ -23,6 +23,19 @@ class Found(NamedTuple):
     stream_seq: int
     subject: str
     message: Message
+
+
+async def watermark(client: Client, lane: str, seq: int, epoch: int = 42) -> bytes:
+    """Return the hub's word that it holds a lane up to a seq, as OUT has its messages."""
+    state = (await _api(client, f"STREAM.INFO.OUT_{lane}", {}))["state"]
+    for stream_seq in range(state["last_seq"], state["first_seq"] - 1, -1):
+        stored = (await _api(client, f"STREAM.MSG.GET.OUT_{lane}", {"seq": stream_seq}))["message"]
+        body = base64.b64decode(stored["data"])
+        header = peek(body)
+        if (header.epoch, header.seq) == (epoch, seq):
+            own = hash_of(stored["subject"], body).hex()
+            return json.dumps({"epoch": epoch, "seq": seq, "hash": own}).encode()
+    raise AssertionError(f"OUT_{lane} has no message {seq} of epoch {epoch}")
 
 
 async def read_stream(client: Client, stream: str) -> list[Found]:

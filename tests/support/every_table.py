@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from backhaul_codec import Opaque, Point, encode_point
+from backhaul_codec import Opaque, Point, encode_frame, encode_point
 from backhaul_codec.points import JSON
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.fleet.job import FleetJob
@@ -51,6 +51,8 @@ def _said_by_vehicles(root: str) -> None:
         point = Point("agent", kind, T0_NS, Opaque(JSON, json.dumps(said).encode()))
         body = encode_point(point, epoch=2, seq=seq)
         parts.append(message_batch("UP_00", stored([body], leaf=f"e.{kind}", first_seq=10 + seq)))
+    again = encode_frame([Point("gps", "mode", T0_NS, "3d")], epoch=2, seq=9, said_again=True)
+    parts.append(message_batch("UP_00", stored([again], leaf="p.gps", first_seq=20)))
     ingest = Ingest(root, SYSTEM_CLOCK)
     reports = [task(root, ingest.tables.next_ingest, part) for part in parts]
     ingest.commit("words", 0, reports)

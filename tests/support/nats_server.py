@@ -61,7 +61,9 @@ class ConfiguredServer:
         assert not self.running
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [server_binary(), "-c", str(self._config)], stdout=log, stderr=log
+                [server_binary(), "-c", str(self._config), "-l", str(self._log)],
+                stdout=log,
+                stderr=log,
             )
         deadline = time.monotonic() + READY_S_MAX  # noqa: TID251 - a deadline on a real process
         while not self._greets():

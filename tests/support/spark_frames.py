@@ -10,7 +10,7 @@ from backhaul_spark.messages import message_batch
 from backhaul_spark.part_writer import TaskReport, write_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import pyarrow as pa  # type: ignore[import-untyped]
 
@@ -51,9 +51,11 @@ def stored(
     )
 
 
-def task(root: str, ingest: int, *batches: pa.RecordBatch) -> TaskReport:
+def task(
+    root: str, ingest: int, *batches: pa.RecordBatch, standing: Collection[tuple[int, bytes]] = ()
+) -> TaskReport:
     """What one Spark task would report for these message batches, files written."""
-    [row] = write_parts(batches, f"{root}/points", ingest, 0)
+    [row] = write_parts(batches, f"{root}/points", ingest, 0, standing)
     return TaskReport.from_row(**row.to_pylist()[0])
 
 

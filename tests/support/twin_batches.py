@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from backhaul_spark.rules.batch import (
+    ALIVE,
+    AWAY,
     MESSAGE,
     SAMPLE,
     UNTIMELY,
@@ -42,6 +44,7 @@ class Bucket:
         self._heads: list[HeadWord] = []
         self._devices: set[str] = set()
         self._seq = 0
+        self._watched_ns = 0
 
     def say(
         self,
@@ -65,6 +68,17 @@ class Bucket:
         self._messages.append((key, int(lane_key), self._seq, T0 + int(stored_s * S), mark))
         self._devices.add(device)
 
+    def see(self, device: str, at_s: float, *, there: bool) -> None:
+        """Add the hub's word that a device's agent is there, or gone."""
+        mark = ALIVE if there else AWAY
+        self._messages.append((device_hash(device), 0, 0, T0 + int(at_s * S), mark))
+        self._devices.add(device)
+        self.beat(at_s)
+
+    def beat(self, at_s: float) -> None:
+        """Add the hub's word that it looks who is there."""
+        self._watched_ns = T0 + int(at_s * S)
+
     def set(
         self, device: str, at_s: float, value: float, *, origin: str = "hub", tombstone: int = 0
     ) -> None:
@@ -78,6 +92,7 @@ class Bucket:
             np.array(self._samples, SAMPLE),
             sorted(self._devices),
             self._heads,
+            self._watched_ns,
         )
         self._messages, self._samples, self._heads, self._devices = [], [], [], set()
         return batch

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from backhaul_agent.config import load
+from backhaul_agent.config_places import place_warnings
 from backhaul_agent.lanes import Lanes
 from backhaul_agent.link_config import link_window
 
@@ -23,6 +24,8 @@ from backhaul_agent.link_config import link_window
 def command(path: Path) -> None:
     """Check a configuration file; exit 1 with the file, the key and what is allowed there."""
     config = load(path)
+    for warning in place_warnings(config):
+        click.echo(f"backhaul-agent: {path}: {warning}", err=True)
     window = link_window(config, Lanes(config.streams.nodes).names)
     windows = ", ".join(f"{lane} {window.window(lane)}" for lane in window.lanes())
     click.echo(f"{path}: good. Device {config.device.id}, ledger {config.ledger.path},")

@@ -17,6 +17,7 @@ from backhaul_agent.leaf_config import APPS_FILE
 from backhaul_agent.units import UNITS, start_units
 from backhaul_agent.vehicle_files import (
     AGENT_TOML,
+    CA,
     DEFAULT_PORT,
     DEFAULT_STATE_DIR,
     DEVICE_CREDS,
@@ -25,7 +26,7 @@ from backhaul_agent.vehicle_files import (
     Directory,
     Wishes,
     files_of,
-    make_state_directory,
+    make_state_directories,
 )
 from backhaul_codec.enrolment import TOKEN_CHARACTERS_MAX, EnrolmentError, read_token
 from backhaul_codec.identity import DOCUMENT_BYTES_MAX, Identity, IdentityError, decode_identity
@@ -142,7 +143,7 @@ def _report(line: str) -> None:
 def _write(identity: Identity, wishes: Wishes, target: Directory) -> None:
     found = target.read()
     files = files_of(identity, wishes, target.path, found, new_key)
-    make_state_directory(files, target.path)
+    make_state_directories(files, target.path)
     target.write(files)
     for line in _said(files, target.path):
         click.echo(line)
@@ -167,7 +168,7 @@ def _said(files: list[File], directory: Path) -> list[str]:
     done = {file.name for file in files if file.changed}
     if LEAF_CONF_BEFORE in done:
         lines.append("If you had changed leaf.conf by hand, do so again.")
-    if done & {LEAF_CONF, DEVICE_CREDS}:
+    if done & {LEAF_CONF, DEVICE_CREDS, CA}:
         lines.append(f"Start the leaf server (again): nats-server -c {directory / LEAF_CONF}")
     elif APPS_FILE in done:
         lines.append("Start the leaf server again, for it to read who may log in.")

@@ -10,6 +10,7 @@ import click
 
 from backhaul_agent.client import connect
 from backhaul_agent.commands.options import server_options
+from backhaul_codec.strict_json import JsonError, read_json
 
 
 @click.command(name="event")
@@ -17,17 +18,28 @@ from backhaul_agent.commands.options import server_options
 @click.option("--previous", default="", metavar="STATE", help="What was before.")
 @click.option("--reason", default="", metavar="TEXT", help="Why.")
 @click.option("--data", metavar="JSON", help="Anything else.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was kept, for programs.")
 @server_options
-def command(kind: str, previous: str, reason: str, data: str | None, login: dict[str, Any]) -> None:
+def command(
+    kind: str,
+    previous: str,
+    reason: str,
+    data: str | None,
+    as_json: bool,
+    login: dict[str, Any],
+) -> None:
     """Report an event of this KIND: armed, failsafe ...
 
     It is durable when this returns, and the hub has it now or when the link is back.
     """
     try:
-        content = None if data is None else json.loads(data)
-    except ValueError as error:
-        raise click.UsageError(f"--data is no JSON: {error}") from None
+        content = None if data is None else read_json(data)
+    except JsonError as error:
+        raise click.UsageError(f"--data is no JSON to be sent: {error}") from None
     asyncio.run(_report(login, kind, previous, reason, content))
+    if as_json:
+        said = {"kind": kind, "previous": previous, "reason": reason, "data": content}
+        click.echo(json.dumps(said | {"kept": True}))
 
 
 async def _report(login: dict[str, Any], kind: str, previous: str, reason: str, data: Any) -> None:

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import sys
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from backhaul_agent.client import connect
-from backhaul_agent.clock import Clock, SystemClock
+from backhaul_agent.clock import SystemClock
 from backhaul_agent.commands.options import server_options
-from backhaul_agent.replay import mapping as mappings
-from backhaul_agent.replay.feed import Feed, Outcome
-from backhaul_agent.replay.points import RowMapper, Tally
-from backhaul_agent.replay.readers import Recording, open_recording
+from backhaul_agent.replay.run import Replay
+from backhaul_codec.command_line import INTERRUPTED
+from backhaul_codec.errors import MappingError
+from backhaul_codec.recordings import mapping as mappings
+from backhaul_codec.recordings.readers import open_recording
 
 if TYPE_CHECKING:
-    from backhaul_agent.replay.mapping import Mapping
+    from backhaul_agent.replay.feed import Outcome
+    from backhaul_codec.recordings.points import Tally
 
-FLUSH_S = 1.0  # at a paced replay, how long a point may wait for its frame to fill
-PAUSE_S_MAX = 5.0  # a recording may hold the nights between its trips
-STEP_S = 1.0  # from a row without a time to the next, where no two rows say how far they are apart
 RUNS_SHOWN = 20
 
 
@@ -61,121 +60,86 @@ def _speed(_: click.Context, __: click.Parameter, text: str) -> float:
     type=click.Choice(["recorded", "now"]),
     default="recorded",
     show_default=True,
-    help="Keep the recorded times, or shift them all so that the first row is now.",
+    help="Keep the recorded times, or shift them all so that the first row is now: each run is new.",
+)
+@click.option(
+    "--stamp-now",
+    is_flag=True,
+    help="Take a recording in of which many rows have no valid time: the agent stamps these rows.",
+)
+@click.option(
+    "--as-new",
+    is_flag=True,
+    help="Send every row, whatever is kept already: rows that were sent before are there twice then.",
 )
 @server_options
 def command(
-    recording: Path, map_path: Path, speed: float, device_time: str, login: dict[str, Any]
+    recording: Path,
+    map_path: Path,
+    speed: float,
+    device_time: str,
+    stamp_now: bool,
+    as_new: bool,
+    login: dict[str, Any],
 ) -> None:
     """Feed a .parquet or .csv file through the agent; exit 1 unless every point was kept.
 
-    Rows without a valid time are published without one, in their place: the agent stamps them.
+    Each row is kept once: a run that was ended goes on where it stopped, a second run adds nothing,
+    and of a file that has grown only the new rows are sent. A few rows without a valid time are
+    published without one, in their place: the agent stamps them. Where there are more, nothing is sent.
     """
     mapping = mappings.load(map_path)
-    with open_recording(recording, mapping.columns()) as opened:
-        replay = Replay(opened, mapping, speed, shift=device_time == "now", clock=SystemClock())
+    if mapping.device is not None:
+        raise MappingError(
+            f"{map_path}: with [device] it is for backhaul-hub import: a replay is of one vehicle"
+        )
+    shift = device_time == "now"
+    replay = Replay(
+        partial(open_recording, recording, mapping.columns()),
+        mapping,
+        SystemClock(),
+        speed=speed,
+        shift=shift,
+        stamp_now=stamp_now,
+        mark=secrets.token_hex(8) if shift or as_new else "",
+    )
+    try:
         outcome = asyncio.run(replay.run(login))
-    _report(replay.mapper.tally, outcome)
-    if not outcome.complete:
+    except KeyboardInterrupt:
+        click.echo("", err=True)
+        _report(replay, replay.outcome)
+        sys.exit(INTERRUPTED)
+    _report(replay, outcome)
+    if not outcome.complete or replay.refused_before:
         sys.exit(1)
 
 
-@dataclass
-class Pace:
-    """When the next row is due: recorded gaps, divided by the speed, none over PAUSE_S_MAX.
-
-    A row without a time follows as its predecessors followed each other, and takes nothing from the
-    gap between the rows with a time around it.
-    """
-
-    speed: float
-    clock: Clock
-    due_s: float | None = None
-    timed_due_s: float = 0.0
-    last_ns: int | None = None
-    step_s: float = STEP_S
-
-    def wait_s(self, time_ns: int | None) -> float:
-        """Return how long to wait before a row; ``time_ns`` None: it has none.
-
-        Time going back costs nothing.
-        """
-        if not self.speed:
-            return 0.0
-        now_s = self.clock.monotonic_s()
-        if self.due_s is None:
-            self.due_s = self.timed_due_s = now_s
-        elif time_ns is None:
-            self.due_s += self.step_s / self.speed
-        if time_ns is not None:
-            self._timed(time_ns, self.due_s)
-        return max(0.0, self.due_s - now_s)
-
-    def _timed(self, time_ns: int, due_s: float) -> None:
-        if self.last_ns is not None:
-            recorded_s = max(0.0, (time_ns - self.last_ns) / 1e9)
-            due_s = max(due_s, self.timed_due_s + min(recorded_s / self.speed, PAUSE_S_MAX))
-            self.step_s = min(recorded_s, PAUSE_S_MAX) or self.step_s
-        self.due_s = self.timed_due_s = due_s
-        self.last_ns = time_ns
-
-
-class Replay:
-    """One run: reads, maps, paces, feeds, shows progress."""
-
-    def __init__(
-        self, recording: Recording, mapping: Mapping, speed: float, *, shift: bool, clock: Clock
-    ) -> None:
-        self.mapper = RowMapper(mapping, text_only=recording.text_only)
-        self._recording = recording
-        self._shift = shift
-        self._clock = clock
-        self._pace = Pace(speed, clock)
-        self._flushed_s = clock.monotonic_s()
-
-    async def run(self, login: dict[str, Any]) -> Outcome:
-        """Feed everything and return what became of it."""
-        offset_ns: int | None = None if self._shift else 0
-        async with connect(**login) as agent:
-            await agent.status()  # fails at once, and clearly, where no agent is listening
-            feed = Feed(agent)
-            with click.progressbar(
-                length=self._recording.size, label="replay", file=sys.stderr
-            ) as bar:
-                for chunk in self._recording.chunks():
-                    for time_ns, points in self.mapper.rows(chunk):
-                        await self._until_due(feed, time_ns)
-                        if time_ns is None:
-                            await feed.put_untimed(points)
-                            continue
-                        if offset_ns is None:
-                            offset_ns = self._clock.time_ns() - time_ns
-                        await feed.put(_shifted(points, offset_ns) if offset_ns else points)
-                    bar.update(chunk.progress - bar.pos)
-            return await feed.finish()
-
-    async def _until_due(self, feed: Feed, time_ns: int | None) -> None:
-        wait_s = self._pace.wait_s(time_ns)
-        if not self._pace.speed:
-            return
-        if self._clock.monotonic_s() - self._flushed_s >= FLUSH_S or wait_s >= FLUSH_S:
-            await feed.flush()
-            self._flushed_s = self._clock.monotonic_s()
-        if wait_s > 0:
-            await asyncio.sleep(wait_s)
-
-
-def _shifted(points: list[Any], offset_ns: int) -> list[Any]:
-    import dataclasses
-
-    return [dataclasses.replace(point, time=point.time + offset_ns) for point in points]
-
-
-def _report(tally: Tally, outcome: Outcome) -> None:
+def _report(replay: Replay, outcome: Outcome) -> None:
+    """Say what became of the rows, and how to go on."""
+    before, rows = replay.rows_before, replay.rows
+    if before:
+        click.echo(f"{before} rows were kept before this run, with {replay.points_before} points")
+    if replay.refused_before:
+        click.echo(f"  {replay.refused_before} points of them were refused then", err=True)
     click.echo(
-        f"{tally.rows} rows, {tally.points} points: {outcome.kept} kept, "
+        f"{outcome.rows - before} rows, {outcome.points} points: {outcome.kept} kept, "
         f"{outcome.refused.total()} refused, {outcome.not_known} not known"
     )
+    if outcome.stopped:
+        click.echo(f"  stopped: {outcome.stopped}", err=True)
+    if outcome.rows < rows or outcome.stopped:
+        go_on = (
+            "a run with --device-time now or --as-new cannot go on"
+            if replay.mark
+            else f"the same command goes on with row {outcome.rows}"
+        )
+        click.echo(f"  {outcome.rows} of {rows} rows are kept: {go_on}", err=True)
+    _report_rows(replay.mapper.tally)
+    for code, count in outcome.refused.items():
+        click.echo(f"  {count} points refused: {code}: {outcome.last_refusal}", err=True)
+
+
+def _report_rows(tally: Tally) -> None:
     if tally.rows_filtered:
         click.echo(f"  {tally.rows_filtered} rows filtered out by the mapping")
     if tally.values_null:
@@ -189,10 +153,4 @@ def _report(tally: Tally, outcome: Outcome) -> None:
             f"  {tally.rows_untimed} rows without a valid time, stamped by the agent when it took"
             " them in (rows count from 0): "
             f"{', '.join(runs[:RUNS_SHOWN])}{more}"
-        )
-    for code, count in outcome.refused.items():
-        click.echo(f"  {count} points refused: {code}: {outcome.last_refusal}", err=True)
-    if outcome.not_known:
-        click.echo(
-            f"  {outcome.not_known} points got no answer: they may or may not be kept", err=True
         )

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import sys
 
-import structlog
+from backhaul_codec import json_logs
+from backhaul_hub.clock import SystemClock
 
 
 def log_to_stderr() -> None:
-    """Have structlog write one JSON object a line to standard error."""
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.JSONRenderer(),
-        ],
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
-    )
+    """Have everything write one JSON object a line to standard error."""
+    json_logs.configure(sys.stderr, SystemClock().monotonic_s)

@@ -8,6 +8,7 @@ from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
 from backhaul_hub.account_keeper import AccountKeeper
+from backhaul_hub.account_service import push_by_whom_it_is_due
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.connection import connect
 from backhaul_hub.control import RELOAD_SERVICE
@@ -15,6 +16,7 @@ from backhaul_hub.errors import HubError
 from backhaul_hub.fellow_servers import reload_servers
 from backhaul_hub.keys import read_keys
 from backhaul_hub.registry import Registry
+from backhaul_hub.revocation_log import RevocationLog
 from backhaul_hub.servers import urls
 
 if TYPE_CHECKING:
@@ -36,12 +38,14 @@ async def tell_hub(directory: Path, config: HubConfig, *, files: bool = False) -
                 await reload_servers(system, servers)
             async with await Registry.open(directory / "hub.db") as registry:
                 keys = read_keys(directory)
-                await AccountKeeper(keys, registry, SystemClock(), servers=servers).push(system)
+                revoked = RevocationLog(directory, keys.operator_signing)
+                keeper = AccountKeeper(keys, registry, SystemClock(), servers=servers, log=revoked)
+                await push_by_whom_it_is_due(keeper, system)
         finally:
             await system.close()
             await _tell_control(config)
     except HubError as error:
-        return error.message
+        return str(error)
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING
 
 import click
@@ -28,6 +29,7 @@ _KEPT = ("link_kbit_s", "link_mode")
 @click.argument("device", metavar="VID")
 @directory_option
 @vehicle_options
+@click.option("--json", "as_json", is_flag=True, help="What was done, for programs.")
 @click.pass_context
 def add_device(
     context: click.Context,
@@ -37,6 +39,7 @@ def add_device(
     link_mode: LinkMode,
     per_node: bool | None,
     nodes: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Enrol device VID and write its identity document.
 
@@ -51,18 +54,34 @@ def add_device(
                 f"device {device} exists already and keeps its {', '.join(given)}",
                 hint="say --per-node and --node, or --per-device, and nothing else",
             )
-        _print_changed(*asyncio.run(_change(directory, device, nodes)))
+        changed, problem = asyncio.run(_change(directory, device, nodes))
+        if as_json:
+            _print_json(changed, problem)
+        else:
+            _print_changed(changed, problem)
         return
     settings = DeviceSettings(
         link_kbit_s=link_kbit_s,
         link_mode=link_mode,
         nodes=nodes,
     )
-    _print_added(*asyncio.run(_add(directory, device, settings)))
+    added, problem = asyncio.run(_add(directory, device, settings))
+    if as_json:
+        _print_json(added, problem)
+    else:
+        _print_added(added, problem)
 
 
 def _is_given(context: click.Context, name: str) -> bool:
     return context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+
+def _print_json(done: AddedDevice | ChangedNodes, problem: str | None) -> None:
+    """Print what a script goes on with; never what the document holds."""
+    device = done.device
+    said = {"device": device.id, "identity": str(done.identity), "nodes": list(device.nodes)}
+    said |= {"leaving": list(device.leaving), "dropped": list(getattr(done, "dropped", ()))}
+    click.echo(json.dumps(said | {"told": problem is None}))
 
 
 def _print_added(added: AddedDevice, reload_problem: str | None) -> None:

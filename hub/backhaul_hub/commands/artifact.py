@@ -91,8 +91,7 @@ def ls(device: str, uploads: bool, as_json: bool, directory: Path) -> None:
 @directory_option
 def get(name: str, dest: Path | None, device: str, directory: Path) -> None:
     """Fetch NAME into DEST (a file or directory; else here). DEST appears when all is checked."""
-    dest = dest or Path(name)
-    target = dest / name if dest.is_dir() else dest
+    target = dest if dest is not None and not dest.is_dir() else (dest or Path()) / _plain(name)
     full = object_name(device, name) if device else name
 
     async def fetch() -> Artifact:
@@ -183,6 +182,17 @@ def _show(artifacts: list[Artifact], *, as_json: bool) -> None:
 
 def _size(file: Path) -> int:
     return file.stat().st_size
+
+
+def _plain(name: str) -> str:
+    """Return a name that a file may have: what stands in the store was named by others.
+
+    Raises:
+        ArtifactError: it leads to another directory.
+    """
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise ArtifactError(f"{name!r} is a path", hint="say the file that it is to be in, as DEST")
+    return name
 
 
 def _missing(name: str) -> ArtifactError:

@@ -9,10 +9,18 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 from nats.errors import Error as NatsError
 
+from backhaul_codec.strict_json import JsonError, read_json
 from backhaul_hub import live
-from backhaul_hub.command_book import State, command_subject, result_subject
+from backhaul_hub.command_book import (
+    CommandName,
+    State,
+    command_subject,
+    read_body,
+    result_subject,
+)
 from backhaul_hub.config import load
 from backhaul_hub.errors import HubError, JetStreamError
 from backhaul_hub.jetstream import JetStreamApi
@@ -63,6 +71,12 @@ def command(
         body["who"] = who
     if deadline_s is not None:
         body["deadline_s"] = deadline_s
+    # What the control plane would refuse is refused here, at once: it is recorded under an id that nobody asks for.
+    try:
+        msgspec.convert(name, CommandName)
+        read_body(json.dumps(body).encode())
+    except (ValueError, msgspec.ValidationError) as error:
+        raise click.UsageError(str(error)) from error
     found = asyncio.run(_command(access, device, name, body, wait=wait))
     if as_json:
         click.echo(json.dumps(found, indent=2, ensure_ascii=False))
@@ -79,9 +93,9 @@ def command(
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError as error:
-        raise click.BadParameter(f"not JSON: {error}", param_hint="--params") from error
+        return read_json(text)
+    except JsonError as error:
+        raise click.BadParameter(error.reason, param_hint="--params") from error
 
 
 async def _command(

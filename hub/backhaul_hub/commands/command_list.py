@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backhaul_codec.point_text import utc
+from backhaul_codec.point_text import columns, utc
 
 from ._ask import ask
 from ._options import access_option
@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 @click.argument("device", metavar="[VID]", required=False)
 @access_option
 @click.option("--unfinished", is_flag=True, help="Only those that are not over.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=100,
+    show_default=True,
+    help="The newest so many.",
+)
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def command_list(
     device: str | None, access: Access, unfinished: bool, limit: int, as_json: bool
@@ -40,10 +46,7 @@ def _print(found: list[dict[str, Any]]) -> None:
         return
     rows = [("DEVICE", "ID", "NAME", "STATE", "QUEUED", "SENT", "ACCEPTED", "ENDED", "ERROR")]
     rows += [(*_cells(each), each.get("error", "")) for each in found]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        # Never wrapped: ids are there to be copied.
-        click.echo("  ".join(map(str.ljust, row, widths)).rstrip())
+    click.echo("\n".join(columns(rows)))
 
 
 def _cells(command: dict[str, Any]) -> list[str]:

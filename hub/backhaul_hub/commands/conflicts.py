@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backhaul_codec.point_text import origin, path, utc, value
+from backhaul_codec.point_text import columns, origin, path, utc, value
 
 from ._ask import ask
 from ._group import DefaultGroup
@@ -78,21 +78,15 @@ def _settle(*, id_: int, access: Access, who: str, as_json: bool, accept: bool) 
 
 
 def _print(found: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     if not found:
         click.echo("no conflicts", err=True)
         return
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("ID", "DEVICE", "SERIES", "", "VALUE", "TIME", "BY", "CLOCK", "NOTICED"):
-        table.add_column(heading)
+    rows = [("ID", "DEVICE", "SERIES", "", "VALUE", "TIME", "BY", "CLOCK", "NOTICED")]
     for each in found:
         noticed = each.get("resolution") or utc(each["noticed_ns"])
         first = (str(each["id"]), each["device"], path(each))
         for cells, side, last in ((first, "winner", noticed), (("", "", ""), "loser", "")):
             point = each[side]
             told = (value(point), utc(point["time"]), origin(point), point["clock"])
-            table.add_row(*(Text(cell) for cell in (*cells, side, *told, last)))
-    Console(soft_wrap=True).print(table)
+            rows.append((*cells, side, *told, last))
+    click.echo("\n".join(columns(rows)))

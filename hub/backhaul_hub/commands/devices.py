@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from backhaul_codec.point_text import columns
 from backhaul_codec.subjects import node_of_lane
 from backhaul_hub.clock import SystemClock
 
@@ -20,13 +21,21 @@ if TYPE_CHECKING:
     from ._ask import Access
 
 _RANGES_SHOWN = 5
+_HEADINGS = (
+    *("DEVICE", "LINK", "HEADS", "LANE"),
+    *("WATERMARK", "NEWEST", "LAG", "GAPS", "LAST SEEN", "BYTES"),
+)
 
 
 @click.command()
 @access_option
 @click.option("--json", "as_json", is_flag=True, help="The whole report, for programs.")
 def devices(access: Access, as_json: bool) -> None:
-    """Show each device: link, heads in sync, lag, watermark, gaps, when last seen, bytes."""
+    """Show each device: link, heads in sync, lag, watermark, gaps, when last seen, bytes.
+
+    Then whether its agent runs, and what that says of itself: version, how full ledger and disk are, how
+    good its clock is, and the codes of its conditions.
+    """
     report = asyncio.run(ask(access))
     if as_json:
         click.echo(json.dumps(report, indent=2))
@@ -51,33 +60,8 @@ async def ask(access: Access) -> dict[str, Any]:
 
 
 def _print(report: dict[str, Any], clock: Clock) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     now_ns = clock.now_ns()
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("DEVICE", "LINK", "HEADS", "LANE"):
-        # Names stay whole where it is narrow: they are what is looked for.
-        table.add_column(heading, no_wrap=heading in ("DEVICE", "LANE"))
-    for heading in ("WATERMARK", "NEWEST", "LAG", "GAPS", "LAST SEEN", "BYTES"):
-        table.add_column(heading, justify="right")
-    for device in report["devices"]:
-        link = device["link"]
-        state = "[green]up[/]" if link["up"] else "[red]down[/]"
-        since_ns = link["since_ns"]
-        if device["revoked_ns"]:
-            state, since_ns = "[red]revoked[/]", device["revoked_ns"]
-        if since_ns:
-            state += f" {_ago(now_ns - since_ns)}"
-        for lane, known in compact(device["lanes"]).items() or [("-", None)]:
-            table.add_row(
-                device["device"],
-                state,
-                _heads_cell(device["heads"]),
-                lane,
-                *_lane_cells(known, now_ns),
-            )
-    Console(soft_wrap=True).print(table)
+    click.echo("\n".join([*table(report, now_ns), "", *agents(report, now_ns)]))
     for device in report["devices"]:
         for lane, known in device["lanes"].items():
             if known["lost"]:
@@ -123,6 +107,54 @@ def _print(report: dict[str, Any], clock: Clock) -> None:
             )
 
 
+def table(report: dict[str, Any], now_ns: int) -> list[str]:
+    """Return a line for each lane of each device, below their headings."""
+    rows = [_HEADINGS]
+    for device in report["devices"]:
+        state = _link_cell(device, now_ns)
+        for lane, known in compact(device["lanes"]).items() or [("-", None)]:
+            first = (device["device"], state, _heads_cell(device["heads"]), lane)
+            rows.append((*first, *_lane_cells(known, now_ns)))
+    return columns(rows, right=range(_HEADINGS.index("WATERMARK"), len(_HEADINGS)))
+
+
+def agents(report: dict[str, Any], now_ns: int) -> list[str]:
+    """Return a line for the agent of each device, below their headings."""
+    rows: list[tuple[str, ...]] = [
+        ("DEVICE", "AGENT", "VERSION", "MACHINE", "LEDGER", "DISK", "CLOCK", "SAYS", "TOLD")
+    ]
+    for device in report["devices"]:
+        agent, clock = device["agent"], device["clock"]
+        state = {True: "up", False: "down", None: "?"}[agent["up"]]
+        since = f" {_ago(now_ns - agent['since_ns'])}" if agent["up"] is not None else ""
+        says = sorted({code for code, _ in agent["conditions"]})
+        rows.append(
+            (
+                device["device"],
+                state + since,
+                agent["version"] or "-",
+                agent["machines"][-1]["machine"] if agent["machines"] else "-",
+                *(_percent(agent[name]) for name in ("ledger_pct", "disk_pct")),
+                clock["quality"] if clock else "-",
+                ", ".join(says) or "-",
+                f"{_ago(now_ns - agent['told_ns'])} ago" if agent["told_ns"] else "never",
+            )
+        )
+    return columns(rows, right=(4, 5))
+
+
+def _percent(figure: int | None) -> str:
+    return "-" if figure is None else f"{figure}%"
+
+
+def _link_cell(device: dict[str, Any], now_ns: int) -> str:
+    link = device["link"]
+    state, since_ns = "up" if link["up"] else "down", link["since_ns"]
+    if device["revoked_ns"]:
+        state, since_ns = "revoked", device["revoked_ns"]
+    return f"{state} {_ago(now_ns - since_ns)}" if since_ns else state
+
+
 def compact(lanes: dict[str, Any]) -> dict[str, Any]:
     """Return the lanes with those of nodes that nothing waits in or is missing of as one, in sum."""
     quiet = {
@@ -144,10 +176,9 @@ def compact(lanes: dict[str, Any]) -> dict[str, Any]:
 
 def _heads_cell(heads: dict[str, Any]) -> str:
     if heads["waiting"]:
-        return f"[yellow]{heads['waiting']:,} to send[/]"
-    states = {True: "in sync", False: "[yellow]differ[/]", None: "?"}
-    state = states[heads["in_sync"]]
-    return f"{state}, [red]{heads['conflicts']} in conflict[/]" if heads["conflicts"] else state
+        return f"{heads['waiting']:,} to send"
+    state = {True: "in sync", False: "differ", None: "?"}[heads["in_sync"]]
+    return f"{state}, {heads['conflicts']} in conflict" if heads["conflicts"] else state
 
 
 def _lane_cells(lane: dict[str, Any] | None, now_ns: int) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backhaul_codec.certificates import HOUR_NS
-from backhaul_codec.point_text import utc
+from backhaul_codec.point_text import shown, utc
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.event_answers import events_answer
@@ -86,9 +86,7 @@ def _line(event: dict[str, Any]) -> str:
 
 def _plain(value: object) -> str:
     """Return a vehicle's word without anything that a terminal would obey."""
-    if isinstance(value, str) and value.isprintable() and value:
-        return value
-    return json.dumps(value)
+    return shown(value) if isinstance(value, str) and value else json.dumps(value)
 
 
 def _footer(said: dict[str, Any]) -> list[str]:

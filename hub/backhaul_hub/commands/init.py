@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from backhaul_codec.toml_values import url_problem
 from backhaul_hub.config import ENV_PATTERN
 from backhaul_hub.keys import operator_seed_file
 from backhaul_hub.servers import read_places, server_directories, urls
@@ -14,6 +15,7 @@ from backhaul_hub.setup import HubLayout, create_hub
 from backhaul_hub.tls_files import OwnCertificate, has_tls
 from backhaul_hub.tls_setup import TlsChoice, hosts_of, is_loopback
 
+_PORT = click.IntRange(1, 65535)
 _PEM = click.Path(dir_okay=False, exists=True, path_type=Path)
 
 
@@ -29,8 +31,10 @@ _PEM = click.Path(dir_okay=False, exists=True, path_type=Path)
     show_default=True,
     help="Address of the client port: control plane and Spark.",
 )
-@click.option("--port", default=4222, show_default=True, help="Port for clients.")
-@click.option("--leaf-port", default=7422, show_default=True, help="Port for vehicles' leafs.")
+@click.option("--port", type=_PORT, default=4222, show_default=True, help="Port for clients.")
+@click.option(
+    "--leaf-port", type=_PORT, default=7422, show_default=True, help="Port for vehicles' leafs."
+)
 @click.option(
     "--leaf-url",
     help="Where vehicles reach the leaf port: nats-leaf://hub.example.org:7422; of a cluster all,"
@@ -44,7 +48,13 @@ _PEM = click.Path(dir_okay=False, exists=True, path_type=Path)
     help="One server of a cluster; 3 or 5 times. Ports for clients, leafs, the other servers may"
     " follow the address, if they are not those of --port, --leaf-port, --cluster-port.",
 )
-@click.option("--cluster-port", default=6222, show_default=True, help="Port for the other servers.")
+@click.option(
+    "--cluster-port",
+    type=_PORT,
+    default=6222,
+    show_default=True,
+    help="Port for the other servers.",
+)
 @click.option(
     "--shards",
     type=click.IntRange(1, 64),
@@ -125,6 +135,13 @@ def init(
     else:
         dialled = [(place.host, place.leaf_port) for place in places]
     wildcard = any(each in ("0.0.0.0", "::", "[::]") for each, _ in dialled)  # noqa: S104 - asked
+    if not places and port == leaf_port:
+        raise click.UsageError(
+            f"--port and --leaf-port are both {port}: each server port is its own"
+        )
+    for url in urls(leaf_url or ""):
+        if problem := url_problem(url):
+            raise click.UsageError(f"--leaf-url: {problem}")
     if leaf_url is None and wildcard:
         raise click.UsageError("vehicles cannot dial a wildcard address: say --leaf-url")
     if not re.fullmatch(ENV_PATTERN, env):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from backhaul_hub.account_keeper import AccountKeeper
-from backhaul_hub.backup_files import put_missing_files
-from backhaul_hub.carried_over import revoked_at_servers, revoked_in_files
+from backhaul_hub.backup_files import copy_database, put_missing_files
+from backhaul_hub.carried_over import at_servers
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.connection import connect
@@ -19,38 +20,62 @@ from backhaul_hub.keys import read_keys
 from backhaul_hub.manifest import REGISTRY
 from backhaul_hub.registry import Registry
 from backhaul_hub.restore import Restore, whole_backup
+from backhaul_hub.revocation_log import RevocationLog
 from backhaul_hub.servers import urls
-from backhaul_hub.setup import write_accounts
+from backhaul_hub.setup import jwts_in_files, write_accounts
 from backhaul_hub.unfinished import mark_unfinished
 
 from ._ask import hub_client
+from ._from_streams import print_rebuilt, rebuild_registry, rebuilt_as_json
 from ._options import directory_option
 from ._progress import progress
 from ._tell import tell_hub
 
 if TYPE_CHECKING:
-    from backhaul_hub.carried_over import CarriedOver, Revoked
+    from backhaul_hub.carried_over import AtServers, CarriedOver
     from backhaul_hub.config import HubConfig
+    from backhaul_hub.manifest import Manifest
 
 
 @click.command()
-@click.argument("source", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+@click.argument(
+    "source", metavar="[DIR]", required=False, type=click.Path(file_okay=False, path_type=Path)
+)
 @click.option(
     "--replace",
     is_flag=True,
     help="Delete the hub's streams that the backup holds, and move its hub.db aside.",
 )
+@click.option(
+    "--from-streams",
+    is_flag=True,
+    help="No backup: rebuild hub.db, or complete it, from what servers and files still know.",
+)
 @directory_option
-def restore(source: Path, replace: bool, directory: Path) -> None:
+@click.option("--json", "as_json", is_flag=True, help="What was put back, for programs.")
+def restore(
+    source: Path | None, replace: bool, from_streams: bool, directory: Path, as_json: bool
+) -> None:
     """Put a hub back from the backup in DIR, and check it.
 
     The hub's nats-server must run, its control plane must not. Configuration that is missing is put
     back, what is there stays. Vehicles then send again what they still hold of what came later.
     """
+    if from_streams:
+        if source is not None or replace:
+            raise click.UsageError("--from-streams needs no backup, and replaces nothing")
+        rebuilt, not_told = asyncio.run(rebuild_registry(directory))
+        if as_json:
+            click.echo(rebuilt_as_json(rebuilt, not_told))
+        else:
+            print_rebuilt(directory, rebuilt, not_told)
+        return
+    if source is None:
+        raise click.UsageError("say the backup's directory, or --from-streams")
     manifest = whole_backup(source)
     if not (directory / "hub.toml").exists():
         for path in put_missing_files(source, manifest, directory):
-            click.echo(f"put back {path}")
+            click.echo(f"put back {path}", err=as_json)
         asyncio.run(_write_accounts(source, directory))
         mark_unfinished(directory, source, cleared=False)
         raise BackupError(
@@ -61,15 +86,18 @@ def restore(source: Path, replace: bool, directory: Path) -> None:
 
     async def put() -> tuple[CarriedOver, str | None]:
         config = load(directory)
-        revoked = await _revoked(directory, config)
+        there = await _there(directory, config)
         async with hub_client(directory) as client:
             with progress() as told:
                 work = Restore(client, config, SystemClock(), source, manifest, directory, told)
-                carried = await work.run(replace=replace, revoked=revoked)
+                carried = await work.run(replace=replace, there=there)
             return carried, await tell_hub(directory, config)
 
     carried, not_told = asyncio.run(put())
     put_missing_files(source, manifest, directory)
+    if as_json:
+        click.echo(json.dumps(_as_json(manifest, carried, not_told)))
+        return
     for each in manifest.streams:
         count, last = each.state["messages"], each.state["last_seq"]
         click.echo(f"{each.name}: {count:,} messages up to sequence {last:,}")
@@ -84,10 +112,24 @@ def restore(source: Path, replace: bool, directory: Path) -> None:
     click.echo(f"Now start: backhaul-hub up --dir {directory}")
 
 
-async def _revoked(directory: Path, config: HubConfig) -> Revoked:
+def _as_json(manifest: Manifest, carried: CarriedOver, not_told: str | None) -> dict[str, Any]:
+    return {
+        "streams": {
+            each.name: {"messages": each.state["messages"], "last_seq": each.state["last_seq"]}
+            for each in manifest.streams
+        },
+        "empty": [each.name for each in manifest.emptied],
+        "artifacts": len(manifest.artifacts),
+        "hub_db_as_of": manifest.began,
+        "carried_over": carried._asdict(),
+        "told": not_told is None,
+    }
+
+
+async def _there(directory: Path, config: HubConfig) -> AtServers:
     system = await connect(config.nats.url, config.nats.system)
     try:
-        return await revoked_at_servers(system, read_keys(directory), len(urls(config.nats.url)))
+        return await at_servers(system, read_keys(directory), len(urls(config.nats.url)))
     finally:
         await system.close()
 
@@ -112,7 +154,15 @@ def _print_carried(carried: CarriedOver) -> None:
 async def _write_accounts(source: Path, directory: Path) -> None:
     """Have servers know at their start who may log in, and who no more."""
     keys = read_keys(directory)
-    async with await Registry.open_existing(source / REGISTRY) as registry:
-        keeper = AccountKeeper(keys, registry, SystemClock())
-        jwts = await keeper.build(also_revoked=revoked_in_files(directory, keys))
-    write_accounts(directory, keys, jwts)
+    log = RevocationLog(directory, keys.operator_signing)
+    # A copy: one of an older version is brought up to date, and the backup stays as it is.
+    copy = directory / f"{REGISTRY}.of-the-backup"
+    try:
+        await asyncio.to_thread(copy_database, source / REGISTRY, copy)
+        async with await Registry.open(copy) as registry:
+            keeper = AccountKeeper(keys, registry, SystemClock(), log=log)
+            there = await asyncio.to_thread(jwts_in_files, directory, keys)
+            write_accounts(directory, keys, (await keeper.settle(there)).jwts)
+    finally:
+        for suffix in ("", "-wal", "-shm"):
+            copy.with_name(copy.name + suffix).unlink(missing_ok=True)

@@ -13,6 +13,7 @@ from nats.errors import Error as NatsError
 from backhaul_codec import CodecError
 from backhaul_codec.json_values import parse_assignment, parse_path
 from backhaul_codec.merge import HeadKey
+from backhaul_codec.point_text import columns, shown
 from backhaul_codec.point_text import value as value_text
 from backhaul_hub.config import load
 from backhaul_hub.errors import HubError, WriteRefusedError
@@ -252,37 +253,30 @@ def _as_json(device: str, revisions: dict[str, list[Revision]], *, history: bool
 def _print_history(revisions: dict[str, list[Revision]]) -> None:
     for part, found in revisions.items():
         for each in found:
-            text = "(deleted)" if each.body is None else each.body
+            text = "(deleted)" if each.body is None else shown(each.body)
             click.echo(f"{each.time}  {part}  {each.number}  {text}")
 
 
 def _print_fields(device: str, documents: dict[str, dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    columns = [_fields(part, documents[part]) for part in PARTS[:3]]
-    if not any(columns) and not documents[META]:
+    held = [_fields(part, documents[part]) for part in PARTS[:3]]
+    if not any(held) and not documents[META]:
         click.echo(f"{device} has no shadow", err=True)
         return
     delta, meta = documents[META].get("delta", {}), documents[META]
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("FIELD", "DESIRED", "CONFIG", "REPORTED", ""):
-        table.add_column(heading)
-    for field in sorted(set().union(*columns)):
-        cells = [_text(column[field]) if field in column else "" for column in columns]
+    rows: list[tuple[str, ...]] = [("FIELD", "DESIRED", "CONFIG", "REPORTED", "")]
+    for field in sorted(set().union(*held)):
+        cells = [_text(column[field]) if field in column else "" for column in held]
         each = delta.get(field)
         why = (
             f"{each['why']} by {each['by']} at {each['at']}"
             if each and "by" in each
             else (each or {}).get("why", "")
         )
-        table.add_row(*(Text(cell) for cell in (field, *cells, why)))
-    Console(soft_wrap=True).print(table)
+        rows.append((field, *cells, why))
+    click.echo("\n".join(columns(rows)))
     if refused := meta.get("refused"):
-        click.echo(
-            f"revision {refused['revision']} of desired was refused: {refused['reason']}", err=True
-        )
+        reason = shown(refused["reason"])
+        click.echo(f"revision {refused['revision']} of desired was refused: {reason}", err=True)
     for conflict in meta.get("conflicts", ()):
         click.echo(
             f"conflict {conflict['id']}: {conflict['field']} (backhaul-hub conflicts {device})",

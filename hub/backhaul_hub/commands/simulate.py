@@ -73,7 +73,13 @@ _FAULTS = "\n".join(f"{kind:8}{about}" for kind, about in KINDS.items())
     show_default=True,
     help="With --make-hub: of each.",
 )
-@click.option("--devices", type=click.IntRange(1, 1_000_000), default=100, show_default=True)
+@click.option(
+    "--devices",
+    type=click.IntRange(1, 1_000_000),
+    default=100,
+    show_default=True,
+    help="How many vehicles.",
+)
 @click.option(
     "--rate", default="6/min", show_default=True, help="Messages of each: N/s, N/min, N/h."
 )

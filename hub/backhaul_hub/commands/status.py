@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backhaul_codec.conditions import Severity, page_lines
+from backhaul_codec.point_text import shown
 
 from ._ask import Operator, ask
 from ._options import directory_option
@@ -25,7 +26,7 @@ EXIT_CONDITIONS = 3
 @click.option("--json", "as_json", is_flag=True, help="All conditions, for programs.")
 @click.option("--check", is_flag=True, help="Exit 3 where a warning or an error is shown.")
 def status(directory: Path, as_json: bool, check: bool) -> None:
-    """Show what is wrong: of the hub first, worst first, then one line for each device.
+    """Show what is wrong and what to do: of the hub, worst first, then one line for each device.
 
     Exit status: 0, or 1 where the control plane does not answer; with --check 3 where anything
     worse than `info` is shown.
@@ -50,6 +51,10 @@ def lines(answer: dict[str, Any]) -> list[str]:
     )
     for device, theirs in groupby(of_devices, key=lambda each: each["device"]):
         found.append(f"{device}: {', '.join(_brief(each) for each in theirs)}")
+    # Once of each kind: a thousand vehicles may have the same.
+    remedies = {each["code"]: each["hint"] for each in of_devices}
+    if remedies:
+        found += ["what to do:", *(f"  {code}: {hint}" for code, hint in remedies.items())]
     if more := answer["conditions_not_shown"]:
         found.append(f"{more} more, not shown; by code: {answer['counts']}")
     return found
@@ -57,5 +62,5 @@ def lines(answer: dict[str, Any]) -> list[str]:
 
 def _brief(condition: dict[str, Any]) -> str:
     about = f" {condition['about']}" if condition["about"] else ""
-    detail = f" ({condition['detail']})" if condition["detail"] else ""
+    detail = f" ({shown(condition['detail'])})" if condition["detail"] else ""
     return f"{condition['severity']} {condition['code']}{about}{detail}"

@@ -19,6 +19,8 @@ from backhaul_hub.registry import Registry
 from ._options import directory_option
 from ._tell import tell_hub
 
+_as_json = click.option("--json", "as_json", is_flag=True, help="For programs.")
+
 
 @click.group()
 def user() -> None:
@@ -44,11 +46,18 @@ def user() -> None:
     help="Where the credentials are written.",
 )
 @directory_option
-def add(name: str, group: str, may: str, out: Path | None, directory: Path) -> None:
+@_as_json
+def add(name: str, group: str, may: str, out: Path | None, directory: Path, as_json: bool) -> None:
     """Make credentials for NAME, who sees and sets exactly what is below NODE, now and later."""
     target = out or directory / "people" / f"{name}.creds"
     nats = load(directory).nats
-    asyncio.run(add_person(directory, SystemClock(), Person(name, group, May(may)), target))
+    person = Person(name, group, May(may))
+    asyncio.run(add_person(directory, SystemClock(), person, target))
+    if as_json:
+        ca = str(directory / nats.ca) if nats.ca else None
+        said = {"credentials": str(target), "server": nats.url, "ca": ca}
+        click.echo(json.dumps(person._asdict() | said))
+        return
     click.echo(
         f"{name} may {may} below {group}. Bring this file to {name}, it is a secret:\n  {target}"
     )
@@ -61,7 +70,7 @@ def add(name: str, group: str, may: str, out: Path | None, directory: Path) -> N
 
 @user.command("ls")
 @directory_option
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@_as_json
 def list_(directory: Path, as_json: bool) -> None:
     """List who has credentials."""
     found = asyncio.run(_known(directory))
@@ -79,11 +88,15 @@ def list_(directory: Path, as_json: bool) -> None:
 @user.command()
 @click.argument("name")
 @directory_option
-def rm(name: str, directory: Path) -> None:
+@_as_json
+def rm(name: str, directory: Path, as_json: bool) -> None:
     """Withdraw NAME's credentials, for ever, and cut what is connected with them."""
     asyncio.run(remove_person(directory, SystemClock(), name))
     problem = asyncio.run(tell_hub(directory, load(directory)))
-    click.echo(f"{name}'s credentials are withdrawn")
+    if as_json:
+        click.echo(json.dumps({"name": name, "withdrawn": True, "told": problem is None}))
+    else:
+        click.echo(f"{name}'s credentials are withdrawn")
     if problem:
         click.echo(
             f"The hub was not told ({problem}); it learns of it when its control plane runs.",

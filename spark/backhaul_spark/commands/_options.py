@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from backhaul_codec.strict_toml import TomlError, read_toml
 from backhaul_spark.errors import OptionError
 
 # As the hub has it where hub.toml does not say.
@@ -73,7 +74,9 @@ def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
             ),
             click.option("--credentials", help="A .creds file, or TOML with user and password."),
             click.option("--tls-ca", help="File with the certificate authority to trust."),
-            click.option("--streams", default="UP_*", show_default=True, help="Names or patterns."),
+            click.option(
+                "--streams", default="UP_*,IMPORT*", show_default=True, help="Names or patterns."
+            ),
         ]
     ):
         command = option(command)
@@ -155,15 +158,13 @@ def hub_env(path: Path) -> str:
 
 
 def _toml(path: Path) -> dict[str, Any]:
-    import tomllib
-
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return read_toml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise OptionError(
             "--hub-dir", str(path.parent), f"hub.toml in it ({error.strerror})"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (TomlError, UnicodeDecodeError) as error:
         raise OptionError("--hub-dir", str(path), f"TOML: {error}") from error
 
 

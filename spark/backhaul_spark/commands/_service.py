@@ -17,16 +17,31 @@ if TYPE_CHECKING:
 RETRY_S = 5.0
 
 
-def stop_on_signals() -> threading.Event:
+class Stop(threading.Event):
+    """Whether to stop, and whether Ctrl-C said so."""
+
+    interrupted = False
+
+    def interrupt(self) -> None:
+        """Take Ctrl-C."""
+        self.interrupted = True
+        self.set()
+
+
+def stop_on_signals() -> Stop:
     """Return a flag that SIGTERM, from a service manager, and Ctrl-C set."""
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = Stop()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, lambda *_: stop.interrupt())
     return stop
 
 
-def run_on(run: Callable[[], None], stop: threading.Event, *, quiet: bool) -> None:
-    """Call `run` until told to stop; a hub that is away for a while is waited for."""
+def run_on(run: Callable[[], None], stop: Stop, *, quiet: bool) -> None:
+    """Call `run` until told to stop; a hub that is away for a while is waited for.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C said so, and `run` has come to its end.
+    """
     while not stop.is_set():
         try:
             run()
@@ -35,6 +50,8 @@ def run_on(run: Callable[[], None], stop: threading.Event, *, quiet: bool) -> No
         except HubError as error:
             _options.tell(f"{error}; trying again in {RETRY_S:g} s", quiet=quiet)
             stop.wait(RETRY_S)
+    if stop.interrupted:
+        raise KeyboardInterrupt
 
 
 def seconds(text: str, option: str) -> float:

@@ -7,6 +7,8 @@ import math
 from datetime import UTC, date, datetime
 from typing import Any
 
+from backhaul_codec.point_text import shown
+
 _JSON_COLUMNS = frozenset({"params", "open_alerts", "statistics"})
 
 
@@ -43,4 +45,4 @@ def twin_line(row: dict[str, Any]) -> str:
         said.append(f"{row['soc_rate_pct_h']:+.1f} %/h")
     if open_alerts := json.loads(row["open_alerts"]):
         said.append("open: " + ", ".join(open_alerts))
-    return "  ".join(said)
+    return shown("  ".join(said))

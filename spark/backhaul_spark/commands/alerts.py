@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from backhaul_codec.point_text import shown
 from backhaul_spark.commands import _options
 from backhaul_spark.commands._twin_text import as_json_rows, utc
 
@@ -54,6 +55,6 @@ def alerts(
 
 def _line(row: dict[str, Any]) -> str:
     late = " late" if row["late"] else ""
-    asked = f"  -> {row['command']} {row['params']}" if row["command"] else ""
+    asked = shown(f"  -> {row['command']} {row['params']}") if row["command"] else ""
     name = f"{row['severity']}{late} {row['rule']} {row['kind']}"
-    return f"{utc(row['time_ns'])}  {row['device']}  {name}: {row['text']}{asked}"
+    return f"{utc(row['time_ns'])}  {row['device']}  {name}: {shown(row['text'])}{asked}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from backhaul_codec.point_text import shown
 from backhaul_spark.commands import _options
 
 if TYPE_CHECKING:
@@ -74,12 +75,10 @@ def _print(done: Done, rows: list[dict[str, Any]]) -> None:
     for row in rows[:SHOWN]:
         of = row["device"] or f"model {row['model']}, firmware {row['firmware']}"
         # What vehicles call themselves may hold signs that a terminal obeys.
-        print(f"  {row['rank']:>3}  {row['kind']:<8} {_plain(of)}: {_plain(row['text'])}")
+        print(f"  {row['rank']:>3}  {row['kind']:<8} {shown(of)}: {shown(row['text'])}")
     if len(rows) > SHOWN:
         print(f"  ... {len(rows) - SHOWN:,} more (--json prints all)")
+    if done.not_judged:
+        print(f"  {shown(done.not_judged)}")
     if done.withdrawn:
         print(f"  {done.withdrawn:,} that were said before are withdrawn")
-
-
-def _plain(text: str) -> str:
-    return "".join(sign if sign.isprintable() else "?" for sign in text)

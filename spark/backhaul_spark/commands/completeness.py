@@ -11,6 +11,7 @@ import click
 
 from backhaul_codec.certificate_text import line as hour_line
 from backhaul_codec.certificate_text import to_json
+from backhaul_codec.point_text import shown
 from backhaul_spark.commands import _options
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def completeness(table_root: str, device: str | None, no_update: bool, as_json: 
     """Print what each device, lane and epoch holds and misses, and how each hour stands.
 
     The hours are those in which the vehicle acknowledged, judged by its own marks: complete,
-    explained (what is missing has a receipt) or waiting. They are brought up to date first.
+    explained (what is missing has a receipt), waiting, or imported (no vehicle has spoken of it). They are brought up to date first.
     """
     from backhaul_spark.certificates import Certificates
     from backhaul_spark.certified import certified_hours
@@ -67,7 +68,7 @@ def _line(state: LaneState) -> str:
         more = " ..." if len(state.holes) > SHOWN_HOLES else ""
         text += f", {state.missing:,} missing (holes {holes}{more})"
     for low, high, reason in state.explained[:SHOWN_HOLES]:
-        text += f", {low}-{high} will not come: {reason}"
+        text += f", {low}-{high} will not come: {shown(reason)}"
     return text
 
 
@@ -75,11 +76,11 @@ def _print_hours(device: str, hours: list[Certificate]) -> None:
     counts = Counter(hour.state for hour in hours)
     said = ", ".join(
         f"{counts[state]:,} {state}"
-        for state in ("complete", "explained", "waiting")
+        for state in ("complete", "imported", "explained", "waiting")
         if counts[state]
     )
     print(f"{device} hours: {said}")
-    others = [hour for hour in hours if hour.state != "complete"]
+    others = [hour for hour in hours if hour.state not in ("complete", "imported")]
     if len(others) > SHOWN_HOURS:
         print(f"  {len(others) - SHOWN_HOURS:,} earlier ones that are not complete (see --json)")
     for hour in others[-SHOWN_HOURS:]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from backhaul_codec.point_text import shown
 from backhaul_spark.commands import _options
 
 if TYPE_CHECKING:
@@ -97,4 +98,4 @@ def _print(answer: Answer, judged: int, found: list[Finding]) -> None:
         f"{len(found)} findings in {judged:,} readings"
     )
     for finding in found:
-        print(f"  {_iso(finding.start_ns)} to {_iso(finding.end_ns)}: {finding.text}")
+        print(f"  {_iso(finding.start_ns)} to {_iso(finding.end_ns)}: {shown(finding.text)}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from backhaul_codec.point_text import shown
 from backhaul_spark.commands import _options
 from backhaul_spark.commands._twin_text import as_json_rows
 
@@ -91,7 +92,7 @@ def _print(answer: Answer, plot: str | None) -> None:
 
 def _line(row: dict[str, Any]) -> str:
     if "time" in row:
-        value = row["text"] if row["value"] is None else f"{row['value']:g}"
+        value = shown(row["text"]) if row["value"] is None else f"{row['value']:g}"
         return f"{row['time'].isoformat(timespec='milliseconds')}  {value}"
     text = f"{row['window_start'].isoformat()}  "
     if row["count"]:
@@ -99,5 +100,5 @@ def _line(row: dict[str, Any]) -> str:
             f"n {row['count']:<6} min {row['min']:<10g} mean {row['mean']:<10g} max {row['max']:g}"
         )
     elif row["texts"]:
-        text += f"n {row['texts']:<6} last {row['last_text']}"
+        text += f"n {row['texts']:<6} last {shown(row['last_text'])}"
     return text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -90,7 +89,7 @@ def _run(
     from backhaul_spark.session import spark_session
 
     certifier = Certifier(root, quiet=totals.quiet)
-    stop = threading.Event() if every_s is None else _service.stop_on_signals()
+    stop = _service.Stop() if every_s is None else _service.stop_on_signals()
     spark = spark_session("backhaul-ingest", verbose=verbose)
 
     def query(said: Callable[[Outcome], None]) -> IngestQuery:

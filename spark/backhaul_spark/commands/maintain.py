@@ -52,6 +52,8 @@ def maintain(
         print(f"{table}: {rows:,} rows too old, removed")
     if done.unseen_points:
         print(f"points: {done.unseen_points:,} more once `backhaul-spark rollup` has seen them")
+    if done.doubled_points:
+        print(f"points: {done.doubled_points:,} rows of readings that stood twice, removed")
     for table, (before, after) in done.compacted.items():
         print(f"{table}: {before:,} files made {after:,}")
     for table, files in done.deleted_files.items():

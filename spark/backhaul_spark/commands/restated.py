@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from backhaul_codec.point_text import shown
 from backhaul_spark.commands import _options
 from backhaul_spark.commands._twin_text import as_json_rows
 
@@ -55,7 +56,7 @@ def restated(
 
 
 def _line(change: Change) -> str:
-    series = ".".join(filter(None, (change.node, change.type, change.key)))
+    series = shown(".".join(filter(None, (change.node, change.type, change.key))))
     old = "not there" if change.old is None else _figures(change.old)
     return (
         f"{change.device} {series} {change.width} {change.window_start.isoformat()}  "

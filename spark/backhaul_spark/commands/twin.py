@@ -11,8 +11,6 @@ from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.commands import _options, _service
 
 if TYPE_CHECKING:
-    import threading
-
     from pyspark.sql import SparkSession
 
     from backhaul_spark.rules.plan import Plan
@@ -20,6 +18,8 @@ if TYPE_CHECKING:
     from backhaul_spark.sink.outlet import Outlet
 
 STREAMS = "UP_*,DOWN_*"
+# Of messages before compression: their points, all of wanted series, are some 600 MB of samples.
+MAX_BYTES = 64 << 20
 
 
 @click.command()
@@ -58,7 +58,7 @@ def twin(
         credentials = _options.twin_login(hub_dir)
     streams = STREAMS if streams == "UP_*" else streams
     source = _options.source_options(hub_dir, servers, credentials, tls_ca, streams)
-    source |= {"maxMessages": str(max_messages)}
+    source |= {"maxMessages": str(max_messages), "maxBytes": str(MAX_BYTES)}
     env = env or _env(hub_dir)
     _run(plan, source, table_root, env, trigger_s, quiet=quiet, verbose=verbose)
 
@@ -95,7 +95,7 @@ def _run(
 
 
 def _outlet(
-    source: dict[str, str], root: str, env: str, stop: threading.Event, *, quiet: bool
+    source: dict[str, str], root: str, env: str, stop: _service.Stop, *, quiet: bool
 ) -> Outlet:
     from backhaul_spark.endpoint import endpoint_from
     from backhaul_spark.sink.alert_tables import AlertTables
@@ -118,7 +118,7 @@ def _query(
     root: str,
     outlet: Outlet,
     trigger_s: float,
-    stop: threading.Event,
+    stop: _service.Stop,
     *,
     quiet: bool,
 ) -> None:

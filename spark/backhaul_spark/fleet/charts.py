@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from backhaul_spark.fleet.hours import COMPLETE
-from backhaul_spark.plot import INK, LINE, SOFT
+from backhaul_spark.plot import INK, LINE, SOFT, plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,6 @@ STATE_COLOURS = ("#24292f", "#cf222e", "#f2b134", "#9ecae1", "#2c7fb8")
 STATE_NAMES = ("nothing", "waiting", "explained", "readings, not certified", "complete")
 BANDS = 160
 """Rows that the picture of all devices has at most."""
-NAME_LENGTH_MAX = 40
 
 
 def named_heat_map(names: Sequence[str], codes: NDArray[np.int8]) -> str:
@@ -100,14 +99,6 @@ def small_multiples(
             axes.set_ylim((low + high - least) / 2, (low + high + least) / 2)
         _dress(axes)
     return _svg(figure)
-
-
-def plain(text: str) -> str:
-    """Return what fonts surely have of a name that came from a vehicle, not too long."""
-    shown = "".join(sign if sign.isascii() and sign.isprintable() else "?" for sign in text)
-    if len(shown) > NAME_LENGTH_MAX:
-        shown = shown[: NAME_LENGTH_MAX - 3] + "..."
-    return shown.replace("$", r"\$")  # or matplotlib takes it for a formula
 
 
 def _hours(axes: Axes, number: int) -> None:

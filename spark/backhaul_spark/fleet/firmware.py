@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 SHIFT_MIN = 3.0
 """A firmware stands apart when its middle vehicle lies so many deviations out of the others."""
 OUTSIDE_SHARE = 0.05
+FEW_MIN = 4
+"""A firmware of fewer vehicles than PEERS_MIN, and of so many, stands apart when every one of them does.
+
+Of sound vehicles with noise of heavy tails (t, 2.2 degrees of freedom) one in 25 lies so far out on one
+side, so four of four one time in 400,000. Three would be one time in 16,000, which is too often over all
+firmwares and signals of a large fleet.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,7 @@ def firmwares_apart(values: Floats, cohorts: Cohorts, *, only_above: bool) -> li
     """
     found = []
     for at, model in enumerate(cohorts.model_names):
+        found += _few_apart(values, cohorts, at, only_above=only_above)
         groups = _groups(values, cohorts, at)
         if len(groups) < 2:
             continue
@@ -86,6 +94,40 @@ def firmwares_apart(values: Floats, cohorts: Cohorts, *, only_above: bool) -> li
                     model, mine.firmware, mine.devices, mine.median, expected, *size, float(score)
                 )
             )
+    return found
+
+
+def _few_apart(values: Floats, cohorts: Cohorts, model: int, *, only_above: bool) -> list[Apart]:
+    """Return the firmwares of few vehicles of a model that stand apart from all its others.
+
+    The few are named, and not the others, also where these are the newer: of a fleet most are sound.
+    """
+    name = cohorts.model_names[model]
+    numbers = {
+        number: firmware
+        for number, (of, firmware) in enumerate(cohorts.names)
+        if of == name and firmware
+    }
+    known = np.isin(cohorts.cohort, list(numbers)) & ~np.isnan(values)
+    found = []
+    for number, firmware in numbers.items():
+        own = values[known & (cohorts.cohort == number)]
+        rest = known & (cohorts.cohort != number)
+        others = values[rest]
+        if not FEW_MIN <= len(own) < PEERS_MIN or len(others) < PEERS_MIN:
+            continue
+        expected = float(np.median(others))
+        # Wider by what the median of few does not know, as in Cohorts.reference.
+        scale = MAD_TO_SIGMA * float(np.median(np.abs(others - expected))) * (1 + 3 / len(others))
+        low, high = np.quantile(others, (OUTSIDE_SHARE, 1 - OUTSIDE_SHARE))
+        above = own.min() > max(expected + SHIFT_MIN * scale, high)
+        below = own.max() < min(expected - SHIFT_MIN * scale, low)
+        if scale <= 0 or not (above or (below and not only_above)):
+            continue
+        value = float(np.median(own))
+        score = abs(value - expected) / (SHIFT_MIN * scale) * np.sqrt(len(own))
+        size = len(others), len(np.unique(cohorts.cohort[rest]))
+        found.append(Apart(name, firmware, len(own), value, expected, *size, float(score)))
     return found
 
 

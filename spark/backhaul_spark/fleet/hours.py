@@ -16,6 +16,7 @@ from backhaul_spark.tables import dataset_of, open_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import date
 
     from numpy.typing import NDArray
 
@@ -64,6 +65,17 @@ class Certified:
         return rows
 
 
+def states_since(root: str, day: date, devices: Sequence[str]) -> dict[str, int]:
+    """Return how many hours of devices are certified from a day on, by state."""
+    try:
+        dataset: Any = dataset_of(open_table(root, CERTIFICATES_TABLE))
+    except TableMissing:
+        return {}
+    wanted = (pc.field("date") >= day) & pc.field("device").isin(pa.array(devices, pa.string()))
+    counts = dataset.to_table(columns=["state"], filter=wanted).column("state").value_counts()
+    return {each["values"]: each["counts"] for each in counts.to_pylist()}
+
+
 def certified(root: str, windows: Windows) -> Certified:
     """Read the certificates of hours; where there are none, nothing is certified."""
     names = ["device", "hour", "state"]
@@ -78,6 +90,8 @@ def certified(root: str, windows: Windows) -> Certified:
     )
     hour = pc.field("hour")
     within = (pc.field("date") == windows.first) & (hour >= low) & (hour < high)
+    # Of imported ones no vehicle has spoken: readings, not certified.
+    within &= pc.field("state").isin(STATES)
     rows = dataset.to_table(columns=names, filter=within)
     column = (rows.column("hour").cast(pa.int64()).to_numpy() - windows.start_us) // HOUR_US
     state = pc.index_in(rows.column("state"), value_set=pa.array(STATES)).to_numpy()

@@ -54,6 +54,8 @@ class Done:
     anomalies: int
     changed: int
     withdrawn: int
+    not_judged: str = ""
+    """What was not judged and why, "" where all was."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers by name."""
@@ -115,7 +117,7 @@ class FleetJob:
         seen = int(survey.heard.sum())
         said = min(len(survey.findings), ANOMALIES_MAX)
         silent = len(survey.cohorts) - seen
-        return Done(str(day), hour, seen, silent, said, changed, gone)
+        return Done(str(day), hour, seen, silent, said, changed, gone, survey.not_compared)
 
     def _write_anomalies(self, survey: Survey, stamps: Row) -> tuple[int, int]:
         scope = str(survey.day) + ("" if survey.hour is None else f"T{survey.hour:02}")

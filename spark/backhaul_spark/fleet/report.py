@@ -22,9 +22,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from backhaul_spark.errors import NothingFound, OptionError, TableMissing
 from backhaul_spark.fleet import charts
 from backhaul_spark.fleet.findings import count, number
-from backhaul_spark.fleet.hours import COMPLETE, certified
+from backhaul_spark.fleet.hours import COMPLETE, UNCERTIFIED, certified, states_since
 from backhaul_spark.fleet.readings import Readings, Signal, Windows
 from backhaul_spark.fleet.standing import standing
+from backhaul_spark.fleet.unjudged import handed_over_later, not_compared
 from backhaul_spark.schemas import ANOMALIES_TABLE, FLEET_DAYS_TABLE, ROLLUPS_TABLE
 from backhaul_spark.tables import dataset_of, open_table
 
@@ -43,6 +44,9 @@ WORST_MAX = 30
 NAMED_MAX = 40
 """Devices that have a row of their own in the heat map: those with the fewest complete hours."""
 SIGNALS_MAX = 9
+LATER_MAX = 1000
+"""Devices of which it is looked up how their hours since the day stand."""
+_CERTIFIED = ("hours_complete", "hours_explained", "hours_waiting")
 
 Row = dict[str, Any]
 
@@ -121,23 +125,33 @@ class Report:
         found = standing(self._root, day)
         devices, codes = self._hours(day, [row["device"] for row in found if row["device"]])
         cohorts = [row for row in today if not row["node"]]
+        uncertified = int((codes == UNCERTIFIED).sum())
         now = datetime.fromtimestamp(self._clock.now_ns() / 1e9, UTC)
         page = _template().render(
             day=day,
             written_at=f"{now:%Y-%m-%d %H:%M} UTC",
             ingest=max(row["ingest"] for row in today),
-            tiles=_tiles(cohorts, len(found)),
+            tiles=_tiles(cohorts, len(found), uncertified),
+            later=self._later(day, devices, codes),
             overview=_overview(history),
             signals=_signals(history),
             cohorts=cohorts,
             firmwares=_firmwares(today),
             worst=_worst(found),
             anomalies=found[:ROWS_MAX],
+            not_compared=not_compared(_devices_by_signal(today)),
             anomalies_more=max(len(found) - ROWS_MAX, 0),
             heat_map=_heat_map(devices, codes),
             state_colours=list(zip(charts.STATE_NAMES, charts.STATE_COLOURS, strict=True)),
         )
         return page, len(devices), len(found)
+
+    def _later(self, day: date, devices: Sequence[str], codes: NDArray[np.int8]) -> str:
+        """Say what is known of hours that have readings and no certificate."""
+        hours = (codes == UNCERTIFIED).sum(axis=1)
+        of = [devices[at] for at in np.flatnonzero(hours).tolist()]
+        since = states_since(self._root, day, of) if len(of) <= LATER_MAX else None
+        return handed_over_later(int(hours.sum()), len(of), since)
 
     def _history(self, day: date) -> list[Row]:
         within = (pc.field("date") > day - timedelta(days=HISTORY_DAYS)) & (pc.field("date") <= day)
@@ -187,18 +201,33 @@ def _share(part: int | None, whole: int | None) -> str:
     return f"{100 * (part or 0) / whole:.1f} %" if whole else ""
 
 
-def _tiles(cohorts: Sequence[Row], anomalies: int) -> list[tuple[str, str]]:
+def _devices_by_signal(today: Sequence[Row]) -> dict[Signal, int]:
+    devices: defaultdict[Signal, int] = defaultdict(int)
+    for row in today:
+        if row["node"]:
+            devices[Signal(row["node"], row["type"], row["key"])] += row["devices"]
+    return devices
+
+
+def _tiles(cohorts: Sequence[Row], anomalies: int, uncertified: int) -> list[tuple[str, str]]:
     def total(name: str) -> int:
         return sum(row[name] for row in cohorts)
 
     hours = total("hours")
+    states = [
+        (_share(total("hours_complete"), hours), "are certified complete"),
+        (f"{total('hours_waiting'):,}", "device-hours waiting"),
+    ]
+    if uncertified:
+        later = (f"{uncertified:,}", "device-hours have readings that came later")
+        # Of a day that was handed over later altogether no part is certified, and none is missing.
+        states = [*(states if any(map(total, _CERTIFIED)) else ()), later]
     return [
         (f"{total('devices'):,}", "devices with readings"),
         (f"{total('silent'):,}", "silent"),
         (f"{total('points'):,}", "readings"),
         (_share(total("hours_seen"), hours), "of device-hours have readings"),
-        (_share(total("hours_complete"), hours), "are certified complete"),
-        (f"{total('hours_waiting'):,}", "device-hours waiting"),
+        *states,
         (f"{anomalies:,}", "anomaly" if anomalies == 1 else "anomalies"),
     ]
 
@@ -292,7 +321,7 @@ def _heat_map(devices: Sequence[str], codes: NDArray[np.int8]) -> Row:
         return {"named": None, "all": None, "said": "no device was heard of"}
     incomplete = int((codes != COMPLETE).any(axis=1).sum())
     some = min(incomplete, NAMED_MAX)
-    of = f"{incomplete:,} of {count(len(devices), 'device', 'devices')} lack hours"
+    of = f"{incomplete:,} of {count(len(devices), 'device', 'devices')} have hours that are not complete"
     said = f"{of}, the least complete first" if some else "all hours of all devices are complete"
     named = charts.named_heat_map(devices[:some], codes[:some]) if some else None
     return {"named": named, "all": charts.banded_heat_map(codes), "said": said}

@@ -17,10 +17,11 @@ from backhaul_spark.fleet.clocks import WrongClock, stored_lags, wrong_clocks
 from backhaul_spark.fleet.cohorts import Cohorts
 from backhaul_spark.fleet.findings import Coverage, Finding
 from backhaul_spark.fleet.firmware import PastDay
-from backhaul_spark.fleet.hours import certified
+from backhaul_spark.fleet.hours import Certified, certified
 from backhaul_spark.fleet.judge import CohortSignal, Judge
-from backhaul_spark.fleet.readings import CELLS_MAX, Census, Readings, Windows
+from backhaul_spark.fleet.readings import CELLS_MAX, Census, Readings, Signal, Windows
 from backhaul_spark.fleet.settings import FleetSettings, signal_of
+from backhaul_spark.fleet.unjudged import not_compared
 from backhaul_spark.schemas import (
     FLEET_DAYS_TABLE,
     POINTS_TABLE,
@@ -30,7 +31,7 @@ from backhaul_spark.schemas import (
 from backhaul_spark.tables import dataset_of, open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -59,6 +60,14 @@ class Survey:
     certified: NDArray[np.int64]
     cohort_signals: list[CohortSignal]
     findings: list[Finding]
+
+    @property
+    def not_compared(self) -> str:
+        """Which signals were not compared, and why: a sentence, or "" for none."""
+        devices: dict[Signal, int] = {}
+        for each in self.cohort_signals:
+            devices[each.signal] = devices.get(each.signal, 0) + each.devices
+        return not_compared(devices)
 
 
 class Surveyor:
@@ -108,12 +117,30 @@ class Surveyor:
         self._judge_signals(judge, windows, past, census)
         judge.rollouts(self._past_days(past))
         if census.points.any():  # else it is the ingest's trouble, and no vehicle's
-            judge.silent(census.points, _last_seen(census.devices, before, past))
+            last = _last_seen(census.devices, before, past)
+            last |= self._seen_that_day(windows, census, before_that=last)
+            last |= _in_touch(windows, certificates, last)
+            judge.silent(census.points, [last[device] for device in census.devices])
         judge.clocks(wrong)
         found = judge.findings()
         heard = judge.heard(census.points)
         signals = judge.cohort_signals
         return Survey(day, hour, hours, cohorts, census, heard, by_state, signals, found)
+
+    def _seen_that_day(
+        self, windows: Windows, census: Census, before_that: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Return of devices with readings of this day, up to the end of the windows, the last hour."""
+        if windows.hour is not None:
+            whole = self._readings.census(Windows("1h", windows.first), [])
+            devices, seen = whole.devices, whole.seen[:, : windows.hour + 1]
+        else:
+            devices, seen = census.devices, census.seen
+        return {
+            device: f"on {windows.first} between {hours[-1]:02}:00 and {hours[-1] + 1:02}:00"
+            for device, row in zip(devices, seen, strict=True)
+            if len(hours := np.flatnonzero(row)) and device in before_that
+        }
 
     def _wrong_clocks(self, windows: Windows) -> list[WrongClock]:
         points = _dataset(self._root, POINTS_TABLE)
@@ -164,13 +191,30 @@ def _coverage(census: Census, certified: NDArray[np.int64], hours: int) -> list[
     ]
 
 
-def _last_seen(devices: Sequence[str], before: Census, past: Windows) -> list[str]:
+def _last_seen(devices: Sequence[str], before: Census, past: Windows) -> dict[str, str]:
+    """Return on which day there were readings of each device last, before the scope."""
     last = {
         device: past.first + timedelta(days=int(np.flatnonzero(days)[-1]))
         for device, days in zip(before.devices, before.seen, strict=True)
     }
     unknown = f"before {past.first}"
-    return [f"on {last[device]}" if device in last else unknown for device in devices]
+    return {device: f"on {last[device]}" if device in last else unknown for device in devices}
+
+
+def _in_touch(
+    windows: Windows, certificates: Certified, readings: Mapping[str, str]
+) -> dict[str, str]:
+    """Return of devices that spoke in the scope without readings of it when they were seen.
+
+    A certificate that does not wait says that its vehicle spoke then.
+    """
+    counts = certificates.counts(certificates.devices)
+    spoke = counts[:, 0] + counts[:, 1] > 0
+    return {
+        device: f"on {windows.first}, as its certificates say, its readings {readings[device]}"
+        for device, there in zip(certificates.devices, spoke, strict=True)
+        if there and not readings[device].startswith(f"on {windows.first} ")
+    }
 
 
 def day_before(now_ns: int) -> date:

@@ -111,6 +111,8 @@ class TwinActor(StatefulProcessor):
 
     def _load(self, key: Any, now_ms: int) -> Bucket:
         bucket = self._kept.load(key[0], self._store)
+        # What the hub said before somebody else had this bucket: its next word comes within a minute.
+        bucket.twins.watched_ns = bucket.twins.watched_ns or now_ms * _MS_NS
         if not bucket.latest.at_ms:
             self._handle.registerTimer(now_ms + self._tick_ms)
         if (bucket.twins.devices.keys % np.uint64(self._plan.buckets) != key[0]).any():

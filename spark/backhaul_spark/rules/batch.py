@@ -31,6 +31,8 @@ UNTIMELY = 255
 # `mark`: why a vehicle marked its lanes (docs/continuity.md); 0 is no mark, OTHER_MARK any other.
 MARKS = {"start": 1, "link": 2, "hour": 3, "stop": 4}
 OTHER_MARK = 5
+# No message of the vehicle's: the hub's word that its agent is there, or is gone (backhaul_codec.presence).
+ALIVE, AWAY = 6, 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,29 +49,34 @@ class HeadWord:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What some messages tell one bucket of devices."""
+    """What some messages tell one bucket of devices.
+
+    `watched_ns`: when the hub said last that it looks who is there; 0: not in these messages.
+    """
 
     messages: NDArray[np.void]
     samples: NDArray[np.void]
     devices: Sequence[str]
     heads: Sequence[HeadWord] = field(default_factory=list)
+    watched_ns: int = 0
 
     def said(self) -> bytes:
         """Pack what is not numbers."""
         heads = [
             [h.device, h.series, h.time_ns, h.origin, h.tombstone, h.value] for h in self.heads
         ]
-        return cbor2.dumps([list(self.devices), heads])
+        return cbor2.dumps([list(self.devices), heads, self.watched_ns])
 
     @classmethod
     def unpack(cls, messages: bytes, samples: bytes, said: bytes) -> Batch:
         """Read what `said`, and the arrays' own bytes, hold."""
-        devices, heads = cbor2.loads(said)
+        devices, heads, watched_ns = cbor2.loads(said)
         return cls(
             np.frombuffer(messages, MESSAGE),
             np.frombuffer(samples, SAMPLE),
             devices,
             [HeadWord(*head) for head in heads],
+            watched_ns,
         )
 
     @classmethod
@@ -90,6 +97,7 @@ class Batch:
             samples[np.argsort(samples["message"], kind="stable")],
             sorted({device for part in parts for device in part.devices}),
             [head for part in parts for head in part.heads],
+            max((part.watched_ns for part in parts), default=0),
         )
 
 

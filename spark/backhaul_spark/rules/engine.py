@@ -16,7 +16,7 @@ import numpy as np
 
 from backhaul_spark.rules import statistics
 from backhaul_spark.rules.alert import Alert
-from backhaul_spark.rules.batch import UNTIMELY, Batch
+from backhaul_spark.rules.batch import ALIVE, AWAY, UNTIMELY, Batch
 from backhaul_spark.rules.repeats import first_times
 from backhaul_spark.rules.rounds import firsts, overtaken, replays, rounds
 from backhaul_spark.rules.rule import SECOND_NS, Rule, Said, Samples
@@ -57,15 +57,21 @@ class Engine:
             The alerts, and the rows of `twins.devices` that the batch spoke of.
         """
         twins.hear(batch.heads)
-        fresh = first_times(twins.lanes, batch.messages)
+        twins.watched_ns = max(twins.watched_ns, batch.watched_ns)
+        # The hub's words on who is there stand in no lane.
+        spoken_here = batch.messages["mark"] < ALIVE
+        fresh = np.zeros(len(batch.messages), np.bool_)
+        fresh[spoken_here] = first_times(twins.lanes, batch.messages[spoken_here])
         rows = twins.rows(batch.messages["device"], batch.devices)
-        np.maximum.at(twins.devices["device"]["stored_ns"], rows, batch.messages["stored_ns"])
+        living = batch.messages["mark"] != AWAY
+        stored_ns = twins.devices["device"]["stored_ns"]
+        np.maximum.at(stored_ns, rows[living], batch.messages["stored_ns"][living])
         alerts = list(self._heard(twins, batch, rows, now_ns))
         samples = _Sorted(batch, rows, fresh, twins)
         self._count(twins, samples)
         for spoken in self._stepping:
             alerts += self._stepped(twins, spoken, samples, now_ns)
-        return alerts, np.unique(rows)
+        return alerts, np.unique(rows[living])
 
     def tick(
         self, twins: Twins, now_ns: int, until_ns: int
@@ -77,7 +83,7 @@ class Engine:
         told = np.zeros(len(twins.devices), np.bool_)
         for spoken in self._ticking:
             state = twins.devices[of_rule(spoken.rule)]
-            for finding in spoken.rule.tick(state, until_ns):
+            for finding in spoken.rule.tick(state, until_ns, twins.watched_ns):
                 alerts += self._alerts(twins, spoken, finding, twins.devices.keys, None, now_ns)
                 told |= finding.where
         return alerts, np.flatnonzero(told)

@@ -106,13 +106,21 @@ class Rule(ABC):
     def heard(self, state: Rows, first: Mask, messages: Rows) -> Iterator[Finding]:
         """Take messages, whatever they hold, by device and in the order in which they were stored.
 
+        Among them are the hub's words that a device's agent is there, or gone (mark ALIVE, AWAY).
+
         Here `state` has a row for each message, all of a device's being copies; what is written to
         the row of its last message stays. `first`: where a device's messages begin.
         """
         yield from ()
 
-    def tick(self, state: Rows, now_ns: int) -> Iterator[Finding]:
-        """Look at all devices every few seconds. `now_ns`: up to when everything stored was read."""
+    def tick(self, state: Rows, now_ns: int, watched_ns: int) -> Iterator[Finding]:
+        """Look at all devices every few seconds.
+
+        Args:
+            state: of all of them; to be written to.
+            now_ns: up to when everything stored was read.
+            watched_ns: when the hub said last that it looks whose agent is there (batch.ALIVE).
+        """
         yield from ()
 
     def sentence(self, said: Said, series: Series | None) -> str:

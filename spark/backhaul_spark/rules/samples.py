@@ -14,11 +14,14 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_codec import CodecError, decode
+from backhaul_codec.presence import BEAT, read_presence
 from backhaul_codec.subjects import DEVICE_ID, SubjectError, parse_leaf
 from backhaul_codec.words import MarkWord, WordError, read_word
 from backhaul_spark.messages import leaf_of
 from backhaul_spark.points import CLOCK_UNSET, decode_batch
 from backhaul_spark.rules.batch import (
+    ALIVE,
+    AWAY,
     MARKS,
     MESSAGE,
     OTHER_MARK,
@@ -87,13 +90,16 @@ def sample_rows(batch: pa.RecordBatch, wanted: Wanted) -> pa.RecordBatch:
     stored_ns = batch.column("stored_at").fill_null(0).cast(pa.int64()).to_numpy() * 1000
     good = batch.column("code").is_null().to_numpy(zero_copy_only=False)
     messages = _messages(batch, stored_ns, good)
+    present, watched_ns = _presence(batch, messages)
+    good[list(present)] = True
     samples, heads = _points(batch, stored_ns, wanted)
     heads += _down(batch, stored_ns, wanted)
     # Rows that are no message of a vehicle's (garbage, gaps, DOWN) fall out here.
     place = np.cumsum(good) - 1
     samples["message"] = place[samples["message"]]
-    devices = batch.column("device").filter(pa.array(good)).unique().to_pylist()
-    packed = list(_by_bucket(messages[good], samples, devices, heads, wanted.buckets))
+    named = batch.column("device").filter(pa.array(good)).drop_null().unique().to_pylist()
+    devices = list(dict.fromkeys([*named, *present.values()]))
+    packed = list(_by_bucket(messages[good], samples, devices, heads, wanted.buckets, watched_ns))
     columns: list[Any] = [
         list(range(wanted.buckets)),
         [batch.column("stream")[0].as_py()] * wanted.buckets,
@@ -119,6 +125,25 @@ def _messages(
         if good[row] and subject.endswith(_MARK_END):
             messages["mark"][row] = _mark(subject, epochs[row], batch.column("body")[row].as_py())
     return messages
+
+
+def _presence(batch: pa.RecordBatch, messages: NDArray[np.void]) -> tuple[dict[int, str], int]:
+    """Mark what the hub says of who is there; return whose each such row is, and when it said so last.
+
+    Of DOWN, which no vehicle writes to: in UP the same subject would be nobody's.
+    """
+    found: dict[int, str] = {}
+    watched_ns = 0
+    for row, subject in enumerate(batch.column("subject").to_pylist()):
+        if not (subject or "").startswith(BEAT):
+            continue
+        watched_ns = max(watched_ns, int(messages["stored_ns"][row]))
+        word = read_presence(subject, batch.column("body")[row].as_py())
+        if word is not None and DEVICE_ID.match(word[0]):
+            found[row] = word[0]
+            messages["device"][row] = device_hash(word[0])
+            messages["mark"][row] = ALIVE if word[1] else AWAY
+    return found, watched_ns
 
 
 def hashed(column: pa.Array) -> NDArray[np.uint64]:
@@ -256,6 +281,7 @@ def _by_bucket(
     devices: Sequence[str],
     heads: Sequence[HeadWord],
     buckets: int,
+    watched_ns: int = 0,
 ) -> Iterator[Batch]:
     """Part what was found by the devices' hashes."""
     bucket = (messages["device"] % np.uint64(buckets)).astype(np.intp)
@@ -275,4 +301,5 @@ def _by_bucket(
             mine,
             devices_of[number],
             [head for head in heads if device_hash(head.device) % buckets == number],
+            watched_ns,
         )

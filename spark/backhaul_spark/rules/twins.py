@@ -64,6 +64,8 @@ class Twins:
         self.names: dict[int, str] = {}
         self.heads: dict[tuple[str, str], Head] = {}
         self.names_changed = False
+        # When the hub said last that it looks who is there. Not kept: who takes over waits for the next word.
+        self.watched_ns = 0
 
     def rows(self, keys: NDArray[np.uint64], devices: Sequence[str]) -> NDArray[np.intp]:
         """Return the rows of devices, new ones with what was configured before they came."""

@@ -96,6 +96,49 @@ def test_planted_faults_are_found_and_named() -> None:
         assert 2.5 < found.value / found.expected < 3.5
 
 
+@pytest.mark.parametrize("size", [20, 60, 200])
+def test_a_firmware_of_five_vehicles_that_falls_three_times_faster_is_one_finding(
+    size: int,
+) -> None:
+    for seed in range(4):
+        fleet = SimulatedFleet(size, seed, draining=range(5))
+        fleet.models = ["VAN-1"] * size
+        [found] = judged(fleet).findings()
+        assert (found.kind, found.device, found.firmware, found.signal) == (
+            *("firmware", "", "4.2"),
+            SOC,
+        )
+        assert "times faster on firmware 4.2 than on 2 other firmwares of model VAN-1" in found.text
+        assert f"(5 vehicles against {size - 5})" in found.text
+
+
+@pytest.mark.parametrize("tails", [None, 3.0, 2.2], ids=["normal", "t3", "t2.2"])
+def test_a_firmware_of_few_sound_vehicles_is_left_alone_however_heavy_the_tails(
+    tails: float | None,
+) -> None:
+    """Forty firmwares of four to seven vehicles in each of ten fleets, five signals each."""
+    false = 0
+    for seed in range(10):
+        fleet = SimulatedFleet(240, seed, tails)
+        fleet.models = ["VAN-1"] * 240
+        firmware = 0
+        dice = np.random.default_rng(seed)
+        at = 0
+        while at < 220:
+            few = int(dice.integers(4, 8))
+            fleet.firmwares[at : at + few] = [f"5.{firmware}"] * len(fleet.firmwares[at : at + few])
+            at, firmware = at + few, firmware + 1
+        false += sum(1 for found in judged(fleet).findings() if found.kind == "firmware")
+    assert false == 0
+
+
+def test_a_firmware_of_few_is_only_named_if_every_one_of_them_falls_faster() -> None:
+    fleet = SimulatedFleet(60, 1, draining=range(5))
+    fleet.models = ["VAN-1"] * 60
+    fleet._drain[3] /= 3
+    assert [found for found in judged(fleet).findings() if found.kind == "firmware"] == []
+
+
 def test_one_vehicle_that_drains_is_compared_with_its_firmware() -> None:
     fleet = SimulatedFleet(400, 6)
     fleet._drain[4] *= 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,12 +11,13 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
 from backhaul_codec.points import JSON
+from backhaul_codec.presence import BEAT, presence_message
 from backhaul_spark import points
 from backhaul_spark.direct_get import Stored
 from backhaul_spark.errors import OptionError
 from backhaul_spark.messages import message_batch
 from backhaul_spark.rules.actor import TwinActor, read_until, tables_of
-from backhaul_spark.rules.batch import MARKS, SAMPLE, UNTIMELY, Batch, device_hash
+from backhaul_spark.rules.batch import ALIVE, AWAY, MARKS, SAMPLE, UNTIMELY, Batch, device_hash
 from backhaul_spark.rules.config import plan_from
 from backhaul_spark.rules.samples import Wanted, sample_rows
 from backhaul_spark.rules.series import Series, parse_series
@@ -213,6 +215,24 @@ def test_a_device_that_speaks_is_shown_once_in_a_while() -> None:
         said = actor.take(("up.A.f.battery", frame(number + 1, ("soc", number, 50.0))))
         shown.append(len(said["snapshots"]))
     assert shown == [1, 0, 0, 1, 0, 0, 1, 0, 0, 1]
+
+
+def test_the_hubs_word_on_who_is_there_reaches_each_bucket() -> None:
+    """It goes to no vehicle, and is no message of one."""
+    words = [presence_message("A", there=True), presence_message("B", there=False)]
+    words += [(BEAT, b"{}"), (f"{BEAT}.C", b"?"), (f"{BEAT}.no id", words[0][1])]
+    rows = sample_rows(stored(*words, stream="DOWN_00"), replace(WANTED, buckets=2))
+    found = batches(rows)
+    assert len(found) == 2
+    for batch in found:
+        assert batch.watched_ns == T0 + STORED_S * S
+    whole = Batch.join(found)
+    assert sorted(whole.devices) == ["A", "B"]
+    marks = dict(
+        zip(whole.messages["device"].tolist(), whole.messages["mark"].tolist(), strict=True)
+    )
+    assert marks == {device_hash("A"): ALIVE, device_hash("B"): AWAY}
+    assert seen(("up.A.f.battery", frame(1, ("soc", 0, 80.0)))).watched_ns == 0
 
 
 def test_the_timer_finds_silence_once_however_long_it_ticks() -> None:

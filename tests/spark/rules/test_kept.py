@@ -89,7 +89,7 @@ def test_any_worker_goes_on_where_another_was() -> None:
         afresh = Kept(fleet.plan).load(3, store)
         assert content(afresh.twins) == expected
         assert afresh.latest == bucket.latest
-    assert store.latest.get()[4] > 0  # type: ignore[index]  # not always the empty one
+    assert store.latest.get()[4] != 0  # type: ignore[index]  # not always the empty one
 
 
 def test_a_batch_that_failed_is_not_remembered() -> None:

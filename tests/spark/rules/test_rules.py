@@ -209,3 +209,76 @@ def test_many_devices_at_once_are_each_told_for_themselves(bucket: Bucket) -> No
             bucket.say(device, at_s, (TEMP, at_s, 70 if device in hot else 30))
     assert {alert.device for alert in bucket.run(3)} == hot
     assert len(bucket.tick(400)) == 1000
+
+
+def beats(bucket: Bucket, from_s: int, to_s: int) -> list[tuple[str, str, float]]:
+    """Let time pass while the hub looks who is there; return what the rules find."""
+    found = []
+    for second in range(from_s, to_s + 1, 60):
+        bucket.beat(second)
+        bucket.run(second)
+        found += spoken(bucket.tick(second))
+    return found
+
+
+def test_a_vehicle_that_is_there_and_has_nothing_to_say_is_not_silent(bucket: Bucket) -> None:
+    bucket.say("A", 0)
+    bucket.see("A", 1, there=True)
+    bucket.run(1)
+    assert beats(bucket, 60, 7200) == []
+    bucket.say("A", 7210)
+    assert spoken(bucket.run(7211)) == [], "nor was it, when it has something to say again"
+    bucket.restart()
+    assert beats(bucket, 7260, 9000) == []
+
+
+def test_an_agent_that_is_gone_is_silent_from_then_on(bucket: Bucket) -> None:
+    bucket.say("A", 0)
+    bucket.see("A", 1, there=True)
+    assert beats(bucket, 60, 3600) == []
+    bucket.see("A", 3620, there=False)
+    assert beats(bucket, 3660, 3900) == []
+    assert beats(bucket, 3960, 4500) == [("silence", "raised", 3920)]
+    bucket.see("A", 4510, there=False)  # a control plane that starts says so again
+    assert spoken(bucket.run(4511)) == []
+    bucket.see("A", 5000, there=True)
+    bucket.say("A", 5001, mark=MARKS["start"])
+    [end] = bucket.run(5002)
+    assert (end.kind, end.time_ns) == ("cleared", T0 + 5000 * S)
+    assert "agent did not run" in end.text
+    assert beats(bucket, 5040, 9000) == []
+
+
+def test_where_the_hub_does_not_look_what_it_said_of_an_agent_holds_no_more(bucket: Bucket) -> None:
+    bucket.say("A", 0)
+    bucket.see("A", 1, there=True)
+    assert beats(bucket, 60, 600) == []
+    assert spoken(bucket.tick(600 + 150 + 300)) == []
+    assert spoken(bucket.tick(600 + 150 + 301)) == [("silence", "raised", 1050)]
+    bucket.see("A", 2000, there=False)
+    assert spoken(bucket.run(2001)) == [], "it looks again, and the vehicle is gone"
+    assert beats(bucket, 2030, 2090) == [], "that is no end of the silence"
+    bucket.see("A", 2100, there=True)
+    assert [kind for _, kind, _ in spoken(bucket.run(2101) + bucket.tick(2200))] == ["cleared"]
+
+
+def test_the_hubs_word_is_judged_by_its_order_and_of_each_device_by_itself(bucket: Bucket) -> None:
+    """The job was away: all of it comes in one batch."""
+    bucket.say("A", 0)
+    bucket.say("B", 0)
+    bucket.see("A", 1, there=True)
+    bucket.see("B", 1, there=True)
+    bucket.see("B", 100, there=False)
+    bucket.see("B", 1000, there=True)
+    bucket.say("A", 2000)
+    bucket.say("B", 2000)
+    found = spoken(bucket.run(2001)) + spoken(bucket.tick(2100))
+    assert found == [("silence", "raised", 400), ("silence", "cleared", 1000)]
+    assert {alert.device for alert in bucket.alerts} == {"B"}
+
+
+def test_what_the_hub_says_of_a_device_that_never_spoke_makes_no_alert(bucket: Bucket) -> None:
+    bucket.see("A", 0, there=False)
+    bucket.see("B", 0, there=True)
+    bucket.run(1)
+    assert beats(bucket, 60, 3600) == []

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from msgspec import Meta
 
+from backhaul_codec.presence import BELIEVED_S
 from backhaul_spark.rules import rule
-from backhaul_spark.rules.batch import MARKS
+from backhaul_spark.rules.batch import ALIVE, AWAY, MARKS
+from backhaul_spark.rules.rounds import firsts
 from backhaul_spark.rules.rule import SECOND_NS
 
 if TYPE_CHECKING:
@@ -34,25 +36,52 @@ class SilenceSettings(rule.Settings, frozen=True, forbid_unknown_fields=True, kw
 
 
 class Silence(rule.Rule):
-    """Nothing of the device was stored at the hub for 5 minutes.
+    """Nothing of the device was stored at the hub for 5 minutes, and its agent was not there.
 
-    By the hub's clock, not the vehicle's: a replayed backlog is a sign of life too. The alert's time
-    is when the limit was reached; that of its end when the first message came again.
+    By the hub's clock, not the vehicle's: a replayed backlog is a sign of life too. A vehicle whose agent the
+    hub sees is not silent, whether it has something to say or not; where the hub itself is not heard, nobody
+    knows, and what was said of an agent counts no more. The alert's time is when the limit was reached;
+    that of its end when the first message came again.
     """
 
     name = "silence"
     unit = "s"
     severity = "warning"
     # `heard_ns`: newest message. `back_ns`: first one after a silence whose end was not told yet.
-    # `lost_ns`: the last one before that silence.
-    state = np.dtype([("open", "?"), ("heard_ns", "i8"), ("back_ns", "i8"), ("lost_ns", "i8")])
+    # `lost_ns`: the last one before that silence. `alive`: the hub sees its agent.
+    state = np.dtype(
+        [("open", "?"), ("heard_ns", "i8"), ("back_ns", "i8"), ("lost_ns", "i8"), ("alive", "?")]
+    )
     Settings = SilenceSettings
 
     def heard(self, state: Rows, first: Mask, messages: Rows) -> Iterator[Finding]:
         """Find silences between messages, told of already or not, and the vehicle's word on them."""
+        alive, alive_after = _alive(state, first, messages["mark"])
+        # That an agent is gone is no sign of life but of one that was there until then.
+        living = (messages["mark"] != AWAY) | alive
+        device = np.cumsum(first)
+        part = state[living]
+        yield from (
+            _spread(finding, living)
+            for finding in self._heard(
+                part, firsts(device[living]), messages[living], alive[living]
+            )
+        )
+        state[living] = part
+        # The row of a device's last message is the one that stays.
+        last = np.flatnonzero(np.r_[first[1:], True])
+        newest = np.maximum.accumulate(np.where(living, np.arange(len(living)), -1))[last]
+        spoke = newest >= np.flatnonzero(first)
+        state[last[spoke]] = state[newest[spoke]]
+        state["alive"][last] = alive_after[last]
+
+    def _heard(self, state: Rows, first: Mask, messages: Rows, alive: Mask) -> Iterator[Finding]:
+        """Take signs of life alone. `alive`: the hub saw the agent up to each of them."""
+        if not len(messages):
+            return
         stored = messages["stored_ns"]
         before = np.maximum(np.where(first, 0, np.r_[0, stored[:-1]]), state["heard_ns"])
-        gap = (before > 0) & (stored - before > self._after_ns)
+        gap = (before > 0) & (stored - before > self._after_ns) & ~alive
         told = first & state["open"]
         if (gap & ~told).any():
             yield self._raised(gap & ~told, before)
@@ -61,8 +90,13 @@ class Silence(rule.Rule):
         state["heard_ns"][last] = np.maximum(stored, state["heard_ns"])[last]
         state["open"] = False
 
-    def tick(self, state: Rows, now_ns: int) -> Iterator[Finding]:
-        heard = state["heard_ns"]
+    def tick(self, state: Rows, now_ns: int, watched_ns: int) -> Iterator[Finding]:
+        believed_ns = watched_ns + int(BELIEVED_S * SECOND_NS)
+        heard = np.where(
+            state["alive"] & (state["heard_ns"] > 0),
+            np.maximum(state["heard_ns"], min(believed_ns, now_ns)),
+            state["heard_ns"],
+        )
         silent = (heard > 0) & ~state["open"] & (now_ns - heard > self._after_ns)
         # One that is back, and away again, was back first.
         waited = now_ns - state["back_ns"] > self.settings.explain_s * SECOND_NS
@@ -129,6 +163,28 @@ class Silence(rule.Rule):
         if said.note == "start":
             return f"the vehicle's agent did not run, or has started again: silent {span}"
         return f"heard again; silent {span} without an explanation"
+
+
+def _alive(state: Rows, first: Mask, mark: rule.Integers) -> tuple[Mask, Mask]:
+    """Return whether the hub saw each message's agent before it, and whether after it."""
+    word = np.isin(mark, (ALIVE, AWAY))
+    rows = np.arange(len(mark))
+    newest = np.maximum.accumulate(np.where(word, rows, -1))
+    begins = np.maximum.accumulate(np.where(first, rows, 0))
+    # An open silence: what was said of the agent did not hold.
+    known = state["alive"] & ~state["open"]
+    after = np.where(newest >= begins, mark[newest] == ALIVE, state["alive"])
+    before = np.r_[-1, newest[:-1]] if len(mark) else newest
+    return np.where(before >= begins, mark[before] == ALIVE, known), after
+
+
+def _spread(finding: Finding, living: Mask) -> Finding:
+    """Return a finding about some of the messages as one about all."""
+    where = np.zeros(len(living), np.bool_)
+    time_ns = np.zeros(len(living), np.int64)
+    value = np.zeros(len(living))
+    where[living], time_ns[living], value[living] = finding.where, finding.time_ns, finding.value
+    return rule.Finding(finding.kind, where, time_ns, value, finding.limit, finding.note)
 
 
 def _clock(time_ns: int) -> str:

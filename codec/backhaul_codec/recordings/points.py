@@ -5,30 +5,32 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from backhaul_agent.errors import MappingError
-from backhaul_agent.intake import INT64_MAX, INT64_MIN, time_ns_of
-from backhaul_agent.replay.mapping import Template
 from backhaul_codec import Point
+from backhaul_codec.errors import MappingError
+from backhaul_codec.recordings.mapping import Template
+from backhaul_codec.recordings.times import row_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backhaul_agent.replay.mapping import Mapping, Series
-    from backhaul_agent.replay.readers import Chunk
     from backhaul_codec import Value
+    from backhaul_codec.recordings.mapping import Mapping, Series
+    from backhaul_codec.recordings.readers import Chunk
 
-UNIT_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 class Row(NamedTuple):
-    """What one row holds; ``time_ns`` None: it has no valid time, and its points' times say nothing."""
+    """What one row holds; ``time_ns`` None: it has no valid time, and its points' times say nothing.
+
+    ``number`` counts from 0 after any header line.
+    """
 
     time_ns: int | None
     points: list[Point]
+    number: int
 
 
 @dataclass(slots=True)
@@ -64,20 +66,35 @@ class RowMapper:
             for reading in mapping.readings()
         ]
 
-    def rows(self, chunk: Chunk) -> Iterator[Row]:
-        """Yield every row that is not filtered out, in order."""
-        times = chunk.columns[self._mapping.time.column]
+    def times(self, chunk: Chunk) -> Iterator[tuple[int, Any, int | None]]:
+        """Yield number, cell and time of every row that is not filtered out; nothing is counted."""
+        time = self._mapping.time
+        cells = chunk.columns[time.column]
+        for index in self._chosen(chunk, 0):
+            raw = cells[index]
+            yield chunk.first_row + index, raw, row_time(raw, time.unit, dates=time.dates)
+
+    def _chosen(self, chunk: Chunk, begin: int) -> Iterator[int]:
+        """Yield the places of a chunk's rows that are not filtered out."""
         filters = [
             (chunk.columns[item.column], {str(value) for value in item.only})
             for item in self._mapping.filter
         ]
+        for index in range(begin, chunk.rows):
+            if all(str(column[index]) in only for column, only in filters):
+                yield index
+
+    def rows(self, chunk: Chunk, from_row: int = 0) -> Iterator[Row]:
+        """Yield every row from one on that is not filtered out, in order."""
+        times = chunk.columns[self._mapping.time.column]
         tally = self.tally
-        for index in range(chunk.rows):
-            tally.rows += 1
-            if any(str(column[index]) not in only for column, only in filters):
-                tally.rows_filtered += 1
-                continue
-            time = row_time(times[index], self._mapping.time.unit)
+        begin = max(0, from_row - chunk.first_row)
+        rows = max(0, chunk.rows - begin)
+        tally.rows += rows
+        tally.rows_filtered += rows
+        for index in self._chosen(chunk, begin):
+            tally.rows_filtered -= 1
+            time = row_time(times[index], self._mapping.time.unit, dates=self._mapping.time.dates)
             if time is None:
                 tally.note_untimed(chunk.first_row + index)
             points = []
@@ -100,7 +117,7 @@ class RowMapper:
                     )
                 )
             tally.points += len(points)
-            yield Row(time, points)
+            yield Row(time, points, chunk.first_row + index)
 
     def _value(self, raw: Any, reading: Series) -> Value | None:
         """Return a cell as a value, None where it does not fit the mapping's dtype."""
@@ -117,24 +134,6 @@ class RowMapper:
         if isinstance(raw, int | float | str | bytes):
             return raw
         raise MappingError(f"holds {type(raw).__name__}, which is no value", column=reading.column)
-
-
-def row_time(raw: Any, unit: str) -> int | None:
-    """Return a cell as ns since the Unix epoch, None where it is no valid time."""
-    try:
-        if raw is None or isinstance(raw, bool):
-            return None
-        if unit == "rfc3339":
-            return time_ns_of(str(raw))
-        if isinstance(raw, int):
-            time = raw * UNIT_NS[unit]
-        else:
-            # Decimal, so that "1617016425.123456789" keeps its nanoseconds.
-            scaled = Decimal(raw if isinstance(raw, str) else repr(raw)) * UNIT_NS[unit]
-            time = int(scaled.to_integral_value())
-    except (ValueError, InvalidOperation, OverflowError):
-        return None
-    return time if INT64_MIN <= time <= INT64_MAX else None
 
 
 def _number(text: str, dtype: str) -> Value | None:

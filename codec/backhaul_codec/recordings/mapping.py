@@ -3,6 +3,7 @@
 [time]
 column = "t_ns"
 unit = "ns"                # ns, us, ms, s, or rfc3339
+dates = true               # false: times count from something else than 1970, as from a boot
 
 [[series]]                 # wide form: one row holds readings of several series
 column = "Soc"
@@ -18,18 +19,23 @@ key = ""
 [[filter]]                 # optional: only rows with one of these values
 column = "log"
 only = ["sample"]
+
+[device]                   # only for `backhaul-hub import`: of which vehicle a row is
+column = "vin"             # as a column says
+file = "{device}/*.csv"    # or as the file is called
+names = {WVW123 = "VID-001"}   # optional: which id stands for what is found there
 """
 
 from __future__ import annotations
 
 import re
-import tomllib
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from backhaul_agent.errors import MappingError
+from backhaul_codec.errors import MappingError
+from backhaul_codec.strict_toml import TomlError, read_toml
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,14 +45,18 @@ Dtype = Literal["auto", "float64", "int64", "text"]
 _COLUMN = re.compile(r"\{([^{}]+)\}")
 
 
-class TimeColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[time]: where a row's time stands, and in which unit since the Unix epoch."""
+class TimeColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """[time]: where a row's time stands, and in which unit since the Unix epoch.
+
+    ``dates``: a time that is not in the years 1990 to 2099 is none.
+    """
 
     column: Text
     unit: Literal["ns", "us", "ms", "s", "rfc3339"] = "ns"
+    dates: bool = True
 
 
-class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """[[series]]: one column of a wide recording. ``dtype`` is for CSV, where all is text."""
 
     column: Text
@@ -56,7 +66,7 @@ class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dtype: Dtype = "auto"
 
 
-class Long(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Long(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """[long]: the columns of a recording with one reading a row."""
 
     value: Text
@@ -66,20 +76,43 @@ class Long(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dtype: Dtype = "auto"
 
 
-class Filter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Filter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """[[filter]]: keep rows whose column has one of these values."""
 
     column: Text
     only: Annotated[list[str | int | float], Meta(min_length=1)]
 
 
-class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DeviceOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """[device]: of which vehicle rows are, by a column or by the file's path below the directory."""
+
+    column: str = ""
+    file: str = ""
+    names: dict[str, str] = {}
+
+    def of_path(self, path: str) -> str | None:
+        """Return what a path, parts divided by "/", says of the device; None: it is not like the pattern.
+
+        A pattern without "/" is compared with the file's name alone.
+        """
+        pattern = re.escape(self.file).replace(r"\*", "[^/]*")
+        pattern = pattern.replace(r"\{device\}", r"([A-Za-z0-9][A-Za-z0-9_-]*?)")
+        found = re.fullmatch(pattern, path if "/" in self.file else path.rpartition("/")[2])
+        return found and self.name(found[1])
+
+    def name(self, said: str) -> str:
+        """Return the device's id for what a column or path says."""
+        return self.names.get(said, said)
+
+
+class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The whole file: a time, and either ``series`` or ``long``."""
 
     time: TimeColumn
     series: list[Series] = []
     long: Long | None = None
     filter: list[Filter] = []
+    device: DeviceOf | None = None
 
     def readings(self) -> list[Series]:
         """Return every column that holds values; the long form is one column with templates."""
@@ -95,6 +128,8 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             names.append(reading.column)
             for template in (reading.node, reading.type, reading.key):
                 names += _COLUMN.findall(template)
+        if self.device is not None and self.device.column:
+            names.append(self.device.column)
         return list(dict.fromkeys(names))
 
 
@@ -105,14 +140,18 @@ def load(path: Path) -> Mapping:
         MappingError: what is wrong, and where.
     """
     try:
-        raw: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-        mapping = msgspec.convert(raw, Mapping)
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        mapping = msgspec.convert(read_toml(path.read_text(encoding="utf-8")), Mapping)
+    except (OSError, TomlError, UnicodeDecodeError) as error:
         raise MappingError(f"{path}: {error}") from error
     except msgspec.ValidationError as error:
         raise MappingError(f"{path}: {str(error).replace('$.', '')}") from error
     if bool(mapping.series) == (mapping.long is not None):
         raise MappingError(f"{path}: give either [[series]] (wide form) or [long], not both")
+    if (device := mapping.device) is not None:
+        if bool(device.column) == bool(device.file):
+            raise MappingError(f"{path}: device: give either column or file, not both")
+        if device.file and device.file.count("{device}") != 1:
+            raise MappingError(f"{path}: device.file: {{device}} stands in it once")
     return mapping
 
 

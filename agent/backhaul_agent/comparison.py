@@ -1,0 +1,160 @@
+"""Compares what former epochs still owe with what the hub holds: the shell around `reconcile`.
+
+The hub is asked for hashes along with the time (`clock_exchange.py`), a bounded number of seqs at once. It
+answers when it has read all that had reached it. So an epoch of a lane is compared only when OUT holds
+nothing more of it that the hub has not taken: what the hub does not hold then will not come by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+from nats.errors import Error as NatsError
+
+from backhaul_agent.errors import JetStreamError, LedgerStorageError
+from backhaul_agent.out_stream import OutStream
+from backhaul_agent.reconcile import ASK_ROWS, HashQuestion, judge, question_of
+from backhaul_agent.resend import Work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from backhaul_agent.clock import Clock
+    from backhaul_agent.jetstream import JetStream
+    from backhaul_agent.lane import Lane
+    from backhaul_agent.ledger import Ledger
+    from backhaul_agent.writer import Writer
+
+LOOK_S = 0.5
+EMPTY_S = 2.0  # for which what was on its way when OUT was emptied may take to be read at the hub
+OWED_S = 60.0  # for which a former epoch may stand still before it is compared
+log = structlog.get_logger("epochs")
+
+
+class Comparison:
+    """Compares one epoch of one lane after the other; lives as long as the daemon.
+
+    ``durable``: the hub's consumer on the OUT streams. ``ask`` has the hub asked at once.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        writer: Writer,
+        clock: Clock,
+        lanes: Sequence[Lane],
+        durable: str,
+    ) -> None:
+        self.ask: Callable[[], None] = lambda: None
+        self.moved = 0  # messages that went into a newer epoch
+        self._ledger = ledger
+        self._writer = writer
+        self._clock = clock
+        self._lanes = lanes
+        self._durable = durable
+        self._question: HashQuestion | None = None
+        self._answer: asyncio.Future[list[str | None]] | None = None
+        self._ends: dict[tuple[str, int], tuple[str, int, float]] = {}
+        self._owed: dict[tuple[str, int], tuple[int, float]] = {}
+
+    @property
+    def question(self) -> HashQuestion | None:
+        """Return what the hub is to be asked, None for nothing."""
+        return self._question
+
+    def heard(self, lane: str, epoch: int, lo: int, hashes: list[str | None]) -> None:
+        """Take in the hub's answer; one to another question is passed over."""
+        asked = self._question
+        if asked is None or self._answer is None or self._answer.done():
+            return
+        if (lane, epoch, lo) == asked[:3] and len(hashes) == asked.hi - asked.lo + 1:
+            self._answer.set_result(hashes)
+
+    async def run(self, jetstream: JetStream) -> None:
+        """Compare for as long as this connection lives (the caller cancels)."""
+        self._ends.clear()
+        while True:
+            try:
+                for lane in self._lanes:
+                    self._note_owed(lane)
+                    for epoch in sorted(lane.confirmations.disputed):
+                        if await self._may_compare(lane, epoch, jetstream):
+                            await self._compare(lane, epoch)
+            except (JetStreamError, LedgerStorageError, NatsError, OSError) as error:
+                log.warning("a former epoch waits to be compared", error=str(error))
+            await asyncio.sleep(LOOK_S)
+
+    def _note_owed(self, lane: Lane) -> None:
+        """Doubt what is owed of a former epoch for long: neither watermarks nor requests settle it."""
+        now_s = self._clock.monotonic_s()
+        for (name, epoch), state in self._ledger.closed.items():
+            if name != lane.name or state.whole or not lane.past(epoch):
+                continue
+            watermark, since_s = self._owed.get((name, epoch), (-1, now_s))
+            if watermark != state.watermark:
+                since_s = now_s
+            self._owed[name, epoch] = state.watermark, since_s
+            if now_s - since_s >= OWED_S:
+                lane.confirmations.dispute(epoch, f"owed for {OWED_S:g} s")
+
+    async def _may_compare(self, lane: Lane, epoch: int, jetstream: JetStream) -> bool:
+        """Whether the hub has all of an epoch that it will ever get by itself."""
+        state = self._ledger.closed.get((lane.name, epoch))
+        if state is None:
+            if epoch != self._ledger.epoch:
+                lane.confirmations.settle(epoch)  # its lanes were dropped: all of it was confirmed
+            return False
+        if state.held_seq or not lane.past(epoch):
+            return False
+        created, stream = await jetstream.created_and_state(lane.stream)
+        now_s = self._clock.monotonic_s()
+        place = lane.name, epoch
+        known = self._ends.get(place)
+        if known is None or known[0] != created:
+            known = self._ends[place] = created, int(stream["last_seq"]), now_s
+        if int(stream["first_seq"]) > known[1] or not stream["messages"]:
+            return now_s - known[2] >= EMPTY_S
+        return await OutStream(jetstream, lane.stream).taken(self._durable) >= known[1]
+
+    async def _compare(self, lane: Lane, epoch: int) -> None:
+        state = self._ledger.closed[lane.name, epoch]
+        after, moved = state.confirmed, 0
+        again: list[tuple[int, int]] = []
+        while rows := await self._ledger.owned(state, after, ASK_ROWS):
+            question = question_of(state, rows)
+            if question.hi - question.lo >= ASK_ROWS:  # rows are missing between them
+                rows = [row for row in rows if row.seq < question.lo + ASK_ROWS]
+                question = question_of(state, rows)
+            hashes = await self._ask(question)
+            verdicts = judge(state, rows, question.lo, hashes)
+            again += verdicts.again
+            if verdicts.moved:
+                await self._writer.apply(verdicts.changes)
+            after, moved = verdicts.settled_seq, moved + verdicts.moved
+        self._ends.pop((lane.name, epoch), None)
+        self._owed.pop((lane.name, epoch), None)
+        if again:
+            lane.confirmations.postpone(epoch)
+            lane.append_again([Work(epoch, lo, hi) for lo, hi in again])
+        else:
+            lane.confirmations.settle(epoch)
+            self._writer.set_watermark(lane.name, state.last_seq, epoch)
+        self.moved += moved
+        log.warning(
+            "a former epoch was compared",
+            lane=lane.name,
+            epoch=epoch,
+            moved=moved,
+            again=len(again),
+        )
+
+    async def _ask(self, question: HashQuestion) -> list[str | None]:
+        self._question = question
+        self._answer = asyncio.get_running_loop().create_future()
+        self.ask()
+        try:
+            return await self._answer
+        finally:
+            self._question = self._answer = None

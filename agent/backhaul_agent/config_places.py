@@ -1,0 +1,90 @@
+"""Whether the paths of agent.toml can be what they are for, as the disk is now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backhaul_agent.config import Config
+
+STATE_DIRECTORY = Path("/var/lib/backhaul-agent")
+# The system's own: what is not of artifacts there must not count as theirs, and slots not lie among it.
+_SYSTEM = frozenset(
+    Path("/", name)
+    for name in (
+        *("", "bin", "boot", "dev", "etc", "home", "lib", "lib64", "mnt", "opt", "proc", "root"),
+        *("run", "sbin", "srv", "sys", "tmp", "usr", "var", "var/lib", "var/log"),
+    )
+)
+
+
+def place_problems(config: Config, own: Path) -> Iterator[tuple[str, str]]:
+    """Yield the key of each path that cannot be what it is for, and why.
+
+    Args:
+        config: as read; its paths are whole.
+        own: the directory of agent.toml.
+    """
+    ledger, artifacts = Path(config.ledger.path), Path(config.artifacts.dir)
+    taken = {*_SYSTEM, ledger.parent, own.absolute()}
+    # Not resolved: /var/lib/backhaul-agent itself is a link under systemd. Two slashes are a root too.
+    plain = Path("/", str(artifacts.absolute()).lstrip("/"))
+    if plain in taken or ".." in artifacts.parts:
+        yield (
+            "artifacts.dir",
+            f"{artifacts} is not for artifacts alone: give them a directory of their own",
+        )
+    yield from _no_directory("ledger.path", ledger)
+    yield from _directories("ledger.path", ledger.parent)
+    yield from _directories("artifacts.dir", artifacts)
+    yield from _no_directory("link.file", Path(config.link.file))
+    files = {
+        "nats.nkey": config.nats.nkey,
+        "nats.credentials": config.nats.credentials,
+        "link.system_nkey": config.link.system_nkey,
+        "link.pid_file": config.link.pid_file,
+    }
+    for key, name in files.items():
+        if name:
+            yield from _no_directory(key, Path(name))
+    for number, command in enumerate(config.command):
+        if command.run:
+            yield from _no_directory(f"command[{number}].run", Path(command.run[0]))
+
+
+def place_warnings(config: Config) -> Iterator[str]:
+    """Yield what may be meant, and does not work as the packages come."""
+    for key, name in (("ledger.path", config.ledger.path), ("artifacts.dir", config.artifacts.dir)):
+        if not Path(name).is_relative_to(STATE_DIRECTORY):
+            yield (
+                f"{key}: the unit backhaul-agent.service may write below {STATE_DIRECTORY} alone:"
+                f" {name} needs a drop-in with ReadWritePaths="
+            )
+    for command in config.command:
+        if command.run and command.run[0].startswith("/") and not Path(command.run[0]).exists():
+            yield f"command {command.name!r}: there is no {command.run[0]}"
+
+
+def _no_directory(key: str, path: Path) -> Iterator[tuple[str, str]]:
+    if _is_directory(path):
+        yield key, f"{path} is a directory: a file is needed"
+
+
+def _directories(key: str, path: Path) -> Iterator[tuple[str, str]]:
+    """Look at the nearest of a directory and those above it that is there."""
+    for each in (path, *path.parents):
+        if _is_directory(each):
+            return
+        if each.exists():
+            yield key, f"{each} is a file: a directory is needed"
+            return
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False  # not ours to look into: who runs may be another user

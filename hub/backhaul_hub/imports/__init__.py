@@ -1,0 +1,1 @@
+"""Old logs of a fleet, brought into the history by an operator (docs/replay.md, ADR 30)."""

@@ -1,0 +1,76 @@
+"""Say what of a day was not judged, and what its certificates do not say: no finding is no all-clear. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul_spark.fleet.cohorts import PEERS_MIN
+from backhaul_spark.fleet.findings import count
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from backhaul_spark.fleet.readings import Signal
+
+NAMED_MAX = 10
+_NEEDED = PEERS_MIN + 1
+
+
+def not_compared(devices: Mapping[Signal, int]) -> str:
+    """Return a sentence about the signals that too few devices have to be compared, "" for none.
+
+    Args:
+        devices: how many devices had readings of each signal, in the whole fleet.
+    """
+    few = sorted(signal for signal, number in devices.items() if number < _NEEDED)
+    if not few:
+        return ""
+    why = f"a signal is compared where {_NEEDED} devices or more have it"
+    if len(few) == len(devices):
+        most = count(max(devices.values()), "device has", "devices have")
+        return (
+            f"No device was compared with others: {why}, and here at most {most} one. Only clocks were"
+            " looked at, and who was silent."
+        )
+    names = ", ".join(map(str, few[:NAMED_MAX]))
+    more = f" and {len(few) - NAMED_MAX:,} more" if len(few) > NAMED_MAX else ""
+    were = "was" if len(few) == 1 else "were"
+    return (
+        f"{len(few):,} of {len(devices):,} signals {were} not compared with other devices: {why}."
+        f" {names}{more}"
+    )
+
+
+def handed_over_later(hours: int, devices: int, since: Mapping[str, int] | None) -> str:
+    """Return what is known of hours with readings and without a certificate, "" where there are none.
+
+    Args:
+        hours: device-hours of the day that have readings, and no certificate.
+        devices: how many devices they are of.
+        since: how many hours of these devices are certified from the day on, by state; None: too many
+            devices to look.
+    """
+    if not hours:
+        return ""
+    said = (
+        f"{count(hours, 'device-hour has', 'device-hours have')} readings and no certificate. All of these"
+        " readings are held. A certificate is of the hour in which a vehicle acknowledged, and these were"
+        " handed over in later hours, as by a replay, or certificates are not up to date."
+    )
+    if since is None:
+        return f"{said} `backhaul-spark completeness DEVICE` says whether more is to come."
+    if not sum(since.values()):
+        return f"{said} No later hour of {_of(devices)} is certified yet: whether more is to come is not known."
+    open_ = ", ".join(
+        f"{since[state]:,} {state}" for state in ("waiting", "explained") if since.get(state)
+    )
+    if not open_:
+        return f"{said} Every hour of {_of(devices)} that is certified since is complete: nothing of it is missing."
+    return (
+        f"{said} Of the hours of {_of(devices)} that are certified since {open_}: readings of this day may be"
+        " among what is missing there (`backhaul-spark completeness DEVICE`)."
+    )
+
+
+def _of(devices: int) -> str:
+    return "this device" if devices == 1 else f"these {devices:,} devices"

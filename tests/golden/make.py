@@ -1,0 +1,156 @@
+"""Write the golden files: `python -m tests.golden.make`. What is there already is left as it is.
+
+A golden file is written once, when its version is new, and never again: what it is good for is that it does
+not follow the code. `schemas/` has the tables of a ledger and a hub.db as they were written by commit
+aa7919e; the databases are kept as text, so that a change of one can be read.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+
+import msgspec
+
+from backhaul_agent.framer import pack
+from backhaul_codec import (
+    Opaque,
+    Point,
+    chain,
+    decode,
+    encode_frame,
+    encode_point,
+    hash_of,
+    peek,
+    restamp,
+)
+from backhaul_codec.envelope import NO_LINK
+from backhaul_codec.points import JSON
+
+HERE = Path(__file__).parent
+NOON = 1_700_000_000_000_000_000
+FRAME = [
+    Point("battery", "soc", NOON, 81.25),
+    Point("battery", "soc", NOON + 10**9, 81.5),
+    Point("battery", "volts", NOON + 10**9, 399.1, key="pack 2"),
+    Point("battery", "count", NOON + 2 * 10**9, 2**63 + 7),
+    Point("battery", "note", NOON + 2 * 10**9, "Ärger"),
+]
+STATE = Point("battery", "limit", NOON, 80.5, key="upper", tombstone=1, origin="hub")
+EVENT = Point("", "quarantined", NOON, Opaque(JSON, b'{"points":3}'))
+# By name: its subject and the message of version 1.
+MESSAGES = {
+    "frame": ("f.battery", encode_frame(FRAME, epoch=0, seq=0)),
+    "frame, not compressed": ("f.battery", encode_frame(FRAME, epoch=0, seq=0, compression="none")),
+    "frame, clock unset": ("f.battery", encode_frame(FRAME[:1], epoch=0, seq=0, clock=2)),
+    "point": ("p.battery.limit.upper", encode_point(STATE, epoch=0, seq=0)),
+    "event": ("e.quarantined", encode_point(EVENT, epoch=0, seq=0)),
+}
+
+
+def main() -> None:
+    """Write what is missing."""
+    for name, content in {
+        "messages-1.json": _messages(1),
+        "messages-2.json": _messages(2),
+        "ledger-3.sql": _ledger(),
+        "hub-9.sql": _hub(),
+    }.items():
+        if not (HERE / name).exists():
+            (HERE / name).write_text(content)
+
+
+def plain(point: Point) -> list[object]:
+    """Return a point as a golden file has it: opaque bytes by their dtype and in hex, times in ns."""
+    value = point.value
+    said = [value.dtype, value.data.hex()] if isinstance(value, Opaque) else value
+    return [
+        point.node, point.type, point.key, point.time, said, point.tombstone, point.origin,
+    ]  # fmt: skip
+
+
+def _messages(version: int) -> str:
+    link, found = NO_LINK, []
+    for seq, (name, (subject, message)) in enumerate(MESSAGES.items(), 2**32 - 2):
+        if version == 1:
+            stamped = restamp(message, epoch=2**32 - 1, seq=seq)
+        else:
+            stamped = chain(message, epoch=2**32 - 1, seq=seq, link=link)
+        link, header = hash_of(subject, stamped), peek(stamped)
+        found.append(
+            {
+                "name": name,
+                "subject": subject,
+                "message": stamped.hex(),
+                "kind": header.kind.name,
+                "epoch": header.epoch,
+                "seq": header.seq,
+                "raw_len": header.raw_len,
+                "link": header.link.hex(),
+                "hash": link.hex(),
+                "points": [plain(point) for point in decode(stamped).points],
+            }
+        )
+    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+
+
+def _ledger() -> str:
+    """Return a ledger of schema 3: a former epoch that is owed, rows that wait for the time, staged points."""
+    lanes = [
+        # id, name, epoch, next seq, watermark, confirmed, stream, used seq
+        (1, "live", 42, 2, 1, 1, "2026-01-31T10:00:00Z", 1),
+        (2, "bulk", 42, 4, 1, 1, "2026-01-31T10:00:00Z", 3),
+        (3, "live", 43, 5, 0, 0, "2026-01-31T10:00:00Z", 2),
+        (4, "bulk", 43, 3, 0, 0, "2026-01-31T10:00:00Z", 2),
+    ]
+    epochs = {id_: epoch for id_, _, epoch, *_ in lanes}
+    # lane, seq, name of the message, value class, times, boot
+    rows = [
+        (2, 2, "frame", 1, (NOON, NOON + 2 * 10**9), 0),
+        (2, 3, "frame, not compressed", 1, (NOON, NOON + 2 * 10**9), 0),
+        (3, 1, "event", 4, None, 0),
+        (3, 2, "point", 3, (NOON, NOON), 0),
+        (3, 3, "point", 3, (NOON, NOON), 1),
+        (3, 4, "event", 4, None, 0),
+        (4, 1, "frame", 1, (NOON, NOON + 2 * 10**9), 0),
+        (4, 2, "frame, clock unset", 1, (NOON, NOON), 0),
+    ]
+    script = ["INSERT INTO meta VALUES ('device', 'VID-001'), ('epoch', 43);"]
+    script += [f"INSERT INTO lanes VALUES {lane};" for lane in lanes]
+    script += ["INSERT INTO boots VALUES (1, 'aaaa-bbbb', 1000, NULL, NULL, 0);"]
+    for lane, seq, name, value, times, boot in rows:
+        subject, message = MESSAGES[name]
+        body = restamp(message, epoch=epochs[lane], seq=seq).hex()
+        t_lo, t_hi = times or ("NULL", "NULL")
+        script.append(
+            "INSERT INTO messages (lane, seq, subject, body, value_class, t_lo, t_hi, boot) VALUES "
+            f"({lane}, {seq}, '{subject}', x'{body}', {value}, {t_lo}, {t_hi}, {boot});"
+        )
+    staged = pack(FRAME[:2])
+    script.append(
+        "INSERT INTO staged VALUES "
+        f"(1, 'battery', 2, {zlib.crc32(staged)}, x'{staged.hex()}', 0, 0);"
+    )
+    return "\n".join([(HERE / "schemas/ledger-3.sql").read_text(), *script]) + "\n"
+
+
+def _hub() -> str:
+    """Return a hub.db of schema 9: two lanes, one of them with a hole, a receipt, and what limits took."""
+    lanes = [
+        # lane, epoch, held, aged, seen, receipts, said, messages, repeats, bytes, last seen
+        ("bulk", 42, [(1, 5), (9, 9)], [(1, 2)], [(1, 5), (8, 9)], [(6, 6, "evicted")], 11),
+        ("live", 42, [(1, 4)], [], [(1, 4)], [], 4),
+    ]
+    script = ["INSERT INTO device VALUES ('VID-001', '0123456789abcdef01234567', 'UABC', 5);"]
+    for lane, epoch, *known, said in lanes:
+        texts = ", ".join(f"'{msgspec.json.encode(each).decode()}'" for each in known)
+        script.append(
+            f"INSERT INTO lane VALUES ('VID-001', '{lane}', {epoch}, {texts}, {said}, 7, 2, 600, 123);"
+        )
+    script.append("INSERT INTO position VALUES ('UP_00', '2026-01-31T10:00:00Z', 9, 1, 77, 3);")
+    return "\n".join([(HERE / "schemas/hub-9.sql").read_text(), *script]) + "\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,301 @@
+"""Imports: rows by device, in blocks that have the same places every time; what changed is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from backhaul_codec import Point, decode, peek
+from backhaul_codec.certificates import HOUR_NS, LaneId, LaneRecord, Mark, certify
+from backhaul_codec.errors import MappingError
+from backhaul_codec.ranges import RangeSet
+from backhaul_codec.recordings.mapping import DeviceOf, load
+from backhaul_codec.recordings.points import Row
+from backhaul_codec.recordings.readers import Chunk
+from backhaul_codec.subjects import SubjectError, parse_uplink
+from backhaul_codec.words import ImportWord, WordError, read_word
+from backhaul_hub.config import Health
+from backhaul_hub.health import Facts, HubHealth
+from backhaul_hub.imports.blocks import BLOCK_ROWS, epoch_of, messages, pack, stretch_of
+from backhaul_hub.imports.files import files_below, groups, look
+from backhaul_hub.imports.import_rows import (
+    Source,
+    add_hours,
+    epochs_of,
+    imported_hours,
+    put,
+    source_of_db,
+    take_epoch,
+    unfinished,
+)
+from backhaul_hub.imports.run import ChangedError, Flow
+from backhaul_hub.imports.split import Blocks, Splitter
+from backhaul_hub.registry import Registry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backhaul_codec.conditions import Condition
+
+HOUR = 450_000
+MAP = """
+[time]
+column = "t"
+unit = "s"
+[[series]]
+column = "soc"
+node = "battery"
+type = "soc"
+[device]
+{device}
+"""
+
+
+def chunk(first: int, cells: list[Any], **columns: list[Any]) -> Chunk:
+    return Chunk(first, len(cells), {"t": cells, "soc": cells, **columns}, 0)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "device"),
+    [
+        ("{device}.csv", "VID-001.csv", "VID-001"),
+        ("{device}.csv", "deep/below/VID-001.csv", "VID-001"),
+        ("{device}_*.parquet", "VID-001_2021_03.parquet", "VID-001"),
+        ("logs/{device}/*.csv", "logs/VID-001/a.csv", "VID-001"),
+        ("logs/{device}/*.csv", "logs/VID-001/deeper/a.csv", None),
+        ("{device}.csv", "VID 001.csv", None),
+        ("{device}.csv", "VID-001.csv.csv", None),
+        ("{device}.csv", "WVW1.csv", "VID-009"),
+    ],
+)
+def test_devices_from_names_of_files(pattern: str, path: str, device: str | None) -> None:
+    assert DeviceOf(file=pattern, names={"WVW1": "VID-009"}).of_path(path) == device
+
+
+@pytest.mark.parametrize(
+    ("device", "words"),
+    [
+        ("", "either column or file"),
+        ('column = "vin"\nfile = "{device}.csv"', "either column or file"),
+        ('file = "all.csv"', "stands in it once"),
+        ('colour = "red"', "colour"),
+    ],
+)
+def test_mappings_that_do_not_say_whose(tmp_path: Path, device: str, words: str) -> None:
+    path = tmp_path / "m.toml"
+    path.write_text(MAP.format(device=device))
+    with pytest.raises(MappingError, match=words):
+        load(path)
+
+
+def test_rows_of_a_file_are_numbered_for_each_device() -> None:
+    splitter = Splitter(DeviceOf(column="vin", names={"x": "VID-003"}), None)
+    found = [
+        (device, part.first_row, part.columns["t"])
+        for cells in ([1, 2, 3], [4, 5, 6, 7, 8])
+        for device, part in splitter.split(
+            chunk(0, cells, vin=["VID-001", "x", "VID-001", None, "VID 7"][: len(cells)])
+        )
+    ]
+    assert found == [
+        ("VID-001", 0, [1, 3]),
+        ("VID-003", 0, [2]),
+        ("VID-001", 2, [4, 6]),
+        ("VID-003", 1, [5]),
+    ]
+    assert splitter.unnamed == {"": 1, "VID 7": 1}
+    one = Splitter(DeviceOf(file="{device}.csv"), "VID-001")
+    assert [part.first_row for _ in range(2) for _, part in one.split(chunk(0, [1, 2]))] == [0, 2]
+
+
+def test_blocks_begin_where_rows_are_kept_and_end_alike_however_they_come() -> None:
+    def cut(sizes: list[int]) -> list[tuple[int, list[int]]]:
+        blocks, found, at = Blocks(5, 8, 4), [], 0
+        for size in sizes:
+            found += [
+                (each.first_row, each.columns["t"])
+                for each in blocks.add(chunk(at, list(range(at, at + size))))
+            ]
+            at += size
+        rest = blocks.rest()
+        return [*found, (rest.first_row, rest.columns.get("t", []))]
+
+    wanted = [(5, [5, 6, 7]), (8, [8, 9, 10, 11]), (12, [12, 13, 14, 15]), (16, [16])]
+    assert cut([17]) == cut([3, 3, 3, 3, 3, 2]) == cut([1] * 17) == wanted
+    assert cut([12])[-1] == (12, [])
+
+
+def rows(count: int, *, first: int = 0) -> list[Row]:
+    return [
+        Row(
+            None if number % 7 == 6 else (HOUR * 3600 + number) * 10**9,
+            [Point("battery", "soc", (HOUR * 3600 + number) * 10**9, float(number))],
+            number,
+        )
+        for number in range(first, first + count)
+    ]
+
+
+def test_a_block_is_frames_and_a_word_that_says_what_they_are() -> None:
+    packed = pack(rows(3000))
+    assert (packed.points, packed.untimed, packed.refused) == (2572, 428, 0)
+    found = messages(packed, "VID-001", "ab", (0, 3000), 7, 10, 5)
+    assert [peek(body).seq for _, body in found] == [11, 12, 13, 14]
+    assert {peek(body).epoch for _, body in found} == {7}
+    assert {subject for subject, _ in found[:-1]} == {"import.VID-001.f.battery"}
+    points = [point for _, body in found[:-1] for point in decode(body, node="battery").points]
+    assert [point.value for point in points] == [float(n) for n in range(3000) if n % 7 != 6]
+    subject, body = found[-1]
+    word = read_word(parse_uplink(subject), 7, body)
+    assert word == ImportWord("ab", 0, 3000, ((HOUR, 2572),))
+    assert messages(packed, "VID-001", "ab", (0, 3000), 7, 10, 5) == found
+
+
+def test_points_that_no_frame_holds_are_left_out_and_counted() -> None:
+    bad = Point("battery", "x" * 5000, HOUR * 3600 * 10**9, 1.0)
+    packed = pack([*rows(5), Row(bad.time, [bad], 5)])
+    assert (packed.points, packed.refused) == (5, 1)
+    assert "5000 bytes" in packed.last_refusal
+
+
+def test_epochs_are_of_the_rows_and_never_taken_twice() -> None:
+    stretch = stretch_of("ab", 0, "d0", 9, "d9")
+    epoch = epoch_of(stretch, {})
+    assert 0 < epoch < 1 << 32
+    assert epoch == epoch_of(stretch, {1: "x", epoch: stretch}), "the same rows again"
+    others = {epoch_of(stretch_of("ab", 0, "d0", end, "d9"), {}) for end in range(100)}
+    assert len(others) == 100
+    assert epoch_of(stretch, {epoch: "other rows"}) not in {epoch, 0}
+
+
+def test_no_vehicle_can_import_and_nothing_else_can_be_imported() -> None:
+    for subject in (
+        "up.VID-001.import.f.x",
+        "up.VID-001.i.f.x",
+        "import.VID-001.p.a.b.c",
+        "import.VID-001.e.mark",
+        "import.VID-001.n.gps.f.gps",
+        "import.VID 1.f.x",
+        "import.f.x",
+    ):
+        with pytest.raises(SubjectError):
+            parse_uplink(subject)
+    assert parse_uplink("import.VID-001.f.x").lane == "import"
+    _, body = messages(pack(rows(3)), "VID-001", "ab", (0, 3), 7, 0, 5)[-1]
+    assert read_word(parse_uplink("up.VID-001.e.import"), 7, body) is None
+    _, spoilt = messages(pack(rows(3)), "VID-001", "x" * 100, (0, 3), 7, 0, 5)[-1]
+    with pytest.raises(WordError):
+        read_word(parse_uplink("import.VID-001.e.import"), 7, spoilt)
+
+
+def flow(tmp_path: Path, kept: Source | None = None) -> Flow:
+    path = tmp_path / "m.toml"
+    path.write_text(MAP.format(device='file = "{device}.csv"'))
+    return Flow(kept or Source("ab", "VID-001", "f.csv", 10), load(path))
+
+
+def test_a_flow_goes_on_where_rows_are_kept_and_refuses_others(tmp_path: Path) -> None:
+    cells = list(range(BLOCK_ROWS + 10))
+    first = flow(tmp_path)
+    blocks = first.take(chunk(0, cells))
+    end, digest = first.advance(blocks[0])
+    assert (end, first.end().rows) == (BLOCK_ROWS, 10)
+    kept = replace(first.kept, rows=end, digest=digest, going=end)
+    again = flow(tmp_path, kept)
+    assert again.take(chunk(0, cells)) == []
+    assert again.end().columns["t"] == cells[BLOCK_ROWS:]
+    with pytest.raises(ChangedError, match="changed, or is another one"):
+        flow(tmp_path, kept).take(chunk(0, [*cells[:50], 7, *cells[51:]]))
+    short = flow(tmp_path, kept)
+    short.take(chunk(0, cells[:100]))
+    with pytest.raises(ChangedError, match="fewer"):
+        short.end()
+    # A block that was begun is published again as it was, though the file has grown.
+    begun = replace(kept, going=end + 4, going_digest="x")
+    grown = flow(tmp_path, begun)
+    (block,) = grown.take(chunk(0, cells))
+    assert (block.first_row, block.rows) == (end, 4)
+    with pytest.raises(ChangedError, match="begun"):
+        grown.advance(block)
+
+
+def health(imports: str) -> list[Condition]:
+    judged = HubHealth(Health())
+    judged.look(Facts([], imports=imports), 1.0, 1)
+    return judged.conditions.shown()
+
+
+async def test_what_hub_db_keeps_of_imports(tmp_path: Path) -> None:
+    async with await Registry.open(tmp_path / "hub.db") as registry:
+        source = Source("ab", "VID-001", "f.csv", 10, going=10, going_epoch=7)
+        source = replace(source, going_hours=msgspec.json.encode([5]).decode())
+        await registry.write([*put(source), take_epoch("VID-001", 7, "rows")])
+        assert await source_of_db(registry, "ab") == source
+        assert await epochs_of(registry, "VID-001") == {7: "rows"}
+        assert await imported_hours(registry, "VID-001") == {5 * HOUR_NS: False}
+        minute_ns = 60 * 10**9
+        assert await unfinished(registry, minute_ns) == "", "it may go on"
+        said = "f.csv of VID-001, 0 of 10 rows"
+        assert await unfinished(registry, 3 * minute_ns) == said
+        assert await unfinished(registry, 8 * 86_400 * 10**9) == ""
+        (found,) = health(said)
+        assert (found.code, found.detail) == ("import-unfinished", said)
+        done = replace(source, rows=10)
+        await registry.write([*put(done), add_hours("VID-001", {5: 3, 6: 1})])
+        assert await imported_hours(registry, "VID-001") == {5 * HOUR_NS: True, 6 * HOUR_NS: True}
+        assert await imported_hours(registry, "VID-002") == {}
+        assert await unfinished(registry, 3 * minute_ns) == ""
+
+
+def test_hours_that_no_vehicle_has_spoken_of_are_imported() -> None:
+    marks = [Mark((HOUR + n) * HOUR_NS, 1, n, {"live": n, "bulk": 0}) for n in (5, 6, 7)]
+    lanes = {LaneId("live", 1): LaneRecord(RangeSet([(1, 7)]), highest=7)}
+    hours = range(HOUR * HOUR_NS, (HOUR + 7) * HOUR_NS, HOUR_NS)
+    imported = {HOUR * HOUR_NS: True, (HOUR + 1) * HOUR_NS: False, (HOUR + 6) * HOUR_NS: True}
+    found = {
+        each.hour_ns // HOUR_NS - HOUR: (each.state, each.why)
+        for each in certify(marks, lanes, hours, imported)
+    }
+    assert found[0] == ("imported", "")
+    assert found[1][0] == "waiting"
+    assert "was not finished" in found[1][1]
+    assert 2 not in found
+    assert found[6] == ("complete", "readings of this hour were imported as well")
+    assert [each.state for each in certify([], {}, hours, imported)] == [
+        "imported",
+        "waiting",
+        "imported",
+    ]
+
+
+def test_files_are_looked_at_before_anything_is_imported(tmp_path: Path) -> None:
+    mapping = tmp_path / "m.toml"
+    mapping.write_text(MAP.format(device='file = "{device}.csv"'))
+    logs = tmp_path / "logs"
+    (logs / "deep").mkdir(parents=True)
+    good = "t,soc\n" + "".join(f"{1_617_016_425 + n},{n}\n" for n in range(20)) + ",5\n"
+    (logs / "VID-002.csv").write_text(good)
+    (logs / "deep" / "VID-001.csv").write_text(good)
+    (logs / "VID-003.csv").write_text("t,soc\n" + "".join(f"{n},{n}\n" for n in range(20)))
+    (logs / "VID-004.csv").write_text("soc\n1\n")
+    (logs / "not one.csv").write_text(good)
+    (logs / "notes.txt").write_text("no log")
+    assert len(files_below(logs)) == 5
+    loaded = load(mapping)
+    assert loaded.device is not None
+    found = look(logs, loaded, loaded.device, lambda _: None)
+    assert (found.devices, found.rows, found.untimed) == (["VID-001", "VID-002"], 42, 2)
+    assert {each.file: each.why.split(":")[0] for each in found.refused} == {
+        "VID-003.csv": "column 't'",
+        "VID-004.csv": "column 't'",
+        "not one.csv": "its name is not like device.file, '{device}.csv'",
+    }
+
+
+def test_devices_are_taken_in_groups_that_fit_into_memory() -> None:
+    found = list(groups({f"VID-{n}": 1 for n in range(5)}, 10, 4))
+    assert [len(group) for group in found] == [2, 2, 1]
+    assert len(list(groups({"VID-1": 1}, 10, 4000))) == 1

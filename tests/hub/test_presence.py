@@ -1,0 +1,76 @@
+"""Whose agent is there: what is told of it, when, and when again."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from backhaul_codec.presence import BEAT, BEAT_S, presence_message, read_presence
+from backhaul_hub.leafs import Link
+from backhaul_hub.presence import GONE_AFTER_S, Changes, Presence
+
+
+def test_a_word_is_read_as_it_was_written() -> None:
+    for there in (True, False):
+        subject, body = presence_message("VID-001", there=there)
+        assert read_presence(subject, body) == ("VID-001", there)
+    for subject, body in (
+        (BEAT, b"{}"), (f"{BEAT}.VID-001", b"{}"), (f"{BEAT}.", b'{"alive": true}'),
+        ("in.VID-001.x", b'{"alive": true}'), (f"{BEAT}.a.b", b'{"alive": true}'),
+    ):  # fmt: skip
+        assert read_presence(subject, body) is None
+
+
+class Fleet:
+    def __init__(self) -> None:
+        self.links: dict[str, Link] = {}
+        self.changes = Changes()
+
+    def look(self, at_s: float) -> list[tuple[str, bool]]:
+        found = self.changes.look(["A", "B"], self.links, at_s)
+        for device, there in found:
+            self.changes.told(device, there=there)
+        return found
+
+
+def test_each_change_is_told_once_and_an_agent_is_gone_after_a_moment() -> None:
+    fleet = Fleet()
+    fleet.links["A"] = Link(up=True, agent=True)
+    assert fleet.look(0) == [("A", True)]
+    assert fleet.look(GONE_AFTER_S) == [("B", False)], "of whom an earlier control plane spoke"
+    fleet.links["A"].agent = None
+    assert fleet.look(100) == []
+    fleet.links["A"].agent = True
+    assert fleet.look(105) == [], "a link that broke and was back"
+    for agent, up in ((False, True), (None, False)):
+        fleet.links["A"] = Link(up=up, agent=agent)
+        assert fleet.look(200) == []
+        assert fleet.look(200 + GONE_AFTER_S) == [("A", False)]
+        assert fleet.look(300) == []
+        fleet.links["A"] = Link(up=True, agent=True)
+        assert fleet.look(301) == [("A", True)]
+    fleet.changes.forget()
+    assert fleet.look(400) == [("A", True), ("B", False)]
+
+
+async def test_a_beat_says_that_somebody_looks() -> None:
+    told: list[tuple[str, bytes]] = []
+    now_s = 0.0
+
+    async def publish(subject: str, body: bytes) -> dict[str, Any]:
+        told.append((subject, body))
+        return {}
+
+    api: Any = SimpleNamespace(publish=publish)
+    clock: Any = SimpleNamespace(monotonic_s=lambda: now_s)
+    presence = Presence(api, clock, lambda: ["A"], {"A": Link(up=True, agent=True)})
+    await presence._tell()
+    assert told == [(f"{BEAT}.A", b'{"alive": true}'), (BEAT, b"{}")]
+    await presence._tell()
+    assert len(told) == 2
+    now_s = BEAT_S
+    await presence._tell()
+    assert told[2:] == [(BEAT, b"{}")]
+    presence.forget()
+    await presence._tell()
+    assert len(told) == 5

@@ -1,0 +1,158 @@
+"""No finding is no all-clear: what was not judged is said, and what a certificate does not say."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+import pytest
+from click.testing import CliRunner
+from deltalake import DeltaTable, write_deltalake
+
+from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_spark.commands.anomalies import anomalies
+from backhaul_spark.fleet.job import FleetJob
+from backhaul_spark.fleet.readings import Signal
+from backhaul_spark.fleet.report import Report
+from backhaul_spark.fleet.settings import FleetSettings
+from backhaul_spark.fleet.standing import standing
+from backhaul_spark.fleet.unjudged import handed_over_later, not_compared
+from backhaul_spark.schemas import CERTIFICATES_TABLE, ROLLUPS_TABLE
+from backhaul_spark.tables import make_table
+from tests.support.fleet_rollups import DAY, SimulatedFleet, days_before
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SOC, TEMP = Signal("battery", "soc"), Signal("cabin", "temp")
+
+
+def write(root: Path, fleet: SimulatedFleet, days: int = 1) -> None:
+    make_table(str(root), ROLLUPS_TABLE)
+    for day in [*days_before(days), DAY]:
+        fleet.write(str(root), day)
+
+
+def judge(root: Path, hour: int | None = None) -> FleetJob:
+    job = FleetJob(str(root), SYSTEM_CLOCK, FleetSettings())
+    job.run(DAY, hour)
+    return job
+
+
+def certify(root: Path, device: str, day: date, *states: str) -> None:
+    """One hour after another from the beginning of a day on."""
+    start = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    rows = [
+        dict.fromkeys(CERTIFICATES_TABLE.schema.names)
+        | {"device": device, "state": state, "date": day, "ingest": 1}
+        | {"hour": start + timedelta(hours=hour)}
+        for hour, state in enumerate(states)
+    ]
+    table = pa.Table.from_pylist(rows, schema=CERTIFICATES_TABLE.schema)
+    write_deltalake(make_table(str(root), CERTIFICATES_TABLE), table, mode="append")
+
+
+def page(root: Path) -> str:
+    return Report(str(root), SYSTEM_CLOCK).page(DAY)[0]
+
+
+def test_a_device_without_peers_is_not_called_sound(tmp_path: Path) -> None:
+    write(tmp_path, SimulatedFleet(1, 3))
+    judge(tmp_path)
+    text = page(tmp_path)
+    assert "Nothing stands out" not in text
+    assert "Nothing was found, in what was judged." in text
+    assert "No device was compared with others" in text
+    assert "at most 1 device has one" in text
+    told = CliRunner().invoke(anomalies, ["--table-root", str(tmp_path), "--day", str(DAY)])
+    assert "No device was compared with others" in told.output
+
+
+def test_a_fleet_that_was_compared_is_told_so_by_silence(tmp_path: Path) -> None:
+    write(tmp_path, SimulatedFleet(20, 3))
+    judge(tmp_path)
+    assert "Nothing stands out." in page(tmp_path)
+
+
+def test_signals_that_few_have_are_named() -> None:
+    assert not_compared({SOC: 9, TEMP: 9}) == ""
+    some = not_compared({SOC: 9, TEMP: 8})
+    assert some.startswith("1 of 2 signals was not compared with other devices")
+    assert some.endswith("cabin.temp")
+    many = not_compared({SOC: 9} | {Signal("n", f"t{i:02}"): 2 for i in range(12)})
+    assert many.endswith("n.t09 and 2 more")
+
+
+def test_a_day_that_was_handed_over_later_is_neither_incomplete_nor_certified(
+    tmp_path: Path,
+) -> None:
+    fleet = SimulatedFleet(1, 3)
+    write(tmp_path, fleet)
+    judge(tmp_path)
+    text = page(tmp_path)
+    assert ">0.0 %" not in text
+    assert "are certified complete" not in text
+    assert "<b>24</b><span>device-hours have readings that came later" in text
+    assert "not certified" in text
+    assert "All of these readings are held" in text.replace("\n", " ")
+    assert "No later hour of this device is certified yet" in text
+    certify(tmp_path, fleet.names[0], DAY + timedelta(days=30), "complete", "complete")
+    assert "nothing of it is missing" in page(tmp_path)
+    certify(tmp_path, fleet.names[0], DAY + timedelta(days=31), "waiting", "explained")
+    text = page(tmp_path)
+    assert "nothing of it is missing" not in text
+    assert "1 waiting, 1 explained: readings of this day may be" in text
+
+
+def test_what_is_known_of_hours_that_came_later_is_said_in_each_case() -> None:
+    assert handed_over_later(0, 0, {}) == ""
+    assert "1 device-hour has readings" in handed_over_later(1, 1, {"complete": 3})
+    assert "these 2 devices" in handed_over_later(5, 2, {"waiting": 3})
+    assert "completeness DEVICE" in handed_over_later(5, 2000, None)
+
+
+def test_certified_hours_are_told_as_before_beside_those_that_came_later(tmp_path: Path) -> None:
+    fleet = SimulatedFleet(1, 3)
+    write(tmp_path, fleet)
+    certify(tmp_path, fleet.names[0], DAY, *["complete"] * 6)
+    judge(tmp_path)
+    text = page(tmp_path)
+    assert "<b>25.0 %</b><span>are certified complete" in text
+    assert "<b>18</b><span>device-hours have readings that came later" in text
+
+
+def few_readings(root: Path, device: str, hour: int) -> None:
+    """One reading of a device in one hour of DAY."""
+    rows = DeltaTable(f"{root}/rollups").to_pyarrow_table()
+    start = datetime(DAY.year, DAY.month, DAY.day, hour, tzinfo=UTC)
+    mine = (pc.field("width") == "1h") & (pc.field("date") == DAY) & (pc.field("type") == "soc")
+    row = rows.filter(mine & (pc.field("count") > 1)).slice(0, 1).to_pylist()[0]
+    row |= {"device": device, "window_start": start, "count": 1}
+    table = pa.Table.from_pylist([row], schema=ROLLUPS_TABLE.schema)
+    write_deltalake(f"{root}/rollups", table, mode="append", partition_by=["width", "date"])
+
+
+@pytest.mark.parametrize("hour", [None, 12])
+def test_a_device_with_few_readings_was_seen_when_it_sent_them(
+    tmp_path: Path, hour: int | None
+) -> None:
+    fleet = SimulatedFleet(40, 3, silent=(3,))
+    write(tmp_path, fleet)
+    few_readings(tmp_path, fleet.names[3], 5)
+    judge(tmp_path, hour)
+    found = next(row for row in standing(str(tmp_path), DAY, hour) if row["kind"] == "no_data")
+    assert found["device"] == fleet.names[3]
+    assert "seen last on 2026-01-20 between 05:00 and 06:00; " in found["text"]
+
+
+def test_a_device_that_was_in_touch_on_a_day_was_not_seen_last_before_it(tmp_path: Path) -> None:
+    """As one that replays: its readings are of other days."""
+    fleet = SimulatedFleet(40, 3, silent=(3,))
+    write(tmp_path, fleet)
+    certify(tmp_path, fleet.names[3], DAY, "waiting", "complete")
+    judge(tmp_path)
+    [found] = standing(str(tmp_path), DAY)
+    said = "seen last on 2026-01-20, as its certificates say, its readings on 2026-01-19; "
+    assert said in found["text"]
