@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -32,6 +34,7 @@ from backhaul_spark.schemas import ALERTS_TABLE, TWINS_TABLE
 from backhaul_spark.sink import alert_tables
 from backhaul_spark.sink.alert_tables import AlertTables, newest_of_each
 from backhaul_spark.sink.outgoing import Outgoing, alert_message, command_message, digest_of
+from backhaul_spark.sink.outlet import Outlet
 from backhaul_spark.sink.publisher import WINDOW_MESSAGES, Published, Publisher, judged
 from backhaul_spark.tables import open_table
 
@@ -312,6 +315,28 @@ def test_of_each_device_the_newest_word_stands(tmp_path: Path) -> None:
     assert tables.put_twins(2, snapshots(("A", 4, 0.1), ("B", 6, 0.9), ("C", 1, 0.7))) == 3
     found = open_table(str(tmp_path), TWINS_TABLE).to_pyarrow_table().to_pylist()
     assert {each["device"]: each["health"] for each in found} == {"A": 0.5, "B": 0.9, "C": 0.7}
+
+
+def test_a_batch_that_is_written_while_the_job_ends_is_in_both_tables(tmp_path: Path) -> None:
+    written, ending = threading.Event(), threading.Event()
+
+    def after(step: str) -> None:
+        if step == "table alerts":
+            written.set()
+            ending.wait(0.2)
+
+    outlet = Outlet(
+        *(Desk().publisher, AlertTables(str(tmp_path), FakeClock()), "prod", FakeClock()),
+        after=after,
+    )
+    with ThreadPoolExecutor(1) as spark:
+        batch = spark.submit(outlet.write, 1, alert_table([hot()]), snapshots(("A", 5, 0.5)))
+        assert written.wait(60)
+        outlet.close()
+        ending.set()
+        batch.result(60)
+    found = open_table(str(tmp_path), TWINS_TABLE).to_pyarrow_table().to_pylist()
+    assert [each["device"] for each in found] == ["A"]
 
 
 @given(st.lists(st.tuples(st.sampled_from("ABC"), st.integers(0, 4)), max_size=20))

@@ -14,6 +14,7 @@ So nothing hangs on a batch being the same when it is done again: timers may hav
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -71,6 +72,8 @@ class Outlet:
         self._clock = clock
         self._twins_every_s = twins_every_s
         self._after = after
+        # Whoever stops the query does not wait for the batch that it is at.
+        self._writing = Lock()
         self._batch_id = 0
         self._waiting = SNAPSHOTS.empty_table()
         self._twins_s = clock.monotonic()
@@ -86,6 +89,10 @@ class Outlet:
         Raises:
             BackhaulSparkError: it is not all written; do it again.
         """
+        with self._writing:
+            return self._write(batch_id, alerts, snapshots)
+
+    def _write(self, batch_id: int, alerts: pa.Table, snapshots: pa.Table) -> Written:
         self._batch_id = batch_id
         alerts, snapshots = alerts.cast(ALERTS), snapshots.cast(SNAPSHOTS)
         rows = alerts.to_pylist()
@@ -116,8 +123,9 @@ class Outlet:
         return written
 
     def close(self) -> None:
-        """Write what waits, and close the connection to the hub."""
-        try:
-            self.write_twins()
-        finally:
-            self._publisher.close()
+        """Write what waits, and close the connection to the hub; a batch that is being written ends first."""
+        with self._writing:
+            try:
+                self.write_twins()
+            finally:
+                self._publisher.close()
