@@ -208,11 +208,17 @@ def no_hour_is_complete_over_a_hole(told: Told, found: Found) -> Iterable[str]:
 def the_history_is_what_up_holds(told: Told, found: Found) -> Iterable[str]:
     """The table has as many rows of each reading as UP has places; where a run has made a table.
 
-    What UP lost after it was read, and a damaged ledger could not send again, the table alone has, once.
+    A frame that says that it was sent before adds a row where it is the only one. What UP lost after it was read, and a damaged ledger could not send again, the table alone has, once.
     """
     if found.history is None:
         return
-    in_up = Counter({reading: len(places) for reading, places in found.up.readings.items()})
+    again = found.up.said_again
+    in_up = Counter(
+        {
+            reading: max(1, sum(place not in again for place in places))
+            for reading, places in found.up.readings.items()
+        }
+    )
     yield from _any("in UP, and not in the history", in_up - found.history)
     gone = Excused.of(told, found).readings - in_up.keys() if found.rolled_back else set()
     yield from _any("more often in the history than in UP", found.history - in_up - Counter(gone))

@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backhaul_codec import CodecError, Opaque, decode
+from backhaul_codec.messages import is_said_again
 from backhaul_codec.subjects import BULK, LIVE, SubjectError, parse_uplink
 from tests.chaos.diary import Happening, Reading
 
@@ -93,6 +94,8 @@ class Uplinks:
     """By device and epoch: by how many ns a vehicle said that it may be wrong, at the most."""
     words: list[tuple[Place, str, int]] = field(default_factory=list)
     """What vehicles said of themselves: where, what, and its time."""
+    said_again: set[Place] = field(default_factory=set)
+    """Where frames stand that say that all their points were sent before (docs/adr/0031)."""
     _compared: dict[LaneName, list[tuple[int, set[str]]]] = field(default_factory=dict)
     """By lane: the seqs at which a vehicle had told its heads of some nodes again."""
     _others: dict[LaneName, set[int]] = field(default_factory=dict)
@@ -108,6 +111,8 @@ class Uplinks:
             return
         lane = LaneName(uplink.device, uplink.lane, message.epoch)
         place = Place(lane, message.seq)
+        if uplink.letter == "p" and is_said_again(body):
+            self.said_again.add(place)
         number = event_number(subject, message) if uplink.letter == "a" else None
         if number is not None:
             self.event_copies[place] += 1

@@ -10,7 +10,7 @@ import pytest
 from backhaul_agent.command_book import CommandBook, End
 from backhaul_agent.command_rows import CommandRow, State
 from backhaul_agent.config import CommandConfig
-from backhaul_codec import Opaque, Point, encode_point
+from backhaul_codec import Opaque, Point, encode_frame, encode_point
 from backhaul_codec.certificates import HOUR_NS
 from tests.chaos.checker import RULES, check
 from tests.chaos.damage import Damage
@@ -18,6 +18,7 @@ from tests.chaos.diary import Diary, Entry, Told
 from tests.chaos.evidence import (
     BY_AGENT,
     BY_CLIENT,
+    reading_of,
 )
 from tests.chaos.planted import (
     COMMAND,
@@ -177,6 +178,22 @@ def test_a_head_is_told_again_only_where_the_question_is_for_it() -> None:
     case.say(LIVE)
     case.table()
     assert case.broken() == [TWICE]
+
+
+def test_a_frame_that_says_that_it_was_sent_before_adds_a_row_where_it_is_the_only_one() -> None:
+    case = Case()
+    case.told.entries.append(readings(20, 2))
+    first, second = (Point("imu", "value", HOUR + n * 1_000_000, float(n)) for n in (20, 21))
+    for seq, points, again in ((3, [first], False), (4, [first, second], True)):
+        body = encode_frame(points, epoch=EPOCH, seq=seq, said_again=again)
+        case.found.up.add(f"up.{VID}.p.imu", body)
+    case.found.up.add(f"up.{VID}.e.digest", encode_point(WANT, epoch=EPOCH, seq=5))
+    case.say(LIVE)
+    case.table()
+    assert case.broken() == [HISTORY]
+    assert case.found.history
+    case.found.history[reading_of(VID, "imu", first.time, 20.0)] -= 1
+    assert check(case.told, case.found) == []
 
 
 def test_an_event_that_comes_again_stands_in_the_twin_again() -> None:
