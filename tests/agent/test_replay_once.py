@@ -27,6 +27,7 @@ from backhaul_codec.recordings.times import TimeCheck, row_time
 from demo import patient
 from tests.support.agent_process import AgentProcess
 from tests.support.agent_streams import points_of
+from tests.support.hub_word import hub_that_knows
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -248,8 +249,12 @@ class Vehicle:
                 await asyncio.sleep(0.01)
 
     async def soc(self) -> list[float]:
-        """Return the values of battery.soc that left the ledger, in order of value."""
-        await self.agent.drained()
+        """Return the values of battery.soc that left the ledger, in order of value.
+
+        What was staged when the agent was killed leaves when a hub has said that it knows nothing newer.
+        """
+        async with hub_that_knows(self.url):
+            await self.agent.drained()
         client = await patient.connect(self.url)
         found = await points_of(client, "OUT_bulk")
         await client.close()
