@@ -208,3 +208,15 @@ async def test_what_a_connection_did_not_live_to_look_through_the_next_one_does(
         await asked.wait()
     async with gone_back.connected(Leaf([(42, 1)])):
         await until(lambda: bool(gone_back.passed))
+
+
+async def test_an_out_that_holds_what_came_after_the_copy_did_not_go_back(
+    gone_back: GoneBack,
+) -> None:
+    """Only the ledger did: to pass over sequences would empty an OUT that alone holds epoch 44."""
+    gone_back.hub_answers()
+    await gone_back.writer._commit(flush=False)
+    async with gone_back.connected(Leaf([(42, 1), (44, 1)])):
+        gone_back.hub_answers()
+        await until(lambda: 42 in gone_back.words._compared)
+    assert gone_back.passed == []

@@ -16,6 +16,7 @@ import msgspec
 import pytest
 from nats.errors import TimeoutError as NatsTimeoutError
 
+from backhaul_agent.adoption import Adoption, Held
 from backhaul_agent.arrivals import Arrival
 from backhaul_agent.config import Config, DeviceConfig
 from backhaul_agent.confirmations import Claim
@@ -25,10 +26,11 @@ from backhaul_agent.jetstream import JetStream
 from backhaul_agent.lane import Lane
 from backhaul_agent.ledger import Ledger
 from backhaul_agent.ledger_rows import Changes, Inward, Settled
+from backhaul_agent.out_stream import OutStream
 from backhaul_agent.resend import Ask
 from backhaul_agent.steps import Step, Steps
 from backhaul_agent.writer import Writer
-from backhaul_codec import Point, decode, encode_frame, peek
+from backhaul_codec import Point, chain, decode, encode_frame, hash_of, peek
 from backhaul_codec.retime import retime
 from tests.agent.test_ledger_epochs import opening
 from tests.support.agent_clock import FakeClock
@@ -452,3 +454,56 @@ async def test_a_former_epoch_of_more_than_half_of_out_goes_on_as_the_hub_confir
             assert former is not None
             own = await rig.ledger.hash_at(former, seq)
             words.heard({42: {"bulk": (4, seq)}}, {42: {"bulk": ((own or b"").hex(), 0)}})
+
+
+class Copied:
+    """A ledger that was put back: OUT holds three messages of an epoch that it does not know."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig = rig
+        link = b"before"
+        self.hashes: list[bytes] = []
+        for seq in (4, 5, 6):
+            body = encode_frame([Point("n", "t", seq, float(seq))], epoch=44, seq=seq)
+            body = chain(body, epoch=44, seq=seq, link=link)
+            rig.leaf.stored.append(body)
+            link = hash_of("f.n", body)
+            self.hashes.append(link)
+
+    async def taken_in(self) -> list[int]:
+        """Return which of the unknown epoch are in the ledger."""
+        return [row.seq for row in await self.rig.ledger.read("bulk", 1, 9, 44)]
+
+
+async def test_what_out_alone_holds_is_in_the_ledger_before_out_is_emptied(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.commit(2)
+    copied, taken = Copied(rig), list[list[int]]()
+    request = rig.leaf.request
+
+    async def watched(subject: str, payload: bytes) -> bytes:
+        if "PURGE" in subject:
+            taken.append(await copied.taken_in())
+        return await request(subject, payload)
+
+    monkeypatch.setattr(rig.leaf, "request", watched)
+    rig.lane.on_passed(50)
+    async with rig.connected(Connection(rig.leaf)):
+        await until(lambda: taken)
+    assert taken[0] == [4, 5, 6]
+
+
+@pytest.mark.parametrize(("theirs", "taken"), [(False, [6]), (True, [4, 5, 6])])
+async def test_of_what_out_alone_holds_only_what_the_hub_has_for_certain_is_left_out(
+    rig: Rig, theirs: bool, taken: list[int]
+) -> None:
+    """The hub has a message at seq 5: ours, or another machine's."""
+    copied = Copied(rig)
+    out = OutStream(JetStream(rig.leaf.request), rig.lane.stream)
+    adoption = Adoption("bulk", rig.ledger, rig.writer)
+    await adoption.look(out)
+    assert adoption.strangers == {44}
+    assert adoption.heard(44, Held(5, b"theirs" if theirs else copied.hashes[1]))
+    await adoption.take_in(out)
+    assert await copied.taken_in() == taken

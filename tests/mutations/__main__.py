@@ -20,7 +20,7 @@ from tests.mutations.mutants import MUTANTS
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from tests.mutations.mutants import Mutant
+    from tests.mutations.mutant import Mutant
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("agent", "hub", "codec", "spark", ".")

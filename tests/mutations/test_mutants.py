@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.mutations.__main__ import FAILED
-from tests.mutations.mutants import MUTANTS, Mutant
+from tests.mutations.mutants import MUTANTS
+
+if TYPE_CHECKING:
+    from tests.mutations.mutant import Mutant
 
 ROOT = Path(__file__).parents[2]
 EACH = pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)

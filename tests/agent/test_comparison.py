@@ -1,0 +1,145 @@
+"""A former epoch is compared with what the hub holds: when that may be, and what follows from it.
+
+The leaf and the hub are scripted; the ledger is real. What becomes of each message: `test_reconcile.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from backhaul_agent import comparison
+from backhaul_agent.comparison import Comparison
+from backhaul_agent.config import Config, DeviceConfig
+from backhaul_agent.confirmations import Confirmations
+from backhaul_agent.ledger_rows import Changes
+from backhaul_agent.resend import Work
+from backhaul_agent.writer import Writer
+from backhaul_codec import hash_of
+from tests.agent.test_ledger import open_ledger, outgoing
+from tests.agent.test_ledger_epochs import opening
+from tests.support.agent_clock import FakeClock
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from backhaul_agent.jetstream import JetStream
+    from backhaul_agent.lane import Lane
+    from backhaul_agent.ledger import Ledger
+
+CONFIG = Config(device=DeviceConfig(id="VID-001", token="t"))
+OTHERS = "0" * 12
+
+
+class Bulk:
+    """The lane whose former epoch, 42, is in doubt; at its leaf, whose OUT holds ten messages."""
+
+    name, stream = "bulk", "OUT_bulk"
+
+    def __init__(self, ledger: Ledger, writer: Writer) -> None:
+        self.confirmations = Confirmations("bulk", ledger, writer)
+        self.again: list[Work] = []
+        self.taken = 10
+        self.looked = 0
+
+    def past(self, epoch: int) -> bool:
+        return True
+
+    def append_again(self, works: list[Work]) -> None:
+        self.again += works
+
+    async def created_and_state(self, _: str) -> tuple[str, dict[str, Any]]:
+        self.looked += 1
+        return "now", {"messages": 10, "first_seq": 1, "last_seq": 10}
+
+    async def call(self, _: str) -> dict[str, Any]:
+        return {"ack_floor": {"stream_seq": self.taken}}
+
+
+class Scene:
+    """A ledger with three messages in an epoch that is over."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.writer = Writer(ledger, CONFIG, FakeClock(), on_commit=lambda: None)
+        self.bulk = Bulk(ledger, self.writer)
+        lanes = [cast("Lane", self.bulk)]
+        self.comparison = Comparison(ledger, self.writer, FakeClock(), lanes, "durable")
+        self.bulk.confirmations.dispute(42, "a test")
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        jetstream = cast("JetStream", self.bulk)
+        tasks = [asyncio.create_task(self.comparison.run(jetstream))]
+        tasks.append(asyncio.create_task(self.writer.run()))
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def hashes(self) -> list[str | None]:
+        rows = await self.ledger.read("bulk", 1, 9, 42)
+        return [hash_of(row.subject, row.body).hex() for row in rows]
+
+    async def answers(self, hashes: list[str | None]) -> None:
+        """Have the hub answer the one question that there is."""
+        await until(lambda: self.comparison.question is not None)
+        assert self.comparison.question == ("bulk", 42, 1, 3)
+        self.comparison.heard("bulk", 42, 1, hashes)
+
+
+@pytest.fixture
+async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
+    monkeypatch.setattr(comparison, "LOOK_S", 0.01)
+    ledger = await open_ledger(tmp_path / "ledger.db")
+    try:
+        await ledger.commit(Changes([outgoing(size=10 + n) for n in range(3)]))
+        await ledger.commit(Changes(opening=opening()))
+        yield Scene(ledger)
+    finally:
+        await ledger.close()
+
+
+async def test_nothing_is_compared_before_the_hub_has_taken_all_that_out_held(
+    scene: Scene,
+) -> None:
+    scene.bulk.taken = 9
+    async with scene.running():
+        await until(lambda: scene.bulk.looked > 3 or scene.comparison.question is not None)
+        assert scene.comparison.question is None
+        scene.bulk.taken = 10
+        await scene.answers(await scene.hashes())
+        await until(lambda: not scene.bulk.confirmations.disputed)
+
+
+async def test_what_the_hub_lacks_is_appended_again_and_settles_nothing(scene: Scene) -> None:
+    confirmations = scene.bulk.confirmations
+    async with scene.running():
+        first, _, third = await scene.hashes()
+        await scene.answers([first, None, third])
+        await until(lambda: not confirmations.disputed)
+        assert scene.bulk.again == [Work(42, 2, 2)]
+        assert confirmations.compared == set()
+        await asyncio.sleep(0.1)
+        assert scene.ledger.closed["bulk", 42].watermark == 0
+
+
+async def test_what_another_has_the_place_of_is_moved_and_the_epoch_is_settled(
+    scene: Scene,
+) -> None:
+    async with scene.running():
+        first, second, _ = await scene.hashes()
+        await scene.answers([first, second, OTHERS])
+        await until(lambda: scene.bulk.confirmations.compared == {42})
+        assert (scene.comparison.moved, scene.bulk.again) == (1, [])
+        assert scene.ledger.last_seq("bulk") == 1, "in the current epoch"
+        await until(
+            lambda: ("bulk", 42) not in scene.ledger.closed or scene.ledger.closed["bulk", 42].whole
+        )
