@@ -101,6 +101,7 @@ def test_alerts_and_commands_come_once_over_a_kill_and_state_is_kept(
         for number in range(5):
             job.heat(f"A{number}", 1, 70, 70, 70)
         job.wait_for("A4", "raised")
+        assert not job.alerts()["OWN", "raised"]
         for number in range(20):
             job.heat(f"B{number}", 1, 70, 70, 70)
         process.send_signal(signal.SIGKILL)

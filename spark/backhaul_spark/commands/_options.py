@@ -60,27 +60,33 @@ def max_messages(default: int) -> Callable[..., Any]:
     )
 
 
-def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say where the hub is."""
-    for option in reversed(
-        [
-            click.option(
-                "--hub-dir",
-                type=click.Path(file_okay=False),
-                help="Directory that `backhaul-hub init` made: address and login are in it.",
-            ),
-            click.option(
-                "--servers", help="nats://host:port, several with commas; tls:// for TLS."
-            ),
-            click.option("--credentials", help="A .creds file, or TOML with user and password."),
-            click.option("--tls-ca", help="File with the certificate authority to trust."),
-            click.option(
-                "--streams", default="UP_*,IMPORT*", show_default=True, help="Names or patterns."
-            ),
-        ]
-    ):
-        command = option(command)
-    return command
+def hub_options(streams: str) -> Callable[..., Any]:
+    """Make the options that say where the hub is; `streams` is what is read of it where nothing is said."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(
+            [
+                click.option(
+                    "--hub-dir",
+                    type=click.Path(file_okay=False),
+                    help="Directory that `backhaul-hub init` made: address and login are in it.",
+                ),
+                click.option(
+                    "--servers", help="nats://host:port, several with commas; tls:// for TLS."
+                ),
+                click.option(
+                    "--credentials", help="A .creds file, or TOML with user and password."
+                ),
+                click.option("--tls-ca", help="File with the certificate authority to trust."),
+                click.option(
+                    "--streams", default=streams, show_default=True, help="Names or patterns."
+                ),
+            ]
+        ):
+            command = option(command)
+        return command
+
+    return add
 
 
 def series_options(command: Callable[..., Any]) -> Callable[..., Any]:

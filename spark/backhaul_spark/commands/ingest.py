@@ -20,7 +20,7 @@ CERTIFY_EVERY_S = 60.0
 
 
 @click.command()
-@_options.hub_options
+@_options.hub_options("UP_*,IMPORT*")
 @_options.table_root
 @click.option("--once", is_flag=True, help="Ingest what is there now, then end.")
 @click.option("--every", help="Ingest a batch every so often, as in 5s; runs until it is stopped.")

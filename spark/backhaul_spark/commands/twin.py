@@ -17,13 +17,12 @@ if TYPE_CHECKING:
     from backhaul_spark.rules.query import Said
     from backhaul_spark.sink.outlet import Outlet
 
-STREAMS = "UP_*,DOWN_*"
 # Of messages before compression: their points, all of wanted series, are some 600 MB of samples.
 MAX_BYTES = 64 << 20
 
 
 @click.command()
-@_options.hub_options
+@_options.hub_options("UP_*,DOWN_*")
 @_options.table_root
 @_options.twin_config
 @click.option("--trigger", default="1s", show_default=True, help="A batch every so often.")
@@ -56,7 +55,6 @@ def twin(
     trigger_s = _service.seconds(trigger, "--trigger")
     if hub_dir and not credentials:
         credentials = _options.twin_login(hub_dir)
-    streams = STREAMS if streams == "UP_*" else streams
     source = _options.source_options(hub_dir, servers, credentials, tls_ca, streams)
     source |= {"maxMessages": str(max_messages), "maxBytes": str(MAX_BYTES)}
     env = env or _env(hub_dir)
