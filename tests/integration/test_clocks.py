@@ -209,7 +209,8 @@ async def test_readings_made_without_a_clock_arrive_with_true_times(
     assert_true_times([*found["f"], *live], it.sent)
     assert {message.clock for message in found["f"]} == {0}
     said = [json.loads(m.points[0].value.data) for m in found["e"] if b"quality" in _data(m)]  # type: ignore[union-attr]
-    assert {word["quality"] for word in said} == {"synced"}, "nothing that arrived was ever unset"
+    # Where the machine is busy an exchange comes late, and the agent says holdover meanwhile.
+    assert "synced" in {word["quality"] for word in said} <= {"synced", "holdover"}, said
     report = await world.report()
     assert report["devices"][0]["clock"]["quality"] == "synced"
 
