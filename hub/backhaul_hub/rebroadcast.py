@@ -130,7 +130,10 @@ class Rebroadcast:
             await self._due.wait()
             self._due.clear()
             while self._waiting:
-                for _ in range(min(_AT_ONCE, len(self._waiting))):
+                for _ in range(_AT_ONCE):
+                    # Looked at each time: while one is published, what waits may be dropped for its bytes.
+                    if not self._waiting:
+                        break
                     await self._publish(self._next())
                 # To publish is to fill a buffer: nobody else would get a turn by that.
                 await asyncio.sleep(0)

@@ -40,3 +40,27 @@ async def test_the_oldest_goes_where_more_bytes_wait_than_there_is_room_for(
     assert telling.dropped == 1, "what was told takes no room"
     running.cancel()
     await asyncio.wait([running])
+
+
+async def test_what_is_dropped_while_one_is_published_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A connection whose buffer is full has others take turns in the midst of publishing."""
+    monkeypatch.setattr(rebroadcast, "WAITING_BYTES_MAX", 10)
+
+    class Slow(Listener):
+        async def publish(self, subject: str, payload: bytes) -> None:
+            await super().publish(subject, payload)
+            if payload == b"1":
+                telling.tell([Told(("a",), b"5" * 10)])
+
+    listener = Slow()
+    telling = Rebroadcast(cast("Client", listener))
+    telling.tell(Told(("a",), payload) for payload in (b"1", b"2", b"3", b"4"))
+    running = asyncio.create_task(telling.run())
+    await until(lambda: running.done() or telling.published == 2)
+    assert not running.done()
+    assert listener.heard == [b"1", b"5" * 10]
+    assert telling.dropped == 3
+    running.cancel()
+    await asyncio.wait([running])
