@@ -118,11 +118,17 @@ def set_created(path: Path, created: Mapping[str, str]) -> None:
     Raises:
         BackupError: it cannot be written.
     """
-    change = "UPDATE position SET created = ? WHERE created = ?"
+    pairs = [(now, before) for before, now in created.items()]
     try:
         connection = sqlite3.connect(path)
         try:
-            connection.executemany(change, [(now, before) for before, now in created.items()])
+            # One of an older version knows of no imports.
+            there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+            for table in sorted(there & {"position", "import_stream"}):
+                connection.executemany(
+                    f"UPDATE {table} SET created = ? WHERE created = ?",  # noqa: S608 - of the two
+                    pairs,
+                )
             connection.commit()
         finally:
             connection.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ from backhaul_codec.recordings.points import Row
 from backhaul_codec.recordings.readers import Chunk
 from backhaul_codec.subjects import SubjectError, parse_uplink
 from backhaul_codec.words import ImportWord, WordError, read_word
+from backhaul_hub.backup_files import set_created
 from backhaul_hub.config import Health
 from backhaul_hub.health import Facts, HubHealth
 from backhaul_hub.imports.blocks import BLOCK_ROWS, epoch_of, messages, pack, stretch_of
@@ -26,6 +29,7 @@ from backhaul_hub.imports.import_rows import (
     add_hours,
     epochs_of,
     imported_hours,
+    note_stream,
     put,
     source_of_db,
     take_epoch,
@@ -248,6 +252,21 @@ async def test_what_hub_db_keeps_of_imports(tmp_path: Path) -> None:
         assert await imported_hours(registry, "VID-001") == {5 * HOUR_NS: True, 6 * HOUR_NS: True}
         assert await imported_hours(registry, "VID-002") == {}
         assert await unfinished(registry, 3 * minute_ns) == ""
+
+
+async def test_a_stream_that_was_put_back_or_moved_is_the_one_that_was_published_to(
+    tmp_path: Path,
+) -> None:
+    """A server calls it a new one; else the next import would say that it lost messages."""
+    path = tmp_path / "hub.db"
+    async with await Registry.open(path) as registry:
+        await registry.write([note_stream("then", 7)])
+    set_created(path, {"then": "now", "other": "x"})
+    async with await Registry.open(path) as registry:
+        assert await registry.fetch("SELECT created, seq FROM import_stream") == [("now", 7)]
+    with closing(sqlite3.connect(path)) as older:
+        older.execute("DROP TABLE import_stream")
+    set_created(path, {"now": "later"})
 
 
 def test_hours_that_no_vehicle_has_spoken_of_are_imported() -> None:
