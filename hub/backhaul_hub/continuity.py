@@ -17,7 +17,7 @@ from backhaul_codec.ranges import RangeSet
 from .chain import Chain, Fork, Watermark
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 # What one device may make the hub remember. An agent that started a thousand times without a link
 # (each start is an epoch of its own then), or a link with a thousand separate holes, stays below;
@@ -271,10 +271,15 @@ class Continuity:
         state = self.lanes.get(key)
         return state.lost if state else 0
 
-    def take_doubts(self) -> dict[LaneKey, tuple[int, bytes]]:
-        """Return repeats of which it is not known whether they are the same: of each lane the last one."""
-        doubts, self._doubts = self._doubts, {}
-        return doubts
+    def take_doubts(
+        self, of: Collection[LaneKey] | None = None
+    ) -> dict[LaneKey, tuple[int, bytes]]:
+        """Return repeats of which it is not known whether they are the same: of each lane the last one.
+
+        `of`: in these lanes alone.
+        """
+        keys = [key for key in self._doubts if of is None or key in of]
+        return {key: self._doubts.pop(key) for key in keys}
 
     def fork(self, key: LaneKey) -> None:
         """Take in that two histories of a lane have been seen."""

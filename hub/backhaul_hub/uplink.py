@@ -91,6 +91,8 @@ class UplinkReader:
         self._thinned: set[LaneKey] = set()
         self.hashes = Hashes(client, stream, continuity, registry)
         self._judging: asyncio.Task[None] | None = None
+        # Lanes in which something came again: others may be in another shard, where UP holds them.
+        self._repeated: set[LaneKey] = set()
 
     async def run(self) -> None:
         """Read until cancelled; trouble with the server is logged once and waited out."""
@@ -184,18 +186,25 @@ class UplinkReader:
     def _judge_repeats(self) -> None:
         """Compare repeats with what UP holds, beside the reading."""
         if self._judging is None or self._judging.done():
-            doubts = self._continuity.take_doubts()
+            doubts = self._take_doubts()
             self._judging = asyncio.create_task(self._judge(doubts)) if doubts else None
 
+    def _take_doubts(self) -> Mapping[LaneKey, tuple[int, bytes]]:
+        repeated, self._repeated = self._repeated, set()
+        return self._continuity.take_doubts(repeated)
+
     async def _judge(self, doubts: Mapping[LaneKey, tuple[int, bytes]]) -> None:
-        for key, (seq, own) in doubts.items():
-            try:
-                (held,) = await self.hashes.of(key, seq, seq)
-            except (HubError, NatsError, OSError) as error:
-                log.info("repeat_not_compared", device=key.device, error=str(error))
-                continue
-            if held and held != own.hex():
-                self._continuity.fork(key)
+        while doubts:
+            for key, (seq, own) in doubts.items():
+                try:
+                    (held,) = await self.hashes.of(key, seq, seq)
+                except (HubError, NatsError, OSError) as error:
+                    log.info("repeat_not_compared", device=key.device, error=str(error))
+                    continue
+                if held and held != own.hex():
+                    self._continuity.fork(key)
+            # What came again meanwhile: nothing may come after it.
+            doubts = self._take_doubts()
 
     def _tell(self, message: Stored, said: Examined) -> None:
         bound = self._continuity.beyond_bounds(said.key, said.seq, message.stored_ns)
@@ -206,6 +215,8 @@ class UplinkReader:
         is_new = self._continuity.arrived(
             said.key, said.seq, len(message.body), message.stored_ns, link=said.link, own=said.own
         )
+        if not is_new:
+            self._repeated.add(said.key)
         if said.word is not None:
             self._words.take(said.key, said.seq, said.word, message.stored_ns)
         for consumer in self._consumers:
