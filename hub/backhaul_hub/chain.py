@@ -16,6 +16,9 @@ import msgspec
 from backhaul_codec.envelope import NO_LINK
 from backhaul_codec.ranges import RangeSet
 
+INNER_ENDS_MAX = 512
+"""So many hashes are kept, whatever receipts say; those of ends that messages may come to are kept besides."""
+
 
 class Fork(IntEnum):
     """What a vehicle is told of an epoch besides how far it is held."""
@@ -107,8 +110,13 @@ class Chain:
             self.forked = True
         return not known and bool(own) and not self.forked
 
-    def explain(self, low: int, high: int, behind: bytes, held: RangeSet) -> None:
-        """Take in that `low` to `high` will not come. `behind`: the link of the message behind them."""
+    def explain(
+        self, low: int, high: int, behind: bytes, held: RangeSet, explained: RangeSet
+    ) -> None:
+        """Take in that `low` to `high` will not come. `behind`: the link of the message behind them.
+
+        `explained`: all that is, with these.
+        """
         if behind in (b"", NO_LINK):
             self.vague.add(low, high)
             return
@@ -120,6 +128,25 @@ class Chain:
         if _differ(behind, self.starts.get(high + 1, b"")):
             self._part(high + 1, behind)
         self.ends[high] = behind
+        if len(self.ends) > INNER_ENDS_MAX:
+            self._thin(held, explained)
+
+    def _thin(self, held: RangeSet, explained: RangeSet) -> None:
+        """Forget what receipts say of places amid those that they stand for, but for the highest of these.
+
+        An agent whose ledger is full says one after the other for as long as it is offline, and of many
+        nothing ever comes.
+        """
+        inner = [
+            seq
+            for seq in self.ends
+            if seq not in held
+            and seq + 1 in explained
+            and seq + 1 not in held
+            and seq + 1 not in self.vague
+        ]
+        for seq in sorted(inner)[: max(0, len(inner) - INNER_ENDS_MAX // 2)]:
+            del self.ends[seq]
 
     def forget(self, held: RangeSet, explained: RangeSet) -> None:
         """Take in that less is held: the hashes at the new ends are not known."""

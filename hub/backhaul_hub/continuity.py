@@ -216,7 +216,7 @@ class Continuity:
         state.explained.add(low, high)
         was_forked = state.chain.forked
         for start, end in [(low, high)] if behind else untold:
-            state.chain.explain(start, end, behind, state.held)
+            state.chain.explain(start, end, behind, state.held, state.explained)
         if state.chain.forked and not was_forked:
             self.forks.append(key)
         self._touch(key)

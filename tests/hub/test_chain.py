@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from backhaul_codec.envelope import NO_LINK
 from backhaul_codec.ranges import RangeSet
-from backhaul_hub.chain import Chain, Fork, Watermark, from_text, to_text
+from backhaul_hub.chain import INNER_ENDS_MAX, Chain, Fork, Watermark, from_text, to_text
 from backhaul_hub.continuity import Continuity, LaneKey
 
 if TYPE_CHECKING:
@@ -217,6 +217,26 @@ def test_what_comes_though_a_receipt_stood_for_it_must_be_what_that_said(link: b
     continuity.explain(LANE, 5, 6, "evicted", ONE[7].link)
     take(continuity, [Linked(6, link, b"others")])
     assert told(continuity).fork is Fork.FORKED
+
+
+@pytest.mark.parametrize("downward", [False, True])
+def test_receipts_without_end_take_no_room_without_end(downward: bool) -> None:
+    """An agent whose ledger is full says one after the other, for as long as it is offline."""
+    continuity = Continuity()
+    take(continuity, [ONE[1]])
+    last = 20_001
+    if downward:  # no agent does
+        continuity.explain(LANE, 2, last, "evicted", b"behind")
+    for high in range(11, last + 1, 10)[:: -1 if downward else 1]:
+        continuity.explain(LANE, 2 if downward else high - 9, high, "evicted", b"%6d" % high)
+    chain = continuity.lanes[LANE].chain
+    assert len(continuity.lanes[LANE].receipts) == 1
+    assert len(chain.ends) <= INNER_ENDS_MAX
+    assert told(continuity) == (last, b"%6d" % last, Fork.NONE)
+    take(continuity, [Linked(last + 1, b"%6d" % last, b"own")])
+    assert told(continuity) == (last + 1, b"own", Fork.NONE)
+    take(continuity, [Linked(last - 19, b"other", b"others")])
+    assert told(continuity).fork is Fork.FORKED, "the newest are still compared"
 
 
 def test_what_the_hub_has_held_and_lost_was_one_history_then() -> None:
