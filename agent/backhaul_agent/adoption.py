@@ -69,6 +69,7 @@ class Adoption:
         self.strangers: set[int] = set()
         """Epochs of which OUT holds what the ledger does not know: the hub is asked about them."""
         self._held: dict[int, Held] = {}
+        self._handed_in = False  # some were to be written when the connection ended
         self._lane = lane
         self._ledger = ledger
         self._writer = writer
@@ -97,6 +98,9 @@ class Adoption:
         ``everything``: of all epochs, because OUT is about to be purged. Messages that the hub holds for
         certain are left out: the hash of its last one is that of the message in OUT.
         """
+        if self._handed_in:  # the ledger is not asked what it knows before it has them
+            await self._writer.all_written()
+            self._handed_in = False
         await out.index()
         works = unknown(out.runs, self._last_seqs())
         current = [work for work in works if work.epoch == self._ledger.epoch]
@@ -126,7 +130,9 @@ class Adoption:
             rows = [row for row in await out.rows(some) if _is_sound(row, some.epoch)]
             # One message after the other: what is missing between them is looked for by the hub.
             if rows:
+                self._handed_in = True
                 await self._writer.apply(Inward(adopted=[Adopted(self._lane, some.epoch, rows)]))
+                self._handed_in = False
                 self.adopted += len(rows)
                 log.warning(
                     "taken from OUT into the ledger", lane=self._lane, epoch=some.epoch,

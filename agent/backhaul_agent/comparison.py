@@ -58,6 +58,7 @@ class Comparison:
         self._answer: asyncio.Future[list[str | None]] | None = None
         self._ends: dict[tuple[str, int], tuple[str, int, float]] = {}
         self._owed: dict[tuple[str, int], tuple[int, float]] = {}
+        self._handed_in = False  # some was to be moved when the connection ended
 
     @property
     def question(self) -> HashQuestion | None:
@@ -119,6 +120,9 @@ class Comparison:
         return await OutStream(jetstream, lane.stream).taken(self._durable) >= known[1]
 
     async def _compare(self, lane: Lane, epoch: int) -> None:
+        if self._handed_in:  # what still stands in its old place would be moved a second time
+            await self._writer.all_written()
+            self._handed_in = False
         state = self._ledger.closed[lane.name, epoch]
         after, moved = state.confirmed, 0
         again: list[tuple[int, int]] = []
@@ -131,7 +135,9 @@ class Comparison:
             verdicts = judge(state, rows, question.lo, hashes)
             again += verdicts.again
             if verdicts.moved:
+                self._handed_in = True
                 await self._writer.apply(verdicts.changes)
+                self._handed_in = False
             after, moved = verdicts.settled_seq, moved + verdicts.moved
         self._ends.pop((lane.name, epoch), None)
         self._owed.pop((lane.name, epoch), None)

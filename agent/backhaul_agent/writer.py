@@ -213,6 +213,10 @@ class Writer:
         self._wake.set()
         await done
 
+    async def all_written(self) -> None:
+        """Return when all that was handed in before is durable, also by callers that wait no longer."""
+        await self._done()
+
     async def apply(self, changes: Inward) -> None:
         """Commit what follows from messages of the hub; returns when that is durable.
 

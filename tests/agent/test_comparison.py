@@ -143,3 +143,32 @@ async def test_what_another_has_the_place_of_is_moved_and_the_epoch_is_settled(
         await until(
             lambda: ("bulk", 42) not in scene.ledger.closed or scene.ledger.closed["bulk", 42].whole
         )
+
+
+async def test_what_was_to_be_moved_as_the_link_fell_is_moved_once(scene: Scene) -> None:
+    """The disk takes it only after the next connection has begun to compare."""
+    jetstream = cast("JetStream", scene.bulk)
+    first, second, _ = await scene.hashes()
+    known = [first, second, OTHERS]
+
+    async def answering() -> None:
+        while not scene.bulk.confirmations.compared:
+            if (asked := scene.comparison.question) is not None:
+                scene.comparison.heard(*asked[:3], known[asked.lo - 1 : asked.hi])
+            await asyncio.sleep(0.001)
+
+    answers = asyncio.create_task(answering())
+    comparing = asyncio.create_task(scene.comparison.run(jetstream))
+    await asyncio.sleep(0.05)  # it is handed to the writer, which does not run yet
+    comparing.cancel()
+    await asyncio.wait([comparing])
+    comparing = asyncio.create_task(scene.comparison.run(jetstream))
+    await asyncio.sleep(0.05)
+    writing = asyncio.create_task(scene.writer.run())
+    try:
+        await asyncio.wait_for(answers, 5)
+        assert scene.ledger.last_seq("bulk") == 1, "in the current epoch"
+    finally:
+        for task in (comparing, writing):
+            task.cancel()
+        await asyncio.wait([comparing, writing])

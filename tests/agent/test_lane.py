@@ -507,3 +507,31 @@ async def test_of_what_out_alone_holds_only_what_the_hub_has_for_certain_is_left
     assert adoption.heard(44, Held(5, b"theirs" if theirs else copied.hashes[1]))
     await adoption.take_in(out)
     assert await copied.taken_in() == taken
+
+
+async def test_what_was_to_be_taken_in_as_the_link_fell_is_taken_in_once(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk takes it only after the next connection has looked at OUT again."""
+    copied = Copied(rig)
+    out = OutStream(JetStream(rig.leaf.request), rig.lane.stream)
+    adoption = Adoption("bulk", rig.ledger, rig.writer)
+    commit, slow = rig.ledger.commit, asyncio.Event()
+    waiting = asyncio.Event()
+
+    async def committed(changes: Changes) -> list[int]:
+        waiting.set()
+        await slow.wait()
+        return await commit(changes)
+
+    monkeypatch.setattr(rig.ledger, "commit", committed)
+    taking = asyncio.create_task(adoption.take_in(out, everything=True))
+    await waiting.wait()
+    taking.cancel()
+    await asyncio.wait([taking])
+    taking = asyncio.create_task(adoption.take_in(out, everything=True))
+    await asyncio.sleep(0.05)
+    slow.set()
+    await asyncio.wait_for(taking, 5)
+    assert await copied.taken_in() == [4, 5, 6]
+    assert not rig.writer.counters.last_error
