@@ -103,15 +103,16 @@ class Adoption:
             self._handed_in = False
         await out.index()
         works = unknown(out.runs, self._last_seqs())
+        spoken = set(self._held)  # more may come while these are taken in
         current = [work for work in works if work.epoch == self._ledger.epoch]
         if current:
             # Only a former epoch can be longer than the ledger knows: a new one begins with this commit.
             self._writer.gate.epochs.behind(f"OUT holds more of {self._lane} than the ledger")
             await self._writer.set_aside([], [])
         for work in works:
-            if everything or work.epoch in self._held or work.epoch not in self.strangers:
+            if everything or work.epoch in spoken or work.epoch not in self.strangers:
                 await self._adopt(out, work)
-        taken = set(self._held) if not everything else set(self.strangers)
+        taken = spoken if not everything else set(self.strangers)
         self.strangers -= taken
         self._held = {epoch: held for epoch, held in self._held.items() if epoch not in taken}
 

@@ -535,3 +535,27 @@ async def test_what_was_to_be_taken_in_as_the_link_fell_is_taken_in_once(
     await asyncio.wait_for(taking, 5)
     assert await copied.taken_in() == [4, 5, 6]
     assert not rig.writer.counters.last_error
+
+
+async def test_an_epoch_that_the_hub_speaks_of_meanwhile_is_taken_in_too(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied = Copied(rig)
+    for seq in (1, 2):
+        rig.leaf.stored.append(encode_frame([Point("n", "t", seq, 1.0)], epoch=45, seq=seq))
+    out = OutStream(JetStream(rig.leaf.request), rig.lane.stream)
+    adoption = Adoption("bulk", rig.ledger, rig.writer)
+    await adoption.look(out)
+    assert adoption.strangers == {44, 45}
+    assert adoption.heard(45, Held(0, None))
+    apply = rig.writer.apply
+
+    async def applied(changes: Inward) -> None:
+        adoption.heard(44, Held(0, None))
+        await apply(changes)
+
+    monkeypatch.setattr(rig.writer, "apply", applied)
+    await adoption.take_in(out)
+    while adoption.due:
+        await adoption.take_in(out)
+    assert await copied.taken_in() == [4, 5, 6]
