@@ -78,7 +78,8 @@ class ReplayBook:
 
     def __init__(self, meta: Callable[[], Mapping[str, str | int]]) -> None:
         self._meta = meta
-        self._under_way: set[str] = set()
+        self._under_way: dict[str, int] = {}
+        """The places of recordings of which a bundle is being written: nothing tells of them yet."""
 
     def kept(self, source: str) -> Kept | None:
         """Return how far a recording is kept, None where nothing is known of it.
@@ -110,7 +111,7 @@ class ReplayBook:
                 " of this recording: another replay of it is under way, the recording was changed, or"
                 " the ledger is another one now. Run the replay again",
             )
-        self._under_way.add(bundle.source)
+        self._under_way[bundle.source] = place
         noted = Kept(
             bundle.source,
             bundle.last,
@@ -125,7 +126,7 @@ class ReplayBook:
 
     def end(self, source: str) -> None:
         """Take in that the bundle that was begun is written, or is not."""
-        self._under_way.discard(source)
+        self._under_way.pop(source, None)
 
     def _require_rest(self, source: str) -> None:
         if source in self._under_way:
@@ -134,18 +135,25 @@ class ReplayBook:
     def _find(self, source: str) -> tuple[int, Kept | None]:
         """Return the place of a recording with what is known of it, else the place to be used."""
         oldest_ns: float = float("inf")
-        place, meta = 0, self._meta()
+        place, free, meta = 0, -1, self._meta()
+        others = {used for each, used in self._under_way.items() if each != source}
         for number in range(PLACES):
-            found = _read(meta.get(f"{REPLAYS}{number}"))
+            if number in others:
+                continue
+            name = f"{REPLAYS}{number}"
+            if name not in meta:
+                # Something may stand behind it: of two that began at once only one was written.
+                free = number if free < 0 else free
+                continue
+            found = _read(meta[name])
             if found is None:
-                # Places are taken in order, so nothing stands behind one that is free.
-                if f"{REPLAYS}{number}" not in meta:
-                    return number, None
                 place, oldest_ns = number, float("-inf")
             elif found.source == source:
                 return number, found
             elif found.time_ns < oldest_ns:
                 place, oldest_ns = number, found.time_ns
+        if free >= 0:
+            return free, None
         return place, None
 
 

@@ -198,6 +198,26 @@ def test_the_book_is_bounded_and_the_oldest_recording_makes_room() -> None:
     assert note.expected == {"replay.7": "spoilt"}
 
 
+def test_two_recordings_that_begin_at_once_have_places_of_their_own() -> None:
+    meta: dict[str, str | int] = {}
+    book = ReplayBook(lambda: meta)
+    notes = [book.begin(bundle(0, 5, source=source), 10, 5) for source in (1, 2)]
+    for note in notes:
+        assert note is not None
+        assert all(meta.get(name) == value for name, value in note.expected.items())
+        meta.update(note.noted)
+    for source in (1, 2):
+        book.end(f"{source:032x}")
+        kept = book.kept(f"{source:032x}")
+        assert kept is not None
+        assert kept.rows == 5
+    del meta["replay.0"]  # as if the first had not been written
+    kept = book.kept(f"{2:032x}")
+    assert kept is not None
+    assert kept.rows == 5
+    assert book.kept(f"{1:032x}") is None
+
+
 def test_progress_says_rows_time_rate_and_what_is_left() -> None:
     progress = Progress(10_000, 2_000, now_s=5.0, every_s=10.0)
     assert not progress.due(3_000, None, 14.9)
