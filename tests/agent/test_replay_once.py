@@ -138,6 +138,20 @@ def test_a_chain_is_of_what_stands_in_the_rows(tmp_path: Path) -> None:
     assert source != source_of(again, chunk(0, [1, 2]))
 
 
+def test_a_time_beyond_64_bits_stops_no_chain(tmp_path: Path) -> None:
+    """A Parquet timestamp in seconds may be one: it is no time, and only its own row knows."""
+    loaded = load(mapping(tmp_path / "m.toml"))
+
+    def digest(time_ns: int) -> str:
+        chunk = Chunk(0, 1, {"t": [time_ns], "soc": [1], "speed": [1]}, 0)
+        assert source_of(loaded, chunk)
+        chain = Chain(loaded)
+        chain.advance(chunk, 1)
+        return chain.digest
+
+    assert digest(1 << 70) != digest((1 << 70) + 1)
+
+
 def bundle(first: int, last: int, *, source: int = 1) -> Bundle:
     def digest(row: int) -> str:
         return f"{row:032x}"

@@ -20,6 +20,14 @@ _DIGEST_BYTES = 16
 _encode = msgspec.msgpack.Encoder(enc_hook=repr).encode
 
 
+def _said(row: Any) -> bytes:
+    """Return what stands in a row; a time that no 64 bits of ns can say is an integer beyond those."""
+    try:
+        return _encode(row)
+    except OverflowError:
+        return repr(row).encode()
+
+
 class Chain:
     """The digest of a recording's rows, from the first one on."""
 
@@ -37,7 +45,7 @@ class Chain:
             return
         columns = [chunk.columns[name][begin:end] for name in self._columns]
         for row in zip(*columns, strict=True):
-            self._hash.update(_encode(row))
+            self._hash.update(_said(row))
         self.rows = to_row
 
     @property
@@ -55,5 +63,5 @@ def source_of(mapping: Mapping, first: Chunk, *marks: str) -> str:
         marks: what else sets it apart from another.
     """
     row: list[Any] = [first.columns[name][0] for name in mapping.columns()]
-    said = msgspec.json.encode(mapping) + _encode([row, *marks])
+    said = msgspec.json.encode(mapping) + _said([row, *marks])
     return hashlib.blake2b(said, digest_size=_DIGEST_BYTES, person=b"backhaul source1").hexdigest()
