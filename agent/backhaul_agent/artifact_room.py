@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from backhaul_agent.errors import ArtifactError, Code, RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Awaitable, Callable, Collection, Iterable
     from pathlib import Path
 
     from backhaul_agent.artifact_store import ArtifactStore
@@ -30,6 +30,8 @@ class ArtifactRoom:
     def __init__(self, store: ArtifactStore, wanted: Callable[[], Collection[Path]]) -> None:
         # From 0 on: what is counted for the first time has grown, too (health.py).
         self.refused = {"room": 0, "busy": 0}
+        self.make_way: Callable[[], Awaitable[None]] = _nothing
+        """Called before a promise: what is given up by whoever began it makes way."""
         self._store = store
         self._wanted = wanted
         self._one_by_one = asyncio.Lock()
@@ -48,6 +50,7 @@ class ArtifactRoom:
             ArtifactError: there is no room, or this program has had its part.
             OSError: the disk cannot be looked at.
         """
+        await self.make_way()
         # Looked at and promised in one: another would be told of the same room meanwhile.
         async with self._one_by_one:
             try:
@@ -92,3 +95,7 @@ class ArtifactRoom:
             self.refused["busy"] += 1
             text = f"{own} files of yours" if own >= UPLOADS_OF_ONE_MAX else f"{len(paths)} files"
             raise RefusedError(Code.BUSY, f"{text} wait to be sent: cancel some")
+
+
+async def _nothing() -> None:
+    """Make no way."""

@@ -81,6 +81,7 @@ class ArtifactService:
         self._artifacts = artifacts
         self._spools: dict[str, _Spool] = {}
         self._cancelled: deque[str] = deque(maxlen=artifact_room.UPLOADS_MAX)
+        artifacts.room.make_way = self._drop_idle
 
     async def run(self, client: Client) -> None:
         """Begin to serve; ends with the connection."""
@@ -178,15 +179,23 @@ class ArtifactService:
 
     def _in_the_way(self, program: str, now_s: float) -> list[str]:
         """Return what is half handed over and makes way for one more: idle, or this program's oldest."""
-        spools = self._spools.items()
-        idle = [at for at, each in spools if now_s - each.written_s > artifact_room.IDLE_S_MAX]
-        busy = [at for at, _ in spools if at not in idle]
+        idle = self._idle(now_s)
+        busy = [at for at in self._spools if at not in idle]
         own = [at for at in busy if self._spools[at].program == program]
         if program and len(own) >= artifact_room.SPOOLS_OF_ONE_MAX:
             return [*idle, own[0]]
         if len(busy) >= artifact_room.SPOOLS_MAX:
             return [*idle, (own or busy)[0]]
         return idle
+
+    def _idle(self, now_s: float) -> list[str]:
+        since_s = now_s - artifact_room.IDLE_S_MAX
+        return [at for at, each in self._spools.items() if each.written_s < since_s]
+
+    async def _drop_idle(self) -> None:
+        """Give up what nobody has written to for long: also a file that is fetched wants its room."""
+        for number in self._idle(self._artifacts.now_s()):
+            await self._drop(number)
 
     async def _drop(self, number: str) -> None:
         spool = self._spools.pop(number, None)

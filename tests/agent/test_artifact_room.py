@@ -150,3 +150,17 @@ async def test_a_promise_that_nobody_uses_ends(tmp_path: Path) -> None:
     agent.clock.advance(artifact_room.IDLE_S_MAX + 1)
     await agent.put(60 * MIB, "b")
     assert not agent.store.upload(number).exists()
+
+
+async def test_what_a_program_left_half_handed_over_makes_way_for_a_file_that_comes(
+    tmp_path: Path,
+) -> None:
+    agent = Agent(tmp_path)
+    await agent.put(60 * MIB)  # whose program is gone
+    job = agent.artifacts.get("maps.db")
+    job.digest, job.size, job.state = b"d" * 32, 60 * MIB, State.MOVING
+    with pytest.raises(ArtifactError, match="are promised"):
+        await agent.artifacts._open_part(job)
+    agent.clock.advance(artifact_room.IDLE_S_MAX + 1)
+    part = await agent.artifacts._open_part(job)
+    part.close()
