@@ -89,9 +89,7 @@ class Brake:
         """Let a line through, or raise what ``dropped`` makes."""
         if method not in ("warning", "error", "exception", "critical"):
             return fields
-        kind = tuple(
-            str(fields.get(name, ""))[:100] for name in ("event", "device", "code", "about")
-        )
+        kind = tuple(str(fields.get(name, ""))[:100] for name in _WHOM)
         now_s = self._monotonic_s()
         seen_s, left, unlogged = self._kinds.pop(kind, (now_s, float(self._burst), 0))
         left = min(self._burst, left + (now_s - seen_s) / self._every_s)

@@ -90,6 +90,14 @@ def test_a_fault_that_repeats_is_braked_and_counted() -> None:
     assert let_through() == 1 + 197
 
 
+def test_a_fault_of_one_lane_brakes_none_of_another() -> None:
+    brake = Brake(Clock(), DroppedError, burst=1)
+    brake(None, "warning", {"event": "lane waits", "lane": "bulk"})
+    with pytest.raises(DroppedError):
+        brake(None, "warning", {"event": "lane waits", "lane": "bulk"})
+    brake(None, "warning", {"event": "lane waits", "lane": "live"})
+
+
 def test_the_brake_forgets_kinds_beyond_its_bound() -> None:
     brake = Brake(Clock(), DroppedError, kinds_max=10)
     for number in range(1000):
