@@ -34,6 +34,8 @@ class Adopter:
     """Hears logins, and has hub.db know the keys that it does not.
 
     Args:
+        devices: as hub.db was read last. Most logins are of these keys, and after a server has started of a
+            whole fleet: hub.db is not asked for them.
         rotations: of all devices: a key that one has made is its own matter.
         learn: has servers and control plane take note of what changed in hub.db.
     """
@@ -42,11 +44,13 @@ class Adopter:
         self,
         registry: Registry,
         clock: Clock,
+        devices: Callable[[], Mapping[str, Device]],
         rotations: Callable[[], Mapping[str, Rotation]],
         learn: Callable[[], Awaitable[None]],
     ) -> None:
         self._registry = registry
         self._clock = clock
+        self._devices = devices
         self._rotations = rotations
         self._learn = learn
         self._logins: dict[str, Device] = {}
@@ -60,6 +64,9 @@ class Adopter:
             return
         nodes = nodes_of_lanes(value for name, _, value in tags if name == "lane")
         device = Device(login["name"], token, login["sub"], 0, tuple(sorted(nodes)))
+        known = self._devices().get(device.id)
+        if known is not None and known.public_key == device.public_key:
+            return
         self._logins[device.id] = device
         self._heard.set()
 

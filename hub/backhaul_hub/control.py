@@ -198,7 +198,10 @@ class ControlPlane:
             )
             self._consumers.append(self._rotations)
             await self._rotations.look(registry)
-            adopter = Adopter(registry, self._clock, lambda: self._rotations.rotations, learn)
+            adopter = Adopter(
+                *(registry, self._clock, lambda: self._devices),
+                *(lambda: self._rotations.rotations, learn),
+            )
             leafs = Leafs(
                 system,
                 keys.account("FLEET").public,

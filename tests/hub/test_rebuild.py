@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -284,7 +285,10 @@ class Logins:
     def __init__(self, hub: Hub, registry: Registry) -> None:
         self.hub, self.registry = hub, registry
         self.rotations: dict[str, Rotation] = {}
-        self.adopter = Adopter(registry, CLOCK, lambda: self.rotations, self.learn)
+        self.devices: dict[str, Device] = {}
+        self.adopter = Adopter(
+            *(registry, CLOCK, lambda: self.devices, lambda: self.rotations, self.learn)
+        )
 
     async def learn(self) -> None:
         pass
@@ -323,6 +327,27 @@ async def test_a_device_whose_key_is_unknown_or_former_has_that_of_its_login(
     found = (await logins.registry.devices())[VID]
     nodes = ("gps",) if former.startswith("?") else ("battery",)
     assert (found.token, found.public_key, found.nodes) == ("aa11aa11aa11aa11aa11aa11", KEY, nodes)
+
+
+async def test_hub_db_is_not_asked_of_logins_by_keys_that_are_known(
+    logins: Logins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a server has started a whole fleet logs in, and hub.db is read whole for each login."""
+    asked = 0
+    decided = logins.registry.write_decided
+
+    async def counted(decide: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return await decided(decide)
+
+    monkeypatch.setattr(logins.registry, "write_decided", counted)
+    logins.devices = {VID: LOGIN}
+    assert not await logins.act(LOGIN)
+    assert asked == 0
+    logins.devices = {VID: replace(LOGIN, public_key=NEXT)}
+    assert await logins.act(LOGIN)
+    assert asked == 1
 
 
 async def test_a_revoked_device_is_not_taken_in(logins: Logins) -> None:
