@@ -8,6 +8,8 @@ import sqlite3
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from backhaul_codec.subjects import DEVICE_ID
+
 from .backup_names import require_names
 from .errors import BackupError
 from .keys import operator_seed_file
@@ -84,7 +86,11 @@ def configuration_files(directory: Path) -> Iterator[Path]:
     yield from sorted(directory.glob("creds/*.creds"))
     # Not the operator's own: it belongs offline.
     yield from sorted(set(directory.glob("keys/*")) - {operator_seed_file(directory)})
-    yield from sorted(path for path in directory.glob("devices/*/*") if path.is_file())
+    yield from sorted(
+        path
+        for path in directory.glob("devices/*/*")
+        if path.is_file() and DEVICE_ID.match(path.parent.name)
+    )
 
 
 def put_missing_files(source: Path, manifest: Manifest, directory: Path) -> list[Path]:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from .manifest import Manifest
 
-_PLAIN = r"(?!\.{1,2}/)[A-Za-z0-9._-]{1,255}"
+# Whatever an operator or an editor called a file, as long as that leads nowhere: `backup` takes it, too.
+_PLAIN = r"(?!\.{1,2}(?:/|\Z))[^/\x00-\x1f\x7f]{1,255}"
 _DEVICE = DEVICE_ID.pattern.removeprefix(r"\A").removesuffix(r"\Z")
 _STREAM = r"[A-Za-z0-9_-]{1,255}"
 _SERVER = rf"(?:servers/{_PLAIN}/)?"

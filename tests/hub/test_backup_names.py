@@ -67,6 +67,8 @@ BAD = (
     "../outside",
     "config/../../outside",
     "config/keys/../../../outside",
+    "config/keys/..",
+    "config/servers/../hub.conf",
     "config//etc/outside",
     "config/./hub.toml",
     "config/",
@@ -98,8 +100,12 @@ def whole_backup_of(directory: Path, *names: str) -> Manifest:
 def test_all_that_a_hub_directory_gives_is_taken(tmp_path: Path) -> None:
     hub = tmp_path / "hub"
     create_hub(hub, local_layout(4222, 7422))
+    odd = ("my hub.toml", "keys/#a#", "tls/server.pem~", "devices/VID-001/id (1).json")
+    for name in (*odd, "devices/.a b/identity.json"):
+        private_directory((hub / name).parent)
+        (hub / name).write_text("of somebody's editor")
     names = [f"config/{path.relative_to(hub)}" for path in configuration_files(hub)]
-    assert "config/keys/operator-signing.nk" in names
+    assert {"config/keys/operator-signing.nk", *(f"config/{name}" for name in odd)} <= set(names)
     whole_backup_of(tmp_path / "backup", *names)
 
 
