@@ -30,7 +30,7 @@ BLOCK_ROWS = 4096
 FRAME_POINTS = 1000
 FRAME_VALUE_BYTES = 24 * 1024
 # Of how rows become messages: with another number everything has other places.
-_CUT = 1
+_CUT = 2
 
 
 @dataclass(slots=True)
@@ -96,7 +96,6 @@ def messages(
     source: str,
     rows: tuple[int, int],
     epoch: int,
-    seq: int,
     now_ns: int,
 ) -> list[tuple[str, bytes]]:
     """Return subject and body of each message, the last of which says what all of them are.
@@ -106,17 +105,16 @@ def messages(
         device: whose.
         source: of which recording.
         rows: from which to which row, the second not included.
-        epoch: their places', and `seq` that before the first of them.
-        seq: see `epoch`.
+        epoch: their places'; it has no other messages.
         now_ns: when they are imported.
     """
     found = [
-        (import_subject(device, subject), restamp(body, epoch=epoch, seq=seq + number))
+        (import_subject(device, subject), restamp(body, epoch=epoch, seq=number))
         for number, (subject, body) in enumerate(packed.frames, 1)
     ]
     said = {"source": source, "rows": rows, "hours": sorted(packed.hours.items())}
     word = Point("", IMPORT, now_ns, Opaque(JSON, msgspec.json.encode(said)))
-    body = encode_point(word, epoch=epoch, seq=seq + len(found) + 1)
+    body = encode_point(word, epoch=epoch, seq=len(found) + 1)
     return [*found, (import_subject(device, event_subject(IMPORT)), body)]
 
 
@@ -136,13 +134,13 @@ def epoch_of(stretch: str, taken: Mapping[int, str]) -> int:
 
 
 def stretch_of(source: str, first: int, before: str, end: int, digest: str) -> str:
-    """Return what tells a stretch of rows from all others.
+    """Return what tells the rows of a block from all others.
 
     Args:
         source: the recording.
         first: its first row, and `before`, the digest of all rows before that.
         before: see `first`.
-        end: where its first block ends, and `digest`, of all rows up to there.
+        end: where it ends, and `digest`, of all rows up to there.
         digest: see `end`.
     """
     return f"{source} {first} {before} {end} {digest}"

@@ -28,8 +28,6 @@ CREATE TABLE import_source (
     rows INTEGER NOT NULL,
     digest TEXT NOT NULL,
     points INTEGER NOT NULL,
-    epoch INTEGER NOT NULL,
-    seq INTEGER NOT NULL,
     going INTEGER NOT NULL,
     going_digest TEXT NOT NULL,
     going_epoch INTEGER NOT NULL,
@@ -61,7 +59,7 @@ CREATE TABLE import_hour (
 _GOES_ON_NS = 120 * 1_000_000_000
 _TOLD_NS = 7 * 86_400 * 1_000_000_000
 LOST = "stream IMPORT lost messages that were imported: import them again, with --again"
-_PUT = "INSERT OR REPLACE INTO import_source VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_PUT = "INSERT OR REPLACE INTO import_source VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,6 @@ class Source:
     """How far a recording of one device is kept: the rows of `device` in one file, and what it grew by.
 
     ``total``: rows there were when it was looked at. ``rows``, ``digest``: kept, and what stood in them.
-    ``epoch``, ``seq``: of the stretch of whole blocks that goes on; 0: the next one begins another.
     ``going``, ``going_digest``, ``going_epoch``, ``going_hours``: up to which row a block is being
     published, with what; ``going`` equal to ``rows``: none is.
     """
@@ -81,8 +78,6 @@ class Source:
     rows: int = 0
     digest: str = ""
     points: int = 0
-    epoch: int = 0
-    seq: int = 0
     going: int = 0
     going_digest: str = ""
     going_epoch: int = 0

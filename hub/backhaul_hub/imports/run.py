@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from backhaul_codec.recordings.mapping import DeviceOf, Mapping
     from backhaul_codec.recordings.readers import Chunk
     from backhaul_hub.clock import Clock
-    from backhaul_hub.consumers import Change
     from backhaul_hub.jetstream import JetStreamApi
     from backhaul_hub.registry import Registry
 
@@ -168,12 +167,10 @@ class Import:
     async def _block(self, flow: Flow, block: Chunk, mapper: RowMapper) -> None:
         end, digest = flow.advance(block)
         packed = pack(mapper.rows(block))
-        going = await self._begin(flow, block, end, digest, packed)
-        whole = block.rows == BLOCK_ROWS
-        seq = going.seq if whole else 0
+        going = await self._begin(flow, end, digest, packed)
         rows = (block.first_row, end)
         sent = messages(
-            packed, going.device, going.source, rows, going.going_epoch, seq, self._clock.now_ns()
+            packed, going.device, going.source, rows, going.going_epoch, self._clock.now_ns()
         )
         answers = await asyncio.gather(
             *(self._publish(subject, body) for subject, body in sent[:-1]), return_exceptions=True
@@ -187,8 +184,6 @@ class Import:
             rows=end,
             digest=digest,
             points=going.points + packed.points,
-            epoch=going.going_epoch if whole else 0,
-            seq=seq + len(sent) if whole else 0,
             going_epoch=0,
             updated_ns=self._clock.now_ns(),
         )
@@ -197,21 +192,14 @@ class Import:
         await self._registry.write([*put(flow.kept), hours, stream])
         self._count(packed, block)
 
-    async def _begin(
-        self, flow: Flow, block: Chunk, end: int, digest: str, packed: Packed
-    ) -> Source:
+    async def _begin(self, flow: Flow, end: int, digest: str, packed: Packed) -> Source:
         """Note what is going to be published, and under which epoch."""
         kept = flow.kept
         if kept.going == end and kept.going > kept.rows:
             return kept  # as it was noted before the last run ended
-        whole = block.rows == BLOCK_ROWS
-        epoch = kept.epoch if whole else 0
-        changes: list[Change] = []
-        if not epoch:
-            taken = await epochs_of(self._registry, kept.device)
-            stretch = stretch_of(kept.source, kept.rows, kept.digest, end, digest)
-            epoch = epoch_of(stretch, taken)
-            changes.append(take_epoch(kept.device, epoch, stretch))
+        taken = await epochs_of(self._registry, kept.device)
+        stretch = stretch_of(kept.source, kept.rows, kept.digest, end, digest)
+        epoch = epoch_of(stretch, taken)
         going = replace(
             kept,
             going=end,
@@ -220,7 +208,7 @@ class Import:
             going_hours=msgspec.json.encode(sorted(packed.hours)).decode(),
             updated_ns=self._clock.now_ns(),
         )
-        await self._registry.write([*put(going), *changes])
+        await self._registry.write([*put(going), take_epoch(kept.device, epoch, stretch)])
         return going
 
     async def _publish(self, subject: str, body: bytes) -> None:
@@ -266,8 +254,8 @@ class Flow:
         self._chain = Chain(mapping)
         if not kept.digest:
             self.kept = replace(kept, digest=self._chain.digest)
-        end = kept.going if kept.going > kept.rows else kept.rows + BLOCK_ROWS
-        self._blocks = Blocks(kept.rows, end, BLOCK_ROWS)
+        end = kept.going if kept.going > kept.rows else None
+        self._blocks = Blocks(kept.rows, BLOCK_ROWS, end)
 
     def take(self, part: Chunk) -> list[Chunk]:
         """Take in rows; return the blocks that are full.

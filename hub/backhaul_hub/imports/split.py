@@ -72,16 +72,19 @@ class Splitter:
 class Blocks:
     """Collects a device's rows from `first` on, and gives them out in blocks.
 
+    They end at multiples of `step`, wherever the first one begins: so those that follow are the same as
+    if all had been cut at once.
+
     Args:
         first: the first row that is wanted.
-        end: where the first block ends, not included.
-        step: rows of each later one.
+        step: rows of a whole block.
+        end: where the first block ends, not included; None: as all others.
     """
 
-    def __init__(self, first: int, end: int, step: int) -> None:
+    def __init__(self, first: int, step: int, end: int | None = None) -> None:
         self._first = first
-        self._end = end
         self._step = step
+        self._end = self._next_end() if end is None else end
         self._rows = 0
         self._columns: dict[str, list[Any]] = {}
 
@@ -96,7 +99,10 @@ class Blocks:
             at += take
             if self._first + self._rows == self._end:
                 yield self.rest()
-                self._end = self._first + self._step
+                self._end = self._next_end()
+
+    def _next_end(self) -> int:
+        return (self._first // self._step + 1) * self._step
 
     def rest(self) -> Chunk:
         """Return the rows that make no full block, perhaps none, and begin anew."""
