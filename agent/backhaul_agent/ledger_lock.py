@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from backhaul_agent.errors import LedgerInUseError, LedgerStorageError
@@ -92,7 +93,12 @@ class LedgerLock:
     def _taken(self) -> int:
         for _ in range(_TRIES):
             # Not inherited: a command's child must not hold the lock after us.
-            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+            try:
+                handle = os.open(self.path, flags | os.O_EXCL, 0o600)
+                self._hand_to_owner(handle)
+            except FileExistsError:
+                handle = os.open(self.path, flags, 0o600)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if self.path.stat().st_ino == os.fstat(handle).st_ino:
@@ -109,6 +115,16 @@ class LedgerLock:
                 raise
             os.close(handle)  # removed between opening and locking: it locks nothing
         raise LedgerInUseError(self._ledger, None)
+
+    def _hand_to_owner(self, handle: int) -> None:
+        """Give a file that was made just now to whose the directory is, as SQLite does with its own.
+
+        Else an agent could not open what a command of root's has made.
+        """
+        if os.geteuid() == 0:
+            with suppress(OSError):
+                found = self.path.parent.stat()
+                os.fchown(handle, found.st_uid, found.st_gid)
 
     def _sign(self, handle: int) -> None:
         """Write who holds it, over what stands there: with the disk full nothing new can be had."""

@@ -197,3 +197,12 @@ def test_on_a_full_disk_the_reserve_makes_room_for_the_lock(
     with LedgerLock(path, reserve) as lock:
         assert lock.stands
     assert not reserve.held
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+def test_a_lock_that_root_makes_is_its_directorys_owners(tmp_path: Path) -> None:
+    """As by `adopt-ledger`: the agent, which is not root, must be able to open it."""
+    os.chown(tmp_path, 12345, 12346)
+    with LedgerLock(tmp_path / "ledger.db") as lock:
+        found = lock.path.stat()
+    assert (found.st_uid, found.st_gid) == (12345, 12346)
