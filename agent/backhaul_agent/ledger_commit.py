@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from backhaul_agent import ledger_boots, ledger_chain, ledger_lanes, ledger_room
 from backhaul_agent.budget import class_of
 from backhaul_agent.ledger_chain import ChainEnd
-from backhaul_agent.ledger_rows import STAGED
+from backhaul_agent.ledger_rows import STAGED, Adopted
 from backhaul_codec import CodecError, chain, hash_of, restamp
 from backhaul_codec.survey import survey
 
@@ -68,9 +68,10 @@ def plan(ledger: LedgerReader, changes: Changes, staged_id: int) -> Plan:
     ]
     steps = ledger_lanes.new_steps(ledger.lane, changes)
     last_id = max(lane.id for lane in [*ledger.every_lane(), *lanes.values()])
-    entered = ledger_lanes.entered(ledger.lane, last_id, changes.adopted)
+    adopted = _unknown(ledger, changes.adopted)
+    entered = ledger_lanes.entered(ledger.lane, last_id, adopted)
     chains |= {lane.id: lane.chain for lane in entered}
-    rows += _adopted(entered, changes)
+    rows += _adopted(entered, adopted)
     return Plan(changes, rows, staged, lanes, next_seqs, chains, steps, dropped, entered)
 
 
@@ -117,7 +118,20 @@ def _stamp(
     return next_seqs, rows, chains
 
 
-def _adopted(lanes: Iterable[Lane], changes: Changes) -> list[MessageRow]:
+def _unknown(ledger: LedgerReader, adopted: Iterable[Adopted]) -> list[Adopted]:
+    """Return what the ledger does not have yet: what is owed may come again after it was written."""
+    last_seqs: dict[tuple[str, int], int] = {}
+    found = []
+    for name, epoch, rows in adopted:
+        lane = ledger.lane(name, epoch)
+        last_seq = last_seqs.get((name, epoch), lane.last_seq if lane is not None else 0)
+        if new := [row for row in rows if row.seq > last_seq]:
+            found.append(Adopted(name, epoch, new))
+            last_seqs[name, epoch] = new[-1].seq
+    return found
+
+
+def _adopted(lanes: Iterable[Lane], adopted: Iterable[Adopted]) -> list[MessageRow]:
     """Return rows of what was found in OUT, as it stands there."""
     ids = {(lane.name, lane.epoch): lane.id for lane in lanes}
     return [
@@ -125,7 +139,7 @@ def _adopted(lanes: Iterable[Lane], changes: Changes) -> list[MessageRow]:
             ids[found.lane, found.epoch], row.seq, row.subject, row.body,
             class_of(row.subject), *_times(row.body), 0,
         )
-        for found in changes.adopted
+        for found in adopted
         for row in found.rows
     ]  # fmt: skip
 

@@ -209,3 +209,20 @@ async def test_what_is_adopted_stands_as_it_stood_in_out(ledger: Ledger) -> None
     assert (lane.confirmed, lane.last_seq, lane.chain) == (3, 6, (6, link))
     assert await ledger.read("bulk", 1, 9, 9) == rows
     assert ledger.lanes["bulk"].last_seq == 1
+
+
+async def test_what_is_adopted_already_is_not_adopted_again(ledger: Ledger) -> None:
+    """A commit that failed may have been written after all, and what is owed is tried again."""
+    link, rows = b"before", []
+    for seq in (4, 5, 6):
+        body = chain(outgoing().body, epoch=9, seq=seq, link=link)
+        rows.append(Row(seq, "f.n", body))
+        link = hash_of("f.n", body)
+    await ledger.commit(Changes(adopted=[Adopted("bulk", 9, rows[:2])]))
+    again = [Adopted("bulk", 9, rows[:2]), Adopted("bulk", 9, rows[:2])]
+    await ledger.commit(Changes(adopted=again))
+    await ledger.commit(Changes(adopted=[*again, Adopted("bulk", 9, rows[1:])]))
+    lane = ledger.lane("bulk", 9)
+    assert lane is not None
+    assert (lane.confirmed, lane.last_seq, lane.chain) == (3, 6, (6, link))
+    assert await ledger.read("bulk", 1, 9, 9) == rows
