@@ -27,7 +27,7 @@ from backhaul_spark.errors import TablesBusy
 from backhaul_spark.part_file import without_messages
 from backhaul_spark.part_writer import MESSAGE_FACTS, PartWriter, TaskReport
 from backhaul_spark.points import TIMELESS, partition_days
-from backhaul_spark.said_again import not_there, notes, of_added, reported, standing
+from backhaul_spark.said_again import not_there, note_added, notes, reported, standing
 from backhaul_spark.schemas import (
     COVERAGE_TABLE,
     ENDED_TABLE,
@@ -89,7 +89,7 @@ class Ingest:
         self._after = after
         held = dataset_of(self.tables.table(COVERAGE_TABLE)).to_table()
         self.coverage = Coverage.from_table(held)
-        self.standing = standing(dataset_of(self.tables.table(SAID_AGAIN_TABLE)).to_table())
+        self.standing = standing(dataset_of(self.tables.table(SAID_AGAIN_TABLE)))
         self._loose_rows = held.num_rows - sum(map(len, self.coverage.lanes.values()))
         self._merge_coverage()
 
@@ -122,7 +122,7 @@ class Ingest:
             [add_action(file, self._clock.now_ns()) for file in files], app, batch, planned
         )
         self._after("points")
-        self.standing |= of_added(added)
+        note_added(self.standing, added)
         self._loose_rows += len(decision.rows)
         self._merge_coverage()
         if number % COMPACT_EVERY == 0:

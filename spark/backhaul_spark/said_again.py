@@ -225,14 +225,29 @@ def notes(added: pa.Table) -> list[dict[str, Any]]:
     ]
 
 
-def standing(noted: pa.Table) -> frozenset[Note]:
-    """Return the newest notes."""
-    newest = noted.sort_by([("ingest", "descending")]).slice(0, NOTES_MAX)
-    texts = newest.column("digest").to_pylist()
-    times = newest.column("time_ns").to_pylist()
-    return frozenset(zip(times, map(bytes.fromhex, texts), strict=True))
+def standing(noted: ds.Dataset) -> dict[Note, None]:
+    """Return the newest notes of the table, the newest last."""
+    held: list[pa.Table] = []
+    for batch in noted.to_batches(columns=["time_ns", "digest", "ingest"]):
+        held.append(pa.Table.from_batches([batch]))
+        if sum(part.num_rows for part in held) > 4 * NOTES_MAX:
+            held = [_newest(held)]
+    if not held:
+        return {}
+    newest = _newest(held)
+    digests_ = map(bytes.fromhex, newest.column("digest").to_pylist())
+    return dict.fromkeys(zip(newest.column("time_ns").to_pylist(), digests_, strict=True))
 
 
-def of_added(added: pa.Table) -> frozenset[Note]:
-    """Return the notes of what was added to points."""
-    return frozenset(zip(added.column("time_ns").to_pylist(), digests(added), strict=True))
+def _newest(parts: list[pa.Table]) -> pa.Table:
+    rows = pa.concat_tables(parts).sort_by("ingest")
+    return rows.slice(max(0, rows.num_rows - NOTES_MAX))
+
+
+def note_added(known: dict[Note, None], added: pa.Table) -> None:
+    """Take in what was added to points; the oldest notes make room for the newest."""
+    for note in zip(added.column("time_ns").to_pylist(), digests(added), strict=True):
+        known.pop(note, None)
+        known[note] = None
+    for note in list(known)[: max(0, len(known) - NOTES_MAX)]:
+        del known[note]

@@ -92,7 +92,7 @@ class IngestQuery:
         if batch > done + 1:  # each batch is a commit, empty ones too
             raise errors.TablesBehind(self._ingest.tables.root, done, batch)
         uri, number = self._ingest.points_uri, self._ingest.tables.next_ingest
-        at_us, standing = self._clock.now_ns() // 1000, self._ingest.standing
+        at_us, standing = self._clock.now_ns() // 1000, tuple(self._ingest.standing)
 
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return write_parts(batches, uri, number, at_us, standing)

@@ -126,6 +126,19 @@ def test_another_process_knows_what_was_kept(world: World) -> None:
     assert world.found() == ALL
 
 
+def test_notes_without_end_take_no_room_without_end(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A vehicle that says again what it never said has one of each; every task is handed all."""
+    monkeypatch.setattr(said_again, "NOTES_MAX", 3)
+    for number in range(20):
+        world.take([world.again(Point("gps", "speed", T0_NS + number, 1.5), seq=number + 1)])
+    newest = [T0_NS + 17, T0_NS + 18, T0_NS + 19]
+    assert [time_ns for time_ns, _ in world.ingest.standing] == newest
+    again = Ingest(world.root, SYSTEM_CLOCK).standing
+    assert list(again) == list(world.ingest.standing)
+
+
 def test_only_what_is_missing_of_a_frame_is_added(world: World) -> None:
     here, gone = points()[:2]
     world.take([world.first(here, 1)])
