@@ -7,6 +7,7 @@ came first. Rollups counted it once all along.
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -17,7 +18,7 @@ from deltalake.exceptions import CommitFailedError
 from backhaul_spark.compaction import UPKEEP_APP, data_files
 from backhaul_spark.errors import TablesBusy
 from backhaul_spark.files import open_input
-from backhaul_spark.part_file import without_rows
+from backhaul_spark.part_file import read_batches, without_rows
 from backhaul_spark.said_again import LETTER, digests, on_live
 from backhaul_spark.schemas import POINTS_TABLE
 from backhaul_spark.tables import (
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from backhaul_spark.clock import Clock
     from backhaul_spark.compaction import DataFile
 
+# Of a day that are compared at once: some 400 bytes each.
+ROWS_AT_ONCE = 1 << 20
 # Up to which ingest was looked.
 ONCE_UP_TO = "backhaul.once_up_to"
 # Stream, its sequence, and the point's index in the message.
@@ -70,7 +73,10 @@ def remove_doubles(root: str, clock: Clock) -> int:
 def _of_day(root: str, table: DeltaTable, day: date, clock: Clock) -> int:
     uri = table_uri(root, POINTS_TABLE.name)
     files = [file for file in data_files(table, POINTS_TABLE) if file.partition["date"] == str(day)]
-    places = doubles(_read(uri, files))
+    parts = -(-_count(uri, files) // ROWS_AT_ONCE)
+    places: set[Place] = set()
+    for part in range(parts):
+        places |= doubles(_of_part(_read(uri, files), part, parts))
     number, now_ns = table.version() + 1, clock.now_ns()
     actions: list[AddAction | RemoveAction] = []
     for file in files if places else ():
@@ -95,6 +101,29 @@ def _read(uri: str, files: Iterable[DataFile]) -> Iterator[pa.RecordBatch]:
     for file in files:
         with open_input(uri, file.path) as source:
             yield from on_live(source)
+
+
+def _count(uri: str, files: Iterable[DataFile]) -> int:
+    """Return how many rows of letter `p` there are."""
+    found = 0
+    for file in files:
+        with open_input(uri, file.path) as source:
+            for batch in read_batches(source, ["letter"]):
+                letters = batch.column("letter").cast(pa.string())
+                found += pc.sum(pc.equal(letters, LETTER)).as_py() or 0
+    return found
+
+
+def _of_part(batches: Iterable[pa.RecordBatch], part: int, parts: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of some devices alone: what stands twice is of one device."""
+    for batch in batches:
+        if parts == 1:
+            yield batch
+            continue
+        devices = batch.column("device").dictionary_encode()
+        names = devices.dictionary.cast(pa.string()).to_pylist()
+        mine = pa.array([zlib.crc32(name.encode()) % parts == part for name in names], pa.bool_())
+        yield batch.filter(mine.take(devices.indices))
 
 
 def doubles(batches: Iterable[pa.RecordBatch]) -> set[Place]:

@@ -14,6 +14,7 @@ from backhaul_codec import Point, encode_frame, encode_point, restamp
 from backhaul_codec.merge import Head, HeadKey
 from backhaul_codec.messages import is_said_again
 from backhaul_codec.subjects import node_frame_subject, point_subject
+from backhaul_spark import once as once_of_day
 from backhaul_spark import said_again, tables
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.history import History, parse_series
@@ -25,6 +26,7 @@ from backhaul_spark.tables import SCHEMA_KEY
 from tests.support.spark_frames import T0_NS, message_batch, stored, task
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -221,6 +223,35 @@ def test_what_older_agents_said_twice_is_taken_out_by_maintain(world: World) -> 
     world.ingest.tables.points.update_incremental()
     world.take([world.first(points()[0], 70)])
     assert Maintenance(world.root, SYSTEM_CLOCK).run(Keeping()).doubled_points == 1
+
+
+def test_a_day_that_is_too_large_to_be_compared_at_once_is_compared_by_devices(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[int] = []
+    doubles = once_of_day.doubles
+
+    def counted(batches: Iterable[pa.RecordBatch]) -> set[once_of_day.Place]:
+        held = list(batches)
+        compared.append(sum(batch.num_rows for batch in held))
+        return doubles(held)
+
+    monkeypatch.setattr(once_of_day, "doubles", counted)
+    monkeypatch.setattr(once_of_day, "ROWS_AT_ONCE", 4)
+    seq = 0
+    for _ in range(2):
+        for device in ("VID-001", "VID-002", "VID-003"):
+            for number in range(3):
+                seq += 1
+                body = encode_point(Point("gps", "t", T0_NS + number, 1.5), epoch=1, seq=seq)
+                leaf = point_subject("gps", "t", "")
+                found = stored([body], device=device, leaf=leaf, first_seq=seq)
+                world.take([message_batch("UP_1", found)])
+    done = Maintenance(world.root, SYSTEM_CLOCK).run(Keeping())
+    assert done.doubled_points == 9
+    assert sum(compared) == 18
+    assert max(compared) < 18
+    assert sum(world.found().values()) == 9
 
 
 def test_a_history_shows_each_once_before_maintain_as_well(world: World) -> None:
