@@ -209,7 +209,11 @@ class Parts:
         intake = Intake(config, clock)
         self._listener = Listener(intake, self._writer, config, clock)
         self._replay = ReplayService(ledger, intake, self._writer, clock)
-        self._lanes = [Lane(name, ledger, self._writer, config, clock) for name in ledger.lanes]
+        machine = identify(ledger.path, boot, lambda: SystemRandom().getrandbits(32))
+        self._lanes = [
+            Lane(name, ledger, self._writer, config, clock, machine.machine)
+            for name in ledger.lanes
+        ]
         self._downlink = Downlink(config, ledger, self._writer, lanes.own)
         watermarks = Watermarks(self._lanes)
         self._downlink.register("s.watermark", watermarks.on_message, in_memory=True)
@@ -264,7 +268,6 @@ class Parts:
             rotation = KeyRotation(config.device.id, kept, credentials, clock.time_ns)
             self._downlink.register(rotation_subject, rotation.on_message)
         self._downlink.register("s.digest", self._link_news.digests.on_message)
-        machine = identify(ledger.path, boot, lambda: SystemRandom().getrandbits(32))
         self._health = HealthWatch(config, clock, self.status, machine, on_look)
         self._timekeeper = Timekeeper(
             config,

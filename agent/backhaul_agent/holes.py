@@ -13,17 +13,19 @@ from nats.errors import Error as NatsError
 
 from backhaul_agent.errors import JetStreamError, LedgerStorageError
 from backhaul_agent.events import receipt
+from backhaul_agent.reconcile import MOVED
 from backhaul_agent.resend import Work, read_ask
 from backhaul_codec.envelope import NO_LINK
 from backhaul_codec.ranges import RangeSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from backhaul_agent.clock import Clock
     from backhaul_agent.downlink import Inbound
     from backhaul_agent.lane import Lane
     from backhaul_agent.ledger import Ledger
+    from backhaul_agent.ledger_lanes import Lane as LaneState
     from backhaul_agent.ledger_rows import Changes
     from backhaul_agent.out_stream import OutStream
     from backhaul_agent.resend import Ask, Resends
@@ -37,11 +39,44 @@ FORGOTTEN = "forgotten: the hub had confirmed it"
 MISSING = "missing in the ledger"
 log = structlog.get_logger("holes")
 
+Span = tuple[int, int, str]
+"""The first and the last seq, and why they will never come."""
+
+
+def reasons(
+    lane: LaneState | None, given_up: Sequence[Span], lo: int, hi: int, *, alone: bool
+) -> list[Span]:
+    """Return why parts of ``lo..hi`` will never come, in order; what is left out another machine may have.
+
+    Args:
+        lane: theirs, None where this ledger does not know their epoch.
+        given_up: what of them the ledger has given up, and why.
+        lo: the first seq, of those that neither the ledger nor OUT has.
+        hi: the last.
+        alone: whether no other machine may have written, or have, what this ledger does not know.
+    """
+    if lane is None:
+        return [(lo, hi, LOST)] if alone else []
+    # In the place of a message that was moved stood another one, of which this ledger knows nothing.
+    own = [span for span in given_up if span[2] != MOVED]
+    strange = RangeSet((a, b) for a, b, why in given_up if why == MOVED)
+    spans = own + [(a, b, LOST) for a, b in strange if alone]
+    for first, last in RangeSet((a, b) for a, b, _ in given_up).holes(lo, hi):
+        parts = (
+            (1, lane.confirmed, FORGOTTEN, True),
+            (lane.confirmed + 1, lane.last_seq, MISSING, alone),
+            (lane.last_seq + 1, hi, LOST, alone),
+        )
+        for low, high, reason, sure in parts:
+            if sure and max(low, first) <= min(high, last):
+                spans.append((max(low, first), min(high, last), reason))
+    return sorted(spans)
+
 
 class Holes:
     """The requests of one lane; lives as long as the daemon.
 
-    ``turn_of`` returns the last seq of an epoch whose turn has come in the lane, None while the lane
+    ``machine``: the one this is (`machine.Machine`). ``turn_of`` returns the last seq of an epoch whose turn has come in the lane, None while the lane
     does not run. ``wake`` makes the lane look.
     """
 
@@ -54,8 +89,10 @@ class Holes:
         resends: Resends,
         turn_of: Callable[[int], int | None],
         wake: Callable[[], None],
+        machine: str = "",
     ) -> None:
         self.answered = 0
+        self._machine = machine
         self._lane = lane
         self._ledger = ledger
         self._writer = writer
@@ -117,7 +154,7 @@ class Holes:
             found = await out.find(ask.epoch, missing)
             works += found
             there = RangeSet((work.lo, work.hi) for work in found)
-            await self._explain(ask.epoch, [h for lo, hi in missing for h in there.holes(lo, hi)])
+            await self._explain(ask, [h for lo, hi in missing for h in there.holes(lo, hi)])
         if ask is not self._ask:
             return  # a newer request came
         self._ask = None
@@ -128,44 +165,35 @@ class Holes:
                      messages=sum(work.hi - work.lo + 1 for work in works))  # fmt: skip
         self._wake_lane()
 
-    async def _explain(self, epoch: int, gone: list[tuple[int, int]]) -> None:
-        """Write receipts for what is nowhere."""
-        spans: list[tuple[int, int, str]] = []
+    async def _explain(self, ask: Ask, gone: list[tuple[int, int]]) -> None:
+        """Write receipts for what is nowhere; not for what another machine may have."""
+        epoch, alone = ask.epoch, ask.machine in (None, self._machine)
+        lane = self._ledger.lane(self._lane, epoch)
+        spans: list[Span] = []
         for lo, hi in gone:
-            spans += await self._reasons(epoch, lo, hi)
+            given_up = await self._ledger.given_up(self._lane, epoch, lo, hi)
+            spans += reasons(lane, given_up, lo, hi, alone=alone)
+        if not alone and not spans and gone:
+            log.warning(
+                "the hub lacks what another machine may have", lane=self._lane, epoch=epoch, seqs=gone[:8]
+            )  # fmt: skip
         if not spans:
             return
         now_ns = self._clock.time_ns()
         notes = [
-            receipt(self._lane, epoch, *span, now_ns, await self._hash_at(epoch, span[1]))
+            receipt(self._lane, epoch, *span, now_ns, await self._hash_behind(epoch, span))
             for span in spans[:RECEIPTS_MAX]
         ]
         log.warning("the hub lacks what is nowhere", lane=self._lane, epoch=epoch, spans=spans[:8])
         await self._writer.set_aside([], notes)
 
-    async def _hash_at(self, epoch: int, seq: int) -> bytes | None:
-        """Return what carries the chain across a gap that ends here, None where nothing tells it."""
+    async def _hash_behind(self, epoch: int, span: Span) -> bytes | None:
+        """Return what carries the chain across a gap, None where nothing tells it."""
         lane = self._ledger.lane(self._lane, epoch)
-        known = None if lane is None else await self._ledger.hash_at(lane, seq)
+        if lane is None or span[2] == LOST:
+            return None  # it was another history's
+        known = await self._ledger.hash_at(lane, span[1])
         return None if known == NO_LINK else known
-
-    async def _reasons(self, epoch: int, lo: int, hi: int) -> list[tuple[int, int, str]]:
-        """Return why each part of ``lo..hi`` will never come, in order."""
-        lane = self._ledger.lane(self._lane, epoch)
-        if lane is None:
-            return [(lo, hi, LOST)]
-        known = await self._ledger.given_up(self._lane, epoch, lo, hi)
-        spans = list(known)
-        for first, last in RangeSet((a, b) for a, b, _ in known).holes(lo, hi):
-            parts = (
-                (1, lane.confirmed, FORGOTTEN),
-                (lane.confirmed + 1, lane.last_seq, MISSING),
-                (lane.last_seq + 1, hi, LOST),
-            )
-            for low, high, reason in parts:
-                if max(low, first) <= min(high, last):
-                    spans.append((max(low, first), min(high, last), reason))
-        return sorted(spans)
 
 
 class Asks:

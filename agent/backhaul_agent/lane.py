@@ -69,7 +69,13 @@ class Lane:
     """
 
     def __init__(
-        self, name: str, ledger: Ledger, writer: Writer, config: Config, clock: Clock
+        self,
+        name: str,
+        ledger: Ledger,
+        writer: Writer,
+        config: Config,
+        clock: Clock,
+        machine: str = "",
     ) -> None:
         self.name = name
         self.stream = out_stream(name)
@@ -84,7 +90,9 @@ class Lane:
         self._limits = Limits(outstanding_bytes=outstanding)
         self._epochs = writer.gate.epochs
         self.resends = Resends(config.lane_bytes_max(name) // 8)
-        self.holes = Holes(name, ledger, writer, clock, self.resends, self._turn_of, self._look)
+        self.holes = Holes(
+            *(name, ledger, writer, clock, self.resends, self._turn_of, self._look), machine
+        )
         self.adoption = Adoption(name, ledger, writer)
         self.confirmations = Confirmations(name, ledger, writer)
         self._rows: deque[Row] = deque()

@@ -34,11 +34,16 @@ Seq = Annotated[int, Meta(ge=1, lt=1 << 62)]
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """The hub's request for seqs of one lane in one epoch; inclusive ranges."""
+    """The hub's request for seqs of one lane in one epoch; inclusive ranges.
+
+    ``machine``: which machine may say of what its ledger does not know that it is lost; "": none may, as
+    several use this identity. None: a hub that does not tell them apart.
+    """
 
     epoch: Annotated[int, Meta(ge=1, lt=1 << 32)]
     ranges: Annotated[tuple[tuple[Seq, Seq], ...], Meta(max_length=RANGES_MAX)]
     id: int | str
+    machine: str | None = None
 
 
 _read = Reader(Ask).read

@@ -16,6 +16,7 @@ COMMANDS = {
     "add-device": "Enrol device VID and write its identity document.",
     "rotate": "Give device VID another key, over the air.",
     "revoke": "Shut device VID out for ever.",
+    "one-machine": "Say that one machine alone uses the identity of VID.",
     "devices": "Show each device: link, heads, lag, watermark, gaps, when last seen.",
     "reload": "Have every server and the control plane know all devices.",
     "tls": "See and renew the certificates that the hub's servers show.",

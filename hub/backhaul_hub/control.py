@@ -51,6 +51,7 @@ from .live_alerts import LiveAlerts
 from .logins import add_twin_login, creds_file
 from .metrics import METRICS
 from .moved import STOP_SERVICE
+from .one_machine import serve_one_machine
 from .people_services import Hub, PeopleServices
 from .presence import Presence
 from .reception import Reception
@@ -243,6 +244,7 @@ class ControlPlane:
             syncing = await self._sync.start(client, api, registry)
             commanding = await self._commands.start(client, api, registry)
             await serve_commands(client, registry)
+            await serve_one_machine(client, vehicles)
             await self._alerts.start(client, api)
             asking = self._people(client, api, registry, report)
             self._readers = [
@@ -267,6 +269,7 @@ class ControlPlane:
                 links=leafs.links,
                 lags=self._sources.lags,
                 settled=lambda: all(reader.caught_up for reader in self._readers),
+                answerer=vehicles.vehicles.identities.answerer,
             )
             self._presence = Presence(api, self._clock, self._active, leafs.links)
             watch = self._watch(api, down, leafs)

@@ -49,6 +49,8 @@ class DeviceFacts:
     lanes: Mapping[str, LaneFacts] = field(default_factory=dict)
     identity: Evidence | None = None
     """What is known of two machines that use it, or of one that was replaced."""
+    shared: bool = False
+    """Whether another machine may have what this one does not know (`Identities.answerer`)."""
     clock_step_ns: int | None = None
     """By how much the vehicle says that the hub's clock is not where it was."""
     heads_differ: bool = False
@@ -185,7 +187,8 @@ class HubHealth:
         for lane, known in seen.lanes.items():
             place = Place(device, lane)
             if known.gap_ranges:
-                yield Finding(kinds.GAP_OPEN, place, f"{known.gap_ranges} stretches")
+                code = kinds.GAP_OF_ANOTHER if seen.shared else kinds.GAP_OPEN
+                yield Finding(code, place, f"{known.gap_ranges} stretches")
             if known.owes and known.arrivals == self._arrivals.get(place):
                 stalled = kinds.LANE_STALLED if known.lag else kinds.SOURCE_STALLED
                 lag = "of a lag not known" if known.lag is None else f"at a lag of {known.lag}"

@@ -17,6 +17,7 @@ ACK_PENDING = "ack-pending"
 READER_BEHIND = "reader-behind"
 QUARANTINE_GREW = "quarantine-grew"
 GAP_OPEN = "gap-open"
+GAP_OF_ANOTHER = "gap-of-another"
 SOURCE_STALLED = "source-stalled"
 LANE_STALLED = "lane-stalled"
 CLOCK_UNSET = "clock-unset"
@@ -125,6 +126,14 @@ KINDS = (
         "the vehicle is asked again; if it lasts: backhaul-hub devices, and the agent's log",
         after_s=60,
         depends_on=(JETSTREAM_SILENT, LINK_DOWN, READER_BEHIND),
+    ),
+    Kind(
+        GAP_OF_ANOTHER,
+        _ERROR,
+        "messages are missing, and two machines have used this identity: the one that is away may have them",
+        "bring the other machine online; once sure that none has them: backhaul-hub one-machine DEVICE",
+        after_s=60,
+        depends_on=(JETSTREAM_SILENT, READER_BEHIND),
     ),
     Kind(
         SOURCE_STALLED,

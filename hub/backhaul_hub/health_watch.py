@@ -215,6 +215,7 @@ class HealthWatch:
                 clock is not None and clock.quality == "unset",
                 self._lanes(device),
                 self._vehicles.identities.judged(device, self._clock.now_ns()),
+                shared=self._vehicles.identities.answerer(device) == "",
                 clock_step_ns=clock.step_ns if clock is not None else None,
                 heads_differ=self._sync is not None and self._sync.differs(device),
                 heads_ahead_ns=self._sync.ahead_ns(device) if self._sync is not None else 0,

@@ -76,6 +76,8 @@ class Identity(msgspec.Struct, frozen=True):
 
     seen: tuple[Sighting, ...] = ()
     evidence: Evidence | None = None
+    settled_ns: int = 0
+    """When an operator has said last that one machine alone uses it; 0: never."""
 
     @property
     def now(self) -> Sighting | None:
@@ -114,7 +116,7 @@ class Identities:
             fresh = msgspec.structs.replace(fresh, first_ns=same.first_ns)
         evidence = _evidence(known, fresh, now_ns) or known.evidence
         others = [each for each in known.seen if each.key != fresh.key]
-        self._keep(device, Identity((*_bounded(others, fresh), fresh), evidence))
+        self._keep(device, Identity((*_bounded(others, fresh), fresh), evidence, known.settled_ns))
 
     def forked(self, device: str, why: str, last_ns: int) -> None:
         """Take in that two messages of a vehicle had one place; may be repeated.
@@ -123,6 +125,8 @@ class Identities:
         put back from a copy forks, too: where no second machine was ever seen, `other` of the evidence is None.
         """
         known, before = self.of(device), self.of(device).evidence
+        if last_ns <= known.settled_ns:
+            return
         evidence = Evidence("fork", last_ns, last_ns, *_last_two(known.seen), why)
         if before is not None and before.two and abs(last_ns - before.last_ns) < LASTS_NS:
             # Which machines it was, that one may know better.
@@ -136,7 +140,27 @@ class Identities:
         elif before is not None and before.two and last_ns < before.last_ns:
             return  # older than what is told
         if evidence != before:
-            self._keep(device, Identity(known.seen, evidence))
+            self._keep(device, Identity(known.seen, evidence, known.settled_ns))
+
+    def answerer(self, device: str) -> str | None:
+        """Return the machine that may say of what its ledger does not know that it is lost.
+
+        Another machine may have it, where one was ever heard: then "", nobody may, until an operator
+        says that one alone is left (`settle`). None: it has not said which machine it is.
+        """
+        known = self.of(device)
+        machines = {each.machine for each in known.seen}
+        if not machines:
+            return None
+        two = known.evidence is not None and known.evidence.kind in ("alternate", "together")
+        return "" if two or len(machines) > 1 else machines.pop()
+
+    def settle(self, device: str, now_ns: int) -> Sighting | None:
+        """Take in that the machine that was heard last is the only one; return it, None for none."""
+        now = self.of(device).now
+        if now is not None:
+            self._keep(device, Identity((now,), None, now_ns))
+        return now
 
     def judged(self, device: str, now_ns: int) -> Evidence | None:
         """Return what is to be told of a device now."""

@@ -52,6 +52,12 @@ class Node(msgspec.Struct, forbid_unknown_fields=True):
     who: str = ""
 
 
+class OneMachine(msgspec.Struct, forbid_unknown_fields=True):
+    """An operator's word that one machine alone uses a device's identity: the one that was heard last."""
+
+    device: str
+
+
 class Conflicts(msgspec.Struct, forbid_unknown_fields=True):
     """Conflicts of one device or of all; with `settled` those that were settled too."""
 

@@ -37,6 +37,7 @@ class Teller:
         links: of those that have ever connected.
         lags: of the sources, by (device, lane), where they are known.
         settled: whether all that UP holds has been read, so that what is missing is missing.
+        answerer: which machine of a device may say that something is lost (`Identities.answerer`).
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Teller:
         links: Mapping[str, Link],
         lags: Mapping[tuple[str, str], int],
         settled: Callable[[], bool],
+        answerer: Callable[[str], str | None],
     ) -> None:
         self._api = api
         self._continuity = continuity
@@ -57,6 +59,9 @@ class Teller:
         self._links = links
         self._lags = lags
         self._settled = settled
+        self._answerer = answerer
+        self._asked: dict[Place, tuple[int, tuple[tuple[int, int], ...], str | None]] = {}
+        """By lane: what stands in DOWN, and which machine it names."""
         self._repair = RepairBook(continuity)
         self._told: dict[LaneKey, Watermark] = {}
         self._former = FormerEpochs(continuity)
@@ -117,6 +122,10 @@ class Teller:
     async def ask_for_gaps(self) -> None:
         """Ask connected devices for what is missing of their lanes; for ever."""
         while True:
+            for (device, lane), (epoch, ranges, machine) in list(self._asked.items()):
+                if self._answerer(device) != machine:
+                    # Whoever comes next reads it: it must not name a machine that may not say so now.
+                    await self._ask(device, lane, epoch, ranges)
             if self._settled():
                 now_s = self._clock.monotonic_s()
                 for device, lane, ask in self._repair.asks(
@@ -129,10 +138,15 @@ class Teller:
     async def _ask(
         self, device: str, lane: str, epoch: int, ranges: tuple[tuple[int, int], ...]
     ) -> None:
-        id_ = f"{self._clock.now_ns():x}"
-        body = json.dumps({"epoch": epoch, "ranges": ranges, "id": id_}).encode()
+        id_, machine = f"{self._clock.now_ns():x}", self._answerer(device)
+        named = {} if machine is None else {"machine": machine}
+        body = json.dumps({"epoch": epoch, "ranges": ranges, "id": id_, **named}).encode()
         try:
             await self._api.publish(f"in.{device}.s.resend.{lane}", body)
+            if ranges:
+                self._asked[device, lane] = epoch, ranges, machine
+            else:
+                self._asked.pop((device, lane), None)
         except (HubError, NatsError) as error:
             log.warning("resend_not_asked", device=device, lane=lane, error=str(error))
             return

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from .clock import Clock
     from .continuity import Continuity, LaneKey
+    from .identities import Sighting
     from .leafs import Link
     from .registry import Registry
     from .vehicles import Vehicles
@@ -71,6 +72,15 @@ class VehicleKeeper:
         if not report or now is None:
             return 0.0
         return self._turns.hear(device, now.key, self._clock.monotonic_s())
+
+    async def settle(self, device: str) -> Sighting | None:
+        """Take in an operator's word that the machine heard last is a device's only one; None: none was.
+
+        Stored when this returns, unless hub.db refuses.
+        """
+        machine = self.vehicles.identities.settle(device, self._clock.now_ns())
+        await self.store()
+        return machine
 
     async def run(self) -> None:
         """Look for forks and store what is new each `STORE_S` (event loop's clock), for ever, and at the end."""

@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backhaul_agent.holes import FORGOTTEN, LOST, MISSING, Span, reasons
+from backhaul_agent.ledger_lanes import Lane as LaneState
 from backhaul_agent.out_stream import OutStream, headers_of
+from backhaul_agent.reconcile import MOVED
 from backhaul_agent.resend import (
     ALLOWED_BYTES_MAX,
     ALLOWED_BYTES_MIN,
@@ -49,6 +52,8 @@ def test_what_is_no_request_is_refused(data: bytes) -> None:
 def test_a_request_is_read() -> None:
     ask = read_ask(b'{"epoch": 7, "ranges": [[1, 3], [9, 9]], "id": "x"}')
     assert ask == Ask(7, ((1, 3), (9, 9)), "x")
+    named = read_ask(b'{"epoch": 7, "ranges": [[1, 3]], "id": "x", "machine": "a1"}')
+    assert named == Ask(7, ((1, 3),), "x", "a1")
 
 
 @given(lo=st.integers(1, 1000), size=st.integers(1, 200), at=st.integers(0, 5))
@@ -189,6 +194,44 @@ async def test_another_epoch_is_answered_from_out_or_by_a_receipt(rig: Rig) -> N
         await until(lambda: rig.ledger.lanes["live"].last_seq == 1)
     assert await receipts(rig) == [(41, 6, 6, "ledger lost")]
     assert rig.leaf.headers[-1] == {"Backhaul-Next": "1", "Backhaul-Epoch": "42"}
+
+
+@pytest.mark.parametrize(
+    ("machine", "said"), [("", []), ("other", []), ("this", [(41, 6, 6, "ledger lost")])]
+)
+async def test_of_a_strangers_epoch_only_the_machine_that_is_named_says_that_it_is_lost(
+    rig: Rig, machine: str, said: list[tuple[int, int, int, str]]
+) -> None:
+    rig.lane.holes._machine = "this"
+    await rig.commit(1)
+    async with rig.connected(Connection(rig.leaf)):
+        await rig.drained()
+        rig.lane.on_ask(Ask(41, ((6, 6),), 1, machine))
+        await until(lambda: rig.lane.holes.answered == 1)
+    assert await receipts(rig) == said
+
+
+def spans(lane: LaneState | None, given_up: list[Span], hi: int, *, alone: bool) -> list[Span]:
+    return reasons(lane, given_up, 1, hi, alone=alone)
+
+
+def test_what_another_machine_may_have_is_not_given_up() -> None:
+    lane = LaneState(1, "bulk", 41, next_seq=9, confirmed=4)
+    assert spans(None, [], 12, alone=False) == []
+    assert spans(lane, [], 12, alone=False) == [(1, 4, FORGOTTEN)]
+    evicted = (5, 5, "evicted: old")
+    assert spans(lane, [evicted], 12, alone=False) == [(1, 4, FORGOTTEN), evicted]
+    assert spans(lane, [(5, 6, MOVED)], 6, alone=False) == [(1, 4, FORGOTTEN)]
+
+
+def test_one_machine_alone_says_of_everything_that_is_nowhere_why() -> None:
+    lane = LaneState(1, "bulk", 41, next_seq=9, confirmed=4)
+    assert spans(None, [], 12, alone=True) == [(1, 12, LOST)]
+    forgotten, lost = (1, 4, FORGOTTEN), (9, 12, LOST)
+    assert spans(lane, [], 12, alone=True) == [forgotten, (5, 8, MISSING), lost]
+    # In its place stood a message of a ledger that is no more.
+    known = [(5, 6, MOVED)]
+    assert spans(lane, known, 12, alone=True) == [forgotten, (5, 6, LOST), (7, 8, MISSING), lost]
 
 
 async def test_a_request_beyond_what_was_given_out_halts_the_lane(rig: Rig) -> None:

@@ -181,6 +181,22 @@ def test_the_control_plane_behind_up_hides_what_it_cannot_know_yet() -> None:
     assert looks.codes(Facts([up], read={"UP_00": 10}, devices=gap)) == ["reader-behind"]
 
 
+def test_what_another_machine_may_have_is_told_with_the_command_that_closes_it() -> None:
+    looks = Looks()
+    lanes = {"bulk of epoch 7": lane(gaps=2)}
+    away = Facts([], devices={"VID-007": DeviceFacts(False, lanes=lanes, shared=True)})
+    looks.look(away)
+    (found,) = [each for each in looks.look(away, 60) if each.code != "link-down"]
+    assert (found.code, found.device, found.about, found.detail) == (
+        *("gap-of-another", "VID-007"),
+        *("bulk of epoch 7", "2 stretches"),
+    )
+    assert "backhaul-hub one-machine" in found.hint
+    alone = Facts([], devices={"VID-007": DeviceFacts(True, lanes=lanes)})
+    looks.look(alone)
+    assert looks.codes(alone, 60) == ["gap-open"]
+
+
 def test_a_certificate_is_told_of_in_its_last_month() -> None:
     looks = Looks()
     until = datetime.fromtimestamp(30 * 86_400 + 10, UTC)

@@ -182,3 +182,53 @@ def test_a_vehicle_that_says_no_machine_is_not_judged() -> None:
     story = Story()
     story.judge.saw(DEVICE, VehicleReport("", "", "", "1.0"), "", T0)
     assert story.judge.of(DEVICE).seen == ()
+
+
+@pytest.mark.parametrize(
+    ("seen", "answerer"),
+    [
+        ([], None),  # an agent that does not say which machine it runs on
+        (["a11"], "a"),
+        (["a11", "a22", "a33"], "a"),  # started anew
+        (["a11", "b22"], ""),  # replaced: the first one's disk may be somewhere
+        (["a11", "b22", "a33"], ""),
+        (["a11", "a22", "a11"], ""),  # a copied card: they look like one machine
+    ],
+)
+def test_who_may_say_that_something_is_lost(seen: list[str], answerer: str | None) -> None:
+    story = Story()
+    for who in seen:
+        story.saw(who)
+    story.now_ns += 30 * LASTS_NS
+    assert story.judge.answerer(DEVICE) == answerer, "however long ago that was"
+
+
+def test_a_fork_of_one_machine_leaves_it_the_answerer() -> None:
+    story = Story()
+    story.saw("a11")
+    story.judge.forked(DEVICE, "both wrote", story.now_ns)
+    assert story.judge.answerer(DEVICE) == "a", "its ledger was put back"
+
+
+def test_an_operator_says_that_one_machine_is_left() -> None:
+    story = Story()
+    for who in ("a11", "b22", "a11"):
+        story.saw(who)
+    story.judge.changed.clear()
+    kept = story.judge.settle(DEVICE, story.now_ns)
+    assert kept is not None
+    assert (kept.machine, story.judge.answerer(DEVICE), story.kind()) == ("a", "a", "")
+    assert story.judge.changed == {DEVICE}, "it is stored"
+    story.judge.forked(DEVICE, "both wrote", story.now_ns)
+    assert story.kind() == "", "what was seen before is settled"
+    story.saw("a11")
+    story.judge.forked(DEVICE, "both wrote", story.now_ns)
+    assert story.kind() == "fork", "what comes later is not"
+    story.saw("b33")
+    assert story.judge.answerer(DEVICE) == ""
+
+
+def test_a_device_that_was_never_heard_cannot_be_settled() -> None:
+    judge = Identities()
+    assert judge.settle(DEVICE, T0) is None
+    assert not judge.changed

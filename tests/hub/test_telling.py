@@ -38,6 +38,7 @@ class Hub:
             links={},
             lags={},
             settled=lambda: self.settled,
+            answerer=lambda device: None,
         )
 
     def tell(self) -> dict[LaneKey, int]:
@@ -140,3 +141,36 @@ async def tells_until(hub: Hub, down: Any, condition: Callable[[], bool]) -> Non
     finally:
         telling.cancel()
         await asyncio.gather(telling, return_exceptions=True)
+
+
+async def test_a_request_names_the_machine_that_may_give_up_and_is_made_anew_for_another() -> None:
+    hub, asked = Hub(1, 3), []
+    machine: list[str | None] = [None]
+
+    class Down:
+        async def publish(self, subject: str, body: bytes) -> None:
+            assert subject == "in.VID-001.s.resend.bulk"
+            asked.append(json.loads(body))
+
+    hub.teller._api = Down()  # type: ignore[assignment]
+    hub.teller._answerer = lambda device: machine[0]
+    await hub.teller._ask("VID-001", "bulk", 7, ((2, 2),))
+    machine[0] = "a1"
+    await asks_until(hub, lambda: len(asked) == 2)
+    machine[0] = ""  # another one was heard: what stands in DOWN may name none
+    await asks_until(hub, lambda: len(asked) == 3)
+    await hub.teller._ask("VID-001", "bulk", 7, ())
+    machine[0] = "b2"
+    await asks_until(hub, lambda: True)
+    assert [each.get("machine") for each in asked] == [None, "a1", "", ""]
+    assert [each["ranges"] for each in asked] == [[[2, 2]]] * 3 + [[]]
+
+
+async def asks_until(hub: Hub, condition: Callable[[], bool]) -> None:
+    asking = asyncio.create_task(hub.teller.ask_for_gaps())
+    try:
+        await asyncio.sleep(0)
+        await until(condition)
+    finally:
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)

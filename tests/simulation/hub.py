@@ -9,8 +9,10 @@ from backhaul_codec import Point
 from backhaul_codec.certificates import LaneId, LaneRecord, Mark, certify, lane_records
 from backhaul_codec.merge import HeadKey, Heads
 from backhaul_codec.ranges import RangeSet
+from backhaul_codec.vehicle_report import VehicleReport
 from backhaul_hub.continuity import Continuity, LaneKey
 from backhaul_hub.former import FormerEpochs
+from backhaul_hub.identities import Identities
 from backhaul_hub.repair import RepairBook
 from tests.simulation.lane_shell import LANES
 from tests.simulation.models import DownModel, Source, UpModel
@@ -33,6 +35,7 @@ class HubCores:
     repair: type[RepairBook] = RepairBook
     heads: type[Heads] = Heads
     former: type[FormerEpochs] = FormerEpochs
+    identities: type[Identities] = Identities
     notices_losses = True
 
 
@@ -48,6 +51,8 @@ class Hub:
         self.heads = cores.heads()
         self._repair = cores.repair(self.continuity)
         self._former = cores.former(self.continuity)
+        self.identities = cores.identities()
+        self._asked: dict[str, Ask] = {}
         self.marks: list[Mark] = []
         self.said: list[tuple[int, Mapping[str, int]]] = []
         self.up_since_s: float | None = None
@@ -101,8 +106,29 @@ class Hub:
         up = {} if self.up_since_s is None else {DEVICE: self.up_since_s}
         places = {(DEVICE, lane): lag for lane, lag in lags.items()}
         for _, lane, ask in self._repair.asks(up, places, now_s):
-            self._asks += 1
-            self.down.publish(f"s.resend.{lane}", Ask(ask.epoch, ask.ranges, str(self._asks)))
+            self._ask(lane, ask.epoch, ask.ranges)
+
+    def _ask(self, lane: str, epoch: int, ranges: tuple[tuple[int, int], ...]) -> None:
+        self._asks += 1
+        machine = self.identities.answerer(DEVICE)
+        self._asked[lane] = Ask(epoch, ranges, str(self._asks), machine)
+        self.down.publish(f"s.resend.{lane}", self._asked[lane])
+
+    def hear(self, machine: str, now_ns: int) -> None:
+        """Take in what a machine says of itself with its question; what is asked names it, or nobody."""
+        report = VehicleReport(machine, machine, machine, "1.0")
+        self.identities.saw(DEVICE, report, "", now_ns)
+        self._name_anew()
+
+    def settle(self, now_ns: int) -> None:
+        """Take in the operator's word that one machine alone is left."""
+        self.identities.settle(DEVICE, now_ns)
+        self._name_anew()
+
+    def _name_anew(self) -> None:
+        for lane, ask in self._asked.items():
+            if ask.machine != self.identities.answerer(DEVICE):
+                self._ask(lane, ask.epoch, ask.ranges)
 
     def write_head(self, key: HeadKey, value: float, now_ns: int) -> None:
         """Write a config point for the vehicle."""

@@ -12,12 +12,12 @@ from backhaul_agent.comparison import EMPTY_S, OWED_S
 from backhaul_agent.confirmations import Confirmations
 from backhaul_agent.epoch_words import PASSED_MARGIN
 from backhaul_agent.epochs import Epochs, Verdict
-from backhaul_agent.holes import LOST
+from backhaul_agent.holes import LOST, MISSING, reasons
 from backhaul_agent.lane_chain import choose
 from backhaul_agent.ledger_chain import UNCHAINED, ChainEnd
 from backhaul_agent.ledger_lanes import Lane, entered, opened
 from backhaul_agent.ledger_rows import OwnRow, Row
-from backhaul_agent.reconcile import ASK_ROWS, Verdicts, judge, question_of
+from backhaul_agent.reconcile import ASK_ROWS, MOVED, Verdicts, judge, question_of
 from backhaul_agent.resend import Ask, Resends, Work
 from backhaul_agent.steps import Step, Steps
 from backhaul_codec.envelope import NO_LINK
@@ -50,6 +50,8 @@ class Ledger:
     closed: dict[tuple[str, int], Lane] = field(default_factory=dict)
     rows: dict[tuple[str, int, int], Message] = field(default_factory=dict)
     heads: dict[HeadKey, Point] = field(default_factory=dict)
+    moved: dict[tuple[str, int], set[int]] = field(default_factory=dict)
+    """By lane and epoch: seqs whose messages were moved from there."""
     in_seq: int = 0
 
     def __post_init__(self) -> None:
@@ -190,6 +192,7 @@ class Cores:
     confirmations: type[Confirmations] = Confirmations
     adoption: type[Adoption] = Adoption
     judge: Callable[..., Verdicts] = staticmethod(judge)
+    reasons: Callable[..., list[tuple[int, int, str]]] = staticmethod(reasons)
 
 
 class LaneShell:
@@ -294,9 +297,18 @@ class LaneShell:
                 else:
                     missing.append(seq)
         self.resends.begin(works)
+        lane, alone = ledger.lane(self.name, ask.epoch), ask.machine == self._vehicle.machine
+        given_up = [
+            (seq, seq, MOVED) for seq in sorted(ledger.moved.get((self.name, ask.epoch), ()))
+        ]
         for low, high in RangeSet((seq, seq) for seq in missing):
-            why = LOST if ledger.lane(self.name, ask.epoch) is None else "not kept"
-            self._vehicle.explain(self.name, ask.epoch, low, high, why)
+            known = [each for each in given_up if low <= each[0] <= high]
+            for first, last, why in self._vehicle.cores.reasons(
+                lane, known, low, high, alone=alone
+            ):
+                if why in (LOST, MISSING):
+                    self._vehicle.gave_up(self.name, ask.epoch, first, last)
+                self._vehicle.explain(self.name, ask.epoch, first, last, why)
 
     def _turn_of(self, epoch: int) -> int | None:
         if self.appender.state is not State.RUNNING:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
-from backhaul_agent.holes import LOST
 from backhaul_codec import Point
 from backhaul_codec.certificates import HOUR_NS
 from backhaul_codec.merge import HeadKey
@@ -108,6 +107,10 @@ class Run:
                 self._come_to_rest()
             if len(self.machines) == 1 or self.hub.up.last_seq == said:
                 break
+        if self.hub.identities.answerer(DEVICE) == "":
+            # Each has had its turn, and holds nothing back: an operator says that one is left.
+            self.hub.settle(self.now_ns)
+            self._come_to_rest()
         self._check_end()
         return self.counts
 
@@ -129,7 +132,23 @@ class Run:
 
     def known(self, vehicle: Vehicle, epoch: int) -> tuple[Known, Ends] | None:
         """Let the hub answer the machine at the link."""
-        return self.hub.known(epoch) if self._is_linked(vehicle) else None
+        if not self._is_linked(vehicle):
+            return None
+        self.hub.hear(vehicle.machine, self.now_ns)
+        return self.hub.known(epoch)
+
+    def gave_up(self, vehicle: Vehicle, lane: str, epoch: int, low: int, high: int) -> None:
+        """Check that no other machine that was ever heard has what a receipt gives up."""
+        heard = {each.machine for each in self.hub.identities.of(DEVICE).seen}
+        for machine in self.machines:
+            if machine is vehicle or machine.machine not in heard:
+                continue  # of one that nobody has heard nobody can know
+            rows = machine.ledger.rows
+            has = [seq for seq in range(low, high + 1) if (lane, epoch, seq) in rows]
+            if has:
+                self._fail(
+                    f"a receipt explains away {lane} {epoch} {has}, which another machine has"
+                )
 
     def hashes(
         self, vehicle: Vehicle, lane: str, epoch: int, low: int, high: int
@@ -244,6 +263,7 @@ class Run:
         self.link_up, self.half_open = True, False
         self._ask_at_s = self.now_s
         self.vehicle.words.link_up()
+        self.hub.hear(self.vehicle.machine, self.now_ns)
         self.hub.up_since_s = self.now_s
         for name in LANES:
             self.hub.sources[name].reset(self.vehicle.out(name), self.random, faulty=self.faulty)
@@ -306,7 +326,10 @@ class Run:
             and all(lane.whole for lane in self.vehicle.ledger.every_lane())
             and not any(lane.confirmations.disputed for lane in lanes)
             and all(self._lag(name) == 0 for name in LANES)
-            and all(state.whole for state in self.hub.continuity.lanes.values())
+            and (
+                self.hub.identities.answerer(DEVICE) == ""  # what is missing another may have
+                or all(state.whole for state in self.hub.continuity.lanes.values())
+            )
             and not self.hub.down.after(self.vehicle.ledger.in_seq)
         )
 
@@ -388,10 +411,7 @@ class Run:
         state = self.hub.continuity.lanes.get(LaneKey(DEVICE, message.lane, message.epoch))
         uncertain = id_ in self.vehicle.book.uncertain
         if state is not None and message.seq in state.explained:
-            others = len(self.machines) > 1 and any(
-                low <= message.seq <= high and why == LOST for low, high, why in state.receipts
-            )  # a machine was asked for what another has, and said that it has it not
-            if not uncertain and not others and message.own not in self.vehicle.book.forgotten:
+            if not uncertain and message.own not in self.vehicle.book.forgotten:
                 self._fail(f"point {id_} at {place} was given up though it was kept")
             self.counts.explained += 1
         elif uncertain and (self._unheard_of(message) or place in self.history.places):

@@ -10,6 +10,7 @@ from backhaul_agent.adoption import Adoption
 from backhaul_agent.appender import Appender
 from backhaul_agent.confirmations import Confirmations
 from backhaul_agent.epochs import Epochs, Verdict
+from backhaul_agent.holes import reasons
 from backhaul_agent.ledger_rows import Inward
 from backhaul_agent.reconcile import Verdicts, judge
 from backhaul_agent.resend import Resends
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from backhaul_agent.confirmations import Claim
+    from backhaul_agent.holes import Span
     from backhaul_agent.ledger_lanes import Lane
     from backhaul_agent.ledger_rows import OwnRow
     from backhaul_agent.out_stream import OutStream
@@ -173,6 +175,13 @@ def _all_is_moved(
     return judge(lane, rows, lo, ["0" * 12 if held is None else held for held in hashes])
 
 
+def _says_lost(
+    lane: Lane | None, given_up: Sequence[Span], lo: int, hi: int, *, alone: bool
+) -> list[Span]:
+    """Give up what another machine may have."""
+    return reasons(lane, given_up, lo, hi, alone=True)
+
+
 class SameEpochVehicle(Vehicle):
     """A ledger that begins anew keeps the epoch of the one before."""
 
@@ -192,12 +201,14 @@ def _with(
     confirmations: type[Confirmations] = Confirmations,
     adoption: type[Adoption] = Adoption,
     compare: Callable[..., Verdicts] = judge,
+    explain: Callable[..., list[Span]] = reasons,
 ) -> Callable[[int], Run]:
     cores, hub_cores = Cores(), HubCores()
     cores.appender = appender or cores.appender
     cores.resends = resends or cores.resends
     cores.epochs = epochs
     cores.confirmations, cores.adoption, cores.judge = confirmations, adoption, compare
+    cores.reasons = explain
     hub_cores.heads = cores.heads = heads or cores.heads
     hub_cores.continuity = continuity or hub_cores.continuity
     hub_cores.repair = repair or hub_cores.repair
@@ -234,6 +245,7 @@ MUTATIONS = {
     "what OUT alone holds is purged": (_with(adoption=NoAdoption), (LOST, KEPT, REST)),
     "former epochs are not compared": (_with(compare=_all_is_there), (LOST, KEPT)),
     "what the hub has lost is moved": (_with(compare=_all_is_moved), ("times in the history",)),
+    "one machine answers for the other": (_with(explain=_says_lost), ("another machine has",)),
     "a new ledger keeps the old epoch": (_with(vehicle=SameEpochVehicle), (LOST, REST)),
 }
 

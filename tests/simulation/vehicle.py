@@ -36,6 +36,9 @@ if TYPE_CHECKING:
         ) -> list[str | None] | None:
             """Return the hashes of messages that the hub holds."""
 
+        def gave_up(self, vehicle: Vehicle, lane: str, epoch: int, low: int, high: int) -> None:
+            """Learn that a vehicle says of what it does not know that it is lost."""
+
 
 from tests.simulation.lane_shell import LANES, Cores, LaneShell, Ledger, Writer
 
@@ -83,6 +86,8 @@ class Vehicle:
         self.book = Book()
         self._outs: dict[str, OutModel] = {}
         self.ledger = Ledger(self._draw_epoch())
+        self.machine = f"{random.getrandbits(64):016x}"
+        """What the hub knows it by."""
         self.own: set[int] = set()
         """Ids of the points that this machine, or the disk that it was copied from, acknowledged."""
         self._copy: Disk | None = None
@@ -123,11 +128,16 @@ class Vehicle:
         behind = at_once(self.ledger.hash_at(known, high)) if known else None
         self.commit("live", "receipt", (lane, epoch, low, high, why, behind or b""))
 
+    def gave_up(self, lane: str, epoch: int, low: int, high: int) -> None:
+        """Say of what nobody but this ledger could know that it is lost."""
+        self._hub.gave_up(self, lane, epoch, low, high)
+
     def move(self, lane: Lane, rows: list[OwnRow], verdicts: Verdicts) -> None:
         """Have messages of a former epoch go into the current one, as `reconcile.judge` says."""
         seqs = {row.id: row.seq for row in rows}
         for id_ in verdicts.changes.evict:
             del self.ledger.rows[lane.name, lane.epoch, seqs[id_]]
+            self.ledger.moved.setdefault((lane.name, lane.epoch), set()).add(seqs[id_])
         for outgoing in verdicts.changes.messages:
             before = self.book.by_data[outgoing.body]
             after = self.commit(outgoing.lane, before.kind, before.body)
@@ -208,6 +218,7 @@ class Vehicle:
         self.book.copied |= self._unconfirmed()
         other = copy(self)
         other.own = set(self.own)
+        other.machine = f"{self.random.getrandbits(64):016x}"
         other.ledger = deepcopy(self.ledger)
         other._outs = {name: out.copy() for name, out in self._outs.items()}
         return other
