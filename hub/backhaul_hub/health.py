@@ -172,7 +172,7 @@ class HubHealth:
             version = f"version {seen.told.report.version}" if seen.told else "it was never heard"
             yield Finding(kinds.AGENT_DOWN, Place(device), version)
         if seen.told is not None:
-            yield from _of_vehicle(device, seen.told, up=seen.up)
+            yield from _of_vehicle(device, seen.told, up=seen.up and seen.agent is not False)
         if seen.identity is not None:
             code = kinds.TWO_MACHINES if seen.identity.two else kinds.MACHINE_CHANGED
             yield Finding(code, Place(device), told(device, seen.identity))
@@ -196,7 +196,7 @@ class HubHealth:
 
 
 def _of_vehicle(device: str, told: Told, *, up: bool) -> Iterator[Finding]:
-    """Pass on what a vehicle says of itself; with its link down, what it said last."""
+    """Pass on what a vehicle says of itself; with its link or its agent down, what it said last."""
     report = told.report
     figures = {
         DISK_FULL: f"{report.disk_pct}% of its disk",

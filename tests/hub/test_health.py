@@ -106,9 +106,10 @@ def test_what_a_vehicle_says_of_itself_is_shown_with_its_name() -> None:
     assert {each.device for each in up} == {"VID-007"}
     theirs = [each for each in up if each.code != "vehicle-condition"]
     assert all(each.title.startswith("on the vehicle: ") for each in theirs)
-    down = Looks().look(Facts([stream()], devices={"VID-007": DeviceFacts(up=False, told=told)}))
-    (full,) = [each for each in down if each.code == "disk-full"]
-    assert full.detail == "99% of its disk, said 2026-05-28 20:26 UTC"
+    for gone in (DeviceFacts(up=False, told=told), DeviceFacts(up=True, agent=False, told=told)):
+        down = Looks().look(Facts([stream()], devices={"VID-007": gone}))
+        (full,) = [each for each in down if each.code == "disk-full"]
+        assert full.detail == "99% of its disk, said 2026-05-28 20:26 UTC"
 
 
 def test_every_condition_of_a_vehicle_is_one_here_or_judged_here() -> None:
