@@ -65,7 +65,10 @@ class Known:
             ends = found[epoch] = {}
             for lane in self._continuity.known(device, epoch):
                 key = LaneKey(device, lane, epoch)
-                seq, known = self._continuity.lanes[key].proven
+                state = self._continuity.lanes.get(key)
+                if state is None:  # it has made room while others were looked up
+                    continue
+                seq, known = state.proven
                 text = known.hex()
                 if not known and seq:
                     (held,) = await self.hashes(device, lane, epoch, seq, seq) or [None]

@@ -52,6 +52,22 @@ async def test_the_highest_seq_and_the_watermark_of_each_lane() -> None:
     assert await it.known.of("VID-001", [7, 9]) == {7: {"bulk": (5, 2), "live": (9, 1)}, 9: {}}
 
 
+async def test_a_lane_that_makes_room_while_hashes_are_looked_up_is_not_said() -> None:
+    it = Scene()
+    it.arrived("bulk", 7, 1, 2)
+    it.arrived("live", 7, 1)
+    for state in it.continuity.lanes.values():
+        state.chain.ends.clear()
+    look = it.of
+
+    async def forgetting(key: LaneKey, low: int, high: int) -> list[str | None]:
+        it.continuity.lanes.pop(key._replace(lane="live"), None)
+        return await look(key, low, high)
+
+    it.reader.hashes = SimpleNamespace(of=forgetting)
+    assert await it.known.ends("VID-001", [7]) == {7: {"bulk": ("000000000002", 0)}}
+
+
 async def test_nothing_is_said_before_all_is_read() -> None:
     it = Scene(read=9)
     waiting = asyncio.create_task(it.known.of("VID-001", [7]))
