@@ -383,6 +383,8 @@ class Continuity:
         del self._of_device[oldest.device][oldest]
         self._epochs[oldest.device, oldest.lane] -= 1
         self._changed.discard(oldest)
+        if oldest in self.forks:
+            self.forks.remove(oldest)
         self._stirred[oldest] = None
         self._forgotten.append(oldest)
         return True

@@ -189,8 +189,11 @@ def test_a_former_epoch_of_long_ago_makes_room_for_a_new_one() -> None:
     continuity = Continuity()
     for epoch in range(1, EPOCHS_MAX + 1):
         feed(continuity, LANE._replace(epoch=epoch), 1, epoch)
+    continuity.fork(LANE._replace(epoch=1))
+    assert continuity.forks == [LANE._replace(epoch=1)]
     now_ns = FORGOTTEN_AFTER_NS + 1
     assert feed(continuity, LANE._replace(epoch=99_998), 1, now_ns) is None
+    assert continuity.forks == []
     assert continuity.take_forgotten() == [LANE._replace(epoch=1)]
     assert LANE._replace(epoch=1) not in continuity.lanes
     assert feed(continuity, LANE._replace(epoch=99_999), 1, now_ns) == "epochs", "2 is too young"
