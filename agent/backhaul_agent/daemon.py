@@ -32,7 +32,7 @@ from backhaul_agent.downlink import Downlink
 from backhaul_agent.epoch_gate import EpochGate
 from backhaul_agent.epoch_words import EpochWords
 from backhaul_agent.epochs import Epochs, Verdict
-from backhaul_agent.errors import LedgerCorruptError, LedgerStorageError, damage_in
+from backhaul_agent.errors import LedgerCorruptError, LedgerStorageError, alone_in, damage_in
 from backhaul_agent.events import event
 from backhaul_agent.flow import Flow
 from backhaul_agent.head_keeper import on_points
@@ -135,7 +135,10 @@ class Daemon:
             except Exception as error:
                 damage = damage_in(error)
                 if not (damage and left):
-                    raise
+                    if (told := alone_in(error)) is error:
+                        raise
+                    # A group of it would be told with a traceback, and without what to do.
+                    raise told from told.__cause__
                 damages.append(damage)
             else:
                 return

@@ -297,3 +297,11 @@ def damage_in(error: BaseException) -> str:
         return error.problem
     # Closing a damaged file may fail, too.
     return str(error) if isinstance(error, sqlite3.Error) and says_damaged(error) else ""
+
+
+def alone_in(error: Exception) -> Exception:
+    """Return what a group of one holds, however deep, if it was raised on purpose; else the error itself."""
+    found: BaseException = error
+    while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
+        found = found.exceptions[0]
+    return found if isinstance(found, AgentError) else error

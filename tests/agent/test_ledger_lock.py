@@ -176,6 +176,23 @@ def test_the_agent_whose_lock_file_was_removed_ends_where_another_has_come(tmp_p
             lock.renew()
 
 
+async def test_an_agent_that_ends_for_another_says_so_and_what_to_do(tmp_path: Path) -> None:
+    url = f"nats://127.0.0.1:{free_port()}"
+    agent = AgentProcess(tmp_path, url, extra="[health]\ninterval_s = 0.1")
+    agent.start()
+    try:
+        await until_started(agent)
+        (tmp_path / "ledger.db.lock").unlink()
+        with LedgerLock(agent.ledger, pid=8):
+            assert await agent.ended(60) == 1
+        said = agent.log.read_text()
+        assert "(pid 8)" in said
+        assert "systemctl stop backhaul-agent" in said
+        assert "Traceback" not in said
+    finally:
+        agent.stop()
+
+
 def test_on_a_full_disk_the_reserve_makes_room_for_the_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
