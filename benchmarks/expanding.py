@@ -3,7 +3,7 @@
 Modelled: what a stolen vehicle may write, by kind: frames of 2**18 equal readings, a text or byte string of
 138 kB in 400 points, as many series as a frame has room for, names of the greatest length. Each kind goes
 through ingest in a process of its own: a task decodes and writes, the driver commits, the first message
-comes again and is left out, small files become large ones. Peaks are the kernel's (VmHWM), Python and its
+comes again and is left out, small files become large ones, and a rollup sums them up. Peaks are the kernel's (VmHWM), Python and its
 libraries included. Not covered: Spark itself, through which no point passes, and the hub.
 """
 
@@ -37,12 +37,18 @@ def run(*, quick: bool) -> dict[str, object]:
         found = _ingested(kind, messages // 4 if quick else messages)
         if found["rows"] != found["held"]:
             raise BenchmarkError(f"{kind}: {found['rows']} rows were counted, {found['held']} held")
+        if found["counted"] != (0 if kind == "blobs" else found["rows"]):
+            raise BenchmarkError(
+                f"{kind}: {found['counted']} of {found['rows']} are in the rollups"
+            )
         name = f"{kind}: {found['rows']:,} rows from {found['bytes']:,} bytes"
-        most = max(found[each] for each in ("task_mb", "driver_mb", "compact_mb"))
+        most = max(found[each] for each in ("task_mb", "driver_mb", "compact_mb", "rollup_mb"))
         parts = f"task {found['task_mb']}, driver {found['driver_mb']}, compaction {found['compact_mb']}"
+        parts += f", rollup {found['rollup_mb']}"
         figures.append(Figure(f"{name}, peak", most, "MB", at_most(PEAK_MB), parts))
         figures.append(Figure(f"{kind}: all messages once", found["seconds"], "s", note=what))
-    return report("expanding: small messages that come to much, through ingest", figures)
+        figures.append(Figure(f"{kind}: rolled up", found["rollup_s"], "s"))
+    return report("expanding: small messages that come to much, through ingest and rollup", figures)
 
 
 def _ingested(kind: str, messages: int) -> dict[str, Any]:

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from backhaul_spark.windows import SERIES, WINDOWS
+from backhaul_spark.rollup_rows import SERIES
+from backhaul_spark.windows import WINDOWS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

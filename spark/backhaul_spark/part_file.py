@@ -127,16 +127,22 @@ def _mask(batch: pa.RecordBatch, repeats: dict[str, pa.Array]) -> pa.Array:
     return pc.invert(drop)
 
 
-def read_batches(source: Any, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+def read_batches(
+    source: Any,
+    columns: Sequence[str] | None = None,
+    wanted: Callable[[pq.RowGroupMetaData], bool] = lambda group: True,
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file, a few at a time; texts and bytes as dictionaries (`by_dictionary`).
 
-    A long text that stands in every row is so in memory once.
+    A long text that stands in every row is so in memory once. Row groups that are not `wanted` are skipped.
     """
     schema = pq.read_schema(source)
     source.seek(0)
     names = [field.name for field in schema if _is_text(field.type)]
     parquet = pq.ParquetFile(source, read_dictionary=names, buffer_size=_READ_BYTES)
     for group in range(parquet.num_row_groups):
+        if not wanted(parquet.metadata.row_group(group)):
+            continue
         yield from parquet.iter_batches(READ_ROWS, row_groups=[group], columns=columns)
 
 

@@ -38,6 +38,7 @@ from backhaul_spark.rollup_plan import (
     last_to_sum_up,
     plan_sums,
 )
+from backhaul_spark.rollup_rows import SERIES
 from backhaul_spark.rollup_tasks import (
     TOUCHED,
     FindTouched,
@@ -62,7 +63,7 @@ from backhaul_spark.tables import (
     open_table,
     table_uri,
 )
-from backhaul_spark.windows import SERIES, WINDOWS
+from backhaul_spark.windows import WINDOWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -19,9 +19,9 @@ from backhaul_spark.compaction import as_schema
 from backhaul_spark.files import open_input
 from backhaul_spark.messages import STAMP
 from backhaul_spark.part_file import PartFile
+from backhaul_spark.rollup_rows import SERIES
 from backhaul_spark.schemas import ROLLUPS_TABLE
 from backhaul_spark.tables import add_action, remove_action
-from backhaul_spark.windows import SERIES
 
 if TYPE_CHECKING:
     from datetime import date, datetime

@@ -7,15 +7,22 @@ and back for nothing but to be sorted (docs/adr/0003-delta-through-delta-rs.md).
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
-from backhaul_spark.files import filesystem
-from backhaul_spark.windows import INPUT, SERIES, WIDTHS_NS, WINDOWS, in_order, sum_windows
+from backhaul_spark.long_windows import windows_of
+from backhaul_spark.rollup_read import Wanted, readings
+from backhaul_spark.rollup_rows import INPUT, SERIES, RowMaker
+from backhaul_spark.sorted_rows import SortedRows
+from backhaul_spark.windows import WIDTHS_NS, WINDOWS, as_windows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 TOUCHED = pa.schema(
     [
@@ -24,8 +31,6 @@ TOUCHED = pa.schema(
         ("ingest", pa.int64()),
     ]
 )
-# A million points are 50 MB before minutes are made of them, and these are few.
-_FEW = {"batch_size": 1 << 17, "batch_readahead": 2, "fragment_readahead": 1}
 _MERGE_ROWS = 1 << 20
 _MINUTE_NS, _HOUR_NS = WIDTHS_NS["1m"], WIDTHS_NS["1h"]
 
@@ -41,13 +46,14 @@ class FindTouched:
 
     def run(self) -> pa.Table:
         """Return each minute once (schema TOUCHED), with the first ingest that came into it."""
-        fresh = (pc.field("ingest") > self.done) & (pc.field("ingest") <= self.last)
         found: list[pa.Table] = [TOUCHED.empty_table()]
-        points = _points(self.uri, self.paths, fresh)
-        for batch in points.to_batches(columns=[*SERIES, "time_ns", "ingest"], **_FEW):
+        wanted, columns = Wanted(self.done, self.last), [*SERIES, "time_ns", "ingest"]
+        for batch in readings(self.uri, self.paths, columns, wanted):
             minute = np.floor_divide(batch.column("time_ns").to_numpy(), _MINUTE_NS)
-            rows = pa.Table.from_batches([batch]).drop_columns("time_ns")
-            found.append(first_touches(rows.append_column("minute", pa.array(minute))))
+            rows = [*(batch.column(name).cast(pa.string()) for name in SERIES), pa.array(minute)]
+            found.append(
+                first_touches(pa.Table.from_arrays([*rows, batch.column("ingest")], schema=TOUCHED))
+            )
             if sum(part.num_rows for part in found[1:]) > _MERGE_ROWS:
                 found = [first_touches(pa.concat_tables(found))]
         return first_touches(pa.concat_tables(found))
@@ -71,39 +77,41 @@ class SumHours:
 
     def run(self) -> pa.Table:
         """Return the windows, schema WINDOWS."""
-        time_ns = pc.field("time_ns")
-        # time as well: the files carry its bounds, and are skipped by them.
-        within = (time_ns >= self.first * _HOUR_NS) & (time_ns < (self.last + 1) * _HOUR_NS)
-        within &= pc.field("ingest") <= self.ingest
-        devices = self.touched.column("device").unique()
-        points = _points(self.uri, self.paths, within & pc.field("device").isin(devices))
-        rows = points.to_table(columns=list(INPUT))
-        if not rows.num_rows:
-            return WINDOWS.empty_table()
-        windows = pa.Table.from_batches(sum_windows(in_order(rows)))
-        keys = ["width", *SERIES, "window_start"]
-        due = windows.join(wanted_windows(self.touched), keys, join_type="left semi")
-        return due.select(WINDOWS.names)
+        series = self.touched.select(SERIES).group_by(SERIES).aggregate([])
+        maker = RowMaker(series)
+        rows = SortedRows(maker.lanes)
+        with closing(maker), closing(rows):
+            for batch in readings(self.uri, self.paths, INPUT, self._wanted()):
+                rows.add(maker.rows(batch))
+            due = {width: self._due(maker, ns) for width, ns in WIDTHS_NS.items()}
+            parts = [WINDOWS.empty_table()]
+            for width, found in windows_of(rows.pieces()):
+                wanted = found[np.isin(_keys(found["series"], found["number"]), due[width])]
+                if len(wanted):
+                    parts.append(as_windows(wanted, width, maker.names, maker.texts))
+            return pa.concat_tables(parts)
+
+    def _wanted(self) -> Wanted:
+        times_ns = self.first * _HOUR_NS, (self.last + 1) * _HOUR_NS - 1
+        devices = pc.unique(self.touched.column("device"))
+        return Wanted(-1, self.ingest, times_ns, devices)
+
+    def _due(self, maker: RowMaker, width_ns: int) -> NDArray[np.int64]:
+        """Return the windows of one width that touched minutes lie in."""
+        number = np.floor_divide(self.touched.column("minute").to_numpy(), width_ns // _MINUTE_NS)
+        series = [maker.series_of(batch) for batch in self.touched.to_batches()]
+        return np.unique(_keys(np.concatenate([np.empty(0, np.int64), *series]), number))
+
+
+def _keys(series: NDArray[np.int64], number: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return one number for each window of a width; the minutes of an int64 of ns are below 2**28."""
+    return (series.astype(np.int64) << 30) + number + (1 << 29)
 
 
 def first_touches(rows: pa.Table) -> pa.Table:
     """Return each minute of each series once (schema TOUCHED), with the lowest of its ingests."""
     found = rows.group_by([*SERIES, "minute"]).aggregate([("ingest", "min")])
     return found.rename_columns({"ingest_min": "ingest"}).select(TOUCHED.names).cast(TOUCHED)
-
-
-def wanted_windows(touched: pa.Table) -> pa.Table:
-    """Return the keys of the windows, of every width, that touched minutes lie in."""
-    parts = []
-    for width, width_ns in WIDTHS_NS.items():
-        per = width_ns // _MINUTE_NS
-        window = np.floor_divide(touched.column("minute").to_numpy(), per) * (width_ns // 1000)
-        keys = touched.select(SERIES).append_column("window_start", pa.array(window))
-        keys = keys.group_by(keys.column_names).aggregate([])
-        start = keys.column("window_start").cast(WINDOWS.field("window_start").type)
-        keys = keys.set_column(keys.column_names.index("window_start"), "window_start", start)
-        parts.append(keys.append_column("width", pa.repeat(pa.scalar(width), keys.num_rows)))
-    return pa.concat_tables(parts)
 
 
 def packed(table: pa.Table) -> bytes:
@@ -123,15 +131,3 @@ def packed(table: pa.Table) -> bytes:
 def unpacked(data: bytes) -> pa.Table:
     """Return the table again."""
     return pa.ipc.open_stream(data).read_all()
-
-
-def _points(uri: str, paths: tuple[str, ...], wanted: ds.Expression) -> ds.Dataset:
-    """Return what of some files belongs into windows at all; a text that many rows have is there once."""
-    # What is deleted, no reading, or has no time one could believe, is in no window. (Files of
-    # the date 1970-01-01 are not among the paths.)
-    readings = pc.field("letter").isin(["f", "p"]) & pc.field("dtype").isin([1, 2, 3, 4])
-    wanted = wanted & readings & (pc.bit_wise_and(pc.field("tombstone"), 1) == 0)
-    system, root = filesystem(uri)
-    names = [f"{root}/{path}" for path in paths]
-    kind = ds.ParquetFileFormat(dictionary_columns={"value_text"})
-    return ds.dataset(names, format=kind, filesystem=system).filter(wanted)

@@ -1,8 +1,6 @@
-"""Sum points up by window: numpy over points sorted by series and time. No Spark in here.
+"""Sum rows up by window: numpy over rows sorted by series and time. No Spark in here.
 
-The order of the rows decides every bit of a float sum, so it is part of the contract: within a
-series by (time_ns, seq, index, epoch, lane). Then a window that is computed again, in another
-batch or from scratch, comes out bit for bit the same.
+The order of the rows decides every bit of a float sum: `sorted_rows.py` says which it is.
 """
 
 from __future__ import annotations
@@ -11,22 +9,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_codec.points import FLOAT64, INT64, TEXT, UINT64
 from backhaul_spark.messages import STAMP
+from backhaul_spark.rollup_rows import SERIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
-SERIES = ("device", "node", "type", "key")
-ORDER = ("time_ns", "seq", "index", "epoch", "lane")
+    from backhaul_spark.rollup_rows import Texts
+    from backhaul_spark.sorted_rows import Rows
+
 WIDTHS_NS = {"1m": 60_000_000_000, "1h": 3_600_000_000_000}
 
-# What the kernel needs of a point, and gives for a window.
-INPUT = (*SERIES, *ORDER, "letter", "dtype", "value_f64", "value_i64", "value_text")
 WINDOWS = pa.schema(
     [
         *(pa.field(name, pa.string()) for name in ("width", *SERIES)),
@@ -41,90 +36,69 @@ WINDOWS = pa.schema(
         pa.field("last_time_ns", pa.int64()),
     ]
 )
+_TEXT = [("at", "i8"), ("len", "i4")]
+# A window: what is not there is 0 in it. `number` is its place since 1970.
+WINDOW = np.dtype(
+    [
+        *[("series", "i4"), ("number", "i8"), ("count", "i8"), ("nans", "i8"), ("texts", "i8")],
+        *[(name, "f8") for name in ("min", "max", "mean", "sum", "first", "last")],
+        *[("first_text", _TEXT), ("last_text", _TEXT)],
+        *[("first_time_ns", "i8"), ("last_time_ns", "i8")],
+    ]
+)
 
 
-def in_order(table: pa.Table) -> pa.Table:
-    """Return the rows sorted by series, then ORDER, without chunks."""
-    table = table.combine_chunks()
-    keys: list[NDArray[np.int64]] = []
-    for name in SERIES + ORDER:
-        column = table.column(name)
-        if pa.types.is_string(column.type):
-            encoded = column.combine_chunks().dictionary_encode()
-            # By rank of the text, so that the order does not hang on which text came first.
-            rank = np.argsort(np.argsort(np.asarray(encoded.dictionary.to_pylist(), dtype=object)))
-            key = rank[encoded.indices.to_numpy()]
-        else:
-            key = column.to_numpy()
-        if key.min() != key.max():
-            keys.append(key)
-    if not keys:
-        return table
-    return table.take(pa.array(np.lexsort(keys[::-1]))).combine_chunks()
+class Counted:
+    """Which of some rows count, and as what.
 
+    Args:
+        rows: in order.
+        repeat: which of them are no reading of their own (`repeats`).
+    """
 
-def group_starts(table: pa.Table, width_ns: int) -> NDArray[np.int64]:
-    """Return the first row of each (series, window) of a sorted table without chunks."""
-    begins = np.zeros(table.num_rows, dtype=bool)
-    begins[:1] = True
-    for name in SERIES:
-        column = table.column(name)
-        begins[1:] |= pc.not_equal(column[1:], column[:-1]).to_numpy()
-    window = np.floor_divide(table.column("time_ns").to_numpy(), width_ns)
-    begins[1:] |= window[1:] != window[:-1]
-    return np.flatnonzero(begins)
-
-
-def sum_windows(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Yield one batch a width for whole windows."""
-    counted = _counted(table)
-    for width, width_ns in WIDTHS_NS.items():
-        starts = group_starts(table, width_ns)
-        yield _sum(table, counted, starts, width, width_ns)
-
-
-class _counted:
-    """Which rows count, and as what."""
-
-    def __init__(self, table: pa.Table) -> None:
-        dtype = table.column("dtype").to_numpy()
-        bits = pc.fill_null(table.column("value_i64"), 0).to_numpy()
-        floats = pc.fill_null(table.column("value_f64"), 0.0).to_numpy()
-        self.value = np.where(dtype == FLOAT64, floats, bits.astype(np.float64))
-        unsigned = dtype == UINT64
-        self.value[unsigned] = bits[unsigned].view(np.uint64).astype(np.float64)
-        once = ~_repeats(table, np.where(dtype == FLOAT64, floats.view(np.int64), bits))
-        number = np.isin(dtype, (FLOAT64, INT64, UINT64)) & once
+    def __init__(self, rows: Rows, repeat: NDArray[np.bool_]) -> None:
+        self.rows = rows
+        self.time_ns = np.ascontiguousarray(rows["time_ns"])
+        self.value = np.ascontiguousarray(rows["value"])
+        dtype = rows["dtype"]
+        number = np.isin(dtype, (FLOAT64, INT64, UINT64)) & ~repeat
         self.nan = number & np.isnan(self.value)
         self.number = number & ~self.nan
-        self.text = (dtype == TEXT) & once
+        self.text = (dtype == TEXT) & ~repeat
+
+    def part(self, start: int, end: int) -> Counted:
+        """Return what is so of some of the rows."""
+        found = object.__new__(Counted)
+        for name in ("rows", "time_ns", "value", "nan", "number", "text"):
+            setattr(found, name, getattr(self, name)[start:end])
+        return found
+
+    def starts(self, width_ns: int) -> NDArray[np.int64]:
+        """Return the first row of each (series, window)."""
+        series, window = self.rows["series"], np.floor_divide(self.time_ns, width_ns)
+        begins = np.ones(len(window), dtype=bool)
+        begins[1:] = (window[1:] != window[:-1]) | (series[1:] != series[:-1])
+        return np.flatnonzero(begins)
 
 
-def _repeats(table: pa.Table, value: NDArray[np.int64]) -> NDArray[np.bool_]:
+def repeats(rows: Rows) -> NDArray[np.bool_]:
     """Find points that came on live (letter p) and are there already: in a frame (f), or on live.
 
     A program may hand a value over as state and as telemetry, and an older agent sends heads again
     without saying so. All are rows of points; in a window they are one reading.
 
     Args:
-        table: sorted, without chunks.
-        value: the bits of each number.
+        rows: in order, and of each stamp of a series all.
     """
-    alone = pc.equal(table.column("letter"), "p").to_numpy()
-    repeat = np.zeros(len(alone), dtype=bool)
+    alone = np.ascontiguousarray(rows["alone"])
+    repeat = np.zeros(len(rows), dtype=bool)
     if not alone.any():
         return repeat
-    time_ns = table.column("time_ns").to_numpy()
+    time_ns = np.ascontiguousarray(rows["time_ns"])
     near = np.flatnonzero(alone | np.isin(time_ns, time_ns[alone]))
-    text = table.column("value_text").combine_chunks().take(pa.array(near)).dictionary_encode()
-    series = np.cumsum(np.isin(np.arange(len(alone)), group_starts(table, WIDTHS_NS["1h"])))
-    same = (
-        value[near],
-        pc.fill_null(text.indices, -1).to_numpy(),
-        table.column("dtype").to_numpy()[near],
-        time_ns[near],
-        series[near],
-    )
+    some = rows[near]
+    says = some["says"]
+    same = (says[:, 0], says[:, 1], some["dtype"], some["time_ns"], some["series"])
     # Of those that are the same the frame's first, and it counts.
     order = np.lexsort((alone[near], *same))
     again = np.logical_and.reduce([key[order][1:] == key[order][:-1] for key in same])
@@ -133,45 +107,38 @@ def _repeats(table: pa.Table, value: NDArray[np.int64]) -> NDArray[np.bool_]:
     return repeat
 
 
-def _sum(
-    table: pa.Table, counted: _counted, starts: NDArray[np.int64], width: str, width_ns: int
-) -> pa.RecordBatch:
-    group = np.zeros(table.num_rows, dtype=np.int64)
+def sum_windows(counted: Counted, width_ns: int) -> NDArray[np.void]:
+    """Return the windows (dtype WINDOW) of one width, those without anything too."""
+    starts = counted.starts(width_ns)
+    size = len(starts)
+    found = np.zeros(size, WINDOW)
+    group = np.zeros(len(counted.rows), dtype=np.int64)
     group[starts[1:]] = 1
     group = np.cumsum(group)
-    size = len(starts)
-    time_ns = table.column("time_ns").to_numpy()
-    window_us = np.floor_divide(time_ns[starts], width_ns) * (width_ns // 1000)
-    numbers, texts = _Runs(group, counted.number), _Runs(group, counted.text)
-    any_run = _Runs(group, counted.number | counted.text)
-    value = counted.value
-    with np.errstate(all="ignore"):  # infinities sum to what IEEE says, not to a warning
-        total = np.add.reduceat(value[numbers.rows], numbers.starts) if numbers.count else value[:0]
-        mean = total / np.maximum(numbers.sizes, 1)
-    first = table.take(pa.array(starts))
-    text = table.column("value_text")
-    columns = [
-        pa.repeat(pa.scalar(width), size),
-        *(first.column(name).combine_chunks() for name in SERIES),
-        pa.array(window_us).cast(STAMP),
-        pa.array(numbers.spread(numbers.sizes, size, 0)),
-        numbers.column(np.minimum.reduceat, value, size),
-        numbers.column(np.maximum.reduceat, value, size),
-        numbers.filled(mean, size),
-        numbers.filled(total, size),
-        numbers.filled(value[numbers.firsts], size),
-        numbers.filled(value[numbers.lasts], size),
-        pa.array(np.bincount(group[counted.nan], minlength=size).astype(np.int64)),
-        pa.array(texts.spread(texts.sizes, size, 0)),
-        texts.taken(text, texts.firsts, size),
-        texts.taken(text, texts.lasts, size),
-        any_run.filled(time_ns[any_run.firsts], size),
-        any_run.filled(time_ns[any_run.lasts], size),
-    ]
-    batch = pa.RecordBatch.from_arrays(columns, schema=WINDOWS)
-    counts = [batch.column(name).to_numpy() for name in ("count", "nans", "texts")]
-    something = np.sum(counts, axis=0) > 0
-    return batch if something.all() else batch.filter(pa.array(something))
+    found["series"] = counted.rows["series"][starts]
+    found["number"] = np.floor_divide(counted.time_ns[starts], width_ns)
+    found["nans"] = np.bincount(group[counted.nan], minlength=size)
+    numbers = _Runs(group, counted.number)
+    if numbers.count:
+        at, value = numbers.groups, counted.value[numbers.rows]
+        with np.errstate(all="ignore"):  # infinities sum to what IEEE says, not to a warning
+            total = np.add.reduceat(value, numbers.starts)
+            found["mean"][at] = total / numbers.sizes
+        found["count"][at], found["sum"][at] = numbers.sizes, total
+        found["min"][at] = np.minimum.reduceat(value, numbers.starts)
+        found["max"][at] = np.maximum.reduceat(value, numbers.starts)
+        found["first"][at] = counted.value[numbers.firsts]
+        found["last"][at] = counted.value[numbers.lasts]
+    texts = _Runs(group, counted.text)
+    if texts.count:
+        found["texts"][texts.groups] = texts.sizes
+        for name, rows in (("first_text", texts.firsts), ("last_text", texts.lasts)):
+            found[name]["at"][texts.groups] = counted.rows["text_at"][rows]
+            found[name]["len"][texts.groups] = counted.rows["text_len"][rows]
+    both = _Runs(group, counted.number | counted.text)
+    found["first_time_ns"][both.groups] = counted.time_ns[both.firsts]
+    found["last_time_ns"][both.groups] = counted.time_ns[both.lasts]
+    return found
 
 
 class _Runs:
@@ -190,31 +157,32 @@ class _Runs:
         self.firsts = self.rows[self.starts]
         self.lasts = self.rows[ends - 1] if self.count else self.rows[:0]
 
-    def spread(self, values: NDArray[np.int64], size: int, missing: int) -> NDArray[np.int64]:
-        """Put a value a run at its group; other groups get `missing`."""
-        result = np.full(size, missing, dtype=values.dtype)
-        result[self.groups] = values
-        return result
 
-    def filled(self, values: NDArray[np.generic], size: int) -> pa.Array:
-        """Put a value a run at its group; other groups get null."""
-        result = np.zeros(size, dtype=values.dtype)
-        result[self.groups] = values
-        empty = np.ones(size, dtype=bool)
-        empty[self.groups] = False
-        return pa.array(result, mask=empty)
+def as_windows(found: NDArray[np.void], width: str, names: pa.Table, texts: Texts) -> pa.Table:
+    """Return windows (dtype WINDOW, of one width) as a table, schema WINDOWS.
 
-    def column(self, reduceat: object, values: NDArray[np.float64], size: int) -> pa.Array:
-        """Reduce each run to its group's value."""
-        picked = values[self.rows]
-        reduced = reduceat(picked, self.starts) if self.count else picked  # type: ignore[operator]
-        return self.filled(reduced, size)
-
-    def taken(self, column: pa.ChunkedArray, rows: NDArray[np.int64], size: int) -> pa.Array:
-        """Take one row a run from an Arrow column."""
-        index = np.zeros(size, dtype=np.int64)
-        index[self.groups] = rows
-        empty = np.ones(size, dtype=bool)
-        empty[self.groups] = False
-        taken = column.take(pa.array(index, mask=empty)).cast(pa.string())
-        return taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken
+    Args:
+        found: the windows; those in which nothing counts are left out.
+        width: its name.
+        names: of the series.
+        texts: where their texts are.
+    """
+    found = found[(found["count"] > 0) | (found["nans"] > 0) | (found["texts"] > 0)]
+    start_us = found["number"] * (WIDTHS_NS[width] // 1000)
+    columns = {"width": pa.repeat(pa.scalar(width), len(found))}
+    series = pa.array(found["series"])
+    columns |= {name: names.column(name).take(series) for name in SERIES}
+    columns["window_start"] = pa.array(start_us).cast(STAMP)
+    for name in ("count", "nans", "texts"):
+        columns[name] = pa.array(np.ascontiguousarray(found[name]))
+    for name in ("min", "max", "mean", "sum", "first", "last"):
+        columns[name] = pa.array(np.ascontiguousarray(found[name]), mask=found["count"] == 0)
+    for name in ("first_text", "last_text"):
+        places = zip(found["texts"].tolist(), found[name].tolist(), strict=True)
+        columns[name] = pa.array(
+            [texts.get(*place) if count else None for count, place in places], pa.string()
+        )
+    nothing = (found["count"] == 0) & (found["texts"] == 0)
+    for name in ("first_time_ns", "last_time_ns"):
+        columns[name] = pa.array(np.ascontiguousarray(found[name]), mask=nothing)
+    return pa.table([columns[name] for name in WINDOWS.names], schema=WINDOWS)

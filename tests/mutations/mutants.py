@@ -257,6 +257,28 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "long-hour-in-memory",
+        "a rollup has an hour of a series in memory, however many readings it holds",
+        "spark/backhaul_spark/long_windows.py",
+        "if len(rest) > GROUP_ROWS:",
+        "if len(rest) > GROUP_ROWS << 9:",
+        named(
+            "tests/spark/test_long_windows.py",
+            "test_of_one_hour_few_rows_are_in_memory_at_a_time",
+        ),
+    ),
+    Mutant(
+        "repeat-of-a-part",
+        "a reading of a long moment that stands there twice is looked for among some of its rows",
+        "spark/backhaul_spark/long_windows.py",
+        "again[firsts] = there[which[firsts]]",
+        "again[firsts] = False",
+        named(
+            "tests/spark/test_long_windows.py",
+            "test_windows_are_the_same_whatever_fits_into_memory",
+        ),
+    ),
+    Mutant(
         "samples-of-all-at-once",
         "what the twin's rules see of a batch is made of all its messages together",
         "spark/backhaul_spark/source.py",

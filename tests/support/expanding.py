@@ -1,4 +1,4 @@
-"""Ingest messages in a process of its own, twice, and say how much memory that took.
+"""Ingest messages in a process of its own, twice, roll them up, and say how much memory that took.
 
 python -m tests.support.expanding ROOT KIND MESSAGES
 """
@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
 from backhaul_codec import Point, encode_frame
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.compaction import compact
@@ -19,7 +21,7 @@ from backhaul_spark.ingest import Ingest
 from backhaul_spark.messages import message_batch
 from backhaul_spark.part_writer import TaskReport, write_parts
 from backhaul_spark.rollup import Rollup, run_here
-from backhaul_spark.schemas import POINTS_TABLE
+from backhaul_spark.schemas import POINTS_TABLE, ROLLUPS_TABLE
 from backhaul_spark.tables import open_table
 from tests.support.bombs import T0_NS, blob_bomb, points_bomb, series_bomb, text_bomb
 from tests.support.spark_frames import stored
@@ -57,10 +59,6 @@ KINDS: dict[str, Callable[[int], bytes]] = {
 }
 
 
-# A rollup has all points of a device's hour in memory at a time: of these kinds few.
-ROLLED_UP = ("honest", "texts", "blobs")
-
-
 def peak_mb() -> float:
     """Return the most memory since the last question, in MB, and begin anew."""
     found = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
@@ -93,8 +91,12 @@ def ingest(root: str, kind: str, count: int) -> dict[str, float]:
         seconds.append(time.perf_counter() - start_s)
     compact(root, POINTS_TABLE, SYSTEM_CLOCK)
     compact_mb = peak_mb()
-    if kind in ROLLED_UP:
-        Rollup(root, SYSTEM_CLOCK, run_here).run()
+    start_s = time.perf_counter()
+    Rollup(root, SYSTEM_CLOCK, run_here).run()
+    rollup_s = time.perf_counter() - start_s
+    rollup_mb = peak_mb()
+    only_hours = pc.field("width") == "1h"
+    hours = open_table(root, ROLLUPS_TABLE).to_pyarrow_dataset().to_table(filter=only_hours)
     return {
         "rows": rows,
         "seconds": round(seconds[0], 1),
@@ -103,7 +105,9 @@ def ingest(root: str, kind: str, count: int) -> dict[str, float]:
         "task_mb": round(max(peaks[0], peaks[2])),
         "driver_mb": round(max(peaks[1], peaks[3])),
         "compact_mb": round(compact_mb),
-        "rollup_mb": round(peak_mb()),
+        "rollup_mb": round(rollup_mb),
+        "rollup_s": round(rollup_s, 1),
+        "counted": sum(pc.sum(hours.column(name)).as_py() or 0 for name in ("count", "texts")),
         "held": open_table(root, POINTS_TABLE).to_pyarrow_dataset().count_rows(),
         "files": len(open_table(root, POINTS_TABLE).file_uris()),
     }
