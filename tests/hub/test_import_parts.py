@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from nats.errors import OutboundBufferLimitError
 
 from backhaul_codec import Point, decode, peek
 from backhaul_codec.certificates import HOUR_NS, LaneId, LaneRecord, Mark, certify
@@ -21,7 +22,9 @@ from backhaul_codec.subjects import SubjectError, parse_uplink
 from backhaul_codec.words import ImportWord, WordError, read_word
 from backhaul_hub.backup_files import set_created
 from backhaul_hub.config import Health
+from backhaul_hub.errors import HubError
 from backhaul_hub.health import Facts, HubHealth
+from backhaul_hub.imports import run
 from backhaul_hub.imports.blocks import BLOCK_ROWS, epoch_of, messages, pack, stretch_of
 from backhaul_hub.imports.files import files_below, groups, look
 from backhaul_hub.imports.import_rows import (
@@ -38,6 +41,7 @@ from backhaul_hub.imports.import_rows import (
 from backhaul_hub.imports.run import ChangedError, Flow
 from backhaul_hub.imports.split import Blocks, Splitter
 from backhaul_hub.registry import Registry
+from tests.hub.test_clock_service import HubClock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -224,6 +228,36 @@ def test_a_flow_goes_on_where_rows_are_kept_and_refuses_others(tmp_path: Path) -
     assert (block.first_row, block.rows) == (end, 4)
     with pytest.raises(ChangedError, match="begun"):
         grown.advance(block)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+async def test_a_server_that_is_away_for_a_while_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """While it is away the connection holds some messages back, and refuses more."""
+    path = tmp_path / "m.toml"
+    path.write_text(MAP.format(device='file = "{device}.csv"'))
+    mapping = load(path)
+    assert mapping.device is not None
+    errors = [OutboundBufferLimitError(), HubError("no answer"), OutboundBufferLimitError()][:times]
+
+    class Api:
+        async def publish(self, subject: str, body: bytes) -> dict[str, int]:
+            if errors:
+                raise errors.pop()
+            return {"seq": 7}
+
+    monkeypatch.setattr(run, "AGAIN_S", 0.001)
+    monkeypatch.setattr(run, "AGAIN_S_MAX", 0.002)
+    nothing: Any = None
+    api: Any = Api()
+    work = run.Import(tmp_path, mapping, mapping.device, nothing, api, HubClock(), lambda *_: None)
+    if times == 1:
+        await work._publish("import.VID-001.f.x", b"")
+        assert work._seq == 7
+    else:
+        with pytest.raises(HubError, match="has not taken a message"):
+            await work._publish("import.VID-001.f.x", b"")
 
 
 def blocks_of(tmp_path: Path, *sizes: int) -> set[str]:

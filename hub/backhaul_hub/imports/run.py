@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import msgspec
+from nats.errors import Error as NatsError
 
 from backhaul_codec.errors import MappingError
 from backhaul_codec.recordings.chain import Chain, source_of
@@ -223,9 +224,12 @@ class Import:
                 answer = await self._api.publish(subject, body)
             except JetStreamError:
                 raise
-            except HubError:
+            except (HubError, NatsError) as error:
                 if waited_s >= AGAIN_S_MAX:
-                    raise
+                    raise HubError(
+                        f"the server has not taken a message for {AGAIN_S_MAX:g} s: {error}",
+                        hint="start it, then the same command: it goes on",
+                    ) from error
                 await asyncio.sleep(AGAIN_S)
                 waited_s += AGAIN_S
             else:
