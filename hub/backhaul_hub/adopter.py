@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from nats.errors import Error as NatsError
 
 from .errors import HubError
 from .registry import Device, enrolled, enrolled_anew
@@ -72,15 +73,16 @@ class Adopter:
 
     async def run(self) -> None:
         """Act on logins, for ever."""
-        trouble = ""
+        trouble, untold = "", False
         while True:
             await self._heard.wait()
             self._heard.clear()
             try:
-                if await self.act():
+                untold |= await self.act()
+                if untold:
                     await self._learn()
-                trouble = ""
-            except HubError as error:
+                trouble, untold = "", False
+            except (HubError, NatsError) as error:
                 if str(error) != trouble:
                     trouble = str(error)
                     log.warning("login_not_looked_at", error=trouble)

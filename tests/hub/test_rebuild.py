@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from nats.errors import OutboundBufferLimitError
 
+from backhaul_hub import adopter
 from backhaul_hub.adopter import Adopter
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.down_consumers import device_of_durable
 from backhaul_hub.enrol import DeviceSettings, create_device
-from backhaul_hub.errors import LostRegistryError
+from backhaul_hub.errors import HubError, LostRegistryError
 from backhaul_hub.generations import generations
 from backhaul_hub.keys import read_keys
 from backhaul_hub.last_backup import LastBackup, last_backup, note_backup
@@ -33,6 +36,7 @@ from backhaul_hub.setup import create_hub
 from backhaul_hub.traces import Traces, traces, traces_in_files
 from tests.support.enrolment_tokens import user_key
 from tests.support.hub_layout import local_layout
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -290,8 +294,13 @@ class Logins:
             *(registry, CLOCK, lambda: self.devices, lambda: self.rotations, self.learn)
         )
 
+        self.trouble: list[Exception] = []
+        self.learned = 0
+
     async def learn(self) -> None:
-        pass
+        if self.trouble:
+            raise self.trouble.pop()
+        self.learned += 1
 
     async def act(self, device: Device) -> bool:
         self.adopter.heard(body_of(vehicle_jwt(self.hub.keys, device, now_s=1)))
@@ -327,6 +336,21 @@ async def test_a_device_whose_key_is_unknown_or_former_has_that_of_its_login(
     found = (await logins.registry.devices())[VID]
     nodes = ("gps",) if former.startswith("?") else ("battery",)
     assert (found.token, found.public_key, found.nodes) == ("aa11aa11aa11aa11aa11aa11", KEY, nodes)
+
+
+async def test_what_could_not_be_learnt_of_is_learnt_of_later(
+    logins: Logins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """hub.db has the device by then, and nothing more is to be written."""
+    monkeypatch.setattr(adopter, "_RETRY_S", 0.001)
+    logins.trouble = [OutboundBufferLimitError(), HubError("no answer")]
+    running = asyncio.create_task(logins.adopter.run())
+    logins.adopter.heard(body_of(vehicle_jwt(logins.hub.keys, LOGIN, now_s=1)))
+    await until(lambda: running.done() or logins.learned > 0, deadline_s=10.0)
+    assert not running.done()
+    running.cancel()
+    await asyncio.wait([running])
+    assert logins.learned == 1
 
 
 async def test_hub_db_is_not_asked_of_logins_by_keys_that_are_known(
