@@ -66,15 +66,16 @@ async def extend(db: aiosqlite.Connection, lane_id: int, end: ChainEnd, last_seq
     )
     first_held = next(iter(held))[0]
     ready_seq = last_seq if first_held is None else first_held - 1
+    after_seq = end.seq
     while end.seq < ready_seq:
         rows = await db.execute_fetchall(
             "SELECT id, seq, CAST(subject AS BLOB), CAST(body AS BLOB) FROM messages "
             "WHERE lane = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
-            (lane_id, end.seq, ready_seq, LINK_ROWS),
+            (lane_id, after_seq, ready_seq, LINK_ROWS),
         )
         linked = []
         for id_, seq, subject, body in rows:
-            message = body or b""
+            message, after_seq = body or b"", seq
             try:
                 header = peek(message)
                 if not header.link:

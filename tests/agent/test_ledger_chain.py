@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul_agent import ledger_chain
 from backhaul_agent.confirmations import UNPROVEN, Claim, Confirmations
 from backhaul_agent.ledger_rows import Adopted, Changes, Opening, Row, Settled
 from backhaul_codec import chain, hash_of, peek, restamp
@@ -226,3 +228,18 @@ async def test_what_is_adopted_already_is_not_adopted_again(ledger: Ledger) -> N
     assert lane is not None
     assert (lane.confirmed, lane.last_seq, lane.chain) == (3, 6, (6, link))
     assert await ledger.read("bulk", 1, 9, 9) == rows
+
+
+async def test_more_damaged_messages_than_are_linked_at_a_time_are_passed_over(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_chain, "LINK_ROWS", 2)
+    held = outgoing()._replace(boot=1)
+    await ledger.commit(Changes(messages=[held, *[outgoing()] * 4]))
+    spoil(ledger, "UPDATE messages SET body = x'00' WHERE seq BETWEEN 2 AND 4")
+    [pending] = await ledger.pending((), 9)
+    settled = Changes(settled=[Settled(pending.id, outgoing(size=11).body)])
+    await asyncio.wait_for(ledger.commit(settled), 10)
+    first, *_, last = await ledger.read("bulk", 1, 9)
+    assert peek(last.body).link == hash_of(first.subject, first.body)
+    assert ledger.lanes["bulk"].chain == (5, hash_of(last.subject, last.body))
