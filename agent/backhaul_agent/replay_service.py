@@ -15,7 +15,9 @@ from nats.errors import Error as NatsError
 from backhaul_agent.arrivals import Arrival
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.framer import Points, Rows
+from backhaul_agent.listener import ASKED
 from backhaul_agent.replay_book import Bundle, Question, ReplayBook
+from backhaul_agent.unforeseen import unforeseen
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -42,8 +44,10 @@ class ReplayService:
 
     async def run(self, client: Client) -> None:
         """Serve a new connection."""
-        await client.subscribe(KEPT, cb=partial(self._on_message, client, self._on_question))
-        await client.subscribe(PUT, cb=partial(self._on_message, client, self._on_bundle))
+        await client.subscribe(
+            KEPT, cb=partial(self._on_message, client, self._on_question), **ASKED
+        )
+        await client.subscribe(PUT, cb=partial(self._on_message, client, self._on_bundle), **ASKED)
 
     async def _on_message(self, client: Client, handle: Any, message: Msg) -> None:
         def answer(body: dict[str, Any]) -> None:
@@ -55,6 +59,8 @@ class ReplayService:
             handle(message.data, answer)
         except RefusedError as refusal:
             answer(_refused(refusal))
+        except Exception as error:  # noqa: BLE001 - who asked is answered, and others go on
+            answer(_refused(unforeseen(message.subject, error)))
 
     def _on_question(self, data: bytes, answer: Any) -> None:
         found = self._book.kept(_read(data, Question).source)
@@ -88,7 +94,7 @@ class ReplayService:
         try:
             rows = Rows(parts, points, note.noted, note.expected)
             self._writer.submit(Arrival(rows, len(data), waited_for=True, answer=written))
-        except RefusedError:
+        except Exception:
             self._book.end(bundle.source)
             raise
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,8 @@ from backhaul_agent.artifacts import Artifacts
 from backhaul_agent.client import connect
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.intake import Intake
+from backhaul_agent.replay_book import Bundle, Question, ReplayBook
+from backhaul_agent.replay_service import KEPT, PUT
 from tests.agent.bench import bench
 from tests.support.agent_streams import points_of
 from tests.support.hostile_json import TOKENS, Hostile
@@ -214,6 +217,12 @@ async def test_a_fault_of_the_agent_is_answered_too(
             for subject in ("app.a.b", "agent.get", "agent.history", "agent.artifact.list"):
                 error = (await it.ask(subject, "1"))["error"]
                 assert error["code"] == Code.INTERNAL, subject
+            row = Bundle("0" * 32, 0, 1, "0" * 32, "1" * 32, [("app.a.b", b"1", "")])
+            broken.setattr(ReplayBook, "kept", fail)
+            for subject, asked in ((KEPT, Question("0" * 32)), (PUT, row)):
+                payload = msgspec.msgpack.encode(asked)
+                message = await it.client.request(subject, payload, timeout=5)
+                assert json.loads(message.data)["error"]["code"] == Code.INTERNAL, subject
         assert await it.ask("app.a.b", "1") == {"kept": 1}
         status = await it.until(lambda status: True)
         assert status["counters"]["refused"] == {Code.INTERNAL: 1}
