@@ -97,6 +97,16 @@ def chain(message: bytes, *, epoch: int, seq: int, link: bytes) -> bytes:
     return head + message[payload_at:]
 
 
+def is_chained(message: bytes) -> bool:
+    """Say whether a message that `peek` accepts is of version 2."""
+    return message[0] & 0x0F == CHAINED
+
+
+def link_of(message: bytes) -> bytes:
+    """Return the link of a message that `peek` accepts, empty in version 1; faster than `peek`."""
+    return message[CHAINED_BYTES - HASH_BYTES : CHAINED_BYTES] if is_chained(message) else b""
+
+
 def hash_of(subject: str, message: bytes) -> bytes:
     """Return the `HASH_BYTES` by which a message is known in its lane's chain.
 

@@ -29,6 +29,7 @@ from backhaul_spark.errors import TablesBusy
 from backhaul_spark.schemas import (
     CERTIFICATES_SUPERSEDED,
     CERTIFICATES_TABLE,
+    FORKS_TABLE,
 )
 from backhaul_spark.states import RUN_APP
 from backhaul_spark.superseded import STAMP_APP, Superseded, next_stamp_us
@@ -49,7 +50,10 @@ CERTIFICATES_APP = "backhaul-certificates"
 RANGES_MAX = 100
 """Ranges that a row names; `missing` and `explained` count them all."""
 
-_SAID = ("state", "missing_ranges", "explained_ranges", "epochs", "why", "missing", "explained")
+_SAID = (
+    *("state", "missing_ranges", "explained_ranges", "epochs", "why", "missing", "explained"),
+    "chain",
+)
 _HOUR_US = HOUR_NS // 1000
 
 
@@ -102,7 +106,7 @@ class Certificates:
         due = facts.news(open_hours)
         due |= {name for name in facts.marked() if ends.get(name, 0) < end_ns}
         rows: list[dict[str, Any]] = []
-        for name, device in facts.devices(due):
+        for name, device in facts.devices(due, open_hours):
             times = [mark.time_ns for mark in device.marks]
             first_ns = min(times, default=end_ns) // HOUR_NS * HOUR_NS
             if device.from_the_beginning:
@@ -113,7 +117,14 @@ class Certificates:
             if device.touched:
                 hours |= device.imports.keys()
             rows += [_row(name, each) for each in device.certify(sorted(hours))]
+        self._keep(facts.forks)
         return self._commit(rows, done, target)
+
+    def _keep(self, forks: list[dict[str, Any]]) -> None:
+        """Note what was found by comparing: what came again is compared once."""
+        if forks:
+            table = make_table(self._root, FORKS_TABLE)
+            write_deltalake(table, pa.Table.from_pylist(forks, FORKS_TABLE.schema), mode="append")
 
     def _known_hours(self) -> tuple[dict[str, set[int]], dict[str, int]]:
         """Return by device the hours that are not complete, and the end of the last hour."""
@@ -167,7 +178,9 @@ class Certificates:
         if not days:
             return {}
         wanted = pa.array(days, pa.int32()).cast(pa.date32())
-        rows = dataset_of(self._table).to_table(filter=pc.field("date").isin(wanted))
+        rows = dataset_of(self._table, CERTIFICATES_TABLE).to_table(
+            filter=pc.field("date").isin(wanted)
+        )
         for name, kind in (
             ("hour", pa.int64()),
             ("certified_at", pa.int64()),
@@ -175,7 +188,10 @@ class Certificates:
         ):
             position = rows.schema.get_field_index(name)
             rows = rows.set_column(position, name, rows.column(name).cast(kind))
-        return {(row["device"], row["hour"]): row for row in rows.to_pylist()}
+        found = rows.to_pylist()
+        return {
+            (row["device"], row["hour"]): row | {"chain": row["chain"] or "[]"} for row in found
+        }
 
     def _write(self, rows: list[dict[str, Any]], days: list[int], apps: dict[str, int]) -> None:
         dates = pa.array(days, pa.int32()).cast(pa.date32()).to_pylist()
@@ -202,6 +218,7 @@ def _row(device: str, found: Certificate) -> dict[str, Any]:
         "explained_ranges": json.dumps(explained[:RANGES_MAX]),
         "epochs": json.dumps(found.epochs),
         "why": found.why,
+        "chain": json.dumps(found.chain),
         "version": 1,
         "date": found.hour_ns // (24 * HOUR_NS),
     }

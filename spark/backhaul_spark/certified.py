@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from backhaul_codec.certificates import Certificate, Missing, Reasoned
+from backhaul_codec.certificates import Certificate, Ends, Missing, Reasoned
 from backhaul_spark.schemas import CERTIFICATES_SUPERSEDED, CERTIFICATES_TABLE
 from backhaul_spark.states import RUN_APP
 from backhaul_spark.superseded import rows_known_at
@@ -63,4 +63,5 @@ def _certificate(row: dict[str, Any]) -> Certificate:
             Reasoned(lane, epoch, low, high or 0, why) for lane, epoch, low, high, why in explained
         ),
         row["why"],
+        tuple(Ends(*each) for each in json.loads(row["chain"] or "[]")),
     )

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_codec.ranges import RangeSet
+from backhaul_spark.chained import AGAIN, FIRST, known, packed, parted, same_lane
 from backhaul_spark.schemas import COVERAGE_TABLE
 
 if TYPE_CHECKING:
@@ -35,11 +35,13 @@ class Decision:
 
     `rows`: the ranges that are new, as the coverage table wants them but for `ingest`. `repeats`:
     per stream, the sequences of messages that are held already, or come a second time in the
-    batch. `messages` and `points` count what is new.
+    batch. `hashes`: as the table of that name wants them but for `ingest` and `date`, of what is new
+    and of repeats. `messages` and `points` count what is new.
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     repeats: dict[str, pa.Array] = field(default_factory=dict)
+    hashes: list[dict[str, Any]] = field(default_factory=list)
     messages: int = 0
     points: int = 0
     repeated: int = 0
@@ -81,6 +83,8 @@ class Coverage:
         starts = np.flatnonzero(batch.first & batch.begins_range)
         for start in starts.tolist():
             self._take(batch, start, repeated, decision)
+        for rows in batch.runs(np.flatnonzero(repeated)):
+            _note_hashes(batch, rows, decision, again=True)
         decision.repeated = int(np.count_nonzero(repeated))
         decision.messages = messages.num_rows - decision.repeated
         decision.points = int(batch.points[~repeated].sum())
@@ -100,8 +104,12 @@ class Coverage:
         held = np.ones(len(rows), dtype=bool)
         for low, high in fresh:
             held[low - lo : high - lo + 1] = False
-            points = int(batch.points[rows[low - lo : high - lo + 1]].sum())
-            decision.rows.append({**key._asdict(), "lo": low, "hi": high, "points": points})
+            these = rows[low - lo : high - lo + 1]
+            points = int(batch.points[these].sum())
+            ends = {"link": int(batch.links[these[0]]), "hash": int(batch.hashes[these[-1]])}
+            place = {**key._asdict(), "lo": low, "hi": high}
+            decision.rows.append(place | {"points": points} | ends)
+            _note_hashes(batch, these, decision, again=False)
         repeated[rows[held]] = True
         lane.add(lo, hi)
 
@@ -133,6 +141,7 @@ class _Sorted:
         self._device, self._lane, self._epoch = devices[order], lanes[order], epochs[order]
         self.seqs, self.streams = seqs[order], streams[order]
         self.stream_seqs, self.points = stream_seqs[order], points[order]
+        self.links, self.hashes = (known(messages, name)[order] for name in ("link", "hash"))
         new_lane = np.ones(len(order), dtype=bool)
         new_lane[1:] = (
             (np.diff(self._device) != 0) | (np.diff(self._lane) != 0) | (np.diff(self._epoch) != 0)
@@ -141,9 +150,13 @@ class _Sorted:
         step[1:] = np.diff(self.seqs)
         #: the first message of its identity
         self.first = new_lane | (step != 0)
-        #: not the successor of the message before it (repeats in between do not count)
-        self.begins_range = new_lane | (step > 1)
+        self._new_lane = new_lane
         self._firsts = np.flatnonzero(self.first)
+        #: not the successor of the message before it (repeats in between do not count), or not by its link
+        self.begins_range = new_lane | (step > 1)
+        self.begins_range[self._firsts[1:]] |= parted(
+            self.hashes[self._firsts[:-1]], self.links[self._firsts[1:]]
+        )
         self._range_starts = np.flatnonzero(self.begins_range[self._firsts])
 
     def range_rows(self, start: int) -> NDArray[np.int64]:
@@ -152,6 +165,16 @@ class _Sorted:
         index = int(np.searchsorted(self._range_starts, position))
         after = self._range_starts[index + 1] if index + 1 < len(self._range_starts) else None
         return self._firsts[position:after]
+
+    def runs(self, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Cut rows, ascending, where a lane ends, a run of sequences, or what links to the one before."""
+        if not len(rows):
+            return []
+        lanes = np.cumsum(self._new_lane)[rows]
+        ends = (np.diff(lanes) != 0) | (np.diff(self.seqs[rows]) != 1)
+        # Of version 1 nothing is compared: one row is enough.
+        ends |= (self.hashes[rows[1:]] != 0) & (self.links[rows[1:]] != self.hashes[rows[:-1]])
+        return np.split(rows, np.flatnonzero(ends) + 1)
 
     def key(self, row: int) -> LaneKey:
         """Return the lane of a row."""
@@ -162,8 +185,21 @@ class _Sorted:
         )
 
 
+def _note_hashes(
+    batch: _Sorted, rows: NDArray[np.int64], decision: Decision, *, again: bool
+) -> None:
+    """Note the hashes of an unbroken run; messages of version 1 have none."""
+    hashes, first = batch.hashes[rows], int(rows[0])
+    if hashes.any():
+        place = {**batch.key(first)._asdict(), "lo": int(batch.seqs[first])}
+        place |= {"hi": int(batch.seqs[rows[-1]]), "came": AGAIN if again else FIRST}
+        decision.hashes.append(place | {"hashes": packed(hashes), "link": int(batch.links[first])})
+
+
 def merge_rows(rows: pa.Table) -> pa.Table:
     """Return the coverage rows with neighbouring ranges of a lane made one, points added up.
+
+    Ranges of which it is known that they do not link stay apart.
 
     `ingest` becomes the highest of the merged ones. Ranges do not overlap: ingest sees to that.
     """
@@ -172,13 +208,10 @@ def merge_rows(rows: pa.Table) -> pa.Table:
     )
     if rows.num_rows < 2:
         return rows
-    begins = np.zeros(rows.num_rows, dtype=bool)
-    begins[0] = True
-    for name in ("device", "lane", "epoch"):
-        column = rows.column(name)
-        begins[1:] |= pc.not_equal(column[1:], column[:-1]).to_numpy()
+    begins = np.ones(rows.num_rows, dtype=bool)
     lo, hi = rows.column("lo").to_numpy(), rows.column("hi").to_numpy()
-    begins[1:] |= lo[1:] != hi[:-1] + 1
+    links, hashes = known(rows, "link"), known(rows, "hash")
+    begins[1:] = ~same_lane(rows) | (lo[1:] != hi[:-1] + 1) | parted(hashes[:-1], links[1:])
     starts = np.flatnonzero(begins)
     ends = np.append(starts[1:], rows.num_rows) - 1
     merged = rows.take(pa.array(starts))
@@ -186,6 +219,7 @@ def merge_rows(rows: pa.Table) -> pa.Table:
         "hi": hi[ends],
         "points": np.add.reduceat(rows.column("points").to_numpy(), starts),
         "ingest": np.maximum.reduceat(rows.column("ingest").to_numpy(), starts),
+        "hash": hashes[ends],
     }
     for name, values in columns.items():
         position = merged.schema.get_field_index(name)

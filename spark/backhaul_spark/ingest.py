@@ -32,6 +32,7 @@ from backhaul_spark.schemas import (
     COVERAGE_TABLE,
     ENDED_TABLE,
     GAPS_TABLE,
+    HASHES_TABLE,
     MARKS_TABLE,
     POINTS_TABLE,
     RECEIPTS_TABLE,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 LOOSE_ROWS_MAX = 10_000
 # Every so many ingests the small files of the points table become large ones.
 COMPACT_EVERY = 100
+_DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,7 @@ class Ingest:
         self._after("files")
         self._prepare(reports, decision.rows, decision.repeats)
         self._append(SAID_AGAIN_TABLE, notes(added))
+        self._append(HASHES_TABLE, decision.hashes)
         self._after("coverage")
         self.tables.commit_points(
             [add_action(file, self._clock.now_ns()) for file in files], app, batch, planned
@@ -223,7 +226,12 @@ class Ingest:
         return [row for row in rejects if tuple(row[name] for name in names) not in noted]
 
     def _append(self, spec: TableSpec, rows: list[dict[str, Any]]) -> None:
-        stamp = {"ingest": self.tables.next_ingest, "ingested_at": self._clock.now_ns() // 1000}
+        now_us = self._clock.now_ns() // 1000
+        stamp = {
+            "ingest": self.tables.next_ingest,
+            "ingested_at": now_us,
+            "date": now_us // _DAY_US,
+        }
         names = set(spec.schema.names)
         full = [
             {key: value for key, value in (row | stamp).items() if key in names} for row in rows
@@ -232,10 +240,11 @@ class Ingest:
 
     def _compact(self) -> None:
         """Make large files of small ones: a batch every 5 s leaves 35,000 a day to be opened."""
-        # Where somebody else does it at the same time, that is as good.
-        with suppress(TablesBusy):
-            compact(self.tables.root, POINTS_TABLE, self._clock)
-        self.tables.points.update_incremental()
+        for spec in (POINTS_TABLE, HASHES_TABLE):
+            # Where somebody else does it at the same time, that is as good.
+            with suppress(TablesBusy):
+                compact(self.tables.root, spec, self._clock)
+            self.tables.table(spec).update_incremental()
 
     def _merge_coverage(self) -> None:
         if self._loose_rows <= LOOSE_ROWS_MAX:

@@ -28,6 +28,7 @@ from backhaul_spark.rollup import POINTS_FROM, ROLLUP_APP
 from backhaul_spark.schemas import (
     CERTIFICATES_SUPERSEDED,
     COVERAGE_TABLE,
+    FORKS_TABLE,
     INGEST_TABLES,
     POINTS_TABLE,
     ROLLUPS_SUPERSEDED,
@@ -48,7 +49,11 @@ if TYPE_CHECKING:
 SUPERSEDED = (ROLLUPS_SUPERSEDED, CERTIFICATES_SUPERSEDED)
 # Those to which rows are only appended. The others are written anew by their owners: coverage is
 # merged by ingest, rollups and certificates take their small files along.
-APPENDED = (*(spec for spec in INGEST_TABLES if spec is not COVERAGE_TABLE), *SUPERSEDED)
+APPENDED = (
+    *(spec for spec in INGEST_TABLES if spec is not COVERAGE_TABLE),
+    FORKS_TABLE,
+    *SUPERSEDED,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,7 @@ class PartWords:
                         place
                         | {"epoch": word.epoch, "seq": message["seq"], "time_ns": word.time_ns}
                         | {"lanes": json.dumps(dict(word.lanes)), "why": word.why}
+                        | {"chain": json.dumps(dict(word.chain))}
                     )
             case ImportWord():
                 # In no lane that a vehicle can name in a mark (certificate_facts.py).

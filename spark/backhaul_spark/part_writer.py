@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from backhaul_spark.chained import links_and_hashes
 from backhaul_spark.messages import MESSAGES, STAMP
 from backhaul_spark.part_file import ROW_GROUP_BYTES, ROW_GROUP_ROWS, PartFile, unified
 from backhaul_spark.part_words import PartWords
@@ -38,6 +39,8 @@ MESSAGE_FACTS = pa.schema(
         *(MESSAGES.field(name) for name in ("stream", "stream_seq", "device", "lane")),
         *(MESSAGES.field(name) for name in ("epoch", "seq")),
         pa.field("points", pa.int64()),
+        pa.field("link", pa.int64()),  # 0: not known, as all of version 1
+        pa.field("hash", pa.int64()),
     ]
 )
 
@@ -172,12 +175,17 @@ def write_parts(
 
 
 def _message_facts(decoded: Decoded) -> pa.RecordBatch:
-    good = np.ones(decoded.messages.num_rows, dtype=bool)
-    good[list(decoded.rejected)] = False
-    names = MESSAGE_FACTS.names[:-1]
-    columns = [decoded.messages.column(name) for name in names] + [pa.array(decoded.counts)]
-    batch = pa.RecordBatch.from_arrays(columns, schema=MESSAGE_FACTS)
-    return batch.filter(pa.array(good)) if decoded.rejected else batch
+    messages, counts = decoded.messages, decoded.counts
+    if decoded.rejected:
+        good = np.ones(messages.num_rows, dtype=bool)
+        good[list(decoded.rejected)] = False
+        messages, counts = messages.filter(pa.array(good)), counts[good]
+    columns = [messages.column(name) for name in MESSAGE_FACTS.names[:-3]]
+    links, hashes = links_and_hashes(
+        messages.column("subject").to_pylist(), messages.column("body").to_pylist()
+    )
+    columns += [pa.array(each) for each in (counts, links, hashes)]
+    return pa.RecordBatch.from_arrays(columns, schema=MESSAGE_FACTS)
 
 
 def _note_bad(decoded: Decoded, report: TaskReport) -> None:

@@ -16,7 +16,8 @@ from backhaul_spark.rules.snapshot import SNAPSHOTS
 #   1  the first
 #   2  rollups.state, certificates.run, and the tables of what was superseded
 #   3  the table said_again
-SCHEMA_VERSION = 3
+#   4  the chain: coverage.link, coverage.hash, marks.chain, certificates.chain, the tables hashes and forks
+SCHEMA_VERSION = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,8 @@ COVERAGE_TABLE = TableSpec(
         ("hi", pa.int64()),
         ("points", pa.int64()),
         ("ingest", pa.int64()),
+        ("link", pa.int64()),
+        ("hash", pa.int64()),
     ),
     (),
     "which messages of each lane the points table holds",
@@ -119,6 +122,7 @@ MARKS_TABLE = TableSpec(
         ("lanes", pa.string()),
         ("why", pa.string()),
         ("ingest", pa.int64()),
+        ("chain", pa.string()),
     ),
     (),
     "how far each lane of a vehicle was at a time, by its own word",
@@ -154,6 +158,38 @@ SAID_AGAIN_TABLE = TableSpec(
     "readings that points has because they were said again; their first had not come",
 )
 
+HASHES_TABLE = TableSpec(
+    "hashes",
+    _fields(
+        ("device", pa.string()),
+        ("lane", pa.string()),
+        ("epoch", pa.int64()),
+        ("lo", pa.int64()),
+        ("hi", pa.int64()),
+        ("hashes", pa.binary()),
+        ("link", pa.int64()),
+        ("ingest", pa.int64()),
+        ("came", pa.string()),
+        ("date", pa.date32()),
+    ),
+    # Who compares looks at what came again, and then at the newest days first.
+    ("came", "date"),
+    "the hash of each message that came, in its lane's chain",
+)
+
+FORKS_TABLE = TableSpec(
+    "forks",
+    _fields(
+        ("device", pa.string()),
+        ("lane", pa.string()),
+        ("epoch", pa.int64()),
+        ("seq", pa.int64()),
+        ("ingest", pa.int64()),
+    ),
+    (),
+    "messages that came with two contents, or that their vehicle says are others",
+)
+
 INGEST_TABLES = (
     POINTS_TABLE,
     COVERAGE_TABLE,
@@ -163,6 +199,7 @@ INGEST_TABLES = (
     MARKS_TABLE,
     ENDED_TABLE,
     SAID_AGAIN_TABLE,
+    HASHES_TABLE,
 )
 
 CERTIFICATES_TABLE = TableSpec(
@@ -182,6 +219,7 @@ CERTIFICATES_TABLE = TableSpec(
         ("ingest", pa.int64()),
         ("date", pa.date32()),
         ("run", pa.int64()),
+        ("chain", pa.string()),
     ),
     ("date",),
     "whether all that a vehicle acknowledged in an hour is in points",
@@ -326,6 +364,7 @@ TABLES = (
     ROLLUPS_SUPERSEDED,
     CERTIFICATES_TABLE,
     CERTIFICATES_SUPERSEDED,
+    FORKS_TABLE,
     ANOMALIES_TABLE,
     FLEET_DAYS_TABLE,
     ALERTS_TABLE,
