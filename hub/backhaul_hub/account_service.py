@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import structlog
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
 
     from .account_keeper import AccountKeeper
+
+log = structlog.get_logger(__name__)
 
 SUBJECT = "hub.accounts"
 # Servers that are away are waited for, three times three seconds, for what they have and what they are told.
@@ -36,6 +39,10 @@ async def push_on_request(accounts: AccountKeeper, system: Client) -> None:
             said = {"error": {"message": error.message, "hint": error.hint}}
         except NatsError as error:
             said = {"error": {"message": repr(error), "hint": ""}}
+        except Exception:  # who asked is answered, and would wait half a minute
+            log.exception("accounts_not_pushed")
+            words = "a fault of the control plane: the servers may not know"
+            said = {"error": {"message": words, "hint": "its log has the traceback"}}
         await message.respond(json.dumps(said).encode())
 
     await system.subscribe(SUBJECT, cb=answer)
