@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from uuid import UUID
 
 import pytest
 
+from backhaul_hub import clock
+from backhaul_hub.clock import boot_id
 from backhaul_hub.hub_time import RECORD, HubTime, Record
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 S = 10**9
 DAY = 86_400 * S
@@ -147,3 +147,17 @@ def test_the_record_is_a_file_of_the_hub(machine: Machine, tmp_path: Path) -> No
     assert (tmp_path / RECORD).stat().st_mode & 0o077 == 0
     (tmp_path / RECORD).write_text("garbage")
     assert Record.read(tmp_path) is None
+
+
+def test_the_unit_passes_on_which_start_of_the_machine_this_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it a control plane that starts under systemd takes a clock that was put forward for the truth."""
+    seen = boot_id({})
+    assert seen == str(UUID(seen))
+    monkeypatch.setattr(clock, "Path", lambda name: tmp_path / name.lstrip("/"))
+    assert boot_id({"BACKHAUL_BOOT_ID": seen.replace("-", "")}) == seen
+    assert boot_id({}) == ""
+    assert boot_id({"BACKHAUL_BOOT_ID": "%b"}) == ""
+    unit = Path(__file__).parents[2] / "deploy" / "systemd" / "backhaul-hub.service"
+    assert "\nEnvironment=BACKHAUL_BOOT_ID=%b\n" in unit.read_text()
