@@ -64,7 +64,7 @@ def place_warnings(config: Config) -> Iterator[str]:
                 f" {name} needs a drop-in with ReadWritePaths="
             )
     for command in config.command:
-        if command.run and command.run[0].startswith("/") and not Path(command.run[0]).exists():
+        if command.run and command.run[0].startswith("/") and not _is_there(Path(command.run[0])):
             yield f"command {command.name!r}: there is no {command.run[0]}"
 
 
@@ -76,9 +76,13 @@ def _no_directory(key: str, path: Path) -> Iterator[tuple[str, str]]:
 def _directories(key: str, path: Path) -> Iterator[tuple[str, str]]:
     """Look at the nearest of a directory and those above it that is there."""
     for each in (path, *path.parents):
-        if _is_directory(each):
-            return
-        if each.exists():
+        try:
+            if each.is_dir():
+                return
+            there = each.exists()
+        except OSError:
+            return  # as below
+        if there:
             yield key, f"{each} is a file: a directory is needed"
             return
 
@@ -88,3 +92,10 @@ def _is_directory(path: Path) -> bool:
         return path.is_dir()
     except OSError:
         return False  # not ours to look into: who runs may be another user
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return True  # nobody can say

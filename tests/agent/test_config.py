@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
@@ -12,6 +13,9 @@ from backhaul_agent.config import load, parse
 from backhaul_agent.errors import ConfigError
 from backhaul_agent.lanes import Lanes
 from backhaul_agent.link_config import link_window
+
+if TYPE_CHECKING:
+    import os
 
 PATH = Path("/etc/backhaul/agent.toml")
 DEVICE = '[device]\nid = "VID-001"\ntoken = "tok"\n'
@@ -181,3 +185,28 @@ def test_check_config_says_what_the_unit_of_the_packages_does_not_allow(tmp_path
     path.write_text(DEVICE)
     done = CliRunner().invoke(cli, ["check-config", "--config", str(path)])
     assert done.stderr == ""
+
+
+def test_what_who_asks_may_not_look_into_is_no_mistake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under systemd the state is below /var/lib/private, and `status` is not asked by root alone."""
+    private, stat = tmp_path / "private", Path.stat
+    path = tmp_path / "agent.toml"
+    path.write_text(
+        DEVICE + f"[ledger]\npath = '{private}/agent/ledger.db'\n"
+        f"[artifacts]\ndir = '{private}/agent/artifacts'\n"
+        f"[[command]]\nname = 'light'\nrun = ['{private}/bin/light']\n"
+    )
+
+    def shut(self: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        if self != private and self.is_relative_to(private):
+            raise PermissionError(13, "Permission denied")
+        return stat(self, follow_symlinks=follow_symlinks)
+
+    private.mkdir()
+    monkeypatch.setattr(Path, "stat", shut)
+    assert load(path).ledger.path == f"{private}/agent/ledger.db"
+    checked = CliRunner().invoke(cli, ["check-config", "--config", str(path)])
+    assert checked.exit_code == 0, checked.output
+    assert "there is no" not in checked.output
