@@ -123,7 +123,8 @@ class Comparison:
         if self._handed_in:  # what still stands in its old place would be moved a second time
             await self._writer.all_written()
             self._handed_in = False
-        state = self._ledger.closed[lane.name, epoch]
+        if (state := self._ledger.closed.get((lane.name, epoch))) is None:
+            return  # dropped meanwhile: all of it was confirmed
         after, moved = state.confirmed, 0
         again: list[tuple[int, int]] = []
         while rows := await self._ledger.owned(state, after, ASK_ROWS):

@@ -172,3 +172,23 @@ async def test_what_was_to_be_moved_as_the_link_fell_is_moved_once(scene: Scene)
         for task in (comparing, writing):
             task.cancel()
         await asyncio.wait([comparing, writing])
+
+
+async def test_an_epoch_that_is_forgotten_while_its_leaf_is_asked_ends_nothing(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another epoch began meanwhile, and the oldest were dropped."""
+    call = scene.bulk.call
+
+    async def slow(subject: str) -> dict[str, Any]:
+        scene.ledger.closed.pop(("bulk", 42), None)
+        return await call(subject)
+
+    monkeypatch.setattr(scene.bulk, "call", slow)
+    comparing = asyncio.create_task(scene.comparison.run(cast("JetStream", scene.bulk)))
+    try:
+        await until(lambda: comparing.done() or not scene.bulk.confirmations.disputed)
+        assert not comparing.done()
+    finally:
+        comparing.cancel()
+        await asyncio.wait([comparing])
