@@ -343,6 +343,9 @@ class CommandBook:
         self._lacking: dict[Key, Command] = {}
         self._away: set[Key] = set()
         """Those whose vehicle was never connected since they came."""
+        self._forsaken: set[Key] = set()
+        """Those that were started under a ledger that is no more: the next one has its word on them once it
+        has got them."""
         self._again: dict[str, tuple[float, float]] = {}
         """Of each connected device: when to send again what it has not taken up, and the wait before.
 
@@ -413,7 +416,8 @@ class CommandBook:
         unheard = set()
         room = dict.fromkeys(devices, AGAIN_BYTES_MAX)
         for key, command in self.open.items():
-            if command.state is not State.SENT or room.get(key.device, 0) <= 0:
+            unheard_of = command.state is State.SENT or key in self._forsaken
+            if not unheard_of or room.get(key.device, 0) <= 0:
                 continue
             size = sum(map(len, command.down()))
             if size <= room[key.device] or room[key.device] == AGAIN_BYTES_MAX:
@@ -437,6 +441,7 @@ class CommandBook:
         """Take in a vehicle's word; return the command where that is news of an open one."""
         if (command := self.open.get(key)) is None:
             return None
+        self._forsaken.discard(key)
         if command.state.over:
             heard = late(heard)
         if heard.rank <= command.rank:
@@ -453,7 +458,7 @@ class CommandBook:
         """Take in that a vehicle's ledger is another now; return the commands that this concerns.
 
         An open one waits for its deadline all the same: the vehicle gets it (again), and may have a
-        better word.
+        better word. So it does where one was accepted: whoever has a new ledger may never end it otherwise.
         """
         concerned = []
         for key, command in self.open.items():
@@ -461,6 +466,10 @@ class CommandBook:
                 continue
             if command.unheard:
                 command.state = State.INTERRUPTED
+            elif command.state is State.ACCEPTED:
+                self._forsaken.add(key)
+                self._lacking[key] = command
+                continue
             elif command.state not in {State.QUEUED, State.SENT}:
                 continue
             command.said = doubt.said
@@ -499,6 +508,7 @@ class CommandBook:
         """Forget a command that is over, stored as such, and told."""
         self.open.pop(command.key, None)
         self._lacking.pop(command.key, None)
+        self._forsaken.discard(command.key)
         self._away.discard(command.key)
 
     def restore(self, commands: Iterable[Command]) -> None:

@@ -139,6 +139,7 @@ class CommandShell:
         concerned = self.book.doubt(doubt)
         self._heard += [each for each in concerned if each.state.over]
         self._doubts[doubt] = concerned
+        self._to_send.set()
 
     # Running
 

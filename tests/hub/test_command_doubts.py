@@ -91,6 +91,27 @@ def test_what_the_vehicle_has_a_word_on_is_in_no_doubt(said: dict[str, Any]) -> 
     assert command.state == said["state"]
 
 
+def test_what_was_started_under_another_ledger_is_sent_again_until_something_is_heard_of_it() -> (
+    None
+):
+    """The first may have been passed over: a leaf whose store was lost sets its source up anew."""
+    book, command = sent()
+    book.heard(KEY, vehicle_says({"state": "accepted"}))
+    assert not book.unheard(6.0)
+    assert book.to_send() is None
+    book.doubt(DOUBT)
+    assert book.to_send() is command
+    book.sent(command, NOW + 2 * S)
+    assert book.to_send() is None
+    assert book.unheard(100.0)
+    assert book.to_send() is command
+    book.sent(command, NOW + 3 * S)
+    assert command.state is State.ACCEPTED
+    book.heard(KEY, vehicle_says({"state": "accepted"}))  # it is the same ledger after all
+    assert not book.unheard(300.0)
+    assert book.heard(KEY, vehicle_says(DONE)) is command
+
+
 def test_a_doubt_ends_where_the_new_ledger_takes_the_command_up() -> None:
     book, command = sent()
     book.doubt(DOUBT)
