@@ -98,6 +98,9 @@ class Key(NamedTuple):
     id: str
 
 
+_EVER_NS = (1 << 63) - 1
+
+
 class Doubt(NamedTuple):
     """An epoch of a vehicle began: its ledger may not have what the former one knew of commands.
 
@@ -107,6 +110,8 @@ class Doubt(NamedTuple):
 
     device: str
     epoch: int
+    until_ns: int = _EVER_NS
+    """What was queued later was sent to the new ledger: the hub may read of the epoch long after it began."""
 
     @property
     def said(self) -> str:
@@ -463,6 +468,8 @@ class CommandBook:
         concerned = []
         for key, command in self.open.items():
             if key.device != doubt.device or key in self._away:
+                continue
+            if command.queued_ns > doubt.until_ns:
                 continue
             if command.unheard:
                 command.state = State.INTERRUPTED

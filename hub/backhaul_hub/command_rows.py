@@ -48,7 +48,8 @@ _PUT = (
 _DOUBT_EXPIRED = (
     "UPDATE command SET state = ?1, said = ?2, rank = ?3 "
     "WHERE device = ?4 AND state = ?5 AND json_extract(said, '$.error') = ?6 AND deadline_ns > "
-    "coalesce((SELECT max(time_ns) FROM mark WHERE device = ?4 AND epoch <> ?7), 0)"
+    "coalesce((SELECT max(time_ns) FROM mark WHERE device = ?4 AND epoch <> ?7), 0) "
+    "AND queued_ns <= ?8"
 )
 _DOUBT_OPEN = (
     "UPDATE command SET said = ? WHERE device = ? AND id = ? AND state IN ('queued', 'sent')"
@@ -73,7 +74,7 @@ def put_late(key: Key, heard: Heard) -> Change:
 
 def put_doubt(doubt: Doubt, open_: Iterable[Command]) -> list[Change]:
     """Return the statements that store a doubt: of open commands, and of those that had expired."""
-    expired = (State.EXPIRED, UNHEARD, doubt.epoch)
+    expired = (State.EXPIRED, UNHEARD, doubt.epoch, doubt.until_ns)
     interrupted = (State.INTERRUPTED, doubt.said, DOUBT_RANK, doubt.device)
     keys = [(doubt.said, *each.key) for each in open_ if each.doubted]
     return [Change(_DOUBT_EXPIRED, [interrupted + expired]), Change(_DOUBT_OPEN, keys)]

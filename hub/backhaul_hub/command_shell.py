@@ -60,6 +60,8 @@ _RETRY_S = 1.0
 _BATCH = 256
 _PURGED_MAX = 100_000
 _SECOND_NS = 1_000_000_000
+_SKEW_NS = _SECOND_NS
+"""By how much the clocks of two servers may differ: one stamps commands, another what vehicles send."""
 
 
 class CommandShell:
@@ -101,7 +103,7 @@ class CommandShell:
         """Take in what a vehicle says of a command, and that its ledger is another since."""
         device, uplink = said.key.device, said.uplink
         if is_new and said.seq == 1 and said.key.lane == LIVE:
-            self._began(Doubt(device, said.key.epoch))
+            self._began(Doubt(device, said.key.epoch, said.stored_ns + _SKEW_NS))
         if uplink.letter != "r" or uplink.key is None:
             return
         try:

@@ -50,6 +50,8 @@ class Examined:
     """The hash that it names as that of the message before it in its lane; empty in version 1."""
     own: bytes = b""
     """Its hash in its lane's chain."""
+    stored_ns: int = 0
+    """When UP stored it; ns since the Unix epoch. Said of the first of a lane alone."""
 
     def frame_layout(self) -> Layout:
         """Return the layout of a frame, read anew only where it is large.

@@ -219,6 +219,8 @@ class UplinkReader:
             self._repeated.add(said.key)
         if said.word is not None:
             self._words.take(said.key, said.seq, said.word, message.stored_ns)
+        if said.seq == 1:
+            said = replace(said, stored_ns=message.stored_ns)
         for consumer in self._consumers:
             consumer.on_message(said, is_new)
 

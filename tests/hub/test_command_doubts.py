@@ -28,12 +28,14 @@ DOUBT = Doubt("VID-001", NEW)
 EXPIRED = {"state": "expired", "error": "its deadline had passed before it could be started"}
 
 
-def begins(epoch: int = NEW, seq: int = 1, lane: str = "live") -> Examined:
+def begins(
+    epoch: int = NEW, seq: int = 1, lane: str = "live", stored_ns: int = NOW + 60 * S
+) -> Examined:
     """Return a message of an epoch, the first of its live lane where nothing else is said."""
     uplink = parse_uplink("up.VID-001.e.boot")
     point = Point(node="", type="", time=NOW, value=Opaque(6, b"{}"))
     sealed = encode_point(point, epoch=epoch, seq=seq)
-    return Examined(LaneKey("VID-001", lane, epoch), seq, uplink, sealed)
+    return Examined(LaneKey("VID-001", lane, epoch), seq, uplink, sealed, stored_ns=stored_ns)
 
 
 def mark(time_ns: int, epoch: int = OLD, device: str = "VID-001") -> Any:
@@ -247,6 +249,25 @@ async def test_what_a_mark_of_the_former_ledger_settles_is_in_no_doubt(
             for changes in marks:
                 await registry.write(changes)
             await _begins(it, begins())
+            assert await _state(it) == state
+
+
+@pytest.mark.parametrize(
+    ("began_ns", "state"), [(NOW - 2 * S, "expired"), (NOW - S, "interrupted")]
+)
+async def test_what_was_sent_after_the_epoch_began_is_in_no_doubt(
+    tmp_path: Path, began_ns: int, state: str
+) -> None:
+    """A registry that was rebuilt reads UP from its start: the epoch is news to it, and began long ago."""
+    book, command = sent()
+    concerned = book.doubt(Doubt("VID-001", NEW, NOW - 1))
+    assert concerned == []
+    assert book.doubt(Doubt("VID-001", NEW, NOW)) == [command]
+    async with await Registry.open(tmp_path / "hub.db") as registry:
+        it = Running(registry)
+        async with it.running():
+            await _expired(it, "a")
+            await _begins(it, begins(stored_ns=began_ns))
             assert await _state(it) == state
 
 
