@@ -271,7 +271,7 @@ class ControlPlane:
                 settled=lambda: all(reader.caught_up for reader in self._readers),
                 answerer=vehicles.vehicles.identities.answerer,
             )
-            self._presence = Presence(api, self._clock, self._active, leafs.links)
+            self._presence = Presence(*(api, self._clock, self._active, leafs.links, leafs.looks))
             watch = self._watch(api, down, leafs)
             certificates = CertificateWatch(self._directory, system, servers)
             health = HealthWatch(

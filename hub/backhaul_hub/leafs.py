@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ log = structlog.get_logger(__name__)
 
 LEAFS_INTERVAL_S = 5.0
 """How often the server is asked who is connected."""
+LOOKED_S_MAX = 30.0
 _LISTED_EACH = 6
 """What leafs listen to is asked for each so many times, and where any of them has more or less of it."""
 
@@ -104,6 +106,11 @@ class Leafs:
         # How much each connection listens to, as it was when all that was listed; and when to list it again.
         self._listened: dict[tuple[str, int], int] = {}
         self._list_in = 0
+        self._looked_s = -math.inf
+
+    def looks(self) -> bool:
+        """Say whether the servers have told lately who is connected: else what is known may be of the past."""
+        return self._clock.monotonic_s() - self._looked_s < LOOKED_S_MAX
 
     async def start(self) -> None:
         """Subscribe to the events and take stock. Do this before anything depends on `links`."""
@@ -137,16 +144,20 @@ class Leafs:
             NatsError: there is no connection.
         """
         before = dict(self._connections)
-        answers = await ask_all(
-            self._client, "LEAFZ", self._servers, {"subscriptions": self._list_in <= 0}
-        )
+        lists = self._list_in <= 0
+        if lists:
+            # Of a large fleet that is a long answer: where it fails, who is connected is asked for alone.
+            self._list_in = _LISTED_EACH
+        answers = await ask_all(self._client, "LEAFZ", self._servers, {"subscriptions": lists})
+        self._looked_s = self._clock.monotonic_s()
         listened = {
             (answer["server"]["id"], leaf["id"]): int(leaf.get("subscriptions", 0))
             for answer in answers
             for leaf in answer.get("data", {}).get("leafs") or []
         }
         same = listened == self._listened
-        self._list_in = _LISTED_EACH if self._list_in <= 0 else self._list_in - 1 if same else 0
+        if not lists:
+            self._list_in = self._list_in - 1 if same else 0
         self._listened = listened
         logged_in = {connection: device for device, connection in self._connections.items()}
         listed: dict[str, list[tuple[str, dict[str, Any]]]] = {}

@@ -70,6 +70,7 @@ class Presence:
     Args:
         devices: those that may connect.
         links: of the devices that have ever connected.
+        looks: tells whether these are of now: else nothing is told, and what was told ends.
     """
 
     def __init__(
@@ -78,11 +79,13 @@ class Presence:
         clock: Clock,
         devices: Callable[[], Iterable[str]],
         links: Mapping[str, Link],
+        looks: Callable[[], bool],
     ) -> None:
         self._api = api
         self._clock = clock
         self._devices = devices
         self._links = links
+        self._looks = looks
         self._changes = Changes()
         self._beat_s: float | None = None
 
@@ -105,6 +108,8 @@ class Presence:
             await asyncio.sleep(LOOK_S)
 
     async def _tell(self) -> None:
+        if not self._looks():
+            return
         now_s = self._clock.monotonic_s()
         for device, there in self._changes.look(list(self._devices()), self._links, now_s):
             await self._api.publish(*presence_message(device, there=there))

@@ -5,7 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from backhaul_codec.presence import BEAT, BEAT_S, presence_message, read_presence
+from backhaul_hub import leafs
+from backhaul_hub.errors import HubError
 from backhaul_hub.leafs import Link
 from backhaul_hub.presence import GONE_AFTER_S, Changes, Presence
 
@@ -63,7 +67,9 @@ async def test_a_beat_says_that_somebody_looks() -> None:
 
     api: Any = SimpleNamespace(publish=publish)
     clock: Any = SimpleNamespace(monotonic_s=lambda: now_s)
-    presence = Presence(api, clock, lambda: ["A"], {"A": Link(up=True, agent=True)})
+    looks = True
+    links = {"A": Link(up=True, agent=True)}
+    presence = Presence(api, clock, lambda: ["A"], links, lambda: looks)
     await presence._tell()
     assert told == [(f"{BEAT}.A", b'{"alive": true}'), (BEAT, b"{}")]
     await presence._tell()
@@ -74,3 +80,34 @@ async def test_a_beat_says_that_somebody_looks() -> None:
     presence.forget()
     await presence._tell()
     assert len(told) == 5
+    # The servers do not say who is there: what was said must not go on holding.
+    looks, now_s = False, 2 * BEAT_S
+    await presence._tell()
+    assert len(told) == 5
+
+
+async def test_where_a_long_answer_fails_who_is_connected_is_asked_for_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[bool] = []
+    now_s = 100.0
+
+    async def ask_all(_: Any, __: str, ___: int, options: dict[str, Any]) -> list[Any]:
+        asked.append(options["subscriptions"])
+        if asked[-1]:
+            raise HubError("none answered")
+        return []
+
+    monkeypatch.setattr(leafs, "ask_all", ask_all)
+    clock: Any = SimpleNamespace(monotonic_s=lambda: now_s, now_ns=lambda: 0)
+    nothing: Any = lambda *_: None
+    them = leafs.Leafs(nothing, "ACCOUNT", clock, nothing, nothing, nothing)
+    assert not them.looks()
+    with pytest.raises(HubError):
+        await them.refresh()
+    assert not them.looks()
+    await them.refresh()
+    assert asked == [True, False]
+    assert them.looks()
+    now_s += leafs.LOOKED_S_MAX
+    assert not them.looks()
