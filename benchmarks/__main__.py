@@ -60,6 +60,7 @@ BENCHMARKS = (
     Benchmark("edge_history", "seconds to answer for history out of a vehicle's ledger"),
     Benchmark("identities", "what a vehicle's identity costs, and what revoking one does"),
     Benchmark("abuse", "how long an event takes beside a vehicle that floods the hub"),
+    Benchmark("program_flood", "how long programs wait beside one that floods the agent"),
     Benchmark("link_bytes", "bytes on the link per point, and while idle"),
     Benchmark("ingest", "points and messages per second that an agent makes durable"),
     Benchmark("memory", "resident memory of the agent"),

@@ -26,6 +26,11 @@ RIGHTS_MAX = 64  # of one kind, of one program
 COMMANDS = "cmd"
 # How commands reach programs without a key: never one that a program with a key carries out.
 OPEN_COMMANDS = "cmdopen"
+# How programs' requests reach the agent: agent.from.<door>.<program>.<subject> (doors.py). Below
+# ``agent.``, which the leaf.conf of every vehicle keeps from the hub.
+FROM = "agent.from"
+DOORS = 8
+OPEN_PROGRAM = "_open"  # all programs without a key; no program can be named so
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}\Z"
 AppName = Annotated[str, Meta(pattern=_NAME)]
@@ -147,6 +152,11 @@ OFFERED = Subjects(
     hear=("agent.changed.>", "agent.ready", "agent.rejected.>"),
     carry_out=(f"{COMMANDS}.>",),
 )
+
+
+def door_subject(door: int | str, program: str, subject: str) -> str:
+    """Return the subject under which a program's request on ``subject`` reaches the agent."""
+    return f"{FROM}.{door}.{program}.{subject}"
 
 
 def subjects_of(app: App) -> Subjects:

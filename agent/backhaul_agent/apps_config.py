@@ -2,14 +2,23 @@
 
 SYS may have the server read its configuration again. VEH is the agent's, with JetStream and the link
 to the hub. Each program has an account of its own, because a server checks no reply subject: in one
-account a program could have the agent's answer sent where another listens for commands.
+account a program could have the agent's answer sent where another listens for commands. What a program
+asks reaches the agent under the program's name and by the program's door (doors.py).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul_agent.apps import COMMANDS, OFFERED, OPEN_COMMANDS, subjects_of
+from backhaul_agent.apps import (
+    COMMANDS,
+    DOORS,
+    OFFERED,
+    OPEN_COMMANDS,
+    OPEN_PROGRAM,
+    door_subject,
+    subjects_of,
+)
 from backhaul_agent.leaf_config import quoted
 
 if TYPE_CHECKING:
@@ -26,22 +35,28 @@ _STREAMED = ("agent.history", "agent.history.>")
 def render_apps(apps: Apps, *, agent_key: str, system_key: str) -> str:
     """Render apps.conf; the keys are public."""
     programs = {
-        f"APP_{name}": (f"nkey: {app.key}", subjects_of(app)) for name, app in apps.apps.items()
+        f"APP_{name}": (name, f"nkey: {app.key}", subjects_of(app))
+        for name, app in apps.apps.items()
     }
     commands = [
         f"{{ service: {{ account: {account}, subject: {quoted(subject)} }} }}"
-        for account, (_, subjects) in programs.items()
+        for account, (_, _, subjects) in programs.items()
         for subject in subjects.carry_out
     ]
     if apps.open:
-        programs[OPEN_ACCOUNT] = (f'user: {OPEN_USER}, password: ""', OFFERED)
+        programs[OPEN_ACCOUNT] = (
+            OPEN_PROGRAM,
+            f'user: {OPEN_USER}, password: ""',
+            OFFERED,
+        )
         # Under a name of their own: what a program with a key carries out, nobody else hears.
         commands.append(
             f'{{ service: {{ account: {OPEN_ACCOUNT}, subject: "{COMMANDS}.>" }},'
             f' to: "{OPEN_COMMANDS}.>" }}'
         )
     accounts = "".join(
-        _account(account, login, subjects) for account, (login, subjects) in programs.items()
+        _account(account, number % DOORS, *program)
+        for number, (account, program) in enumerate(programs.items())
     )
     anybody = "" if apps.open else _NOBODY
     return f"""\
@@ -85,11 +100,15 @@ _NOBODY = f"""
 
 def _export(subject: str) -> str:
     streamed = ", response_type: Stream" if subject in _STREAMED else ""
-    return f"{{ service: {quoted(subject)}{streamed} }}"
+    return f"{{ service: {quoted(door_subject('*', '*', subject))}{streamed} }}"
 
 
-def _account(account: str, login: str, subjects: Subjects) -> str:
-    asked = (f"{{ service: {{ account: VEH, subject: {quoted(each)} }} }}" for each in subjects.ask)
+def _account(account: str, door: int, name: str, login: str, subjects: Subjects) -> str:
+    asked = (
+        f"{{ service: {{ account: VEH, subject: {quoted(door_subject(door, name, each))} }},"
+        f" to: {quoted(each)} }}"
+        for each in subjects.ask
+    )
     heard = (f"{{ stream: {{ account: VEH, subject: {quoted(each)} }} }}" for each in subjects.hear)
     commands = (f"{{ service: {quoted(each)}, accounts: [VEH] }}" for each in subjects.carry_out)
     return f"""

@@ -21,6 +21,7 @@ from backhaul_agent import artifact_room
 from backhaul_agent.artifact_jobs import State
 from backhaul_agent.artifact_store import Waiting
 from backhaul_agent.config_requests import read
+from backhaul_agent.doors import hear
 from backhaul_agent.errors import ArtifactError, Code, RefusedError
 from backhaul_agent.listener import ASKED
 from backhaul_agent.unforeseen import unforeseen
@@ -80,12 +81,14 @@ class ArtifactService:
     def __init__(self, artifacts: Artifacts) -> None:
         self._artifacts = artifacts
         self._spools: dict[str, _Spool] = {}
+        # Of several programs at once, at their doors, one after the other.
+        self._one_by_one = asyncio.Lock()
         self._cancelled: deque[str] = deque(maxlen=artifact_room.UPLOADS_MAX)
         artifacts.room.make_way = self._drop_idle
 
     async def run(self, client: Client) -> None:
         """Begin to serve; ends with the connection."""
-        await client.subscribe(f"{SUBJECT}.>", cb=self._on_request, **ASKED)
+        await hear(client, f"{SUBJECT}.>", self._on_request, **ASKED)
 
     async def _on_request(self, message: Msg) -> None:
         if not message.reply:
@@ -93,7 +96,8 @@ class ArtifactService:
         headers = None
         try:
             tokens = message.subject.split(".")[2:]
-            answer = await self._answer(tokens, message.data, _program(message))
+            async with self._one_by_one:
+                answer = await self._answer(tokens, message.data, _program(message))
             payload = answer if isinstance(answer, bytes) else msgspec.json.encode(answer)
         except (RefusedError, ArtifactError) as error:
             text = error.message if isinstance(error, RefusedError) else str(error)

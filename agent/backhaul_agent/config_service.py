@@ -36,6 +36,7 @@ from backhaul_agent.config_requests import (
     require_named,
 )
 from backhaul_agent.config_writes import ConfigWrites
+from backhaul_agent.doors import hear
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.listener import ASKED
 from backhaul_agent.unforeseen import unforeseen
@@ -75,9 +76,9 @@ class ConfigService:
     async def run(self, client: Client) -> None:
         """Serve and announce for as long as the connection lives (the caller cancels)."""
         for subject in (GET, f"{GET}.>", TREE):
-            await client.subscribe(subject, cb=_answering(self._look, client), **ASKED)
+            await hear(client, subject, _answering(self._look, client), **ASKED)
         for subject in (SET, f"{SET}.*", f"{NODE}.*"):
-            await client.subscribe(subject, cb=_answering(self._change, client), **ASKED)
+            await hear(client, subject, _answering(self._change, client), **ASKED)
         self._missed = True
         while True:
             await self._announce(client)

@@ -225,7 +225,7 @@ class Parts:
         self._downlink.register("p", on_points)
         self._config_service = ConfigService(self._writer, config)
         self._history = HistoryService(ledger)
-        self._link = Link(config, self._listener.on_overrun)
+        self._link = Link(config, self._listener.on_overrun, self._listener.doors)
         self._commands = CommandService(
             config, ledger, self._writer, clock, lambda: self._link.client
         )

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from backhaul_agent.config import HealthConfig
 
+FLOOD_MIN = 1000  # messages refused of one program, for want of room, that make a flood of it
+
 
 class AgentHealth:
     """The agent's conditions, by looks in a row."""
@@ -27,6 +29,9 @@ class AgentHealth:
         self._no_room = Growth(config.refused_shown_s)
         self._left_open = Growth(config.refused_shown_s)
         self._cut = Growth(config.refused_shown_s)
+        # Programs are named once they flood; the agent has counted since it started.
+        self._too_much = Growth(config.refused_shown_s, begins_at_0=True)
+        self._doors_cut = Growth(config.refused_shown_s, begins_at_0=True)
         self._watermarks: dict[str, int] = {}
 
     def look(self, status: dict[str, Any], now_s: float, now_ns: int) -> None:
@@ -62,6 +67,7 @@ class AgentHealth:
             yield Finding(HUB_CLOCK_STEP, detail=detail)
         for code, more in self._refused.lately(status["counters"]["refused"], now_s).items():
             yield Finding("publishers-refused", Place("", code), f"{more} more")
+        yield from self._of_programs(status["programs"], now_s)
         for why, more in self._no_room.lately(status["artifacts"]["refused"], now_s).items():
             yield Finding("artifacts-refused", Place("", why), f"{more} more")
         for name, more in self._left_open.lately(status["commands"]["left_open"], now_s).items():
@@ -70,6 +76,14 @@ class AgentHealth:
             yield Finding("command-output-cut", Place("", name), f"{more} more")
         for lane, state in status["lanes"].items():
             yield from self._of_lane(lane, state, link["up"])
+
+    def _of_programs(self, said: dict[str, Any], now_s: float) -> Iterator[Finding]:
+        refused = self._too_much.lately(said["refused"], now_s)
+        cut = self._doors_cut.lately(said["cut"], now_s)
+        for program in sorted(refused.keys() | cut.keys()):
+            more = refused.get(program, 0)
+            if more >= FLOOD_MIN or program in cut:
+                yield Finding("program-flooding", Place("", program), f"{more} messages refused")
 
     def _of_lane(self, lane: str, state: dict[str, Any], up: bool | None) -> Iterator[Finding]:
         if state["state"] == "ledger_behind":

@@ -8,6 +8,7 @@ wait, more are refused.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.config_requests import require_named
+from backhaul_agent.doors import hear, program_of
 from backhaul_agent.errors import Code, LedgerStorageError, RefusedError
 from backhaul_agent.history import Merge, chunks, read_request
 from backhaul_agent.history_out import OutHistory
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 HISTORY_SUBJECT = "agent.history"
 WAITING_MAX = 8
+WAITING_OF_ONE_MAX = 4  # of one program, where the leaf server tells programs apart
 ANSWER_S_MAX = 60.0
 ANSWER_BYTES_MAX = 32 << 20
 FLUSH_BYTES = 1 << 20
@@ -50,20 +53,24 @@ class HistoryService:
     async def run(self, client: Client) -> None:
         """Serve for as long as the connection lives (the caller cancels)."""
         waiting: asyncio.Queue[Msg] = asyncio.Queue(WAITING_MAX)
+        of_each: Counter[str] = Counter()
 
         async def on_request(message: Msg) -> None:
-            try:
-                waiting.put_nowait(message)
-            except asyncio.QueueFull:
+            if not message.reply:
+                return
+            program = program_of(message)
+            if waiting.full() or (program and of_each[program] >= WAITING_OF_ONE_MAX):
                 refusal = RefusedError(Code.BUSY, "others ask for history: try again shortly")
                 await _send(client, message.reply, _refused(refusal))
+                return
+            waiting.put_nowait(message)
+            of_each[program] += 1
 
         for subject in (HISTORY_SUBJECT, f"{HISTORY_SUBJECT}.*"):
-            await client.subscribe(subject, cb=on_request, **ASKED)
+            await hear(client, subject, on_request, **ASKED)
         while True:
             message = await waiting.get()
-            if not message.reply:
-                continue
+            of_each[program_of(message)] -= 1
             try:
                 async with asyncio.timeout(ANSWER_S_MAX):
                     end = await self._answer(client, message)

@@ -16,9 +16,9 @@ from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
 from backhaul_agent.cancellation import cancels, heed_cancel
+from backhaul_agent.doors import OwnClient
 from backhaul_agent.errors import AgentError, LoginError
 from backhaul_agent.login import login_options
-from backhaul_codec.hardy_client import HardyClient
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from backhaul_agent.config import Config
+    from backhaul_agent.doors import Connect, Doors
+    from backhaul_codec.hardy_client import HardyClient
 
 CONNECT_S_MAX = 5.0
 RETRY_S_MIN, RETRY_S_MAX = 0.1, 2.0
@@ -38,12 +40,18 @@ log = structlog.get_logger("link")
 class Link:
     """Connects to the leaf server and runs a session on every connection."""
 
-    def __init__(self, config: Config, on_overrun: Callable[[SlowConsumerError], None]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        on_overrun: Callable[[SlowConsumerError], None],
+        doors: Callable[[Connect], Doors] | None = None,
+    ) -> None:
         self.client: Client | None = None
         self.connects = 0
         self.last_error = ""
         self._config = config
         self._on_overrun = on_overrun
+        self._make_doors = doors
 
     async def run(self, session: Callable[[Client], Awaitable[None]]) -> None:
         """Connect and run ``session`` until its connection is gone; for ever (or cancelled)."""
@@ -66,18 +74,18 @@ class Link:
                 self._trouble(str(group.exceptions[0]))
             finally:
                 self.client = None
-                await client.close()
+                await _close(client)
             heed_cancel()  # a session that fails as it is cancelled would make it forgotten
             await asyncio.sleep(RETRY_S_MIN)
 
-    async def _connect(self, closed: asyncio.Event) -> Client | None:
+    async def _connect(self, closed: asyncio.Event) -> OwnClient | None:
         """Return a connected client, or None with the reason in ``last_error``."""
         try:
             login = self._login()
         except LoginError as error:
             self._trouble(str(error))
             return None
-        client = HardyClient()
+        client = OwnClient()
 
         async def on_closed() -> None:
             closed.set()
@@ -85,13 +93,33 @@ class Link:
         try:
             async with asyncio.timeout(CONNECT_S_MAX):
                 await client.connect(**login, closed_cb=on_closed, error_cb=self._on_error)
+            client.doors = await self._doors(login)
         except (NatsError, OSError, TimeoutError) as error:
             self._trouble(self.last_error or str(error) or "no answer")
-            await client.close()
+            await _close(client)
             return None
         self.connects += 1
         self.last_error = ""
         return client
+
+    async def _doors(self, login: dict[str, Any]) -> Doors | None:
+        """Open the doors; none where the agent has no key, and so no apps.conf beside it."""
+        if self._make_doors is None or not self._config.nats.nkey:
+            return None
+
+        async def connect(
+            client: HardyClient, on_error: Callable[[Exception], Awaitable[None]]
+        ) -> None:
+            named = login | {"name": f"{login['name']}, for programs"}
+            await client.connect(**named, error_cb=on_error)
+
+        doors = self._make_doors(connect)
+        try:
+            await doors.open()
+        except BaseException:
+            await doors.close()
+            raise
+        return doors
 
     def _login(self) -> dict[str, Any]:
         """Return the arguments of `connect`. Raises: LoginError: the key or JWT is not usable."""
@@ -115,10 +143,11 @@ class Link:
         }
 
     async def _until_closed(
-        self, client: Client, session: Awaitable[None], closed: asyncio.Event
+        self, client: OwnClient, session: Awaitable[None], closed: asyncio.Event
     ) -> None:
         async with asyncio.TaskGroup() as group:
             running = group.create_task(_as_coroutine(session))
+            opening = group.create_task(client.doors.run()) if client.doors else None
             # nats-py's closed callback is left out where its close is cut short, now and then when
             # the leaf is killed under load. Its state is right all the same, so that is asked too.
             while not (closed.is_set() or client.is_closed):
@@ -127,6 +156,8 @@ class Link:
                         await closed.wait()
             log.warning("connection to the leaf server lost", error=self.last_error)
             running.cancel()
+            if opening is not None:
+                opening.cancel()
 
     async def _on_error(self, error: Exception) -> None:
         if isinstance(error, SlowConsumerError):
@@ -139,6 +170,14 @@ class Link:
         if error != self.last_error:
             log.warning("leaf server", error=error)
         self.last_error = error
+
+
+async def _close(client: OwnClient) -> None:
+    try:
+        if client.doors is not None:
+            await client.doors.close()
+    finally:
+        await client.close()
 
 
 async def _as_coroutine(awaitable: Awaitable[None]) -> None:

@@ -9,23 +9,25 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import structlog
 from nats.errors import Error as NatsError
-from nats.errors import SlowConsumerError
 
 from backhaul_agent.arrivals import Arrival, points_in
 from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.clock import CLOCK_HEADER
+from backhaul_agent.doors import Doors, Heard, hear, program_of
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.event_intake import EVENT_PREFIX, EVENT_SUBJECTS, EventIntake
+from backhaul_agent.floods import TOO_MUCH, Floods, Shares
 from backhaul_agent.logs import Bursts
 from backhaul_agent.unforeseen import unforeseen
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
-    from nats.aio.subscription import Subscription
+    from nats.errors import SlowConsumerError
 
     from backhaul_agent.clock import Clock
     from backhaul_agent.config import Config
+    from backhaul_agent.doors import Connect
     from backhaul_agent.framer import Content
     from backhaul_agent.intake import Intake
     from backhaul_agent.writer import Writer
@@ -45,6 +47,9 @@ class Listener:
     def __init__(self, intake: Intake, writer: Writer, config: Config, clock: Clock) -> None:
         self.received = 0
         self.refusals = Bursts(clock)
+        self.floods = Floods()
+        self._clock = clock
+        self._shares = Shares(config.ingest)
         self._intake = intake
         self._events = EventIntake(intake, value_bytes_max=config.ingest.value_bytes_max)
         self._writer = writer
@@ -54,28 +59,27 @@ class Listener:
         self._notes_max = max(NOTES_MAX_MIN, config.ingest.pending_messages_max)
         self._answers: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(2 * self._notes_max)
         self._kept: dict[int, bytes] = {}
-        self._subscriptions: list[Subscription] = []
+        self._heard: list[Heard] = []
 
     async def listen(self, client: Client) -> None:
         """Subscribe on a new connection."""
-        self._subscriptions = [
-            await client.subscribe(
-                subjects,
-                cb=self._on_message,
+        self._heard = [
+            await hear(
+                *(client, subjects, self._on_message),
                 pending_msgs_limit=self._limits.pending_messages_max,
                 pending_bytes_limit=self._limits.pending_bytes_max,
             )
             for subjects in (APP_SUBJECTS, EVENT_SUBJECTS)
         ]
 
+    def doors(self, connect: Connect) -> Doors:
+        """Return the doors beside a new connection; what there is no room for is refused here."""
+        return Doors(connect, self.on_busy, self.floods.note_cut)
+
     async def stop(self) -> None:
         """Take in what the server has delivered, then no more."""
-        for subscription in self._subscriptions:
-            try:
-                await subscription.drain()  # type: ignore[no-untyped-call]
-            except NatsError as error:
-                log.warning("could not unsubscribe in order", error=str(error))
-        self._subscriptions = []
+        heard, self._heard = self._heard, []
+        await asyncio.gather(*(each.drain() for each in heard))
 
     async def send_answers(self, client: Client) -> None:
         """Send answers for as long as the connection lives (the caller cancels)."""
@@ -95,28 +99,53 @@ class Listener:
 
     def on_overrun(self, error: SlowConsumerError) -> None:
         """Refuse a message that the NATS client has no room for, instead of losing it silently."""
-        refusal = RefusedError(Code.BUSY, "more arrives than the agent takes: try again shortly")
-        self._refuse(error.subject, error.reply, 1, refusal)
+        self._refuse(error.subject, error.reply, 1, TOO_MUCH)
+
+    def on_busy(self, program: str, subject: str, reply: str, points: int = 1) -> None:
+        """Refuse what a program sends beyond what there is room for, at as little cost as can be."""
+        self.floods.refuse(program, points)
+        if self._answers.qsize() >= self._notes_max:
+            pass  # the rest of the room is for who does not flood
+        elif reply:
+            self._send(reply, _BUSY_ANSWER)
+        elif points_noted := self.floods.note_due(program, self._clock.monotonic_s()):
+            note = {"subject": subject, "points": points_noted, **_said(TOO_MUCH)}
+            self._send(f"{REJECTED_PREFIX}{subject}", msgspec.json.encode(note))
+        if count := self.refusals.note(Code.BUSY, points):
+            log.warning("refused", code=Code.BUSY, points=count, subject=subject, program=program)
 
     async def _on_message(self, message: Msg) -> None:
         self.received += 1
-        subject, reply = message.subject, message.reply
+        subject, reply, size = message.subject, message.reply, len(message.data)
+        program = program_of(message)
         points = 1
         try:
+            self._shares.require(program, size)
             word = (message.headers or {}).get(CLOCK_HEADER, "")
             parse = self._events.parse if subject.startswith(EVENT_PREFIX) else self._intake.parse
             content = parse(subject, message.data, clock=word)
             points = points_in(content)
-            answer = partial(self._answer, subject, reply)
-            self._writer.submit(Arrival(content, len(message.data), bool(reply), answer))
+            answer = partial(self._answer, subject, reply, program, size)
+            self._writer.submit(Arrival(content, size, bool(reply), answer))
+            self._shares.take(program, size)
         except RefusedError as error:
-            self._refuse(subject, reply, points, error)
+            if program and error.code == Code.BUSY:
+                self.on_busy(program, subject, reply, points)
+            else:
+                self._refuse(subject, reply, points, error)
         except Exception as error:  # noqa: BLE001 - who asked is answered, and others go on
             self._refuse(subject, reply, points, unforeseen(subject, error))
 
     def _answer(
-        self, subject: str, reply: str, content: Content, refusal: RefusedError | None
+        self,
+        subject: str,
+        reply: str,
+        program: str,
+        size: int,
+        content: Content,
+        refusal: RefusedError | None,
     ) -> None:
+        self._shares.give(program, size)
         count = points_in(content)
         if refusal is not None:
             self._refuse(subject, reply, count, refusal)
@@ -126,7 +155,7 @@ class Listener:
             self._send(reply, self._kept[count])
 
     def _refuse(self, subject: str, reply: str, points: int, error: RefusedError) -> None:
-        body: dict[str, Any] = {"error": {"code": error.code, "message": error.message}}
+        body = _said(error)
         if reply:
             self._send(reply, msgspec.json.encode(body))
         elif self._answers.qsize() < self._notes_max:
@@ -144,3 +173,10 @@ class Listener:
         except asyncio.QueueFull:
             if count := self.refusals.note("answers_dropped"):
                 log.warning("answers dropped: they cannot be sent as fast", answers=count)
+
+
+def _said(error: RefusedError) -> dict[str, Any]:
+    return {"error": {"code": error.code, "message": error.message}}
+
+
+_BUSY_ANSWER = msgspec.json.encode(_said(TOO_MUCH))

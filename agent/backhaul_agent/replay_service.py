@@ -13,6 +13,7 @@ import msgspec
 from nats.errors import Error as NatsError
 
 from backhaul_agent.arrivals import Arrival
+from backhaul_agent.doors import hear
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.framer import Points, Rows
 from backhaul_agent.listener import ASKED
@@ -44,10 +45,8 @@ class ReplayService:
 
     async def run(self, client: Client) -> None:
         """Serve a new connection."""
-        await client.subscribe(
-            KEPT, cb=partial(self._on_message, client, self._on_question), **ASKED
-        )
-        await client.subscribe(PUT, cb=partial(self._on_message, client, self._on_bundle), **ASKED)
+        await hear(client, KEPT, partial(self._on_message, client, self._on_question), **ASKED)
+        await hear(client, PUT, partial(self._on_message, client, self._on_bundle), **ASKED)
 
     async def _on_message(self, client: Client, handle: Any, message: Msg) -> None:
         def answer(body: dict[str, Any]) -> None:

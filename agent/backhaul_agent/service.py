@@ -11,12 +11,15 @@ import nats.micro
 from nats.errors import Error as NatsError
 
 from backhaul_agent.cancellation import cancels, heed_cancel
+from backhaul_agent.doors import Heard, hear_at_doors
+from backhaul_agent.listener import ASKED
 from backhaul_agent.status import STATUS_SUBJECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nats.aio.client import Client
+    from nats.aio.msg import Msg
     from nats.micro.request import Request
 
 SERVICE = "backhaul-agent"
@@ -40,3 +43,10 @@ async def serve(client: Client, device: str, status: Callable[[], dict[str, Any]
     )
     await service.add_endpoint(name="status", subject=STATUS_SUBJECT, handler=answer)
     heed_cancel(before)
+
+    async def at_door(message: Msg) -> None:
+        if message.reply:
+            with contextlib.suppress(NatsError):
+                await client.publish(message.reply, msgspec.json.encode(status()))
+
+    await hear_at_doors(client, Heard(STATUS_SUBJECT, at_door, ASKED))

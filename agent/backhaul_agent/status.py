@@ -97,6 +97,7 @@ def status(
             "nodes_differing": digests.differing,
         },
         "commands": commands.status(),
+        "programs": listener.floods.as_json(),
         "artifacts": {"refused": dict(artifacts.room.refused)},
         "counters": {
             "messages_received": listener.received,

@@ -166,10 +166,14 @@ def counts(conditions: Iterable[Condition]) -> dict[str, int]:
 
 
 class Growth:
-    """Whether a count has grown lately: it tells for ``lasting_s`` after the last time it did."""
+    """Whether a count has grown lately: it tells for ``lasting_s`` after the last time it did.
 
-    def __init__(self, lasting_s: float) -> None:
+    ``begins_at_0``: what was not there before has grown from 0, else nobody knows from where.
+    """
+
+    def __init__(self, lasting_s: float, *, begins_at_0: bool = False) -> None:
         self._lasting_s = lasting_s
+        self._begins_at_0 = begins_at_0
         self._known: dict[str, int] = {}
         self._grown: dict[str, tuple[float, int]] = {}
 
@@ -184,7 +188,7 @@ class Growth:
             if now_s - at_s < self._lasting_s
         }
         for key, total in totals.items():
-            known = self._known.get(key, total)
+            known = self._known.get(key, 0 if self._begins_at_0 else total)
             if total > known:
                 _, before = self._grown.get(key, (now_s, 0))
                 self._grown[key] = (now_s, before + total - known)

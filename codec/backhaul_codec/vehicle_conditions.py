@@ -66,6 +66,12 @@ KINDS = (
         "listen on agent.rejected.> for what, and why",
     ),
     Kind(
+        "program-flooding",
+        _WARNING,
+        "a program sends the agent more than it takes; others are served meanwhile",
+        "mend it, or shut it out: backhaul-agent app rm and its name (_open: backhaul-agent app close)",
+    ),
+    Kind(
         "artifacts-refused",
         _WARNING,
         "there was no room for a file that a program hands over, or that the hub wants here",

@@ -19,6 +19,7 @@ HEALTHY: dict[str, Any] = {
     "link": {"up": True, "mode": "always", "phase": "idle", "shared": False},
     "clock": {"quality": "synced", "step_ns": None, "step_confirms_in_s": 0.0},
     "counters": {"refused": {"busy": 3}},
+    "programs": {"refused": {}, "cut": {}},
     "artifacts": {"refused": {"room": 0, "busy": 0}},
     "commands": {"cut": {"dump": 0}, "left_open": {"dump": 0}},
     "lanes": {"bulk": {"state": "running", "ready_seq": 9, "last_seq": 9, "watermark": 9}},
@@ -146,6 +147,20 @@ def test_a_metered_link_is_down_by_its_plan_and_only_missed_when_it_is_dialled()
     )
     dialling = but(link={"up": False, "mode": "scheduled", "phase": "dialing", "shared": False})
     assert looks.codes(dialling) == ["link-down"]
+
+
+def test_a_program_that_floods_is_named_until_it_has_stopped_for_a_while() -> None:
+    looks = Looks(HealthConfig(patience=0, refused_shown_s=100))
+    assert looks.codes(but(programs={"refused": {"cam": 999}})) == []  # a burst, by chance
+    floods = but(programs={"refused": {"cam": 1000}})
+    assert looks.codes(floods) == ["program-flooding"]
+    [shown] = looks.health.conditions.shown()
+    assert (shown.about, shown.detail) == ("cam", "1000 messages refused")
+    assert looks.codes(floods, 99) == ["program-flooding"]
+    assert looks.codes(floods, 15) == []
+    assert looks.codes(but(programs={"refused": {"cam": 1000}, "cut": {"gps": 1}})) == [
+        "program-flooding"
+    ]
 
 
 def test_every_code_is_in_the_manual_with_its_severity() -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 class SilentClient:
     """A NATS client that closes without calling its closed callback."""
 
+    doors = None
+
     def __init__(self) -> None:
         self.is_closed = False
 
@@ -33,7 +35,7 @@ class SilentClient:
 
 @pytest.fixture
 def link(monkeypatch: pytest.MonkeyPatch) -> Link:
-    monkeypatch.setattr("backhaul_agent.link.HardyClient", SilentClient)
+    monkeypatch.setattr("backhaul_agent.link.OwnClient", SilentClient)
     monkeypatch.setattr("backhaul_agent.link.LOOK_S", 0.001)
     monkeypatch.setattr("backhaul_agent.link.RETRY_S_MIN", 0.001)
     return Link(Config(device=DeviceConfig(id="VID-001", token="tok")), lambda error: None)

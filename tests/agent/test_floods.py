@@ -1,0 +1,53 @@
+"""How much of the agent's room one program may take, and what is counted of who takes more."""
+
+from __future__ import annotations
+
+import pytest
+
+from backhaul_agent.config import IngestConfig
+from backhaul_agent.errors import RefusedError
+from backhaul_agent.floods import NOTE_EVERY_S, Floods, Shares
+
+
+def test_one_program_never_has_all_of_the_room() -> None:
+    shares = Shares(IngestConfig(pending_messages_max=16))
+    for _ in range(12):
+        shares.require("rude", 10)
+        shares.take("rude", 10)
+    with pytest.raises(RefusedError, match="busy"):
+        shares.require("rude", 10)
+    shares.require("honest", 10)
+    shares.give("rude", 10)
+    shares.require("rude", 10)
+
+
+def test_nor_all_of_the_bytes_but_one_message_of_any_size() -> None:
+    shares = Shares(IngestConfig(pending_bytes_max=1 << 20))
+    shares.require("rude", 1 << 20)
+    shares.take("rude", 700_000)
+    with pytest.raises(RefusedError, match="busy"):
+        shares.require("rude", 100_000)
+    shares.give("rude", 700_000)
+    shares.require("rude", 100_000)
+
+
+def test_who_has_no_name_is_not_counted() -> None:
+    shares = Shares(IngestConfig(pending_messages_max=16))
+    for _ in range(100):
+        shares.require("", 10)
+        shares.take("", 10)
+    shares.give("", 10)
+
+
+def test_one_note_stands_for_all_that_was_refused_since_the_last() -> None:
+    floods = Floods()
+    floods.refuse("rude", 1)
+    assert floods.note_due("rude", 5.0) == 1
+    floods.refuse("rude", 3)
+    assert floods.note_due("rude", 5.0 + NOTE_EVERY_S / 2) == 0
+    floods.refuse("other", 1)
+    assert floods.note_due("other", 5.0 + NOTE_EVERY_S / 2) == 1
+    floods.refuse("rude", 2)
+    assert floods.note_due("rude", 5.0 + 2 * NOTE_EVERY_S) == 5
+    floods.note_cut("rude")
+    assert floods.as_json() == {"refused": {"rude": 6, "other": 1}, "cut": {"rude": 1}}
