@@ -177,11 +177,11 @@ def as_windows(found: NDArray[np.void], width: str, names: pa.Table, texts: Text
         columns[name] = pa.array(np.ascontiguousarray(found[name]))
     for name in ("min", "max", "mean", "sum", "first", "last"):
         columns[name] = pa.array(np.ascontiguousarray(found[name]), mask=found["count"] == 0)
+    there = found["texts"] > 0
+    index = pa.array(np.cumsum(there) - 1, mask=~there)  # most windows have none
     for name in ("first_text", "last_text"):
-        places = zip(found["texts"].tolist(), found[name].tolist(), strict=True)
-        columns[name] = pa.array(
-            [texts.get(*place) if count else None for count, place in places], pa.string()
-        )
+        known = [texts.get(*place) for place in found[name][there].tolist()]
+        columns[name] = pa.array(known, pa.string()).take(index)
     nothing = (found["count"] == 0) & (found["texts"] == 0)
     for name in ("first_time_ns", "last_time_ns"):
         columns[name] = pa.array(np.ascontiguousarray(found[name]), mask=nothing)
