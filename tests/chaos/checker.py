@@ -129,15 +129,21 @@ def commands_ran_as_said(told: Told, found: Found) -> Iterable[str]:
     An agent carries out one at a time, so each of its deaths can have cut one short, and no more; for
     another reason one is given up only in a new epoch of the ledger, which cannot know what the former
     ran: after damage, or where the agent was started and had no word from the hub. What
-    was sent while the hub's store was about to be put back may be gone altogether.
+    was sent while the hub's store was about to be put back may be gone altogether, and of what was sent
+    before hub.db was lost there may be no record, or one that says less. A ledger that an older copy replaced may start once more
+    what it had started since the copy was made: if no word of that has left the vehicle nobody knows.
     """
     kept, unknown = told.commands("kept"), told.commands("unknown")
     gone = kept - found.commands.keys() - found.starts.keys()
     for low_ns, high_ns in found.rolled_back:
         kept -= gone & told.commands_between(low_ns, high_ns)
     judged = kept | (unknown & (found.commands.keys() | found.starts.keys()))
+    judged -= Excused.of(told, found).forgotten
     made = Storm(sent=sorted(judged), commands=found.commands)
-    made.starts.update({id_: n for id_, n in found.starts.items() if id_ in judged})
+    again = _forgot_their_start(found)
+    made.starts.update(
+        {id_: n - (id_ in again and n > 1) for id_, n in found.starts.items() if id_ in judged}
+    )
     yield from made.complaints()
     yield from _any("started, and never sent", found.starts.keys() - kept - unknown)
     cut = Counter(each["device"] for each in found.commands.values() if _cut_short(each))
@@ -196,12 +202,21 @@ def it_comes_to_rest(_: Told, found: Found) -> Iterable[str]:
     return found.restless
 
 
+def a_second_agent_is_refused(_: Told, found: Found) -> Iterable[str]:
+    """Beside an agent that runs on a ledger no other one starts, and it says whose that is."""
+    return found.not_refused
+
+
 def no_hour_is_complete_over_a_hole(told: Told, found: Found) -> Iterable[str]:
-    """All that was acknowledged within an hour that is certified complete is in UP."""
+    """All that was acknowledged within an hour that is certified complete is in UP.
+
+    But for what went with a ledger that an older copy replaced, if nobody can know of it.
+    """
+    unknowable = Excused.of(told, found).unknowable
     for device, hours in found.complete_hours.items():
         for hour_ns in hours:
             kept = told.kept_between(device, hour_ns, hour_ns + HOUR_NS)
-            missing = kept - found.up.readings.keys()
+            missing = kept - found.up.readings.keys() - unknowable
             yield from _any(f"{device}: hour {hour_ns} is complete, and lacks", missing)
 
 
@@ -256,6 +271,7 @@ RULES: tuple[Rule, ...] = (
     the_watermark_is_true,
     nothing_is_owed_at_rest,
     it_comes_to_rest,
+    a_second_agent_is_refused,
     no_hour_is_complete_over_a_hole,
     the_history_is_what_up_holds,
     what_expands_is_there_once,
@@ -278,6 +294,18 @@ def _any(what: str, wrong: Collection[Any]) -> Iterable[str]:
 
 def _some(what: str, wrong: Collection[Any]) -> str:
     return f"{len(wrong)} {what}: {', '.join(sorted(map(str, wrong))[:_SHOWN])}"
+
+
+def _forgot_their_start(found: Found) -> set[str]:
+    """Return commands that may have been started after the older copy of a ledger was made."""
+    spans = [(each.device, each.since_ns, each.at_ns) for each in found.damages if each.put_back]
+    return {
+        id_
+        for id_, each in found.commands.items()
+        for device, since_ns, at_ns in spans
+        if each["device"] == device and each["queued_ns"] <= at_ns
+        if not each.get("ended_ns") or each["ended_ns"] >= since_ns
+    }
 
 
 def _cut_short(command: dict[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""What a damaged ledger may lose: all of it that the hub had not proved, or lost again, and no more. Pure."""
+"""What a ledger that is damaged, or replaced by an older copy, may lose: what the hub had not proved. Pure."""
 
 from __future__ import annotations
 
@@ -60,6 +60,24 @@ class Damage:
     readings: set[Reading] = field(default_factory=set)
     happenings: set[Happening] = field(default_factory=set)
     writes: set[Write] = field(default_factory=set)
+    put_back: bool = False
+    """It was replaced by an older copy: where no word of it had left the vehicle, nobody can know."""
+    since_ns: int = 0
+    """When that copy was made."""
+    in_out: Damage | None = None
+    """What waited in OUT then, and nowhere else."""
+
+    def take(self, other: Damage) -> None:
+        """Be the damage of what is in another, too."""
+        self.readings |= other.readings
+        self.happenings |= other.happenings
+        self.writes |= other.writes
+
+    def leave(self, other: Damage) -> None:
+        """Be no damage of what is in another."""
+        self.readings -= other.readings
+        self.happenings -= other.happenings
+        self.writes -= other.writes
 
     def add_rows(self, rows: Iterable[tuple[str, bytes]]) -> None:
         """Take in messages of the ledger, by their subjects on the vehicle."""

@@ -215,6 +215,12 @@ class Found:
     """By device: how often its agent was killed or ended by itself."""
     rolled_back: list[tuple[int, int]] = field(default_factory=list)
     """From when to when (ns) what the hub's server had stored was lost, but for hub.db."""
+    store_losses: list[tuple[str, int]] = field(default_factory=list)
+    """Devices whose leaf lost its store, or some of it, and when (ns)."""
+    lost_registries: list[Span] = field(default_factory=list)
+    """From when to when (ns) there was no hub.db, until it was rebuilt from what is left."""
+    not_refused: list[str] = field(default_factory=list)
+    """Second agents that did not refuse a ledger, in words."""
     damages: list[Damage] = field(default_factory=list)
     """Of ledgers, in the order in which they were done."""
     copies: Counter[str] = field(default_factory=Counter)

@@ -40,7 +40,7 @@ _EPOCH = "SELECT value FROM meta WHERE name = 'epoch'"
 async def _damage_ledger(world: World, fault: Fault) -> None:
     """Kill an agent and damage its ledger; it goes on with what is left of it, or with a new one."""
     rig = world.vehicles[fault.target].rig
-    ledger = _ledger(rig)
+    ledger = ledger_of(rig)
     async with world.turn_of(rig.agent):
         await world.kill(rig.agent)
         note_set_aside(world)
@@ -62,7 +62,7 @@ def note_set_aside(world: World) -> None:
     for device, vehicle in world.vehicles.items():
         damages = [each for each in world.damages if each.device == device]
         if damages and not damages[-1].until_ns:
-            damages[-1].until_ns = set_aside_ns(_ledger(vehicle.rig), damages[-1], world.now_ns())
+            damages[-1].until_ns = set_aside_ns(ledger_of(vehicle.rig), damages[-1], world.now_ns())
 
 
 def set_aside_ns(ledger: Path, damage: Damage, now_ns: int) -> int:
@@ -108,7 +108,8 @@ def _spoilt(body: bytearray, random: Random) -> bytearray:
     return body
 
 
-def _ledger(rig: DeviceRig) -> Path:
+def ledger_of(rig: DeviceRig) -> Path:
+    """Return where a vehicle's ledger is."""
     return rig.agent_toml.parent / "backhaul-agent" / "ledger.db"
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from backhaul_hub.registry import Registry
 from tests.chaos.damage import Rollback
 from tests.chaos.evidence import LaneName
+from tests.chaos.faults_registry import REGISTRY
 from tests.chaos.kinds import ONE_SERVER, kind
 from tests.chaos.schedule import Habit
 
@@ -40,6 +41,7 @@ async def _wipe_leaf(world: World, fault: Fault) -> None:
         await world.kill(leaf)
         with suppress(FileNotFoundError):  # killed before it had made one
             await asyncio.to_thread(shutil.rmtree, _leaf_store(world, fault))
+        world.store_losses.append((fault.target, world.now_ns()))
         await asyncio.sleep(fault.length_s)
         await leaf.start()
 
@@ -49,6 +51,7 @@ async def _roll_leaf_back(world: World, fault: Fault) -> None:
     """Lose what a leaf has stored since the beginning of the fault; nothing is lost with it."""
     leaf = world.vehicles[fault.target].rig.leaf
     await _roll_back(world, fault, leaf, _leaf_store(world, fault))
+    world.store_losses.append((fault.target, world.now_ns()))
 
 
 @kind("rollback-server", Habit(1, 10.0, "server", at_hub=True, needs=ONE_SERVER))
@@ -57,7 +60,8 @@ async def _roll_server_back(world: World, fault: Fault) -> None:
 
     UP is filled again; a command that nobody had taken out of its stream yet is gone (docs/backup.md).
     """
-    rollback = Rollback(world.now_ns(), await _held(world))
+    async with world.turn(REGISTRY):
+        rollback = Rollback(world.now_ns(), await _held(world))
     world.rollbacks.append(rollback)
     await _roll_back(world, fault, world.hub.server, world.hub.directory / "jetstream")
     rollback.until_ns = world.now_ns()

@@ -99,6 +99,8 @@ class Look:
         found.deaths = Counter({device: world.deaths(device) for device in world.vehicles})
         found.rolled_back = [(each.since_ns, each.until_ns) for each in world.rollbacks]
         found.damages = world.damages
+        found.store_losses = world.store_losses
+        found.lost_registries, found.not_refused = world.lost_registries, world.not_refused
         found.expanding = world.expanding
         found.copies = world.copies
         note_set_aside(world)

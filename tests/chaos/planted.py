@@ -415,6 +415,10 @@ def complete_before_it_is_over(case: Case) -> None:
     case.found.complete_hours[VID].append(HOUR + HOUR_NS)
 
 
+def second_agent_let_in(case: Case) -> None:
+    case.found.not_refused = ["a second agent beside 7 ended with 0, and said: nothing"]
+
+
 def service_at_an_end(case: Case) -> None:
     case.found.healed_ns = HOUR + SECOND_NS
 
@@ -425,7 +429,7 @@ EVENTS, HOURS = "events_are_there_once", "no_hour_is_complete_over_a_hole"
 WATERMARK, OWED = "the_watermark_is_true", "nothing_is_owed_at_rest"
 ONE, NOWHERE = "a_place_has_one_message", "nothing_comes_from_nowhere"
 HEADS, WRITES = "both_ends_have_the_same_heads", "config_writes_stand"
-REST = "it_comes_to_rest"
+REST, ALONE = "it_comes_to_rest", "a_second_agent_is_refused"
 ROOM = "nothing_is_given_up_without_need"
 STAMPS, WORDS, ORDER = "stamps_are_true", "words_are_true", "events_keep_their_order"
 TIMELY, EARLY = "commands_keep_their_time", "no_hour_is_complete_before_its_end"
@@ -477,6 +481,7 @@ PLANTED: list[tuple[Callable[[Case], None], set[str]]] = [
     (former_epoch_owes, {OWED}),
     (restless, {REST}),
     (complete_over_a_hole, {LOST, HOURS}),
+    (second_agent_let_in, {ALONE}),
     (service_at_an_end, {SERVICE}),
     (history_lacks, {HISTORY}),
     (history_doubles, {HISTORY}),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LENGTH_S = 20.0
 SEEDS = "4,2,3,5"
-"""The first fills a ledger and damages ledgers."""
+"""The first fills a ledger and damages ledgers, the others have all that is done to disks and hub.db."""
 log = logging.getLogger(__name__)
 pytestmark = [
     *(
@@ -45,7 +45,8 @@ def seeds() -> list[int]:
 def test_the_fixed_set_fills_ledgers_and_damages_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BACKHAUL_CHAOS_SEEDS", raising=False)
     drawn = {fault.kind for seed in seeds() for fault in Plan.of(seed, LENGTH_S).faults}
-    assert drawn >= {"full-ledger", "damage-ledger"}
+    assert drawn >= {"full-ledger", "damage-ledger", "lost-hub-db", "second-agent"}
+    assert drawn >= {"old-ledger-trimmed", "old-ledger-wiped"}
 
 
 @pytest.mark.parametrize("seed", seeds())

@@ -23,7 +23,17 @@ from tests.chaos.planted import (
     lost,
     write_undone,
 )
-from tests.chaos.sound_run import BULK, EPOCH, HOUR, VID, Case, frame, happening, readings
+from tests.chaos.sound_run import (
+    BULK,
+    EPOCH,
+    HOUR,
+    SECOND_NS,
+    VID,
+    Case,
+    frame,
+    happening,
+    readings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,9 +123,13 @@ def write_undone_by_a_ledger_that_did_not_have_it(case: Case) -> None:
     case.found.damages = [damage(3)]
 
 
-def write_of_the_hub_undone_by_a_ledger(case: Case) -> None:
+def write_of_the_hub_undone(case: Case) -> None:
     write = Entry("config", VID, HOUR + 120, {"node": "hub1", "value": 1.0}, "kept", HOUR + 121)
     case.told.entries.append(write)
+
+
+def write_of_the_hub_undone_by_a_ledger(case: Case) -> None:
+    write_of_the_hub_undone(case)
     case.replace_ledger()
     case.found.damages = [damage(until=500)]
 
@@ -131,6 +145,56 @@ def set_aside_by_no_damage(case: Case) -> None:
     case.told.entries.append(readings(20, 3))
     case.found.complete_hours = {}
     case.found.up.set_aside[VID] = 3
+
+
+def command_gone_after_the_registry_was_rebuilt(case: Case) -> None:
+    case.found.lost_registries = [(HOUR - 2, HOUR - 1)]
+    del case.found.commands["c2"]
+
+
+def command_started_twice_after_the_registry_was_rebuilt(case: Case) -> None:
+    case.found.lost_registries = [(HOUR - 2, HOUR - 1)]
+    case.found.starts["c1"] = 2
+
+
+def write_of_the_hub_undone_after_the_registry_was_rebuilt(case: Case) -> None:
+    write_of_the_hub_undone(case)
+    case.found.lost_registries = [(HOUR, HOUR + 119)]
+
+
+def write_of_a_vehicle_undone_with_the_registry(case: Case) -> None:
+    write_undone(case)
+    case.found.lost_registries = [(HOUR, HOUR + 1)]
+
+
+def put_back(*numbers: int, in_out: tuple[int, ...] = ()) -> Damage:
+    """Return what is gone with a ledger that an older copy replaced, and what waited in OUT alone."""
+    made = damage(*numbers, until=1)
+    made.put_back, made.in_out = True, damage(*in_out)
+    return made
+
+
+def gone_though_it_waited_in_out(case: Case) -> None:
+    gone_with_a_ledger(case)
+    case.found.damages = [put_back(3, in_out=(4,))]
+    case.found.store_losses = [("VID-002", HOUR + 200), (VID, HOUR + 99), (VID, HOUR + 10**12)]
+
+
+def kept_after_the_copy_was_put_back(case: Case) -> None:
+    case.told.entries.append(readings(600, 1))
+    case.found.complete_hours = {}
+    case.found.damages = [put_back()]
+
+
+def started_three_times(case: Case) -> None:
+    case.found.damages = [put_back()]
+    case.found.starts["c1"] = 3
+
+
+def started_twice_before_the_copy_was_made(case: Case) -> None:
+    case.found.damages = [put_back()]
+    case.found.damages[0].since_ns = HOUR + 7 * SECOND_NS
+    case.found.starts["c1"] = 2
 
 
 PLANTED: list[tuple[Callable[[Case], None], set[str]]] = [
@@ -150,6 +214,14 @@ PLANTED: list[tuple[Callable[[Case], None], set[str]]] = [
     (write_of_the_hub_undone_by_a_ledger, {WRITES}),
     (more_set_aside_than_named, {LOST}),
     (set_aside_by_no_damage, {LOST}),
+    (gone_though_it_waited_in_out, {LOST}),
+    (kept_after_the_copy_was_put_back, {LOST}),
+    (started_three_times, {COMMAND}),
+    (started_twice_before_the_copy_was_made, {COMMAND}),
+    (command_gone_after_the_registry_was_rebuilt, {COMMAND}),
+    (command_started_twice_after_the_registry_was_rebuilt, {COMMAND}),
+    (write_of_the_hub_undone_after_the_registry_was_rebuilt, {WRITES}),
+    (write_of_a_vehicle_undone_with_the_registry, {WRITES}),
 ]
 
 
@@ -175,6 +247,32 @@ def test_what_a_damaged_ledger_had_alone_may_be_gone_with_it() -> None:
     gone_with_a_ledger(case)
     case.told.entries.append(readings(120, 2))  # kept in the damaged file, which was then set aside
     case.found.damages[0].until_ns = HOUR + 500
+    assert check(case.told, case.found) == []
+
+
+def test_what_stood_in_a_lost_registry_alone_may_be_gone_with_it() -> None:
+    case = Case()
+    write_of_the_hub_undone(case)
+    case.found.lost_registries = [(HOUR, HOUR + 1), (HOUR + 100, HOUR + 120)]
+    del case.found.commands["c2"]
+    case.found.commands["c1"]["state"] = "expired"
+    assert check(case.told, case.found) == []
+
+
+def test_what_an_older_copy_of_a_ledger_lacks_may_be_gone_and_nobody_know() -> None:
+    """The epoch goes on, and the hour is certified: no word of it had left the vehicle."""
+    case = Case()
+    case.told.entries.append(readings(20, 2))
+    case.found.damages = [put_back(20, 21)]
+    case.found.starts["c1"] = 2
+    assert check(case.told, case.found) == []
+
+
+def test_what_waited_in_out_may_be_gone_with_that() -> None:
+    case = Case()
+    gone_with_a_ledger(case)
+    case.found.damages = [put_back(3, in_out=(4,))]
+    case.found.store_losses = [(VID, HOUR + 200)]
     assert check(case.told, case.found) == []
 
 

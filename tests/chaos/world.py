@@ -75,12 +75,18 @@ class World:
         self.now_ns = SystemClock().now_ns
         self.rollbacks: list[Rollback] = []
         """Of the hub's store, in the order in which they began."""
+        self.store_losses: list[tuple[str, int]] = []
+        """Devices whose leaf lost its store, or some of it, and when (ns)."""
         self.damages: list[Damage] = []
         """Of ledgers, in the order in which they were done."""
         self.ingest: Ingest | None = None
         """Spark's job, where a run has one."""
         self.expanding: Counter[str] = Counter()
         """By device: points that its agent has acknowledged of frames that expand."""
+        self.not_refused: list[str] = []
+        """Second agents that did not refuse a ledger, in words."""
+        self.lost_registries: list[tuple[int, int]] = []
+        """From when to when (ns) there was no hub.db, or one that was just being rebuilt."""
         self.copies: Counter[str] = Counter()
         """Messages that were delivered once more, by the kind of fault."""
         # A busy machine takes longer to end a part than a schedule has between its faults.
