@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from backhaul_agent.ledger_rows import Adopted, Inward
-from backhaul_codec import CodecError, hash_of
+from backhaul_codec import CodecError, hash_of, peek
+from backhaul_codec.envelope import NO_LINK
 from backhaul_codec.placed import check_placed
 from backhaul_codec.subjects import SubjectError, parse_leaf
 
@@ -144,12 +145,18 @@ class Adoption:
             work = rest
 
     async def _is_held(self, out: OutStream, work: Work, held: Held) -> bool:
-        """Whether the hub's message at its watermark is the one that stands in OUT."""
+        """Whether the hub's message at its watermark is the one that stands in OUT, with those before it."""
         if held.hash is None or not work.lo <= held.seq <= work.hi:
             return False
         at = work.stream_seq + held.seq - work.lo
         one = work._replace(lo=held.seq, hi=held.seq, stream_seq=at)
-        return any(hash_of(row.subject, row.body) == held.hash for row in await out.rows(one))
+        return any(
+            hash_of(row.subject, row.body) == held.hash
+            # One that names none before it, as in a spare epoch, speaks for itself alone.
+            and (held.seq == work.lo or peek(row.body).link != NO_LINK)
+            for row in await out.rows(one)
+            if _is_sound(row, work.epoch)
+        )
 
 
 def _is_sound(row: Row, epoch: int) -> bool:

@@ -14,8 +14,17 @@ import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_agent.errors import JetStreamError, LedgerStorageError
+from backhaul_agent.events import epoch_event, receipt
 from backhaul_agent.out_stream import OutStream
-from backhaul_agent.reconcile import ASK_ROWS, HashQuestion, judge, question_of
+from backhaul_agent.reconcile import (
+    ASK_ROWS,
+    SPARE,
+    HashQuestion,
+    Spare,
+    judge,
+    question_of,
+    spare_of,
+)
 from backhaul_agent.resend import Work
 
 if TYPE_CHECKING:
@@ -25,6 +34,8 @@ if TYPE_CHECKING:
     from backhaul_agent.jetstream import JetStream
     from backhaul_agent.lane import Lane
     from backhaul_agent.ledger import Ledger
+    from backhaul_agent.ledger_rows import Outgoing, OwnRow
+    from backhaul_agent.reconcile import Verdicts
     from backhaul_agent.writer import Writer
 
 LOOK_S = 0.5
@@ -125,7 +136,8 @@ class Comparison:
             self._handed_in = False
         if (state := self._ledger.closed.get((lane.name, epoch))) is None:
             return  # dropped meanwhile: all of it was confirmed
-        after, moved = state.confirmed, 0
+        after, moved, later = state.confirmed, 0, 0
+        into = spare_of(epoch)
         again: list[tuple[int, int]] = []
         while rows := await self._ledger.owned(state, after, ASK_ROWS):
             question = question_of(state, rows)
@@ -133,16 +145,23 @@ class Comparison:
                 rows = [row for row in rows if row.seq < question.lo + ASK_ROWS]
                 question = question_of(state, rows)
             hashes = await self._ask(question)
-            verdicts = judge(state, rows, question.lo, hashes)
+            verdicts = judge(state, rows, question.lo, hashes, await self._spare(lane, into, rows))
             again += verdicts.again
-            if verdicts.moved:
+            later += verdicts.later
+            if verdicts.changes:
+                verdicts.changes.messages = self._words(lane.name, into, verdicts)
                 self._handed_in = True
                 await self._writer.apply(verdicts.changes)
                 self._handed_in = False
+                # Of those, what was to be moved, and found its place taken by then.
+                left = await self._ledger.owned(state, rows[0].seq - 1, ASK_ROWS)
+                later += len({row.id for row in left} & set(verdicts.changes.evict))
             after, moved = verdicts.settled_seq, moved + verdicts.moved
         self._ends.pop((lane.name, epoch), None)
         self._owed.pop((lane.name, epoch), None)
-        if again:
+        if moved:
+            lane.confirmations.dispute(into, "messages were moved there")
+        if again or later:
             lane.confirmations.postpone(epoch)
             lane.append_again([Work(epoch, lo, hi) for lo, hi in again])
         else:
@@ -155,7 +174,28 @@ class Comparison:
             epoch=epoch,
             moved=moved,
             again=len(again),
+            later=later,
         )
+
+    async def _spare(self, lane: Lane, into: int, rows: Sequence[OwnRow]) -> Spare:
+        """Return what this ledger has in the places that messages may go to."""
+        state = self._ledger.closed.get((lane.name, into))
+        if state is None:
+            return Spare()
+        there = await self._ledger.owned(state, rows[0].seq - 1, ASK_ROWS)
+        return Spare(state.last_seq, state.confirmed, {row.seq: row for row in there})
+
+    def _words(self, lane: str, into: int, verdicts: Verdicts) -> list[Outgoing]:
+        """Say of a spare epoch that it is over, how far it goes, and of what is not used in it, that."""
+        if not verdicts.changes.adopted:
+            return []
+        now_ns, last = self._clock.time_ns(), verdicts.changes.adopted[0].rows[-1].seq
+        lanes = {
+            name: each.last_seq for (name, of), each in self._ledger.closed.items() if of == into
+        }
+        lanes[lane] = max(last, lanes.get(lane, 0))
+        words = [receipt(lane, into, low, high, SPARE, now_ns) for low, high in verdicts.unused]
+        return [*words, epoch_event(into, self._ledger.epoch, lanes, SPARE, now_ns)]
 
     async def _ask(self, question: HashQuestion) -> list[str | None]:
         self._question = question

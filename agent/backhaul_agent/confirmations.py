@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _FORKED, _UNPROVEN = 2, 3  # 1: the epoch is over
 UNPROVEN = "the hub cannot tell whether all that it holds of this epoch is one history"
+UNCHAINED = "its messages do not say what stood before them"
 log = structlog.get_logger("lane")
 
 
@@ -118,4 +119,10 @@ class Confirmations:
             return own is None or not await self._ledger.is_linked(lane, claim.seq)
         if own is not None and own != claim.hash:
             self.dispute(lane.epoch, FORKED)
-        return own == claim.hash
+        if own != claim.hash:
+            return False
+        former = lane.epoch != self._ledger.epoch
+        if former and not await self._ledger.is_chained(lane, claim.seq):
+            self.dispute(lane.epoch, UNCHAINED)
+            return False
+        return True

@@ -191,6 +191,7 @@ class Ledger(LedgerReader):
         for lane in plan.entered:
             known = self.closed.setdefault((lane.name, lane.epoch), lane)
             known.next_seq, known.used_seq = lane.next_seq, lane.used_seq
+            known.watermark, known.confirmed = lane.watermark, lane.confirmed
         by_id = {lane.id: lane for lane in self.every_lane()}
         for row in plan.rows:
             if row.boot and not by_id[row.lane].held_seq:

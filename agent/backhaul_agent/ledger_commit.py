@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from backhaul_agent import ledger_boots, ledger_chain, ledger_lanes, ledger_room
 from backhaul_agent.budget import class_of
 from backhaul_agent.ledger_chain import ChainEnd
-from backhaul_agent.ledger_rows import STAGED, Adopted
+from backhaul_agent.ledger_rows import STAGED, Adopted, OwnRow
 from backhaul_codec import CodecError, chain, hash_of, restamp
 from backhaul_codec.survey import survey
 
@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
     from backhaul_agent.ledger_lanes import Lane, NewSteps
     from backhaul_agent.ledger_reader import LedgerReader
-    from backhaul_agent.ledger_rows import Changes, Outgoing, Quarantine
+    from backhaul_agent.ledger_rows import Changes, Outgoing, Quarantine, Row
+
+
+_INTO_MESSAGES = (
+    "INTO messages (lane, seq, subject, body, value_class, t_lo, t_hi, boot) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
 
 
 class MessageRow(NamedTuple):
@@ -38,12 +44,13 @@ class MessageRow(NamedTuple):
 class Plan(NamedTuple):
     """What a transaction will write: seqs, row ids and steps are given out.
 
-    ``lanes``: those that the messages go to, by name; with an opening they are new ones. ``chains``:
+    ``moved``: rows that stood elsewhere, each with its id there. ``lanes``: those that the messages go to, by name; with an opening they are new ones. ``chains``:
     where the chains of lanes end, by the lane's id; `write` adds what it links besides.
     """
 
     changes: Changes
     rows: list[MessageRow]
+    moved: list[tuple[MessageRow, int]]
     staged: list[tuple[int, str, int, int, bytes, int, int]]
     lanes: dict[str, Lane]
     next_seqs: dict[str, int]
@@ -71,8 +78,9 @@ def plan(ledger: LedgerReader, changes: Changes, staged_id: int) -> Plan:
     adopted = _unknown(ledger, changes.adopted)
     entered = ledger_lanes.entered(ledger.lane, last_id, adopted)
     chains |= {lane.id: lane.chain for lane in entered}
-    rows += _adopted(entered, adopted)
-    return Plan(changes, rows, staged, lanes, next_seqs, chains, steps, dropped, entered)
+    found, moved = _adopted(entered, adopted)
+    rows += found
+    return Plan(changes, rows, moved, staged, lanes, next_seqs, chains, steps, dropped, entered)
 
 
 def _stamp(
@@ -119,29 +127,44 @@ def _stamp(
 
 
 def _unknown(ledger: LedgerReader, adopted: Iterable[Adopted]) -> list[Adopted]:
-    """Return what the ledger does not have yet: what is owed may come again after it was written."""
+    """Return what the ledger does not have yet: what is owed may come again after it was written.
+
+    What is moved may come below what is there; `_move` looks at it.
+    """
     last_seqs: dict[tuple[str, int], int] = {}
     found = []
     for name, epoch, rows in adopted:
         lane = ledger.lane(name, epoch)
         last_seq = last_seqs.get((name, epoch), lane.last_seq if lane is not None else 0)
-        if new := [row for row in rows if row.seq > last_seq]:
+        if new := [row for row in rows if row.seq > last_seq or isinstance(row, OwnRow)]:
             found.append(Adopted(name, epoch, new))
-            last_seqs[name, epoch] = new[-1].seq
+            last_seqs[name, epoch] = max(last_seq, new[-1].seq)
     return found
 
 
-def _adopted(lanes: Iterable[Lane], adopted: Iterable[Adopted]) -> list[MessageRow]:
-    """Return rows of what was found in OUT, as it stands there."""
+def _adopted(
+    lanes: Iterable[Lane], adopted: Iterable[Adopted]
+) -> tuple[list[MessageRow], list[tuple[MessageRow, int]]]:
+    """Return rows of what was found in OUT, as it stands there; and of what is moved, with its old id."""
     ids = {(lane.name, lane.epoch): lane.id for lane in lanes}
-    return [
-        MessageRow(
-            ids[found.lane, found.epoch], row.seq, row.subject, row.body,
-            class_of(row.subject), *_times(row.body), 0,
-        )
-        for found in adopted
-        for row in found.rows
-    ]  # fmt: skip
+    rows: list[MessageRow] = []
+    moved: list[tuple[MessageRow, int]] = []
+    for found in adopted:
+        lane = ids[found.lane, found.epoch]
+        for row in found.rows:
+            new = MessageRow(lane, row.seq, row.subject, row.body, *_worth(row), 0)
+            if isinstance(row, OwnRow):
+                moved.append((new, row.id))
+            else:
+                rows.append(new)
+    return rows, moved
+
+
+def _worth(row: Row | OwnRow) -> tuple[int, int | None, int | None]:
+    """Return the value class of a message, and the earliest and latest time of its points."""
+    if isinstance(row, OwnRow):
+        return row.value_class, row.t_lo, row.t_hi
+    return class_of(row.subject), *_times(row.body)
 
 
 def _times(body: bytes) -> tuple[int | None, int | None]:
@@ -165,11 +188,8 @@ async def write(db: aiosqlite.Connection, ledger: LedgerReader, plan: Plan) -> N
         await ledger_lanes.drop(db, plan.dropped)
     await ledger_lanes.enter(db, plan.entered)
     if plan.rows:
-        await db.executemany(
-            "INSERT INTO messages (lane, seq, subject, body, value_class, t_lo, t_hi, boot) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            plan.rows,
-        )
+        await db.executemany(f"INSERT {_INTO_MESSAGES}", plan.rows)
+    staying = await _move(db, plan.moved)
     if plan.staged:
         await db.executemany("INSERT INTO staged VALUES (?, ?, ?, ?, ?, ?, ?)", plan.staged)
     if changes.unstage:
@@ -192,9 +212,27 @@ async def write(db: aiosqlite.Connection, ledger: LedgerReader, plan: Plan) -> N
     for statement in changes.commands:
         await db.execute(*statement)
     if changes.evict:
-        await ledger_room.give_up(db, changes.evict, changes.evicted)
+        evict = [id_ for id_ in changes.evict if id_ not in staying]
+        await ledger_room.give_up(db, evict, changes.evicted)
     await _link(db, ledger, plan)
     await db.execute("COMMIT")
+
+
+async def _move(db: aiosqlite.Connection, moved: Iterable[tuple[MessageRow, int]]) -> set[int]:
+    """Write what is moved; return the old ids of messages whose place another one has, found meanwhile.
+
+    One that stands there already, because this was written and is tried again, is moved.
+    """
+    staying = set()
+    for row, id_ in moved:
+        await db.execute(f"INSERT OR IGNORE {_INTO_MESSAGES}", row)
+        there = await db.execute_fetchall(
+            "SELECT 1 FROM messages WHERE lane = ? AND seq = ? AND subject = ? AND body = ?",
+            row[:4],
+        )
+        if not list(there):
+            staying.add(id_)
+    return staying
 
 
 async def _link(db: aiosqlite.Connection, ledger: LedgerReader, plan: Plan) -> None:

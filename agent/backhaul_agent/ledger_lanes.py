@@ -157,16 +157,23 @@ def entered(
     """Return the lanes of `adopted` as they are with its messages; new ones get ids behind ``last_id``."""
     lanes: dict[tuple[str, int], Lane] = {}
     for name, epoch, rows in adopted:
-        place = name, epoch
+        place, before, last = (name, epoch), rows[0].seq - 1, rows[-1]
         lane = lanes.get(place) or find(name, epoch)
         if lane is None:
             last_id += 1
-            before = rows[0].seq - 1
             lane = Lane(last_id, name, epoch, watermark=before, confirmed=before)
-        last = rows[-1]
-        end = ChainEnd(last.seq, hash_of(last.subject, last.body))
+        end = lane.chain
+        if last.seq >= end.seq:
+            end = ChainEnd(last.seq, hash_of(last.subject, last.body))
         next_seq = max(lane.next_seq, last.seq + 1)
-        lanes[place] = replace(lane, next_seq=next_seq, used_seq=next_seq - 1, chain=end)
+        lanes[place] = replace(
+            lane,
+            next_seq=next_seq,
+            used_seq=next_seq - 1,
+            chain=end,
+            watermark=min(lane.watermark, before),
+            confirmed=min(lane.confirmed, before),
+        )
     return list(lanes.values())
 
 
@@ -175,7 +182,8 @@ async def enter(db: aiosqlite.Connection, lanes: Iterable[Lane]) -> None:
     await db.executemany(
         "INSERT INTO lanes (id, name, epoch, next_seq, watermark, confirmed, used_seq) "
         "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
-        "next_seq = excluded.next_seq, used_seq = excluded.used_seq",
+        "next_seq = excluded.next_seq, used_seq = excluded.used_seq, "
+        "watermark = excluded.watermark, confirmed = excluded.confirmed",
         [(e.id, e.name, e.epoch, e.next_seq, e.watermark, e.confirmed, e.used_seq) for e in lanes],
     )
 

@@ -120,6 +120,22 @@ class LedgerReader:
                 return True
         return lane.chain.hash != NO_LINK
 
+    async def is_chained(self, lane: Lane, seq: int) -> bool:
+        """Whether the hash at a seq says what stands below it, as far as that is not confirmed.
+
+        It does not in a spare epoch, whose messages name none before them.
+        """
+        links = []
+        where = "seq > ? AND seq <= ? ORDER BY seq LIMIT 2"
+        for row in await self._rows(lane, where, lane.confirmed, seq):
+            try:
+                links.append((row.seq, peek(row.body).link))
+            except CodecError:
+                links.append((row.seq, b""))
+        if len(links) < 2 and (not links or links[0][0] == seq):
+            return True
+        return links[-1][1] != NO_LINK
+
     async def owned(self, lane: Lane, after_seq: int, rows_max: int) -> list[OwnRow]:
         """Return messages of a lane behind a seq, with all that the ledger has of them, in order.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from backhaul_agent.steps import Step
     from backhaul_codec.placed import Placed
@@ -135,15 +135,15 @@ class Evicted(NamedTuple):
 
 
 class Adopted(NamedTuple):
-    """Messages found in OUT, of an epoch that the ledger does not know, or beyond what it knows of one.
+    """Messages found in OUT, of an epoch that the ledger does not know or goes further; or moved there.
 
-    They become rows of a former epoch, which is entered where it is not known. ``confirmed``: the seq
-    before the first of them, where the epoch is new.
+    They become rows of a former epoch, which is entered where it is not known. ``confirmed``: at most the seq
+    before the first of them.
     """
 
     lane: str
     epoch: int
-    rows: list[Row]
+    rows: Sequence[Row | OwnRow]
 
 
 class Statement(NamedTuple):

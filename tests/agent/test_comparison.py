@@ -6,6 +6,7 @@ The leaf and the hub are scripted; the ledger is real. What becomes of each mess
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,10 +16,12 @@ from backhaul_agent import comparison
 from backhaul_agent.comparison import Comparison
 from backhaul_agent.config import Config, DeviceConfig
 from backhaul_agent.confirmations import Confirmations
-from backhaul_agent.ledger_rows import Changes
+from backhaul_agent.ledger_rows import Adopted, Changes, Row
+from backhaul_agent.reconcile import SPARE, spare_of
 from backhaul_agent.resend import Work
 from backhaul_agent.writer import Writer
-from backhaul_codec import hash_of
+from backhaul_codec import chain, decode, hash_of, peek
+from backhaul_codec.envelope import NO_LINK
 from tests.agent.test_ledger import open_ledger, outgoing
 from tests.agent.test_ledger_epochs import opening
 from tests.support.agent_clock import FakeClock
@@ -88,6 +91,11 @@ class Scene:
         rows = await self.ledger.read("bulk", 1, 9, 42)
         return [hash_of(row.subject, row.body).hex() for row in rows]
 
+    async def words(self) -> list[object]:
+        """Return what was said on live in the current epoch, but for its first word."""
+        rows = await self.ledger.read("live", 2, 9)
+        return [decode(row.body, node="", type="x").points[0].value for row in rows]
+
     async def answers(self, hashes: list[str | None]) -> None:
         """Have the hub answer the one question that there is."""
         await until(lambda: self.comparison.question is not None)
@@ -139,7 +147,21 @@ async def test_what_another_has_the_place_of_is_moved_and_the_epoch_is_settled(
         await scene.answers([first, second, OTHERS])
         await until(lambda: scene.bulk.confirmations.compared == {42})
         assert (scene.comparison.moved, scene.bulk.again) == (1, [])
-        assert scene.ledger.last_seq("bulk") == 1, "in the current epoch"
+        spare, last_seq = spare_of(42), scene.ledger.last_seq("bulk")
+        assert last_seq == 0, "it is no new message"
+        (there,) = await scene.ledger.read("bulk", 1, 9, spare)
+        assert (there.seq, peek(there.body).link) == (3, NO_LINK)
+        words = [json.loads(cast("Any", said).data) for said in await scene.words()]
+        assert words == [
+            {"lane": "bulk", "epoch": spare, "lo": 1, "hi": 2, "reason": SPARE},
+            {"old": spare, "new": scene.ledger.epoch, "why": SPARE, "lanes": {"bulk": 3}},
+        ]
+        await until(lambda: scene.comparison.question == ("bulk", spare, 3, 3))
+        scene.comparison.heard("bulk", spare, 3, [None])
+        await until(lambda: scene.bulk.again == [Work(spare, 3, 3)])
+        assert spare not in scene.bulk.confirmations.compared, (
+            "the hub may hold another's there too"
+        )
         await until(
             lambda: ("bulk", 42) not in scene.ledger.closed or scene.ledger.closed["bulk", 42].whole
         )
@@ -167,7 +189,8 @@ async def test_what_was_to_be_moved_as_the_link_fell_is_moved_once(scene: Scene)
     writing = asyncio.create_task(scene.writer.run())
     try:
         await asyncio.wait_for(answers, 5)
-        assert scene.ledger.last_seq("bulk") == 1, "in the current epoch"
+        there = await scene.ledger.read("bulk", 1, 9, spare_of(42))
+        assert [row.seq for row in there] == [3]
     finally:
         for task in (comparing, writing):
             task.cancel()
@@ -192,3 +215,16 @@ async def test_an_epoch_that_is_forgotten_while_its_leaf_is_asked_ends_nothing(
     finally:
         comparing.cancel()
         await asyncio.wait([comparing])
+
+
+async def test_what_waits_for_its_place_in_the_spare_epoch_settles_nothing(scene: Scene) -> None:
+    """This ledger has had another message in that place, before it was put back."""
+    other = chain(outgoing(size=99).body, epoch=spare_of(42), seq=3, link=NO_LINK)
+    taken = Adopted("bulk", spare_of(42), [Row(3, "f.n", other)])
+    await scene.ledger.commit(Changes(adopted=[taken]))
+    async with scene.running():
+        first, second, third = await scene.hashes()
+        await scene.answers([first, second, OTHERS])
+        await until(lambda: not scene.bulk.confirmations.disputed)
+        assert scene.bulk.confirmations.compared == set()
+        assert (await scene.hashes())[2] == third, "it stays until its place is settled"

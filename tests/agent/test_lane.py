@@ -31,6 +31,7 @@ from backhaul_agent.resend import Ask
 from backhaul_agent.steps import Step, Steps
 from backhaul_agent.writer import Writer
 from backhaul_codec import Point, chain, decode, encode_frame, hash_of, peek
+from backhaul_codec.envelope import NO_LINK
 from backhaul_codec.retime import retime
 from tests.agent.test_ledger_epochs import opening
 from tests.support.agent_clock import FakeClock
@@ -459,13 +460,13 @@ async def test_a_former_epoch_of_more_than_half_of_out_goes_on_as_the_hub_confir
 class Copied:
     """A ledger that was put back: OUT holds three messages of an epoch that it does not know."""
 
-    def __init__(self, rig: Rig) -> None:
+    def __init__(self, rig: Rig, *, linked: bool = True) -> None:
         self.rig = rig
         link = b"before"
         self.hashes: list[bytes] = []
         for seq in (4, 5, 6):
             body = encode_frame([Point("n", "t", seq, float(seq))], epoch=44, seq=seq)
-            body = chain(body, epoch=44, seq=seq, link=link)
+            body = chain(body, epoch=44, seq=seq, link=link if linked else NO_LINK)
             rig.leaf.stored.append(body)
             link = hash_of("f.n", body)
             self.hashes.append(link)
@@ -494,12 +495,15 @@ async def test_what_out_alone_holds_is_in_the_ledger_before_out_is_emptied(
     assert taken[0] == [4, 5, 6]
 
 
-@pytest.mark.parametrize(("theirs", "taken"), [(False, [6]), (True, [4, 5, 6])])
+@pytest.mark.parametrize(
+    ("theirs", "linked", "taken"),
+    [(False, True, [6]), (True, True, [4, 5, 6]), (False, False, [4, 5, 6])],
+)
 async def test_of_what_out_alone_holds_only_what_the_hub_has_for_certain_is_left_out(
-    rig: Rig, theirs: bool, taken: list[int]
+    rig: Rig, theirs: bool, linked: bool, taken: list[int]
 ) -> None:
-    """The hub has a message at seq 5: ours, or another machine's."""
-    copied = Copied(rig)
+    """The hub has a message at seq 5: ours, or another machine's, or one that says nothing of what is before it."""
+    copied = Copied(rig, linked=linked)
     out = OutStream(JetStream(rig.leaf.request), rig.lane.stream)
     adoption = Adoption("bulk", rig.ledger, rig.writer)
     await adoption.look(out)

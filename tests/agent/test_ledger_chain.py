@@ -11,7 +11,7 @@ import pytest
 
 from backhaul_agent import ledger_chain
 from backhaul_agent.confirmations import UNPROVEN, Claim, Confirmations
-from backhaul_agent.ledger_rows import Adopted, Changes, Opening, Row, Settled
+from backhaul_agent.ledger_rows import Adopted, Changes, Opening, OwnRow, Row, Settled
 from backhaul_codec import chain, hash_of, peek, restamp
 from backhaul_codec.envelope import NO_LINK
 from backhaul_codec.words import FORKED
@@ -243,3 +243,68 @@ async def test_more_damaged_messages_than_are_linked_at_a_time_are_passed_over(
     first, *_, last = await ledger.read("bulk", 1, 9)
     assert peek(last.body).link == hash_of(first.subject, first.body)
     assert ledger.lanes["bulk"].chain == (5, hash_of(last.subject, last.body))
+
+
+def spared(seq: int) -> OwnRow:
+    body = chain(outgoing().body, epoch=9, seq=seq, link=NO_LINK)
+    return OwnRow(0, seq, "f.n", body, 0, 5, 6)
+
+
+async def test_what_is_moved_keeps_its_worth_and_may_come_below_what_is_there(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "ledger.db"
+    ledger = await open_ledger(path)
+    await ledger.commit(Changes(adopted=[Adopted("bulk", 9, [spared(5), spared(7)])]))
+    await ledger.commit(Changes(former={("bulk", 9): 7}))
+    await ledger.commit(Changes(adopted=[Adopted("bulk", 9, [spared(3)])]))
+    for _ in range(2):
+        lane = ledger.lane("bulk", 9)
+        assert lane is not None
+        assert (lane.watermark, lane.confirmed, lane.last_seq) == (2, 2, 7)
+        assert lane.chain == (7, hash_of("f.n", spared(7).body))
+        found = await ledger.owned(lane, 0, 9)
+        assert [row._replace(id=0) for row in found] == [spared(seq) for seq in (3, 5, 7)]
+        await ledger.close()
+        ledger = await open_ledger(path)
+    await ledger.close()
+
+
+@pytest.mark.parametrize(
+    ("rows", "seq", "proven"),
+    [
+        ([spared(5), spared(7)], 7, False),
+        ([spared(5), spared(7)], 5, True),  # all that there is up to there
+        ([spared(1), spared(2)], 2, False),  # the first of any lane names none
+        ([spared(1), spared(2)], 1, True),
+    ],
+)
+async def test_in_a_spare_epoch_a_hash_speaks_for_its_own_message_alone(
+    ledger: Ledger, confirmations: Confirmations, rows: list[OwnRow], seq: int, proven: bool
+) -> None:
+    await ledger.commit(Changes(adopted=[Adopted("bulk", 9, rows)]))
+    there = {row.seq: hash_of(row.subject, row.body) for row in rows}
+    confirmations.claim(9, Claim(seq, there[seq]))
+    assert await confirmations.judge() == ([(9, seq)] if proven else [])
+    assert confirmations.disputed == (set() if proven else {9})
+    assert not over(confirmations)
+
+
+async def test_what_is_moved_twice_is_moved_and_what_finds_another_in_its_place_stays(
+    ledger: Ledger,
+) -> None:
+    """A commit that failed may have been written; and OUT may have had another message of that place."""
+    await ledger.commit(Changes(messages=[outgoing(), outgoing(size=30)]))
+    mine, other = await ledger.owned(ledger.lanes["bulk"], 0, 9)
+    moved = [
+        row._replace(body=chain(row.body, epoch=9, seq=row.seq, link=NO_LINK))
+        for row in (mine, other)
+    ]
+    taken = Row(2, "f.n", chain(outgoing(size=50).body, epoch=9, seq=2, link=NO_LINK))
+    await ledger.commit(Changes(adopted=[Adopted("bulk", 9, [taken])]))
+    for _ in range(2):
+        ids = [mine.id, other.id]
+        await ledger.commit(Changes(adopted=[Adopted("bulk", 9, moved)], evict=ids))
+        assert await ledger.read("bulk", 1, 9) == [Row(2, "f.n", other.body)]
+        there = await ledger.read("bulk", 1, 9, 9)
+        assert [row.body for row in there] == [moved[0].body, taken.body]

@@ -17,7 +17,15 @@ from backhaul_agent.lane_chain import choose
 from backhaul_agent.ledger_chain import UNCHAINED, ChainEnd
 from backhaul_agent.ledger_lanes import Lane, entered, opened
 from backhaul_agent.ledger_rows import OwnRow, Row
-from backhaul_agent.reconcile import ASK_ROWS, MOVED, Verdicts, judge, question_of
+from backhaul_agent.reconcile import (
+    ASK_ROWS,
+    MOVED,
+    Spare,
+    Verdicts,
+    judge,
+    question_of,
+    spare_of,
+)
 from backhaul_agent.resend import Ask, Resends, Work
 from backhaul_agent.steps import Step, Steps
 from backhaul_codec.envelope import NO_LINK
@@ -102,7 +110,7 @@ class Ledger:
         row.chain = ChainEnd(before.seq, before.own) if before else UNCHAINED
 
     def enter(self, adopted: list[Adopted], known: dict[bytes, Message]) -> None:
-        """Take in what was found in OUT."""
+        """Take in what was found in OUT, or moved."""
         last_id = max(lane.id for lane in self.every_lane())
         for lane in entered(self.lane, last_id, adopted):
             self.closed[lane.name, lane.epoch] = lane
@@ -122,13 +130,27 @@ class Ledger:
         """Whether a message has a link; here every one has."""
         return True
 
+    async def is_chained(self, lane: Lane, seq: int) -> bool:
+        """Whether the hash at a seq says what stands below it, as the real ledger tells it."""
+        span = range(lane.confirmed + 1, seq + 1)
+        found = [m for each in span if (m := self.rows.get((lane.name, lane.epoch, each)))][:2]
+        if len(found) < 2 and (not found or found[0].seq == seq):
+            return True
+        return found[-1].link != NO_LINK
+
+    def place_of(self, id_: int) -> tuple[str, int, int]:
+        """Return where the row with an id stands."""
+        lane_id, seq = divmod(id_, 1 << 32)
+        lane = next(lane for lane in self.every_lane() if lane.id == lane_id)
+        return lane.name, lane.epoch, seq
+
     def owned(self, lane: Lane, after_seq: int) -> list[OwnRow]:
         """Return what there is of a lane behind a seq, in order."""
         place = lane.name, lane.epoch
         rows = sorted(each for each in self.rows if each[:2] == place and each[2] > after_seq)
         return [
-            OwnRow(at, key[2], message.subject, message.data, 0, None, None)
-            for at, key in enumerate(rows[:ASK_ROWS])
+            OwnRow((lane.id << 32) + key[2], key[2], message.subject, message.data, 0, None, None)
+            for key in rows[:ASK_ROWS]
             for message in [self.rows[key]]
         ]
 
@@ -384,21 +406,28 @@ class LaneShell:
         """Compare an epoch with what the hub holds, message by message; as far as it answers."""
         vehicle = self._vehicle
         lane = vehicle.ledger.closed[self.name, epoch]
-        after = lane.confirmed
+        after, into, moved, later = lane.confirmed, spare_of(epoch), 0, 0
         again: list[Work] = []
         while rows := vehicle.ledger.owned(lane, after):
             asked = question_of(lane, rows)
             hashes = vehicle.ask_hashes(self.name, epoch, asked.lo, asked.hi)
             if hashes is None:
                 return
-            verdicts = vehicle.cores.judge(lane, rows, asked.lo, hashes)
+            there = vehicle.ledger.lane(self.name, into)
+            spare = Spare()
+            if there is not None:
+                known = vehicle.ledger.owned(there, asked.lo - 1)
+                spare = Spare(there.last_seq, there.confirmed, {row.seq: row for row in known})
+            verdicts = vehicle.cores.judge(lane, rows, asked.lo, hashes, spare)
             again += [Work(epoch, low, high) for low, high in verdicts.again]
-            if verdicts.moved:
-                vehicle.move(lane, rows, verdicts)
+            vehicle.move(lane, verdicts)
+            moved, later = moved + verdicts.moved, later + verdicts.later
             after = verdicts.settled_seq
         self._ends.pop(epoch, None)
         self._owed.pop(epoch, None)
-        if again:
+        if moved:
+            self.confirmations.dispute(into, "messages were moved there")
+        if again or later:
             self.confirmations.postpone(epoch)
             for work in again:
                 self.resends.drain(work)

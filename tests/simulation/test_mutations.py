@@ -11,9 +11,10 @@ from backhaul_agent.appender import Appender
 from backhaul_agent.confirmations import Confirmations
 from backhaul_agent.epochs import Epochs, Verdict
 from backhaul_agent.holes import reasons
-from backhaul_agent.ledger_rows import Inward
-from backhaul_agent.reconcile import Verdicts, judge
+from backhaul_agent.ledger_rows import Adopted, Inward
+from backhaul_agent.reconcile import Spare, Verdicts, judge
 from backhaul_agent.resend import Resends
+from backhaul_codec import chain
 from backhaul_codec.merge import Change, Head, HeadKey, Heads, Merged
 from backhaul_codec.ranges import RangeSet
 from backhaul_hub.continuity import Continuity, LaneKey
@@ -169,10 +170,23 @@ def _all_is_there(lane: Lane, rows: Sequence[OwnRow], *_: object) -> Verdicts:
 
 
 def _all_is_moved(
-    lane: Lane, rows: Sequence[OwnRow], lo: int, hashes: Sequence[str | None]
+    lane: Lane, rows: Sequence[OwnRow], lo: int, hashes: Sequence[str | None], spare: Spare
 ) -> Verdicts:
     """Move what the hub lacks, too."""
-    return judge(lane, rows, lo, ["0" * 12 if held is None else held for held in hashes])
+    return judge(lane, rows, lo, ["0" * 12 if held is None else held for held in hashes], spare)
+
+
+def _each_as_its_own(
+    lane: Lane, rows: Sequence[OwnRow], lo: int, hashes: Sequence[str | None], spare: Spare
+) -> Verdicts:
+    """Move messages with a link, which no other machine would give them."""
+    verdicts = judge(lane, rows, lo, hashes, spare)
+    for at, (name, epoch, moved) in enumerate(verdicts.changes.adopted):
+        verdicts.changes.adopted[at] = Adopted(name, epoch, [
+            row._replace(body=chain(row.body, epoch=epoch, seq=row.seq, link=lane.chain.hash))
+            for row in moved
+        ])  # fmt: skip
+    return verdicts
 
 
 def _says_lost(
@@ -245,6 +259,10 @@ MUTATIONS = {
     "what OUT alone holds is purged": (_with(adoption=NoAdoption), (LOST, KEPT, REST)),
     "former epochs are not compared": (_with(compare=_all_is_there), (LOST, KEPT)),
     "what the hub has lost is moved": (_with(compare=_all_is_moved), ("times in the history",)),
+    "each machine moves a message as its own": (
+        _with(compare=_each_as_its_own),
+        ("times in the history",),
+    ),
     "one machine answers for the other": (_with(explain=_says_lost), ("another machine has",)),
     "a new ledger keeps the old epoch": (_with(vehicle=SameEpochVehicle), (LOST, REST)),
 }

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from backhaul_agent.confirmations import Claim
 from backhaul_agent.epoch_words import EpochWords
 from backhaul_agent.epochs import Verdict
+from backhaul_agent.reconcile import SPARE
 from backhaul_agent.resend import Ask
-from backhaul_codec import Point
+from backhaul_codec import Point, hash_of
+from backhaul_codec.envelope import NO_LINK
 from backhaul_codec.merge import HeadKey
 from tests.simulation.models import Appended, Message, OutModel, at_once
 
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 
     from backhaul_agent.epoch_words import Ends, Known
     from backhaul_agent.ledger_lanes import Lane
-    from backhaul_agent.ledger_rows import OwnRow
     from backhaul_agent.reconcile import Verdicts
     from backhaul_hub.chain import Watermark
 
@@ -55,10 +56,8 @@ class Book:
     """Ids of which nobody may know: what held them was deleted, or put back by an older copy."""
     forgotten: set[bytes] = field(default_factory=set)
     """Hashes of messages that ledgers gave up after the hub had confirmed them."""
-    moved: dict[int, int] = field(default_factory=dict)
-    """Point id to how often it was moved into another epoch."""
-    copied: set[int] = field(default_factory=set)
-    """Ids of points that two copies of a disk held, and of which the hub had confirmed to neither."""
+    moved: set[int] = field(default_factory=set)
+    """Ids of points that were moved into another epoch."""
     by_data: dict[bytes, Message] = field(default_factory=dict)
     points: int = 0
     streams: int = 0
@@ -132,20 +131,30 @@ class Vehicle:
         """Say of what nobody but this ledger could know that it is lost."""
         self._hub.gave_up(self, lane, epoch, low, high)
 
-    def move(self, lane: Lane, rows: list[OwnRow], verdicts: Verdicts) -> None:
-        """Have messages of a former epoch go into the current one, as `reconcile.judge` says."""
-        seqs = {row.id: row.seq for row in rows}
-        for id_ in verdicts.changes.evict:
-            del self.ledger.rows[lane.name, lane.epoch, seqs[id_]]
-            self.ledger.moved.setdefault((lane.name, lane.epoch), set()).add(seqs[id_])
-        for outgoing in verdicts.changes.messages:
-            before = self.book.by_data[outgoing.body]
-            after = self.commit(outgoing.lane, before.kind, before.body)
-            if before.kind == "points":
-                assert isinstance(before.body, tuple)
-                for id_ in before.body:
-                    self.book.acknowledged[id_] = after
-                    self.book.moved[id_] = self.book.moved.get(id_, 0) + 1
+    def move(self, lane: Lane, verdicts: Verdicts) -> None:
+        """Have messages of a former epoch go into its spare one, as `reconcile.judge` says."""
+        ledger, by_data, changes = self.ledger, self.book.by_data, verdicts.changes
+        before: dict[int, Message] = {}
+        for place in map(ledger.place_of, changes.evict):
+            message = ledger.rows.pop(place)
+            if place[1] == lane.epoch:
+                before[message.seq] = message
+                ledger.moved.setdefault(place[:2], set()).add(message.seq)
+        for name, epoch, rows in changes.adopted:
+            for row in rows:
+                own = hash_of(row.subject, row.body)
+                after = before[row.seq]._replace(epoch=epoch, data=row.body, link=NO_LINK, own=own)
+                self._moved(by_data.setdefault(row.body, after))
+            ledger.enter(changes.adopted, by_data)
+            for low, high in verdicts.unused:
+                self.explain(name, epoch, low, high, SPARE)
+            self.commit("live", "epoch", (epoch, {name: rows[-1].seq}))
+
+    def _moved(self, after: Message) -> None:
+        if after.kind == "points":
+            assert isinstance(after.body, tuple)
+            self.book.acknowledged.update(dict.fromkeys(after.body, after))
+            self.book.moved.update(after.body)
 
     def write_head(self, point: Point) -> None:
         """Write a config point."""
@@ -215,7 +224,6 @@ class Vehicle:
 
     def clone(self) -> Vehicle:
         """Return another machine with a copy of this one's disk, to be started."""
-        self.book.copied |= self._unconfirmed()
         other = copy(self)
         other.own = set(self.own)
         other.machine = f"{self.random.getrandbits(64):016x}"
@@ -293,7 +301,6 @@ class Vehicle:
         self.ledger = deepcopy(ledger)
         if whole_disk:
             self._outs = {name: out.copy() for name, out in outs.items()}
-        self.book.copied |= self._unconfirmed()
         kept = {m.place: m.own for m in self.ledger.rows.values()}
         self.book.uncertain |= {
             id_ for id_ in self.own - self._in_out()
@@ -308,18 +315,6 @@ class Vehicle:
         self.ledger = Ledger(self._draw_epoch())
         self._begin(fresh=True)
         self.mark("start")
-
-    def _unconfirmed(self) -> set[int]:
-        """Return the points that the hub has not confirmed, in the ledger and in OUT."""
-        rows = self.ledger.rows.values()
-        found = {
-            id_ for out in self._outs.values() for m, _ in out.messages.values() for id_ in _ids(m)
-        }
-        for message in rows:
-            lane = self.ledger.lane(message.lane, message.epoch)
-            if lane is None or message.seq > lane.confirmed:
-                found.update(_ids(message))
-        return found
 
     def _in_out(self) -> set[int]:
         """Return the points that wait in OUT for the hub to take them."""
