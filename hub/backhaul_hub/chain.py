@@ -66,19 +66,28 @@ class Chain:
     """The hash of the message before that."""
     forked: bool = False
     """Whether two histories have been seen."""
-    doubted: int = 0
-    """The lowest seq that came again and may have been another message; 0: there is none."""
+    since: int = 0
+    """The lowest seq at which another history begins that links to what is held below; 1 where that is
+    not known of one; 0: nobody has looked."""
 
     @property
     def forked_from(self) -> int:
         """Return the seq from which on two machines may have written, 0 for none: never too high.
 
-        What parts the chain comes after the fork: whose messages lie below it is not known. But both
-        machines send from the fork on, so of one of them it came again.
+        What parts the chain comes after the fork: whose messages lie below it is not known. What comes again
+        may come late: the first of another machine's messages may never have come.
         """
-        return (self.doubted or 1) if self.forked else 0
+        return (self.since or 1) if self.forked else 0
 
-    def add(self, seq: int, link: bytes, own: bytes, held: RangeSet) -> None:
+    def fork(self, since: int = 0) -> None:
+        """Take in that there are two histories. `since`: see there; 0 where this says nothing of it."""
+        self.forked = True
+        if since:
+            self.since = min(since, self.since or since)
+
+    def add(
+        self, seq: int, link: bytes, own: bytes, held: RangeSet, *, known: bool = False
+    ) -> None:
         """Take in a message that was not held; `held` has it already.
 
         Args:
@@ -86,6 +95,7 @@ class Chain:
             link: the hash of the message before it; empty in version 1.
             own: its hash; empty where it is not known.
             held: all seqs that are held.
+            known: it goes on a run of repeats (see repeats.py), by which its history is judged.
         """
         below, above = self.ends.get(seq - 1, b""), self.starts.pop(seq + 1, b"")
         # What a receipt says stays: UP may lose the message behind it, and get it again.
@@ -93,7 +103,7 @@ class Chain:
             self.ends.pop(seq - 1, None)
         explained = self.ends.pop(seq, b"")
         if _differ(below, link):
-            self._part(seq, below)
+            self._part(seq, below, since=0 if known else 1)
         if _differ(own, above) or _differ(own, explained):
             self._part(seq + 1, own)
         if own and seq + 1 not in held:
@@ -102,13 +112,11 @@ class Chain:
             self.starts[seq] = link
 
     def repeat(self, seq: int, own: bytes) -> bool:
-        """Take in a message that is held already; return whether nobody here knows if it is the same."""
+        """Take in a message that is held already; return whether somebody is to compare it with that one."""
         known = self.ends.get(seq)
-        if not known or known != own:
-            self.doubted = min(seq, self.doubted or seq)
         if known and own and known != own:
             self.forked = True
-        return not known and bool(own) and not self.forked
+        return bool(own) and known != own and self.since != 1
 
     def explain(
         self, low: int, high: int, behind: bytes, held: RangeSet, explained: RangeSet
@@ -174,8 +182,8 @@ class Chain:
                 known = self.ends.get(seq, b"") if seq else NO_LINK
         return seq, known
 
-    def _part(self, seq: int, below: bytes) -> None:
-        self.forked = True
+    def _part(self, seq: int, below: bytes, *, since: int = 1) -> None:
+        self.fork(since)
         if not self.parted or seq < self.parted:
             self.parted, self.parted_hash = seq, below
 
@@ -187,7 +195,7 @@ class _Row(msgspec.Struct, omit_defaults=True):
     parted: int = 0
     parted_hash: str = ""
     forked: bool = False
-    doubted: int = 0
+    since: int = 0
 
 
 def to_text(chain: Chain) -> str:
@@ -199,7 +207,7 @@ def to_text(chain: Chain) -> str:
         chain.parted,
         chain.parted_hash.hex(),
         chain.forked,
-        chain.doubted,
+        chain.since,
     )
     return msgspec.json.encode(row).decode()
 
@@ -214,7 +222,7 @@ def from_text(text: str) -> Chain:
         row.parted,
         bytes.fromhex(row.parted_hash),
         row.forked,
-        row.doubted,
+        row.since,
     )
 
 

@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from backhaul_codec.ranges import RangeSet
 
 from .chain import Chain, Fork, Watermark
+from .repeats import Repeats
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+
+    from .repeats import Run
 
 # What one device may make the hub remember. An agent that started a thousand times without a link
 # (each start is an epoch of its own then), or a link with a thousand separate holes, stays below;
@@ -28,8 +31,6 @@ LANES_MAX = 4096
 """(lane, epoch) pairs."""
 HOLES_MAX = 16_384
 """Separate ranges of seqs, over all its lanes; as many receipts in each."""
-DOUBTS_MAX = 64
-"""Lanes of which a repeat waits to be compared."""
 FORGOTTEN_AFTER_NS = 86_400 * 1_000_000_000
 """A former epoch that nothing came of for so long makes room for a new one."""
 
@@ -132,7 +133,7 @@ class Continuity:
         self._no_room_until_ns: dict[str, int] = {}
         self._changed: set[LaneKey] = set()
         self._stirred: dict[LaneKey, None] = {}
-        self._doubts: dict[LaneKey, tuple[int, bytes]] = {}
+        self._repeats = Repeats(self.unclear)
         self.forks: list[LaneKey] = []
         """Lanes in which a second history was seen, each once."""
         self._forgotten: list[LaneKey] = []
@@ -177,9 +178,10 @@ class Continuity:
         self._touch(key)
         was_forked = state.chain.forked
         if state.held.add(seq):
-            state.chain.add(seq, link, own, state.held)
+            known = self._repeats.goes_on(key, seq, link)
+            state.chain.add(seq, link, own, state.held, known=known)
         elif state.chain.repeat(seq, own):
-            self._doubt(key, seq, own)
+            self._repeats.add(key, seq, link, own)
         if state.chain.forked and not was_forked:
             self.forks.append(key)
         before = len(state.seen)
@@ -271,23 +273,24 @@ class Continuity:
         state = self.lanes.get(key)
         return state.lost if state else 0
 
-    def take_doubts(
-        self, of: Collection[LaneKey] | None = None
-    ) -> dict[LaneKey, tuple[int, bytes]]:
-        """Return repeats of which it is not known whether they are the same: of each lane the last one.
+    def take_repeats(self, of: Collection[LaneKey] | None = None) -> dict[LaneKey, list[Run]]:
+        """Return the repeats of which it is not known whether they are the same. `of`: in these lanes alone."""
+        return self._repeats.take(of)
 
-        `of`: in these lanes alone.
-        """
-        keys = [key for key in self._doubts if of is None or key in of]
-        return {key: self._doubts.pop(key) for key in keys}
-
-    def fork(self, key: LaneKey) -> None:
-        """Take in that two histories of a lane have been seen."""
+    def fork(self, key: LaneKey, since: int = 0) -> None:
+        """Take in that two histories of a lane have been seen. `since`: as in `Chain.fork`."""
         state = self.lanes.get(key)
-        if state is not None and not state.chain.forked:
-            state.chain.forked = True
+        if state is None:
+            return
+        if not state.chain.forked:
             self.forks.append(key)
-            self._touch(key)
+        state.chain.fork(since)
+        self._touch(key)
+
+    def unclear(self, key: LaneKey) -> None:
+        """Take in that nobody will know where another history of a lane begins, if there is one."""
+        self.lanes[key].chain.since = 1
+        self._touch(key)
 
     def fork_of(self, key: LaneKey) -> Fork:
         """Return what the vehicle is to be told of a lane's epoch."""
@@ -302,10 +305,6 @@ class Continuity:
     def told_of(self, key: LaneKey) -> Watermark:
         """Return what the vehicle is to be told of a lane that is known."""
         return Watermark(*self.lanes[key].proven, self.fork_of(key))
-
-    def _doubt(self, key: LaneKey, seq: int, own: bytes) -> None:
-        if key in self._doubts or len(self._doubts) < DOUBTS_MAX:
-            self._doubts[key] = seq, own
 
     def known(self, device: str, epoch: int) -> dict[str, int]:
         """Return the highest seq that anybody has ever heard of, by lane of one epoch."""
@@ -386,6 +385,7 @@ class Continuity:
         if oldest in self.forks:
             self.forks.remove(oldest)
         self._stirred[oldest] = None
+        self._repeats.forget(oldest)
         self._forgotten.append(oldest)
         return True
 

@@ -23,6 +23,7 @@ from .examine import Examined, UnreadableError, examine, own_hash
 from .hashes import Hashes
 from .quarantine import set_aside
 from .registry import Position, Registry
+from .repeats import forks_from
 from .stored import Stored, StoredReader
 from .word_book import WordBook
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from .consumers import Change, Consumer
     from .continuity import Continuity, LaneKey
     from .jetstream import JetStreamApi, Json
+    from .repeats import Run
 
 log = structlog.get_logger(__name__)
 
@@ -189,22 +191,26 @@ class UplinkReader:
             doubts = self._take_doubts()
             self._judging = asyncio.create_task(self._judge(doubts)) if doubts else None
 
-    def _take_doubts(self) -> Mapping[LaneKey, tuple[int, bytes]]:
+    def _take_doubts(self) -> Mapping[LaneKey, list[Run]]:
         repeated, self._repeated = self._repeated, set()
-        return self._continuity.take_doubts(repeated)
+        return self._continuity.take_repeats(repeated)
 
-    async def _judge(self, doubts: Mapping[LaneKey, tuple[int, bytes]]) -> None:
+    async def _judge(self, doubts: Mapping[LaneKey, list[Run]]) -> None:
         while doubts:
-            for key, (seq, own) in doubts.items():
-                try:
-                    (held,) = await self.hashes.of(key, seq, seq)
-                except (HubError, NatsError, OSError) as error:
-                    log.info("repeat_not_compared", device=key.device, error=str(error))
-                    continue
-                if held and held != own.hex():
-                    self._continuity.fork(key)
+            for key, runs in doubts.items():
+                for run in runs:
+                    try:
+                        await self._compare(key, run)
+                    except (HubError, NatsError, OSError) as error:
+                        log.info("repeat_not_compared", device=key.device, error=str(error))
+                        self._continuity.unclear(key)
             # What came again meanwhile: nothing may come after it.
             doubts = self._take_doubts()
+
+    async def _compare(self, key: LaneKey, run: Run) -> None:
+        hashes = [(await self.hashes.of(key, seq, seq))[0] for seq in (run.first - 1, run.last)]
+        if since := forks_from(run, hashes):
+            self._continuity.fork(key, since)
 
     def _tell(self, message: Stored, said: Examined) -> None:
         bound = self._continuity.beyond_bounds(said.key, said.seq, message.stored_ns)

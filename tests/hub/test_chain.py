@@ -17,6 +17,7 @@ from backhaul_codec.envelope import NO_LINK
 from backhaul_codec.ranges import RangeSet
 from backhaul_hub.chain import INNER_ENDS_MAX, Chain, Fork, Watermark, from_text, to_text
 from backhaul_hub.continuity import Continuity, LaneKey
+from backhaul_hub.repeats import RUNS_MAX, Run, forks_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -125,7 +126,7 @@ def test_two_histories_are_always_noticed(parts_at: int, data: st.DataObject) ->
         assert known in (b"", held[-1].own if held else NO_LINK)
         if seq < continuity.lanes[LANE].watermark:
             assert fork is not Fork.NONE
-    assert told(continuity).fork is Fork.FORKED or continuity.take_doubts()
+    assert told(continuity).fork is Fork.FORKED or continuity.take_repeats()
 
 
 @given(st.integers(1, SEQS - 1))
@@ -254,14 +255,75 @@ def test_a_repeat_of_which_the_hash_is_not_at_hand_is_in_doubt_once() -> None:
     continuity = Continuity()
     take(continuity, ONE.values())
     take(continuity, [ONE[SEQS]])
-    assert continuity.take_doubts() == {}
-    take(continuity, [ONE[3]])
-    assert continuity.take_doubts() == {LANE: (3, ONE[3].own)}
-    continuity.fork(LANE)
-    continuity.fork(LANE)
+    assert continuity.take_repeats() == {}
+    take(continuity, [ONE[3], ONE[4], ONE[7]])
+    runs = [Run(3, ONE[2].own, 4, ONE[4].own), Run(7, ONE[6].own, 7, ONE[7].own)]
+    assert continuity.take_repeats() == {LANE: runs}
+    assert continuity.take_repeats() == {}
+    continuity.fork(LANE, 1)
+    continuity.fork(LANE, 1)
     take(continuity, [ONE[4]])
-    assert continuity.take_doubts() == {}
+    assert continuity.take_repeats() == {}, (
+        "of an epoch that is forked from its start no more is known"
+    )
     assert continuity.forks == [LANE]
+
+
+def judge(continuity: Continuity, first: dict[int, Linked]) -> None:
+    """Compare what came again with what came first, as the hub does with what UP holds."""
+    for key, runs in continuity.take_repeats().items():
+        for run in runs:
+            hashes = [
+                first[seq].own.hex() if seq in first else None for seq in (run.first - 1, run.last)
+            ]
+            if since := forks_from(run, hashes):
+                continuity.fork(key, since)
+
+
+@given(st.integers(1, SEQS), st.data())
+def test_a_fork_is_never_said_to_begin_above_where_it_does(
+    parts_at: int, data: st.DataObject
+) -> None:
+    """Whatever comes of either history, in any order, and whatever never comes."""
+    other = history(SEQS, parts_at=parts_at)
+    both = [*ONE.values(), *(other[seq] for seq in range(parts_at, SEQS + 1))]
+    continuity, first = Continuity(), dict[int, Linked]()
+    for message in data.draw(st.lists(st.sampled_from(both), max_size=30)):
+        take(continuity, [message])
+        first.setdefault(message.seq, message)
+        if data.draw(st.booleans()):
+            judge(continuity, first)
+    judge(continuity, first)
+    if LANE in continuity.lanes:
+        assert continuity.lanes[LANE].chain.forked_from <= parts_at
+
+
+def test_a_fork_begins_where_both_machines_messages_are_held_or_came_again() -> None:
+    other, continuity = history(SEQS, parts_at=4), Continuity()
+    take(continuity, [ONE[seq] for seq in range(1, 7)])
+    take(continuity, [other[seq] for seq in range(4, SEQS + 1)])
+    judge(continuity, ONE)
+    assert continuity.lanes[LANE].chain.forked_from == 4
+
+
+def test_a_fork_of_which_the_first_messages_never_came_begins_with_the_epoch() -> None:
+    """A source that had read on passes over what a copy of the disk wrote in the same places."""
+    other, continuity = history(SEQS, parts_at=3), Continuity()
+    take(continuity, [ONE[seq] for seq in range(1, 7)])
+    take(continuity, [other[seq] for seq in range(6, SEQS + 1)])
+    judge(continuity, ONE)
+    assert continuity.lanes[LANE].chain.forked_from == 1
+
+
+def test_of_repeats_that_nobody_could_look_at_no_more_is_said() -> None:
+    other, continuity = history(SEQS, parts_at=4), Continuity()
+    take(continuity, [ONE[seq] for seq in range(1, SEQS + 1)])
+    for _ in range(RUNS_MAX + 1):
+        take(continuity, [other[5]])
+    assert continuity.lanes[LANE].chain.forked_from == 0, "so far none has been seen"
+    take(continuity, [other[4]])
+    judge(continuity, ONE)
+    assert continuity.lanes[LANE].chain.forked_from == 1
 
 
 def test_what_a_vehicle_is_told() -> None:

@@ -135,7 +135,7 @@ CHAIN_MUTANTS = (
         "repeats-not-compared",
         "a message that comes again is taken for the same",
         "hub/backhaul_hub/chain.py",
-        "return not known and bool(own) and not self.forked",
+        "return bool(own) and known != own and self.since != 1",
         "return False",
         named(
             "tests/hub/test_chain.py",
@@ -145,9 +145,9 @@ CHAIN_MUTANTS = (
     Mutant(
         "doubt-not-settled",
         "a repeat that UP shows to be another message makes no fork",
-        "hub/backhaul_hub/uplink.py",
-        "if held and held != own.hex():",
-        "if held and not own.hex():",
+        "hub/backhaul_hub/repeats.py",
+        "if not held or held == run.own.hex():",
+        "if held or not held:",
         named(
             "tests/hub/test_hashes.py",
             "test_a_repeat_whose_hash_is_not_at_hand_is_compared_with_what_up_holds",

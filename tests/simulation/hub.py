@@ -14,6 +14,7 @@ from backhaul_hub.continuity import Continuity, LaneKey
 from backhaul_hub.former import FormerEpochs
 from backhaul_hub.identities import Identities
 from backhaul_hub.repair import RepairBook
+from backhaul_hub.repeats import forks_from
 from tests.simulation.lane_shell import LANES
 from tests.simulation.models import DownModel, Source, UpModel
 
@@ -85,10 +86,11 @@ class Hub:
                 self._read_seq = stored.seq
                 messages_max -= 1
                 self._take(stored.message, stored.stored_ns)
-        for key, (seq, own) in self.continuity.take_doubts().items():
-            (held,) = self.hashes(key, seq, seq)
-            if held and held != own.hex():
-                self.continuity.fork(key)
+        for key, runs in self.continuity.take_repeats().items():
+            for run in runs:
+                hashes = [self.hashes(key, seq, seq)[0] for seq in (run.first - 1, run.last)]
+                if since := forks_from(run, hashes):
+                    self.continuity.fork(key, since)
 
     def tell(self, lags: Mapping[str, int], now_s: float) -> None:
         """Write watermarks and requests to DOWN."""
