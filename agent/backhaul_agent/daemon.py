@@ -14,6 +14,7 @@ Stop, on SIGTERM or SIGINT (`stop`):
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
 
 DRAIN_S_MAX = 5.0
 SET_ASIDE_MAX = 3  # ledgers in one run: a disk that damages one after the other is of no use
+ROOM_LOOK_S = 1.0  # between two tries to open a ledger on a full disk
 ANSWER_S_MAX = 2.0
 log = structlog.get_logger("daemon")
 
@@ -120,7 +122,7 @@ class Daemon:
 
         Raises:
             LedgerInUseError: another agent runs on this ledger; nothing was changed.
-            LedgerError: the ledger cannot be used, and not for damage; or one after the other was
+            LedgerError: the ledger cannot be used, and neither damage nor a full disk is why; or one after the other was
                 damaged, or could not be set aside.
         """
         path = Path(self._config.ledger.path)
@@ -152,16 +154,7 @@ class Daemon:
         """Run on one ledger; `damages` say why those before were set aside: nobody may have told it yet."""
         reserve = Reserve(path, self._config.ledger.reserve_bytes)
         lanes = Lanes(self._config.streams.nodes)
-        ledger = await Ledger.open(
-            path,
-            device=self._config.device.id,
-            bytes_max=self._config.ledger.bytes_max,
-            when_full=self._config.ledger.when_full,
-            reserve=reserve,
-            epoch=self._random_u32,
-            opener=self._opener,
-            lanes=lanes.names,
-        )
+        ledger = await self._opened(path, reserve, lanes)
         try:
             self.parts = Parts(
                 self._config, self._clock, ledger, lanes, self._notifier, self._boot,
@@ -172,6 +165,30 @@ class Daemon:
             self.parts = None
             await ledger.close()
             log.info("stopped")
+
+    async def _opened(self, path: Path, reserve: Reserve, lanes: Lanes) -> Ledger:
+        """Open the ledger; wait for room on its disk where the reserve is spent, too."""
+        config, told = self._config.ledger, False
+        while True:
+            try:
+                return await Ledger.open(
+                    path,
+                    device=self._config.device.id,
+                    bytes_max=config.bytes_max,
+                    when_full=config.when_full,
+                    reserve=reserve,
+                    epoch=self._random_u32,
+                    opener=self._opener,
+                    lanes=lanes.names,
+                )
+            except LedgerStorageError as error:
+                if not error.disk_full or self._stop.is_set():
+                    raise
+                if not told:
+                    log.warning("no room to open the ledger", error=str(error), hint="make room")
+                told = True
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), ROOM_LOOK_S)
 
 
 class Parts:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul_agent import daemon as daemon_module
 from backhaul_agent.client import Agent, connect
 from backhaul_agent.clock import SystemClock
 from backhaul_agent.config import parse
@@ -467,6 +468,25 @@ async def test_a_disk_that_damages_one_ledger_after_the_other_ends_the_agent(
     with pytest.raises(LedgerError, match="malformed"):
         await asyncio.wait_for(daemon.run(), 60)
     assert disk.opened == SET_ASIDE_MAX + 1
+
+
+async def test_an_agent_that_starts_on_a_full_disk_waits_for_room(
+    tmp_path: Path, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daemon_module, "ROOM_LOOK_S", 0.01)
+    disk = FailingDisk()
+    full = sqlite3.OperationalError("database or disk is full")
+    full.sqlite_errorcode = sqlite3.SQLITE_FULL
+    disk.at, disk.error = "PRAGMA synchronous", full
+
+    def room_at_last() -> None:
+        if disk.opened >= 5:
+            disk.error = None
+
+    disk.on_failure = room_at_last
+    async with bench(tmp_path, nats_server, disk=disk) as it:
+        assert await it.ask("app.a.b", "1") == {"kept": 1}
+        assert disk.opened >= 5
 
 
 def malformed() -> sqlite3.DatabaseError:
