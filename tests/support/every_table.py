@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
+from backhaul_codec.envelope import NO_LINK, chain
 from backhaul_codec.points import JSON
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.fleet.job import FleetJob
@@ -34,6 +35,7 @@ def write_every_table(root: Path) -> None:
     """Write them all below a root."""
     _said_by_vehicles(str(root))
     fleet = Fleet(root, now_ns=T0_NS + 5 * HOUR_NS)
+    fleet.mark(1, bulk=0, device="VID-003")
     for value in (1.0, 2.0, "a text"):  # the second time what is there already is superseded
         fleet.send((0, value), (7, 7), device="VID-002")
         fleet.mark(1, bulk=3, device="VID-002")
@@ -53,9 +55,16 @@ def _said_by_vehicles(root: str) -> None:
         parts.append(message_batch("UP_00", stored([body], leaf=f"e.{kind}", first_seq=10 + seq)))
     again = encode_frame([Point("gps", "mode", T0_NS, "3d")], epoch=2, seq=9, said_again=True)
     parts.append(message_batch("UP_00", stored([again], leaf="p.gps", first_seq=20)))
+    parts.append(message_batch("UP_00", stored(_two_machines(), leaf="f.gps", first_seq=30, device="VID-003")))
     ingest = Ingest(root, SYSTEM_CLOCK)
     reports = [task(root, ingest.tables.next_ingest, part) for part in parts]
     ingest.commit("words", 0, reports)
+
+
+def _two_machines() -> list[bytes]:
+    """Return what two machines wrote into one epoch: a seq with two contents."""
+    frames = [encode_frame([Point("gps", "mode", T0_NS, said)], epoch=3, seq=1) for said in "ab"]
+    return [chain(body, epoch=3, seq=1, link=NO_LINK) for body in frames]
 
 
 def _said_by_the_twin_job(root: str) -> None:
