@@ -122,7 +122,7 @@ async def test_a_fork_is_told_of_with_its_machines_until_it_is_long_over(
         assert found.two
         text = told("VID-007", found)
         assert "two machines use the identity of VID-007" in text
-        assert "lane bulk, epoch 9, from seq 2 on" in text
+        assert "lane bulk, epoch 9, from seq 1 on" in text
         assert "machine aa, started as b1, at 10.0.0.1" in text
         assert ("machine bb, started as b2, at 10.0.0.2" in text) is two
         assert ("put back from a copy" in text) is not two

@@ -55,7 +55,11 @@ def _said_by_vehicles(root: str) -> None:
         parts.append(message_batch("UP_00", stored([body], leaf=f"e.{kind}", first_seq=10 + seq)))
     again = encode_frame([Point("gps", "mode", T0_NS, "3d")], epoch=2, seq=9, said_again=True)
     parts.append(message_batch("UP_00", stored([again], leaf="p.gps", first_seq=20)))
-    parts.append(message_batch("UP_00", stored(_two_machines(), leaf="f.gps", first_seq=30, device="VID-003")))
+    parts.append(
+        message_batch(
+            "UP_00", stored(_two_machines(), leaf="f.gps", first_seq=30, device="VID-003")
+        )
+    )
     ingest = Ingest(root, SYSTEM_CLOCK)
     reports = [task(root, ingest.tables.next_ingest, part) for part in parts]
     ingest.commit("words", 0, reports)
