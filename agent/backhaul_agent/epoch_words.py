@@ -159,18 +159,21 @@ class EpochWords:
         """Return where the ledger ends in a lane: of a former epoch, and of those that came after it.
 
         A ledger may go back more than once. What was staged in the former epoch may then have been sent in
-        one of which this ledger knows less than OUT, or nothing. Of the current one, too, as long as nobody
+        one of which this ledger knows less than OUT, or nothing; or less than the hub, where OUT has lost it
+        since. Of the current one, too, as long as nobody
         vouches for it; so it is all read at once, right after OUT: what is appended from then on is our own.
         """
         states = self._ledger.every_lane()
         last_seqs = {state.epoch: state.last_seq for state in states if state.name == lane}
         last_seqs[former.epoch] = former.last_seqs.get(lane, 0)
         epochs = list(dict.fromkeys(state.epoch for state in states))
-        before = epochs[: epochs.index(former.epoch)] if former.epoch in epochs else []
+        at = epochs.index(former.epoch) if former.epoch in epochs else None
+        before, after = ([], []) if at is None else (epochs[:at], epochs[at:])
         older = {epoch: last_seqs.get(epoch, 0) for epoch in before}
         in_out = out.since(former.epoch, last_seqs[former.epoch], older)
+        later = set(after) & self._highest.keys() - {self._ledger.epoch}
         ends = []
-        for epoch in in_out.keys() | {former.epoch}:
+        for epoch in in_out.keys() | later | {former.epoch}:
             known = self._highest.get(epoch, {}).get(lane, 0)
             ends.append(_End(epoch, last_seqs.get(epoch, 0), max(known, in_out.get(epoch, 0))))
         return ends

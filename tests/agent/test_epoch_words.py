@@ -124,6 +124,15 @@ async def test_what_a_later_ledger_sent_is_looked_through_whole_or_not_at_all(
     assert ledger.quarantined == 1
 
 
+async def test_what_the_hub_alone_holds_of_a_later_epoch_may_be_what_was_staged(
+    ledger: Ledger,
+) -> None:
+    """A copy put back from when epoch 43 had sent nothing: OUT has it no more, as the hub has taken it."""
+    assert await judge(ledger, Leaf([]), {42: 1, 43: 0}) == [[STAGED]]
+    await ledger.commit(Changes(opening=opening(44)))
+    assert await judge(ledger, Leaf([]), {42: 1, 43: 1}) == []
+
+
 async def test_holes_of_older_epochs_say_nothing_of_what_was_staged_later(ledger: Ledger) -> None:
     """Of a ledger that is gone, 41, only the end still stands in OUT; of 42 the hub knows more than we."""
     leaf = Leaf([(41, 9), (42, 1)])
