@@ -61,13 +61,22 @@ def nothing_is_given_up_without_need(_: Told, found: Found) -> Iterable[str]:
 
 
 def nothing_is_there_twice(_: Told, found: Found) -> Iterable[str]:
-    """No reading and no event stands under two places in lanes, but for a head told again."""
-    yield from _any("under two seqs", found.up.twice())
+    """No reading and no event stands under two places in lanes, but for a head told again.
+
+    What had no place or time yet on a disk that was cloned each of both machines gives one.
+    """
+    twice_open = {each for c in found.clones for each in (*c.open.readings, *c.open.happenings)}
+    twice = [each for each in found.up.twice() if each[0] not in twice_open]
+    yield from _any("under two seqs", twice)
 
 
 def a_place_has_one_message(_: Told, found: Found) -> Iterable[str]:
-    """What came again is what came before, to the byte; and all of it can be read."""
-    yield from _any("two messages of one identity", found.up.changed)
+    """What came again is what came before, to the byte; and all of it can be read.
+
+    But for what two machines wrote behind the end of a disk that was cloned.
+    """
+    changed = [p for p in found.up.changed if not any(c.may_differ(p) for c in found.clones)]
+    yield from _any("two messages of one identity", changed)
     yield from _any("cannot be read", found.up.unreadable)
     for stream in found.report["streams"]:
         if stream["quarantined"]:
@@ -131,7 +140,7 @@ def commands_ran_as_said(told: Told, found: Found) -> Iterable[str]:
     ran: after damage, or where the agent was started and had no word from the hub. What
     was sent while the hub's store was about to be put back may be gone altogether, and of what was sent
     before hub.db was lost there may be no record, or one that says less. A ledger that an older copy replaced may start once more
-    what it had started since the copy was made: if no word of that has left the vehicle nobody knows.
+    what it had started since the copy was made, and a machine what its clone has started: if no word of that has left the vehicle nobody knows.
     """
     kept, unknown = told.commands("kept"), told.commands("unknown")
     gone = kept - found.commands.keys() - found.starts.keys()
@@ -202,6 +211,13 @@ def it_comes_to_rest(_: Told, found: Found) -> Iterable[str]:
     return found.restless
 
 
+def two_machines_are_told(_: Told, found: Found) -> Iterable[str]:
+    """Where two machines with one identity sent messages that differ in one place, the hub says so."""
+    yield from _any(
+        "two machines wrote, and the hub never said so", found.forked() - found.told_two
+    )
+
+
 def a_second_agent_is_refused(_: Told, found: Found) -> Iterable[str]:
     """Beside an agent that runs on a ledger no other one starts, and it says whose that is."""
     return found.not_refused
@@ -210,7 +226,7 @@ def a_second_agent_is_refused(_: Told, found: Found) -> Iterable[str]:
 def no_hour_is_complete_over_a_hole(told: Told, found: Found) -> Iterable[str]:
     """All that was acknowledged within an hour that is certified complete is in UP.
 
-    But for what went with a ledger that an older copy replaced, if nobody can know of it.
+    But for what went with a ledger that an older copy replaced, or with a second machine, if nobody can know of it.
     """
     unknowable = Excused.of(told, found).unknowable
     for device, hours in found.complete_hours.items():
@@ -272,6 +288,7 @@ RULES: tuple[Rule, ...] = (
     nothing_is_owed_at_rest,
     it_comes_to_rest,
     a_second_agent_is_refused,
+    two_machines_are_told,
     no_hour_is_complete_over_a_hole,
     the_history_is_what_up_holds,
     what_expands_is_there_once,

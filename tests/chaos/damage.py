@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from backhaul_codec import Point
+    from tests.chaos.clone import Clone
     from tests.chaos.diary import Entry
     from tests.chaos.evidence import LaneName
 
@@ -66,6 +67,8 @@ class Damage:
     """When that copy was made."""
     in_out: Damage | None = None
     """What waited in OUT then, and nowhere else."""
+    clone: Clone | None = None
+    """It went away with the second machine of a cloned disk."""
 
     def take(self, other: Damage) -> None:
         """Be the damage of what is in another, too."""

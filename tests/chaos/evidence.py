@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from backhaul_codec import Message
+    from tests.chaos.clone import Clone
     from tests.chaos.damage import Damage
 
 EVENT = "drill"
@@ -215,6 +216,12 @@ class Found:
     """By device: how often its agent was killed or ended by itself."""
     rolled_back: list[tuple[int, int]] = field(default_factory=list)
     """From when to when (ns) what the hub's server had stored was lost, but for hub.db."""
+    clones: list[Clone] = field(default_factory=list)
+    """Of disks, in the order in which they were made."""
+    told_two: set[str] = field(default_factory=set)
+    """Devices of which the hub said at some look that two machines use their identity."""
+    machines: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By device: what its agent says of the machine that it runs on."""
     store_losses: list[tuple[str, int]] = field(default_factory=list)
     """Devices whose leaf lost its store, or some of it, and when (ns)."""
     lost_registries: list[Span] = field(default_factory=list)
@@ -244,6 +251,18 @@ class Found:
     """By device: rows of the node EXPANDING."""
     expanding: Counter[str] = field(default_factory=Counter)
     """By device: points of that node that were acknowledged."""
+
+    def forked(self) -> set[str]:
+        """Return the devices of which two machines wrote messages that differ in one place.
+
+        Both are in UP there, or one of them in the spare epoch to which its machine has moved it.
+        """
+        lanes = {place.lane for place in self.up.bodies}
+        return {
+            clone.device
+            for clone in self.clones
+            if any(map(clone.may_differ, self.up.changed)) or not lanes.isdisjoint(clone.spares())
+        }
 
     def lanes(self) -> Iterable[tuple[LaneName, dict[str, Any]]]:
         """Yield what the hub says of each current lane."""

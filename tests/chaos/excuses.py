@@ -1,4 +1,4 @@
-"""What may be gone though it was acknowledged: what stood in a damaged ledger, or a lost registry, alone. Pure."""
+"""What may be gone though it was acknowledged: what stood in a damaged ledger, on a second machine, or in a lost registry alone. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from backhaul_codec.subjects import LIVE
 from tests.chaos.diary import happening_of, readings_of, write_of
 
 if TYPE_CHECKING:
+    from tests.chaos.clone import Clone
     from tests.chaos.damage import Damage
     from tests.chaos.diary import Happening, Reading, Told, Write
     from tests.chaos.evidence import Found
@@ -37,7 +38,8 @@ class Excused:
         """Return what is excused. The hub must know that the epoch is over: nobody else can say so.
 
         Where it is not, the agent goes on with the file, and has a receipt for each row that is no good.
-        Where it went on with an older copy, the hub may never have heard of what that lacks.
+        Where it went on with an older copy, or a second machine went away, the hub may never have heard of
+        what that lacks; but of a second machine of which it has any reading it knows that there was more.
         An epoch's first word is on `live`; another lane may have nothing to say in it.
         """
         excused = cls()
@@ -45,7 +47,7 @@ class Excused:
         for damage in found.damages:
             if damage.put_back or (damage.device, damage.epoch) not in going_on:
                 excused._add(told, damage)
-            if damage.put_back:
+            if damage.put_back and not _heard(told, found, damage.clone):
                 # No word of it may ever have left the vehicle.
                 excused.unknowable |= damage.readings
             if damage.in_out is not None and _lost_soon(found, damage):
@@ -80,6 +82,15 @@ class Excused:
                 self.happenings.add(happening_of(entry))
             elif entry.what == "config" and not entry.body["node"].startswith("hub"):
                 self.writes.add(write_of(entry))
+
+
+def _heard(told: Told, found: Found, clone: Clone | None) -> bool:
+    """Whether the hub has any reading that the second machine of a cloned disk alone has kept."""
+    return clone is not None and any(
+        found.up.readings.keys() & readings_of(entry)
+        for entry in told.entries
+        if entry.what == "readings" and entry.word == "kept" and clone.of_second(entry)
+    )
 
 
 def _lost_soon(found: Found, damage: Damage) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tests.chaos import (
     faults_again,
     faults_clock,
+    faults_clone,
     faults_cluster,
     faults_copies,
     faults_disk,
@@ -42,6 +43,7 @@ __all__ = [
     "befall",
     "faults_again",
     "faults_clock",
+    "faults_clone",
     "faults_cluster",
     "faults_copies",
     "faults_disk",

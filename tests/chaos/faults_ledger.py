@@ -10,7 +10,7 @@ import asyncio
 import shutil
 import sqlite3
 import tempfile
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from tests.chaos.kinds import kind
 from tests.chaos.schedule import Habit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from demo.rig import DeviceRig
     from tests.chaos.damage import Rollback
@@ -115,20 +115,32 @@ def ledger_of(rig: DeviceRig) -> Path:
 
 def look_up(ledger: Path, damage: Damage, rollbacks: Sequence[Rollback] = ()) -> bool:
     """Say what stands in a ledger alone; False where it is damaged already, or not made yet."""
+    try:
+        with opened(ledger) as db:
+            [(damage.epoch,)] = db.execute(_EPOCH)
+            for id_, name, epoch, watermark in db.execute(_LANES).fetchall():
+                lane = LaneName(damage.device, name, epoch)
+                above = proved(lane, watermark, rollbacks, damage.at_ns)
+                damage.add_rows(db.execute(_UNPROVED, (id_, above)))
+            add_staged(db, damage)
+    except (sqlite3.Error, ValueError):
+        return False
+    return True
+
+
+def add_staged(db: sqlite3.Connection, damage: Damage) -> None:
+    """Add what stands in no message yet. Raises: sqlite3.Error, ValueError: it cannot be read."""
+    for node, body in db.execute("SELECT node, body FROM staged"):
+        damage.add_staged(unpack(node, body))
+
+
+@contextmanager
+def opened(ledger: Path) -> Iterator[sqlite3.Connection]:
+    """Have a copy of a ledger open. Raises: sqlite3.Error."""
     with tempfile.TemporaryDirectory() as there:
         copy = Path(there) / ledger.name
         for end in ("", "-wal"):
             if Path(f"{ledger}{end}").exists():
                 shutil.copy(f"{ledger}{end}", f"{copy}{end}")
-        try:
-            with closing(sqlite3.connect(copy)) as db:
-                [(damage.epoch,)] = db.execute(_EPOCH)
-                for id_, name, epoch, watermark in db.execute(_LANES).fetchall():
-                    lane = LaneName(damage.device, name, epoch)
-                    above = proved(lane, watermark, rollbacks, damage.at_ns)
-                    damage.add_rows(db.execute(_UNPROVED, (id_, above)))
-                for node, body in db.execute("SELECT node, body FROM staged"):
-                    damage.add_staged(unpack(node, body))
-        except (sqlite3.Error, ValueError):
-            return False
-    return True
+        with closing(sqlite3.connect(copy)) as db:
+            yield db

@@ -37,7 +37,7 @@ async def _second_agent(world: World, fault: Fault) -> None:
             world.idle[fault.kind] += 1
             return
         process = await asyncio.create_subprocess_exec(
-            *vehicle.wall.agent(agent_toml),
+            *vehicle.agent(),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from backhaul_codec.certificates import HOUR_NS, hours_between
 from backhaul_codec.subjects import LIVE
 from backhaul_hub.certify import certificates_of
+from backhaul_hub.health_kinds import TWO_MACHINES
 from backhaul_hub.registry import Registry
 from backhaul_hub.stored import StoredReader
 from backhaul_hub.twin_streams import EVENTS
@@ -86,7 +87,9 @@ class Look:
             }
             report = await _ask(hub, "hub.devices")
             found = Found(up=self._up, twin_events=self._twin_events, report=report)
+            found.machines = {device: each["machine"] for device, each in statuses.items()}
             await self._take_streams(hub)
+            world.told_two |= two_machines(await _ask(hub, "hub.status"))
             for device in world.vehicles:
                 heads = (await _ask(hub, "hub.get", device=device, deleted=True))["points"]
                 found.heads[device] = heads_of(heads), statuses[device]["heads"]
@@ -99,6 +102,7 @@ class Look:
         found.deaths = Counter({device: world.deaths(device) for device in world.vehicles})
         found.rolled_back = [(each.since_ns, each.until_ns) for each in world.rollbacks]
         found.damages = world.damages
+        found.clones, found.told_two = world.clones, world.told_two
         found.store_losses = world.store_losses
         found.lost_registries, found.not_refused = world.lost_registries, world.not_refused
         found.expanding = world.expanding
@@ -164,6 +168,11 @@ async def epochs_in_time(world: World) -> dict[str, int]:
             if asyncio.get_running_loop().time() > deadline_s:
                 raise RigError(f"not all vehicles learned the time: {devices}")
             await asyncio.sleep(_LOOK_S)
+
+
+def two_machines(status: dict[str, Any]) -> set[str]:
+    """Return the devices of which the hub's status says that two machines use their identity."""
+    return {each["device"] for each in status["conditions"] if each["code"] == TWO_MACHINES}
 
 
 async def _status(vehicle: Vehicle) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from backhaul_codec import Opaque, Point, encode_point
 from backhaul_codec.certificates import HOUR_NS
+from tests.chaos.clone import Clone
+from tests.chaos.damage import Damage
 from tests.chaos.diary import Entry
 from tests.chaos.evidence import (
     BY_AGENT,
@@ -419,6 +421,20 @@ def second_agent_let_in(case: Case) -> None:
     case.found.not_refused = ["a second agent beside 7 ended with 0, and said: nothing"]
 
 
+def two_machines_of_which_nobody_told(case: Case) -> None:
+    changed(case)
+    case.found.clones = [clone()]
+    case.found.told_two = {"VID-002"}
+
+
+def clone(end: int = 2, *staged: int) -> Clone:
+    """Return a disk that was cloned right after the start, with so much of lane BULK."""
+    open_ = Damage(VID, 0, 0)
+    open_.add_rows([("f.imu", frame(9, *staged))] if staged else [])
+    # The second machine is in the vehicle from 10 to 20 ns on, when nothing is kept.
+    return Clone(VID, open_, {BULK: end}, HOUR + 10, HOUR + 20)
+
+
 def service_at_an_end(case: Case) -> None:
     case.found.healed_ns = HOUR + SECOND_NS
 
@@ -430,6 +446,7 @@ WATERMARK, OWED = "the_watermark_is_true", "nothing_is_owed_at_rest"
 ONE, NOWHERE = "a_place_has_one_message", "nothing_comes_from_nowhere"
 HEADS, WRITES = "both_ends_have_the_same_heads", "config_writes_stand"
 REST, ALONE = "it_comes_to_rest", "a_second_agent_is_refused"
+TOLD = "two_machines_are_told"
 ROOM = "nothing_is_given_up_without_need"
 STAMPS, WORDS, ORDER = "stamps_are_true", "words_are_true", "events_keep_their_order"
 TIMELY, EARLY = "commands_keep_their_time", "no_hour_is_complete_before_its_end"
@@ -482,6 +499,7 @@ PLANTED: list[tuple[Callable[[Case], None], set[str]]] = [
     (restless, {REST}),
     (complete_over_a_hole, {LOST, HOURS}),
     (second_agent_let_in, {ALONE}),
+    (two_machines_of_which_nobody_told, {TOLD}),
     (service_at_an_end, {SERVICE}),
     (history_lacks, {HISTORY}),
     (history_doubles, {HISTORY}),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul_codec.certificates import HOUR_NS
-from tests.chaos.diary import Happening, readings_of
+from tests.chaos.diary import Happening, happening_of, readings_of
 from tests.chaos.evidence import BY_CLIENT, UNTIMED
 
 if TYPE_CHECKING:
@@ -52,11 +52,21 @@ def words_are_true(_: Told, found: Found) -> Iterable[str]:
 
 
 def events_keep_their_order(told: Told, found: Found) -> Iterable[str]:
-    """Each was acknowledged before the next was reported, so that it stands before it in its lane."""
-    before: dict[tuple[str, int], tuple[int, int]] = {}
+    """Each was acknowledged before the next was reported, so that it stands before it in its lane.
+
+    Not before what another machine with the same identity has reported.
+    """
+    before: dict[tuple[str, int, int], tuple[int, int]] = {}
+    seconds = {
+        happening_of(entry): number
+        for entry in told.entries
+        if entry.what == "event"
+        for number, clone in enumerate(found.clones, 1)
+        if clone.of_second(entry)
+    }
     for happening in sorted(told.happenings("kept")):
         for place in found.up.happenings.get(happening, ())[:1]:
-            lane = happening.device, place.lane.epoch
+            lane = happening.device, seconds.get(happening, 0), place.lane.epoch
             number, seq = before.get(lane, (0, 0))
             if place.seq < seq:
                 yield f"{happening.device}: event {happening.number} stands before {number}"

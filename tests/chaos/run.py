@@ -21,6 +21,7 @@ from tests.chaos.diary import Diary, Told
 from tests.chaos.endings import ended_wrongly
 from tests.chaos.excuses import Excused
 from tests.chaos.faults import befall
+from tests.chaos.faults_clone import settle_clones
 from tests.chaos.kinds import CLUSTER, HISTORY, chosen, habits
 from tests.chaos.link import NoToxiproxyError
 from tests.chaos.operators import Operators
@@ -211,6 +212,7 @@ async def _whole(plan: Plan, directory: Path) -> Outcome:
         told = Told.read(directory / "diary")
         sent = told.commands("kept") | told.commands("unknown")
         looking = look.Look(made, begin_ns, healed_ns, epochs, sent)
+        await settle_clones(made, looking)
         found, wrong = await _settled(looking, told)
         settled_s = asyncio.get_running_loop().time() - healed_s
         # What never comes to rest would look like a leak.
@@ -368,6 +370,7 @@ def _counts(told: Told, found: Found) -> dict[str, int]:
         "given up by name": len(given_up),
         "gone with a damaged ledger": len(missing & excused),
         "doubled": len(found.up.twice()),
+        "vehicles of which two machines wrote in one place": len(found.forked()),
         "hours complete": sum(map(len, found.complete_hours.values())),
         "commands done": sum(each["state"] == "done" for each in found.commands.values()),
     }

@@ -45,7 +45,7 @@ def seeds() -> list[int]:
 def test_the_fixed_set_fills_ledgers_and_damages_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BACKHAUL_CHAOS_SEEDS", raising=False)
     drawn = {fault.kind for seed in seeds() for fault in Plan.of(seed, LENGTH_S).faults}
-    assert drawn >= {"full-ledger", "damage-ledger", "lost-hub-db", "second-agent"}
+    assert drawn >= {"full-ledger", "damage-ledger", "clone", "lost-hub-db", "second-agent"}
     assert drawn >= {"old-ledger-trimmed", "old-ledger-wiped"}
 
 

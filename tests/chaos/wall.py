@@ -32,9 +32,10 @@ class Wall:
         self._now_ns = now_ns
         self._write(0.0)
 
-    def agent(self, agent_toml: Path) -> list[str]:
-        """Return the command of an agent that goes by this clock."""
-        return [sys.executable, str(_SUPPORT / "skewed_agent.py"), str(agent_toml), str(self._file)]
+    def agent(self, agent_toml: Path, root: Path) -> list[str]:
+        """Return the command of an agent that goes by this clock, on the machine that files below `root` name."""
+        words = map(str, (_SUPPORT / "skewed_agent.py", agent_toml, self._file, root))
+        return [sys.executable, *words]
 
     def control_plane(self, directory: Path) -> list[str]:
         """Return the command of a control plane that goes by this clock."""

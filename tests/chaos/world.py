@@ -18,6 +18,7 @@ from tests.chaos.disks import mounted
 from tests.chaos.ingest import Ingest
 from tests.chaos.link import ProxyServer
 from tests.chaos.links import Links
+from tests.chaos.machine import Machine
 from tests.chaos.wall import Wall
 from tests.support.run_here import run_here
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from tests.chaos.clone import Clone
     from tests.chaos.damage import Damage, Rollback
     from tests.chaos.disks import Disk
     from tests.chaos.schedule import Fault
@@ -40,6 +42,11 @@ class Vehicle:
     link: Links
     wall: Wall
     starts: Path
+    machine: Machine
+
+    def agent(self) -> list[str]:
+        """Return the command of an agent in this vehicle."""
+        return self.wall.agent(self.rig.agent_toml, self.machine.root)
 
 
 class World:
@@ -77,6 +84,10 @@ class World:
         """Of the hub's store, in the order in which they began."""
         self.store_losses: list[tuple[str, int]] = []
         """Devices whose leaf lost its store, or some of it, and when (ns)."""
+        self.clones: list[Clone] = []
+        """Of disks, in the order in which they were made."""
+        self.told_two: set[str] = set()
+        """Devices of which the hub said at some look that two machines use their identity."""
         self.damages: list[Damage] = []
         """Of ledgers, in the order in which they were done."""
         self.ingest: Ingest | None = None
@@ -194,7 +205,9 @@ async def world(
             link = await Links.to(hub, proxies, device)
             rig = await DeviceRig.add(hub, device, directory / device, links=link.ports)
             wall = Wall(directory / f"{device}-offset", SystemClock().now_ns)
-            rig.agent = Part(rig.agent.name, wall.agent(rig.agent_toml), rig.agent.log)
+            machine = Machine(directory / f"{device}-machine")
+            command = wall.agent(rig.agent_toml, machine.root)
+            rig.agent = Part(rig.agent.name, command, rig.agent.log)
             starts = directory / f"{device}-starts"
             starts.touch()
             config = rig.agent_toml.read_text() + settings(starts)
@@ -203,7 +216,7 @@ async def world(
             rig.agent_toml.write_text(config)
             stack.push_async_callback(rig.stop)
             await rig.start()
-            vehicles[device] = Vehicle(rig, link, wall, starts)
+            vehicles[device] = Vehicle(rig, link, wall, starts, machine)
         made = World(hub, vehicles, {paths[path]: disk for path, disk in disks.items()}, hub_wall)
         made.refusing.update(devices[1:][-1:])
         try:

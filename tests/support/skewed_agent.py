@@ -1,7 +1,7 @@
 """`backhaul-agent run` on a machine whose wall clock is wrong: by what a file says, whenever it is asked.
 
-Run as a program: skewed_agent.py CONFIG OFFSET_FILE. The file holds seconds; written again while the
-agent runs, the wall clock jumps.
+Run as a program: skewed_agent.py CONFIG OFFSET_FILE [ROOT]. The file holds seconds; written again while the
+agent runs, the wall clock jumps. ROOT: of the files that say which machine this is, such as etc/machine-id.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ import asyncio
 import secrets
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
+from backhaul_agent import daemon as daemon_module
 from backhaul_agent import logs, settle
 from backhaul_agent.clock import SystemClock, boot_id
 from backhaul_agent.config import load
 from backhaul_agent.daemon import Daemon
+from backhaul_agent.machine import identify
 from backhaul_agent.sdnotify import Notifier
 from backhaul_agent.vehicle_files import DEVICE_CREDS
 
@@ -54,4 +57,7 @@ async def run(config_path: Path, file: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(run(Path(sys.argv[1]), Path(sys.argv[2])))
+    config_path, offset, *roots = map(Path, sys.argv[1:])
+    if roots:
+        daemon_module.identify = partial(identify, root=roots[0])  # type: ignore[attr-defined]
+    asyncio.run(run(config_path, offset))
