@@ -14,8 +14,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_codec import Point, encode_frame, peek
-from backhaul_codec.columns import decode_columns
-from backhaul_codec.retime import retime
+from backhaul_codec.bulk.columns import decode_columns
+from backhaul_codec.wire.retime import retime
 
 from .errors import LostDataError
 from .load import FIRST_NS, PASS_NS

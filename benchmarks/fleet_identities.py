@@ -7,7 +7,7 @@ import secrets
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
-from backhaul_codec.credentials import Credentials
+from backhaul_codec.protocol.credentials import Credentials
 from backhaul_hub.account_keeper import AccountKeeper
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.keys import read_keys

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from backhaul_codec import Point, Value, check, decode, encode_frame
-from backhaul_codec.columns import decode_columns
+from backhaul_codec.bulk.columns import decode_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -13,8 +13,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from backhaul_codec import Point, decode, encode_frame
-from backhaul_codec.newest import newest_of
-from backhaul_codec.select import select
+from backhaul_codec.state.newest import newest_of
+from backhaul_codec.wire.select import select
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
-from backhaul_codec import blobs
-from backhaul_codec.credentials import parse_seed
-from backhaul_codec.identity import decode_identity
+from backhaul_codec.protocol import blobs
+from backhaul_codec.protocol.credentials import parse_seed
+from backhaul_codec.protocol.identity import decode_identity
 from demo.rig import Part, program, run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backhaul_codec.identity import Identity
+    from backhaul_codec.protocol.identity import Identity
     from demo.rig import HubRig
 
 LINK_BYTES_S = 100e6 / 8

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from backhaul_codec.credentials import parse_seed
+from backhaul_codec.protocol.credentials import parse_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

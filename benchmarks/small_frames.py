@@ -11,7 +11,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from backhaul_codec.columns import decode_columns
+from backhaul_codec.bulk.columns import decode_columns
 from backhaul_codec.subjects import BULK
 from backhaul_hub.simulated.fleet import Fleet, Plan
 

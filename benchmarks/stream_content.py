@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from backhaul_codec.columns import decode_columns
+from backhaul_codec.bulk.columns import decode_columns
 from backhaul_hub.errors import HubError
 from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.shards import inbox_subject

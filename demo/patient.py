@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backhaul_codec.hardy_client import HardyClient
+from backhaul_codec.nats.hardy_client import HardyClient
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg

@@ -15,13 +15,13 @@ import pytest
 import backhaul_agent.cli
 import backhaul_hub.cli
 import backhaul_spark.cli
-from backhaul_codec.command_line import harmless, install_hint
+from backhaul_codec.programs.command_line import harmless, install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from backhaul_codec.command_line import Subcommands
+    from backhaul_codec.programs.command_line import Subcommands
 
 GROUPS: dict[str, Subcommands] = {
     "backhaul-agent": backhaul_agent.cli.cli,

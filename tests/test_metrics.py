@@ -18,9 +18,9 @@ import backhaul_agent.metrics
 import backhaul_agent.metrics_server
 import backhaul_hub.metrics
 import backhaul_hub.metrics_server
-from backhaul_codec import scrapes
-from backhaul_codec.conditions import Condition, Severity
-from backhaul_codec.metrics import COUNTER, Metric
+from backhaul_codec.assurance.conditions import Condition, Severity
+from backhaul_codec.assurance.metrics import COUNTER, Metric
+from backhaul_codec.programs import scrapes
 from backhaul_hub.health import DeviceFacts, Facts, LaneFacts
 from demo.ports import free_port
 from tests.support.waiting import until
@@ -28,7 +28,7 @@ from tests.support.waiting import until
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from backhaul_codec.metrics import Sample
+    from backhaul_codec.assurance.metrics import Sample
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "metrics.md").read_text()

@@ -13,9 +13,9 @@ import structlog
 
 from backhaul_agent.ledger_rows import Adopted, Inward
 from backhaul_codec import CodecError, hash_of, peek
-from backhaul_codec.envelope import NO_LINK
-from backhaul_codec.placed import check_placed
 from backhaul_codec.subjects import SubjectError, parse_leaf
+from backhaul_codec.wire.envelope import NO_LINK
+from backhaul_codec.wire.placed import check_placed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -6,13 +6,13 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from backhaul_codec.strict_toml import TomlError, read_toml
+from backhaul_codec.strict.toml import TomlError, read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from backhaul_codec.identity import Identity, Link
+    from backhaul_codec.protocol.identity import Identity, Link
 
 AGENT_KEY = "agent.nk"
 SYSTEM_KEY = "system.nk"

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from backhaul_agent.errors import AppError
-from backhaul_codec.strict_json import JsonError, read_typed
+from backhaul_codec.strict.json import JsonError, read_typed
 from backhaul_codec.subjects import SubjectError, encode_token
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_agent.framer import Points, Write
-from backhaul_codec.placed import Placed
+from backhaul_codec.wire.placed import Placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

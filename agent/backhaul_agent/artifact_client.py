@@ -25,7 +25,7 @@ from backhaul_agent.artifact_jobs import State
 from backhaul_agent.artifact_service import ERROR_HEADER, LOCAL_PIECE_BYTES, SUBJECT
 from backhaul_agent.errors import Code, NoAgentError, NotKnownError, RefusedError
 from backhaul_agent.files import move
-from backhaul_codec import blobs
+from backhaul_codec.protocol import blobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from backhaul_codec import blobs
+from backhaul_codec.protocol import blobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from pathlib import Path
 
-    from backhaul_codec.merge import Heads
+    from backhaul_codec.state.merge import Heads
 
 NODE, STATE_KEY = "artifact", "state"
 SLOTS_MAX = 32

@@ -25,7 +25,7 @@ from backhaul_agent.doors import hear
 from backhaul_agent.errors import ArtifactError, Code, RefusedError
 from backhaul_agent.listener import ASKED
 from backhaul_agent.unforeseen import unforeseen
-from backhaul_codec import blobs
+from backhaul_codec.protocol import blobs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,8 +22,8 @@ import msgspec
 from backhaul_agent.errors import ArtifactError
 from backhaul_agent.files import write_whole
 from backhaul_agent.part_file import drop_part
-from backhaul_codec import blobs
-from backhaul_codec.strict_json import JsonError, read_typed
+from backhaul_codec.protocol import blobs
+from backhaul_codec.strict.json import JsonError, read_typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.errors import ArtifactError
-from backhaul_codec import blobs
+from backhaul_codec.protocol import blobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from backhaul_agent.artifact_jobs import State
 from backhaul_agent.errors import ArtifactError
 from backhaul_agent.pace import Pace
 from backhaul_agent.passage import Passage
-from backhaul_codec import blobs
+from backhaul_codec.protocol import blobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from backhaul_agent.errors import AgentError
-from backhaul_codec.command_line import Subcommands, run
 from backhaul_codec.errors import MappingError
+from backhaul_codec.programs.command_line import Subcommands, run
 
 COMMANDS = {
     "run": "Run the agent until it is told to stop.",

@@ -31,8 +31,8 @@ from backhaul_agent.clock import CLOCK_HEADER, SYSTEM, Clock, SystemClock, stamp
 from backhaul_agent.errors import Code, NoAgentError, NotKnownError, NotLetInError, RefusedError
 from backhaul_agent.login import login_options
 from backhaul_codec import CodecError, Opaque, Point, encode_frame
-from backhaul_codec.hardy_client import HardyClient
-from backhaul_codec.strict_json import JsonError, write_exactly
+from backhaul_codec.nats.hardy_client import HardyClient
+from backhaul_codec.strict.json import JsonError, write_exactly
 from backhaul_codec.subjects import SubjectError, encode_token
 
 if TYPE_CHECKING:

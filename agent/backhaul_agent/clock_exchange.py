@@ -29,8 +29,8 @@ from nats.errors import Error as NatsError
 from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.clock_sync import Sample
 from backhaul_agent.logs import Bursts
-from backhaul_codec.envelope import HASH_BYTES
-from backhaul_codec.strict_json import Reader
+from backhaul_codec.strict.json import Reader
+from backhaul_codec.wire.envelope import HASH_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from backhaul_agent.epoch_words import EpochWords
     from backhaul_agent.hub_clock import HubClock
     from backhaul_agent.reconcile import HashQuestion
+    from backhaul_codec.protocol.vehicle_report import VehicleReport
     from backhaul_codec.subjects import Lane
-    from backhaul_codec.vehicle_report import VehicleReport
 
 Seq = Annotated[int, Meta(ge=0, lt=1 << 62)]
 Hash = Annotated[str, Meta(pattern=rf"^([0-9a-f]{{{2 * HASH_BYTES}}})?$")]

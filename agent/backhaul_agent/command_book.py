@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from backhaul_agent.command_rows import Arrived, State
 from backhaul_agent.config import CommandName  # noqa: TC001 - msgspec reads the annotations at run time
-from backhaul_codec.strict_json import JsonError, Reader
+from backhaul_codec.strict.json import JsonError, Reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

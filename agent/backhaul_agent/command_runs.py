@@ -14,7 +14,7 @@ from backhaul_agent.apps import COMMANDS, OPEN_COMMANDS
 from backhaul_agent.child import Child
 from backhaul_agent.command_book import End, Said
 from backhaul_agent.command_rows import State
-from backhaul_codec.strict_json import JsonError, read_json, write_json
+from backhaul_codec.strict.json import JsonError, read_json, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

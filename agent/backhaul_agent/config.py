@@ -14,9 +14,9 @@ from msgspec import Meta
 
 from backhaul_agent.config_places import place_problems
 from backhaul_agent.errors import ConfigError
-from backhaul_codec.strict_toml import TomlError, read_toml
+from backhaul_codec.strict.toml import TomlError, read_toml
+from backhaul_codec.strict.toml_values import listen_problem, odd_values, url_problem
 from backhaul_codec.subjects import BULK, LIVE, SubjectError, require_own_lane
-from backhaul_codec.toml_values import listen_problem, odd_values, url_problem
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backhaul_agent.config_requests import CHANGED, GET, NODE, READY, SET, TREE
-from backhaul_codec.json_values import value_to_json
+from backhaul_codec.state.json_values import value_to_json
 from backhaul_codec.subjects import encode_token
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ import msgspec
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.program_json import read_program_json
 from backhaul_codec import CodecError, Value
-from backhaul_codec.json_values import value_from_json, value_to_json
 from backhaul_codec.rules import blob_size
-from backhaul_codec.strict_json import Reader
+from backhaul_codec.state.json_values import value_from_json, value_to_json
+from backhaul_codec.strict.json import Reader
 from backhaul_codec.subjects import SubjectError, decode_token, encode_token
 
 if TYPE_CHECKING:
-    from backhaul_codec.merge import Head, HeadKey, Heads
+    from backhaul_codec.state.merge import Head, HeadKey, Heads
 
 GET, SET, NODE, TREE = "agent.get", "agent.set", "agent.node", "agent.tree"
 CHANGED, READY = "agent.changed", "agent.ready"

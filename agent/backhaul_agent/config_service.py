@@ -40,8 +40,8 @@ from backhaul_agent.doors import hear
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.listener import ASKED
 from backhaul_agent.unforeseen import unforeseen
-from backhaul_codec import tree_text
-from backhaul_codec.merge import Head, HeadKey
+from backhaul_codec.state import tree_text
+from backhaul_codec.state.merge import Head, HeadKey
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -14,9 +14,9 @@ from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.framer import Write
 from backhaul_agent.ledger_rows import Outgoing
 from backhaul_codec import CodecError, Point, Value, encode_frame, encode_point
-from backhaul_codec.merge import HeadKey, tombstone_for
-from backhaul_codec.placed import Placed, edge_frame_points
 from backhaul_codec.rules import require_name
+from backhaul_codec.state.merge import HeadKey, tombstone_for
+from backhaul_codec.state.tree import NODE_TYPE
 from backhaul_codec.subjects import (
     NODE_TYPE_PREFIX,
     edge_frame_subject,
@@ -24,7 +24,7 @@ from backhaul_codec.subjects import (
     node_frame_subject,
     point_subject,
 )
-from backhaul_codec.tree import NODE_TYPE
+from backhaul_codec.wire.placed import Placed, edge_frame_points
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

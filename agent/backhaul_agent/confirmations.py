@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
-from backhaul_codec.words import FORKED
+from backhaul_codec.protocol.words import FORKED
 
 if TYPE_CHECKING:
     from backhaul_agent.ledger import Ledger

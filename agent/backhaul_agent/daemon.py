@@ -69,7 +69,7 @@ from backhaul_agent.uplink_state import UplinkState
 from backhaul_agent.visits import Visits
 from backhaul_agent.watermarks import Watermarks
 from backhaul_agent.writer import Writer
-from backhaul_codec.rotation import SUBJECT as rotation_subject
+from backhaul_codec.protocol.rotation import SUBJECT as rotation_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence

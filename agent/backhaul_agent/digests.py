@@ -18,11 +18,11 @@ import msgspec
 
 from backhaul_agent.config_writes import message_of
 from backhaul_agent.events import event
-from backhaul_codec.merge import Head, HeadKey, differing
-from backhaul_codec.placed import Placed
 from backhaul_codec.rules import blob_size
-from backhaul_codec.strict_json import JsonError, Reader
+from backhaul_codec.state.merge import Head, HeadKey, differing
+from backhaul_codec.strict.json import JsonError, Reader
 from backhaul_codec.subjects import LIVE, node_lane, node_of_lane
+from backhaul_codec.wire.placed import Placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -22,7 +22,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_agent.apps import DOORS, FROM, door_subject
 from backhaul_agent.cancellation import heed_cancel
-from backhaul_codec.hardy_client import HardyClient
+from backhaul_codec.nats.hardy_client import HardyClient
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

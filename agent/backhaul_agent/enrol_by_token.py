@@ -21,7 +21,7 @@ from backhaul_agent.vehicle_files import (
     files_of,
     make_state_directories,
 )
-from backhaul_codec.identity import Identity
+from backhaul_codec.protocol.identity import Identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from backhaul_agent.clock import Clock
     from backhaul_agent.vehicle_files import Directory, Wishes
-    from backhaul_codec.credentials import Credentials
-    from backhaul_codec.enrolment import Token
+    from backhaul_codec.protocol.credentials import Credentials
+    from backhaul_codec.protocol.enrolment import Token
 
 # Of the server that asks; removed with it.
 _ASKING = "enrolling"

@@ -17,15 +17,15 @@ from nats.errors import Error as NatsError
 
 from backhaul_agent.cancellation import cancels, heed_cancel
 from backhaul_agent.errors import EnrolmentFailedError
-from backhaul_codec.credentials import CredentialsError, parse_credentials, parse_seed
-from backhaul_codec.enrolment import (
+from backhaul_codec.protocol.credentials import CredentialsError, parse_credentials, parse_seed
+from backhaul_codec.protocol.enrolment import (
     EnrolmentError,
     Refused,
     read_answer,
     request_subject,
     write_request,
 )
-from backhaul_codec.strict_json import JsonError, read_typed
+from backhaul_codec.strict.json import JsonError, read_typed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from backhaul_agent.clock import Clock
-    from backhaul_codec.credentials import Credentials
-    from backhaul_codec.enrolment import Token
-    from backhaul_codec.identity import Identity
+    from backhaul_codec.protocol.credentials import Credentials
+    from backhaul_codec.protocol.enrolment import Token
+    from backhaul_codec.protocol.identity import Identity
 
     Request: TypeAlias = Callable[[str, bytes, float], Awaitable[bytes]]
 

@@ -23,9 +23,9 @@ from backhaul_agent.ledger_rows import STAGED, Quarantine
 from backhaul_agent.link_config import out_stream
 from backhaul_agent.out_stream import OutStream
 from backhaul_codec import CodecError
-from backhaul_codec.placed import decode_placed
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.subjects import SubjectError, parse_leaf
+from backhaul_codec.wire.placed import decode_placed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

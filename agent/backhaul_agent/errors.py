@@ -95,7 +95,7 @@ class VehicleFilesError(AgentError):
 class EnrolmentFailedError(AgentError):
     """The hub did not enrol us; nothing is lost, and ``hint`` says how to go on.
 
-    ``code``: the hub's reason (`backhaul_codec.enrolment`), ``foreign``, or empty: no answer.
+    ``code``: the hub's reason (`backhaul_codec.protocol.enrolment`), ``foreign``, or empty: no answer.
     """
 
     def __init__(self, problem: str, *, hint: str, code: str = "") -> None:
@@ -214,7 +214,7 @@ class NotKnownError(AgentError):
 
 
 class ArtifactError(AgentError):
-    """An artifact could not be fetched or sent this time; ``code`` is of `backhaul_codec.blobs`."""
+    """An artifact could not be fetched or sent this time; ``code`` is of `backhaul_codec.protocol.blobs`."""
 
     def __init__(self, problem: str, *, code: str) -> None:
         super().__init__(problem)

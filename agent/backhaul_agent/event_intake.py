@@ -20,7 +20,7 @@ from backhaul_agent.events import app_event
 from backhaul_agent.framer import Event
 from backhaul_agent.program_json import read_program_json
 from backhaul_codec import CodecError
-from backhaul_codec.strict_json import Reader
+from backhaul_codec.strict.json import Reader
 from backhaul_codec.subjects import SubjectError, decode_token
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from backhaul_agent.config import FrameConfig
-    from backhaul_codec.placed import Placed
-    from backhaul_codec.split import Piece
+    from backhaul_codec.wire.placed import Placed
+    from backhaul_codec.wire.split import Piece
 
 POINT_BYTES = 16  # a rough weight of a point's time, series index and number
 BUFFERED_POINTS_MAX = 50_000  # over all nodes; past it every buffer is framed, however small

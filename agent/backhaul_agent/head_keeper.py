@@ -15,16 +15,16 @@ from backhaul_agent.lanes import Lanes
 from backhaul_agent.ledger_rows import HeadRow, Inward, Outgoing, number_of
 from backhaul_agent.stamps import Stamps
 from backhaul_codec import CodecError, Point, decode, encode_point
-from backhaul_codec.merge import Head, HeadKey, Heads, merge
-from backhaul_codec.placed import decode_placed
+from backhaul_codec.state.merge import Head, HeadKey, Heads, merge
+from backhaul_codec.state.tree import Topology
 from backhaul_codec.subjects import LIVE, parse_leaf
-from backhaul_codec.tree import Topology
+from backhaul_codec.wire.placed import decode_placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from backhaul_agent.downlink import Inbound
-    from backhaul_codec.placed import Placed
+    from backhaul_codec.wire.placed import Placed
 
 HUB = "hub"  # what the origin of everything written at the hub starts with
 # What the hub's max_future_skew_s is unless it is told otherwise.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from backhaul_codec.conditions import Conditions, Finding, Growth, Place
-from backhaul_codec.vehicle_conditions import HUB_CLOCK_STEP, KINDS, LINK_DOWN
+from backhaul_codec.assurance.conditions import Conditions, Finding, Growth, Place
+from backhaul_codec.assurance.vehicle_conditions import HUB_CLOCK_STEP, KINDS, LINK_DOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

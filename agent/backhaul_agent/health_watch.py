@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from backhaul_agent.config import Config
     from backhaul_agent.hub_clock import HubClock
     from backhaul_agent.machine import Machine
-    from backhaul_codec.conditions import Condition
+    from backhaul_codec.assurance.conditions import Condition
 
 log = structlog.get_logger("health")
 

@@ -17,9 +17,9 @@ import msgspec
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.program_json import read_program_json
 from backhaul_codec import Opaque, Value
-from backhaul_codec.json_values import value_to_json
-from backhaul_codec.rfc3339 import time_ns_of
-from backhaul_codec.strict_json import Reader
+from backhaul_codec.state.json_values import value_to_json
+from backhaul_codec.state.rfc3339 import time_ns_of
+from backhaul_codec.strict.json import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

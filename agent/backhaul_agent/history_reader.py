@@ -19,8 +19,6 @@ from backhaul_agent.budget import CONFIG
 from backhaul_agent.framer import unpack
 from backhaul_agent.history import pick
 from backhaul_codec import CodecError
-from backhaul_codec.placed import decode_placed
-from backhaul_codec.select import select
 from backhaul_codec.subjects import (
     NODE_TYPE_PREFIX,
     encode_token,
@@ -30,6 +28,8 @@ from backhaul_codec.subjects import (
     parse_leaf,
     point_subject,
 )
+from backhaul_codec.wire.placed import decode_placed
+from backhaul_codec.wire.select import select
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

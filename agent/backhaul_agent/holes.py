@@ -15,8 +15,8 @@ from backhaul_agent.errors import JetStreamError, LedgerStorageError
 from backhaul_agent.events import receipt
 from backhaul_agent.reconcile import MOVED
 from backhaul_agent.resend import Work, read_ask
-from backhaul_codec.envelope import NO_LINK
 from backhaul_codec.ranges import RangeSet
+from backhaul_codec.wire.envelope import NO_LINK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -21,16 +21,16 @@ from backhaul_agent.framer import Frame, Points
 from backhaul_agent.hub_clock import HubClock, Quality
 from backhaul_agent.program_json import read_program_json
 from backhaul_codec import CodecError, Kind, Opaque, Point, decode, encode_point, peek
-from backhaul_codec.expansion import FRAME_EXPANDED_MAX, FRAME_POINTS_MAX
-from backhaul_codec.json_values import value_from_json
 from backhaul_codec.points import INT64_MAX, INT64_MIN, JSON
-from backhaul_codec.retime import retime
-from backhaul_codec.rfc3339 import time_ns_of
 from backhaul_codec.rules import blob_size
-from backhaul_codec.split import split_frame
-from backhaul_codec.strict_json import JsonError, Reader, read_json, with_minus_zero, write_json
+from backhaul_codec.state.json_values import value_from_json
+from backhaul_codec.state.rfc3339 import time_ns_of
+from backhaul_codec.strict.json import JsonError, Reader, read_json, with_minus_zero, write_json
 from backhaul_codec.subjects import SubjectError, decode_token, encode_token
-from backhaul_codec.survey import Survey, survey
+from backhaul_codec.wire.expansion import FRAME_EXPANDED_MAX, FRAME_POINTS_MAX
+from backhaul_codec.wire.retime import retime
+from backhaul_codec.wire.split import split_frame
+from backhaul_codec.wire.survey import Survey, survey
 
 if TYPE_CHECKING:
     from backhaul_agent.clock import Clock

@@ -17,9 +17,9 @@ import structlog
 from backhaul_agent.enrolment import new_key
 from backhaul_agent.events import event
 from backhaul_agent.files import write_whole
-from backhaul_codec.credentials import CredentialsError, parse_credentials, parse_seed
-from backhaul_codec.rotation import EVENT, prove_key, read_wish
-from backhaul_codec.strict_json import JsonError, read_typed
+from backhaul_codec.protocol.credentials import CredentialsError, parse_credentials, parse_seed
+from backhaul_codec.protocol.rotation import EVENT, prove_key, read_wish
+from backhaul_codec.strict.json import JsonError, read_typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from backhaul_agent.downlink import Inbound
     from backhaul_agent.ledger_rows import Inward
-    from backhaul_codec.credentials import Credentials
-    from backhaul_codec.rotation import Wish
+    from backhaul_codec.protocol.credentials import Credentials
+    from backhaul_codec.protocol.rotation import Wish
 
 log = structlog.get_logger("rotation")
 

@@ -24,8 +24,8 @@ from backhaul_agent.link_config import out_consumer_config, out_stream, out_stre
 from backhaul_agent.out_stream import EPOCH_HEADER, NEXT_HEADER, OutStream
 from backhaul_agent.resend import RUN_BYTES, Resends
 from backhaul_codec import CodecError
-from backhaul_codec.placed import check_placed
 from backhaul_codec.subjects import SubjectError, parse_leaf
+from backhaul_codec.wire.placed import check_placed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,13 +7,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from backhaul_codec.identity import leaf_name
+from backhaul_codec.protocol.identity import leaf_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from backhaul_codec.identity import Identity
+    from backhaul_codec.protocol.identity import Identity
 
 # In a directory of its own: there the agent may write, and nowhere else beside leaf.conf.
 LINK_FILE = "link/link.conf"

@@ -11,7 +11,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_agent.cancellation import cancels, heed_cancel
 from backhaul_agent.errors import LeafReloadError
-from backhaul_codec.hardy_client import HardyClient
+from backhaul_codec.nats.hardy_client import HardyClient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_codec import CodecError, chain, hash_of, peek
-from backhaul_codec.envelope import HASH_BYTES, NO_LINK
+from backhaul_codec.wire.envelope import HASH_BYTES, NO_LINK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

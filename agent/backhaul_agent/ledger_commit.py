@@ -10,7 +10,7 @@ from backhaul_agent.budget import class_of
 from backhaul_agent.ledger_chain import ChainEnd
 from backhaul_agent.ledger_rows import STAGED, Adopted, OwnRow
 from backhaul_codec import CodecError, chain, hash_of, restamp
-from backhaul_codec.survey import survey
+from backhaul_codec.wire.survey import survey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

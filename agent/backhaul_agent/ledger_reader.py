@@ -14,7 +14,7 @@ from backhaul_agent import ledger_boots
 from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.ledger_rows import ROW_BYTES, Boot, HeadRow, OwnRow, Pending, Row, StagedRow
 from backhaul_codec import CodecError, hash_of, peek
-from backhaul_codec.envelope import NO_LINK, unseal
+from backhaul_codec.wire.envelope import NO_LINK, unseal
 
 if TYPE_CHECKING:
     from collections.abc import Collection

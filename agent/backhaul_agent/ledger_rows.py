@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from backhaul_agent.steps import Step
-    from backhaul_codec.placed import Placed
+    from backhaul_codec.wire.placed import Placed
 
 ROW_BYTES = 128  # what a message costs besides subject and body, here and in a stream: at most
 STAGED = "staged"  # stands where a lane's name would, for a row that has no seq yet

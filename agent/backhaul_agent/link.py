@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from backhaul_agent.config import Config
     from backhaul_agent.doors import Connect, Doors
-    from backhaul_codec.hardy_client import HardyClient
+    from backhaul_codec.nats.hardy_client import HardyClient
 
 CONNECT_S_MAX = 5.0
 RETRY_S_MIN, RETRY_S_MAX = 0.1, 2.0

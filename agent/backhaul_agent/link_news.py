@@ -16,7 +16,7 @@ from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.events import event
 from backhaul_agent.newest_values import HeadsFirst
 from backhaul_codec import CodecError
-from backhaul_codec.newest import newest_of
+from backhaul_codec.state.newest import newest_of
 from backhaul_codec.subjects import LIVE
 
 if TYPE_CHECKING:

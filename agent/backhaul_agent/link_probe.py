@@ -17,14 +17,14 @@ from backhaul_agent.enrolment import LOGIN_REFUSED
 from backhaul_agent.leaf_config import leaf_urls_of
 from backhaul_agent.temporary_leaf import temporary_leaf
 from backhaul_agent.vehicle_files import CA, DEVICE_CREDS, LEAF_CONF
-from backhaul_codec.credentials import CredentialsError, parse_credentials
-from backhaul_codec.enrolment import Token
+from backhaul_codec.protocol.credentials import CredentialsError, parse_credentials
+from backhaul_codec.protocol.enrolment import Token
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from backhaul_agent.temporary_leaf import TemporaryLeaf
-    from backhaul_codec.credentials import Credentials
+    from backhaul_codec.protocol.credentials import Credentials
 
 # Over a link of 600 ms and 20 kbit/s a login with TLS takes about ten seconds.
 TRY_S_MAX = 20.0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nats.aio.client import RawCredentials
 
 from backhaul_agent.errors import LoginError
-from backhaul_codec.credentials import (
+from backhaul_codec.protocol.credentials import (
     TEXT_BYTES_MAX,
     Credentials,
     CredentialsError,

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from backhaul_agent.clock import SystemClock
-from backhaul_codec import json_logs
+from backhaul_codec.programs import json_logs
 
 if TYPE_CHECKING:
     from backhaul_agent.clock import Clock

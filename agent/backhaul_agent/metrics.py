@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from backhaul_codec.metrics import COUNTER, Metric, Sample
+from backhaul_codec.assurance.metrics import COUNTER, Metric, Sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

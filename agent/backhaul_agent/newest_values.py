@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backhaul_codec.json_values import value_to_json
-from backhaul_codec.merge import Head, HeadKey, join
+from backhaul_codec.state.json_values import value_to_json
+from backhaul_codec.state.merge import Head, HeadKey, join
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from backhaul_codec.blobs import PIECE_BYTES_MAX, WINDOW_BYTES_MAX
+from backhaul_codec.protocol.blobs import PIECE_BYTES_MAX, WINDOW_BYTES_MAX
 
 QUEUE_S = 0.8
 FLOOR_BYTES = 2 * 1024

@@ -16,7 +16,7 @@ import msgspec
 
 from backhaul_agent.errors import ArtifactError
 from backhaul_agent.files import move, write_whole
-from backhaul_codec.strict_json import JsonError, read_typed
+from backhaul_codec.strict.json import JsonError, read_typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from backhaul_agent.errors import Code, RefusedError
-from backhaul_codec.strict_json import JsonError
+from backhaul_codec.strict.json import JsonError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_agent.ledger_rows import Adopted, Evicted, Inward
 from backhaul_codec import CodecError, chain, hash_of
-from backhaul_codec.envelope import NO_LINK
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.subjects import BULK, LIVE, node_of_lane, parse_leaf
+from backhaul_codec.wire.envelope import NO_LINK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from backhaul_codec.ranges import RangeSet
-from backhaul_codec.strict_json import JsonError, Reader
+from backhaul_codec.strict.json import JsonError, Reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

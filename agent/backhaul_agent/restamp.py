@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backhaul_agent.config_writes import message_of
-from backhaul_codec.merge import Head, HeadKey
-from backhaul_codec.placed import Placed
-from backhaul_codec.strict_json import JsonError, Reader
+from backhaul_codec.state.merge import Head, HeadKey
+from backhaul_codec.strict.json import JsonError, Reader
 from backhaul_codec.subjects import parse_leaf
+from backhaul_codec.wire.placed import Placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What this vehicle tells the hub of itself (`backhaul_codec.vehicle_report`), and when.
+"""What this vehicle tells the hub of itself (`backhaul_codec.protocol.vehicle_report`), and when.
 
 Nothing is sent for it alone but where a condition begins or ends while the link is up: everything else goes
 along with a question for the time that is asked anyway (`clock_exchange.py`).
@@ -11,14 +11,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backhaul_codec.vehicle_report import CONDITIONS_MAX, VehicleReport, printable
+from backhaul_codec.protocol.vehicle_report import CONDITIONS_MAX, VehicleReport, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from backhaul_agent.clock import Clock
     from backhaul_agent.machine import Machine
-    from backhaul_codec.conditions import Condition
+    from backhaul_codec.assurance.conditions import Condition
 
 CHANGES_S_MIN = 30.0
 """Between two questions that are asked for a change alone: conditions that come and go must not cost more."""

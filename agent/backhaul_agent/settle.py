@@ -18,9 +18,9 @@ from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.events import JSON_DTYPE, clock_body
 from backhaul_agent.ledger_rows import Inward, Settled
 from backhaul_codec import CodecError, Opaque, Point, encode_point, peek
-from backhaul_codec.placed import Placed, decode_placed
-from backhaul_codec.retime import retime
 from backhaul_codec.subjects import SubjectError, parse_leaf
+from backhaul_codec.wire.placed import Placed, decode_placed
+from backhaul_codec.wire.retime import retime
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

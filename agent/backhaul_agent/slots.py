@@ -10,7 +10,7 @@ import structlog
 from backhaul_agent.artifact_jobs import NODE, STATE_KEY, Job, State, read_version, wishes
 from backhaul_agent.config_requests import PointRequest, SetRequest
 from backhaul_agent.errors import RefusedError
-from backhaul_codec.json_values import value_to_json
+from backhaul_codec.state.json_values import value_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection

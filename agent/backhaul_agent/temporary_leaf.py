@@ -25,15 +25,15 @@ from nats.errors import Error as NatsError
 from backhaul_agent.errors import EnrolmentFailedError
 from backhaul_agent.files import write_whole
 from backhaul_agent.leaf_config import quoted
-from backhaul_codec.enrolment import answer_prefix
-from backhaul_codec.hardy_client import HardyClient
+from backhaul_codec.nats.hardy_client import HardyClient
+from backhaul_codec.protocol.enrolment import answer_prefix
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from nats.aio.client import Client
 
-    from backhaul_codec.enrolment import Token
+    from backhaul_codec.protocol.enrolment import Token
 
 START_S_MAX = 30.0
 STOP_S_MAX = 5.0

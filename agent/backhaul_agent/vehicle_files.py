@@ -36,14 +36,14 @@ from backhaul_agent.leaf_config import (
     render_leaf,
     store_dir_of,
 )
-from backhaul_codec.credentials import CredentialsError, parse_credentials, parse_seed
+from backhaul_codec.protocol.credentials import CredentialsError, parse_credentials, parse_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from backhaul_agent.config import Config
-    from backhaul_codec.credentials import Credentials
-    from backhaul_codec.identity import Identity, LinkMode
+    from backhaul_codec.protocol.credentials import Credentials
+    from backhaul_codec.protocol.identity import Identity, LinkMode
 
 AGENT_TOML = "agent.toml"
 LEAF_CONF = "leaf.conf"

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from backhaul_agent.confirmations import Claim
-from backhaul_codec.envelope import HASH_BYTES
-from backhaul_codec.strict_json import JsonError, Reader
+from backhaul_codec.strict.json import JsonError, Reader
+from backhaul_codec.wire.envelope import HASH_BYTES
 
 if TYPE_CHECKING:
     from backhaul_agent.downlink import Inbound

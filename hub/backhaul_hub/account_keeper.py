@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 from nats.errors import Error as NatsError
 
-from .accounts import ACCOUNTS, account_jwts
-from .errors import ConfigError, HubError, OlderRegistryError
-from .fellow_servers import ask_each
-from .generations import (
+from backhaul_hub.accounts import ACCOUNTS, account_jwts
+from backhaul_hub.errors import ConfigError, HubError, OlderRegistryError
+from backhaul_hub.fellow_servers import ask_each
+from backhaul_hub.generations import (
     Generation,
     digest_of,
     generations,
@@ -29,9 +29,9 @@ from .generations import (
     of_jwt,
     put_generations,
 )
-from .lanes import node_lanes
-from .nats_jwt import body_of, revocations_of, same_but_for_time, with_revocations
-from .revocations import (
+from backhaul_hub.lanes import node_lanes
+from backhaul_hub.nats_jwt import body_of, revocations_of, same_but_for_time, with_revocations
+from backhaul_hub.revocations import (
     FOR_A_WHILE_S,
     FOR_EVER_S,
     UNKNOWN_KEY,
@@ -40,19 +40,19 @@ from .revocations import (
     revocations,
     revoke,
 )
-from .rotations import rotations
-from .up_guard import guessable_names
+from backhaul_hub.rotations import rotations
+from backhaul_hub.up_guard import guessable_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from nats.aio.client import Client
 
-    from .accounts import AccountName
-    from .clock import Clock
-    from .keys import HubKeys
-    from .registry import Registry
-    from .revocation_log import RevocationLog
+    from backhaul_hub.accounts import AccountName
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.keys import HubKeys
+    from backhaul_hub.registry import Registry
+    from backhaul_hub.revocation_log import RevocationLog
 
 log = structlog.get_logger(__name__)
 

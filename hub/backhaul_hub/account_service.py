@@ -9,14 +9,14 @@ import structlog
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
-from .connection import heard
-from .errors import HubError
+from backhaul_hub.connection import heard
+from backhaul_hub.errors import HubError
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-    from .account_keeper import AccountKeeper
+    from backhaul_hub.account_keeper import AccountKeeper
 
 log = structlog.get_logger(__name__)
 

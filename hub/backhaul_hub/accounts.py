@@ -21,26 +21,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from backhaul_codec.enrolment import REQUEST_BYTES_MAX, answer_prefix, request_subject
+from backhaul_codec.protocol.enrolment import REQUEST_BYTES_MAX, answer_prefix, request_subject
 from backhaul_codec.subjects import IMPORT_STREAM, SHARED_LANES
-
-from . import shards
-from .lanes import (
+from backhaul_hub import shards
+from backhaul_hub.lanes import (
     deliver_subject,
     down_deliver_subject,
     down_durable,
     out_stream,
 )
-from .nats_jwt import Account, Export, Import, Rights, Scope, account_jwt
-from .reset_service import RESETS
-from .streams import DOWN
+from backhaul_hub.nats_jwt import Account, Export, Import, Rights, Scope, account_jwt
+from backhaul_hub.reset_service import RESETS
+from backhaul_hub.streams import DOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from backhaul_codec.subjects import Lane
-
-    from .keys import HubKeys
+    from backhaul_hub.keys import HubKeys
 
 AccountName: TypeAlias = Literal["SYS", "HUB", "UP", "FLEET", "JOBS", "TWIN", "ENROL", "PEOPLE"]
 ACCOUNTS: tuple[AccountName, ...] = get_args(AccountName)

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from nats.errors import Error as NatsError
 
-from .errors import HubError
-from .registry import Device, enrolled, enrolled_anew
-from .revocations import UNKNOWN_KEY, Revocation, revocations, revoke
-from .traces import nodes_of_lanes
+from backhaul_hub.errors import HubError
+from backhaul_hub.registry import Device, enrolled, enrolled_anew
+from backhaul_hub.revocations import UNKNOWN_KEY, Revocation, revocations, revoke
+from backhaul_hub.traces import nodes_of_lanes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from .clock import Clock
-    from .consumers import Change
-    from .registry import Registry
-    from .rotations import Rotation
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.consumers import Change
+    from backhaul_hub.registry import Registry
+    from backhaul_hub.rotations import Rotation
 
 log = structlog.get_logger(__name__)
 

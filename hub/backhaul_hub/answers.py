@@ -9,10 +9,9 @@ import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_codec import CodecError
-from backhaul_codec.strict_json import Reader
+from backhaul_codec.strict.json import Reader
 from backhaul_codec.subjects import SubjectError
-
-from .errors import HubError
+from backhaul_hub.errors import HubError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

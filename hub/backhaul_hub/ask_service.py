@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import structlog
 
-from .answers import respond_to
-from .errors import HubError, RightsError
-from .people import QUESTIONS, person_of
+from backhaul_hub.answers import respond_to
+from backhaul_hub.errors import HubError, RightsError
+from backhaul_hub.people import QUESTIONS, person_of
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-    from .people import Person
-    from .people_services import PeopleServices
+    from backhaul_hub.people import Person
+    from backhaul_hub.people_services import PeopleServices
 
 log = structlog.get_logger(__name__)
 

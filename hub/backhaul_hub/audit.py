@@ -10,19 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from .blocks import Block, BlockContent, StreamState, block_of, limits_explain
-from .errors import HubError, JetStreamError
-from .examine import UnreadableError, examine
-from .stored import holes, stamp_ns
+from backhaul_hub.blocks import Block, BlockContent, StreamState, block_of, limits_explain
+from backhaul_hub.errors import HubError, JetStreamError
+from backhaul_hub.examine import UnreadableError, examine
+from backhaul_hub.stored import holes, stamp_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .block_store import BlockStore
-    from .continuity import LaneKey
-    from .jetstream import JetStreamApi, Json
-    from .registry import Position
-    from .stored import Stored, StoredReader
+    from backhaul_hub.block_store import BlockStore
+    from backhaul_hub.continuity import LaneKey
+    from backhaul_hub.jetstream import JetStreamApi, Json
+    from backhaul_hub.registry import Position
+    from backhaul_hub.stored import Stored, StoredReader
 
 _BATCH_MESSAGES = 512
 # A leader that is cut off from the others of its cluster believes in itself for so long at the most.

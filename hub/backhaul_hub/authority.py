@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from .errors import CertificateError
+from backhaul_hub.errors import CertificateError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError, NoKeysError
 
-from .backup_choice import Choice, chosen
-from .backup_files import CONFIG, configuration_files, copy_database, count_devices
-from .backup_names import require_plain_files
-from .errors import ArtifactError, BackupError
-from .jetstream import JetStreamApi
-from .last_backup import LastBackup, note_backup
-from .manifest import (
+from backhaul_hub.backup_choice import Choice, chosen
+from backhaul_hub.backup_files import CONFIG, configuration_files, copy_database, count_devices
+from backhaul_hub.backup_names import require_plain_files
+from backhaul_hub.errors import ArtifactError, BackupError
+from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.last_backup import LastBackup, note_backup
+from backhaul_hub.manifest import (
     MANIFEST,
     PARTIAL,
     REGISTRY,
@@ -38,12 +38,12 @@ from .manifest import (
     new_file,
     store_manifest,
 )
-from .objects import Objects
-from .private_files import alone_in, private_directory
-from .shards import is_shard
-from .snapshots import Snapshot
-from .stream_digest import Block, digest_blocks, ranges, still_there
-from .streams import stream_names
+from backhaul_hub.objects import Objects
+from backhaul_hub.private_files import alone_in, private_directory
+from backhaul_hub.shards import is_shard
+from backhaul_hub.snapshots import Snapshot
+from backhaul_hub.stream_digest import Block, digest_blocks, ranges, still_there
+from backhaul_hub.streams import stream_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from .clock import Clock
-    from .config import HubConfig
-    from .jetstream import Json
-    from .objects import Artifact
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.config import HubConfig
+    from backhaul_hub.jetstream import Json
+    from backhaul_hub.objects import Artifact
 
 _BUCKET = "KV_"
 _TRIES = 3

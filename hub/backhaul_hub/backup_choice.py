@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .errors import BackupError
-from .shards import is_shard
-from .streams import DOWN
-from .twin_streams import BLOBS, COMMANDS, STATE
+from backhaul_hub.errors import BackupError
+from backhaul_hub.shards import is_shard
+from backhaul_hub.streams import DOWN
+from backhaul_hub.twin_streams import BLOBS, COMMANDS, STATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

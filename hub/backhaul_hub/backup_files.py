@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from backhaul_codec.subjects import DEVICE_ID
-
-from .backup_names import require_names
-from .errors import BackupError
-from .keys import operator_seed_file
-from .manifest import FileEntry
-from .objects import file_digest
-from .private_files import private_directory
-from .servers import server_directories
-from .tls_files import TLS
+from backhaul_hub.backup_names import require_names
+from backhaul_hub.errors import BackupError
+from backhaul_hub.keys import operator_seed_file
+from backhaul_hub.manifest import FileEntry
+from backhaul_hub.objects import file_digest
+from backhaul_hub.private_files import private_directory
+from backhaul_hub.servers import server_directories
+from backhaul_hub.tls_files import TLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from .manifest import Manifest
+    from backhaul_hub.manifest import Manifest
 
 CONFIG = "config/"
 

@@ -12,14 +12,13 @@ import stat
 from typing import TYPE_CHECKING
 
 from backhaul_codec.subjects import DEVICE_ID
-
-from .errors import BackupError
+from backhaul_hub.errors import BackupError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from .manifest import Manifest
+    from backhaul_hub.manifest import Manifest
 
 # Whatever an operator or an editor called a file, as long as that leads nowhere: `backup` takes it, too.
 _PLAIN = r"(?!\.{1,2}(?:/|\Z))[^/\x00-\x1f\x7f]{1,255}"

@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_codec import blobs
-
-from .accounts import BLOB_QUESTIONS, blob_answer_subject
-from .allowance import PENDING_MAX, Allowance, Pace
-from .errors import HubError
-from .forged import is_forged
-from .objects import Chunks, Objects
-from .uploads import UploadError, Uploads
+from backhaul_codec.protocol import blobs
+from backhaul_hub.accounts import BLOB_QUESTIONS, blob_answer_subject
+from backhaul_hub.allowance import PENDING_MAX, Allowance, Pace
+from backhaul_hub.errors import HubError
+from backhaul_hub.forged import is_forged
+from backhaul_hub.objects import Chunks, Objects
+from backhaul_hub.uploads import UploadError, Uploads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-    from .clock import Clock
-    from .config import Artifacts as Limits
-    from .uploads import Upload
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.config import Artifacts as Limits
+    from backhaul_hub.uploads import Upload
 
 # Of one device: twice what an agent ever has under way, for what it asks again after a cut.
 WAITING_MAX = 2 * blobs.WINDOW_BYTES_MAX // 1024

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backhaul_codec.ranges import RangeSet
-
-from .blocks import Block, BlockContent
-from .consumers import Change
-from .continuity import LaneKey
+from backhaul_hub.blocks import Block, BlockContent
+from backhaul_hub.consumers import Change
+from backhaul_hub.continuity import LaneKey
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from .registry import Registry
+    from backhaul_hub.registry import Registry
 
 _PUT_BLOCK = (
     "INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET low = excluded.low,"

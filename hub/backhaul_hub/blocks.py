@@ -15,7 +15,7 @@ from backhaul_codec.ranges import RangeSet
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .continuity import LaneKey
+    from backhaul_hub.continuity import LaneKey
 
 BLOCK_MESSAGES = 8192
 # How finely the times of a block's messages are known, for telling what its age took.

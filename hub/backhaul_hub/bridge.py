@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING, Self
 
 from nats.errors import Error as NatsError
 
-from . import shards
-from .errors import BackupError
-from .logins import new_login
-from .private_files import write_private
-from .server_text import lines, quoted
-from .servers import urls
+from backhaul_hub import shards
+from backhaul_hub.errors import BackupError
+from backhaul_hub.logins import new_login
+from backhaul_hub.private_files import write_private
+from backhaul_hub.server_text import lines, quoted
+from backhaul_hub.servers import urls
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from nats.aio.client import Client
 
-    from .clock import Clock
-    from .config import Login
-    from .keys import HubKeys
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.config import Login
+    from backhaul_hub.keys import HubKeys
 
 API = "migrateapi"
 CONSUMER = "migrate"

@@ -10,17 +10,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from . import enrolment_rows
-from .account_keeper import jwts_there, revoked_for_ever
-from .accounts import ACCOUNTS
-from .consumers import Change
-from .errors import BackupError, RegistryError
-from .generations import generations, of_jwt, taken_over
-from .people_rows import insertion, known_people, removal
-from .registry import Registry
-from .revocations import Revocation, revocations, revoke
-from .rotations import drop, rotations
-from .setup import jwts_in_files
+from backhaul_hub import enrolment_rows
+from backhaul_hub.account_keeper import jwts_there, revoked_for_ever
+from backhaul_hub.accounts import ACCOUNTS
+from backhaul_hub.consumers import Change
+from backhaul_hub.errors import BackupError, RegistryError
+from backhaul_hub.generations import generations, of_jwt, taken_over
+from backhaul_hub.people_rows import insertion, known_people, removal
+from backhaul_hub.registry import Registry
+from backhaul_hub.revocations import Revocation, revocations, revoke
+from backhaul_hub.rotations import drop, rotations
+from backhaul_hub.setup import jwts_in_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from .accounts import AccountName
-    from .keys import HubKeys
-    from .people_rows import Known
-    from .registry import Device
-    from .rotations import Rotation
+    from backhaul_hub.accounts import AccountName
+    from backhaul_hub.keys import HubKeys
+    from backhaul_hub.people_rows import Known
+    from backhaul_hub.registry import Device
+    from backhaul_hub.rotations import Rotation
 
 Revoked: TypeAlias = "Mapping[AccountName, set[str]]"
 """Public keys, by account."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .authority import names_of
-from .tls_files import CA_KEY, TLS, server_certificates, trusted_authorities
+from backhaul_hub.authority import names_of
+from backhaul_hub.tls_files import CA_KEY, TLS, server_certificates, trusted_authorities
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import structlog
 from nats.errors import Error as NatsError
 
-from .errors import HubError
-from .fellow_servers import ask_all
-from .tls_files import has_tls, trusted_authorities
+from backhaul_hub.errors import HubError
+from backhaul_hub.fellow_servers import ask_all
+from backhaul_hub.tls_files import has_tls, trusted_authorities
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from .jetstream import Json
+    from backhaul_hub.jetstream import Json
 
 _LOOK_S = 60.0
 # What a server says about its client port stands at the top.

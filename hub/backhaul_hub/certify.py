@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from backhaul_codec.certificates import LaneId, certify, lane_records
-
-from .errors import RegistryError
-from .imports.import_rows import imported_hours
-from .word_store import marks_of
+from backhaul_codec.assurance.certificates import LaneId, certify, lane_records
+from backhaul_hub.errors import RegistryError
+from backhaul_hub.imports.import_rows import imported_hours
+from backhaul_hub.word_store import marks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from backhaul_codec.certificates import Certificate
-
-    from .registry import Registry
+    from backhaul_codec.assurance.certificates import Certificate
+    from backhaul_hub.registry import Registry
 
 
 async def certificates_of(

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from backhaul_codec.envelope import NO_LINK
 from backhaul_codec.ranges import RangeSet
+from backhaul_codec.wire.envelope import NO_LINK
 
 INNER_ENDS_MAX = 512
 """So many hashes are kept, whatever receipts say; those of ends that messages may come to are kept besides."""

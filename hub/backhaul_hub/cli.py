@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from backhaul_codec.command_line import Subcommands, run
 from backhaul_codec.errors import MappingError
+from backhaul_codec.programs.command_line import Subcommands, run
 from backhaul_hub.errors import HubError
 
 COMMANDS = {

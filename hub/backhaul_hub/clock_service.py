@@ -21,12 +21,11 @@ import structlog
 from msgspec import Meta
 from nats.errors import Error as NatsError
 
-from backhaul_codec.strict_json import JsonError, Reader
-
-from .accounts import CLOCK_QUESTIONS, clock_answer_subject
-from .allowance import PENDING_MAX, Allowance
-from .forged import is_forged
-from .hashes import HASHES_MAX
+from backhaul_codec.strict.json import JsonError, Reader
+from backhaul_hub.accounts import CLOCK_QUESTIONS, clock_answer_subject
+from backhaul_hub.allowance import PENDING_MAX, Allowance
+from backhaul_hub.forged import is_forged
+from backhaul_hub.hashes import HASHES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-    from .clock import Clock
-    from .known import Ends, Known, Lanes
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.known import Ends, Known, Lanes
 
 EPOCHS_MAX = 16
 """Epochs in one question."""

@@ -20,17 +20,15 @@ from msgspec import Meta
 
 from backhaul_codec import Opaque
 from backhaul_codec.points import JSON
-from backhaul_codec.strict_json import JsonError, Reader, read_json, write_json
+from backhaul_codec.strict.json import JsonError, Reader, read_json, write_json
 from backhaul_codec.subjects import DEVICE_ID
-
-from .twin_streams import device_prefix
+from backhaul_hub.twin_streams import device_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from backhaul_codec import Point
-
-    from .config import Commands as CommandRules
+    from backhaul_hub.config import Commands as CommandRules
 
 BODY_BYTES_MAX = 64 * 1024
 AGAIN_S_MIN, AGAIN_S_MAX = 5.0, 300.0

@@ -6,14 +6,14 @@ import json
 from dataclasses import astuple, fields
 from typing import TYPE_CHECKING, Any
 
-from .command_book import DOUBT_RANK, UNHEARD, Command, Doubt, Heard, Key, State
-from .consumers import Change
+from backhaul_hub.command_book import DOUBT_RANK, UNHEARD, Command, Doubt, Heard, Key, State
+from backhaul_hub.consumers import Change
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from .questions import Commands
-    from .registry import Registry
+    from backhaul_hub.questions import Commands
+    from backhaul_hub.registry import Registry
 
 SCHEMA = """
 CREATE TABLE command (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import command_rows, questions
-from .answers import answering
+from backhaul_hub import command_rows, questions
+from backhaul_hub.answers import answering
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
-    from .registry import Registry
+    from backhaul_hub.registry import Registry
 
 SERVICE = "hub.commands"
 

@@ -20,9 +20,8 @@ from nats.errors import MaxPayloadError
 
 from backhaul_codec import CodecError, decode
 from backhaul_codec.subjects import LIVE
-
-from . import command_rows
-from .command_book import (
+from backhaul_hub import command_rows
+from backhaul_hub.command_book import (
     Arrival,
     Command,
     CommandBook,
@@ -33,9 +32,9 @@ from .command_book import (
     read_result,
     result_subject,
 )
-from .errors import HubError, JetStreamError
-from .streams import DOWN
-from .twin_streams import COMMANDS
+from backhaul_hub.errors import HubError, JetStreamError
+from backhaul_hub.streams import DOWN
+from backhaul_hub.twin_streams import COMMANDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
@@ -43,12 +42,12 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-    from .clock import Clock
-    from .config import HubConfig
-    from .consumers import Change
-    from .examine import Examined
-    from .jetstream import JetStreamApi
-    from .registry import Registry
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.config import HubConfig
+    from backhaul_hub.consumers import Change
+    from backhaul_hub.examine import Examined
+    from backhaul_hub.jetstream import JetStreamApi
+    from backhaul_hub.registry import Registry
 
 log = structlog.get_logger(__name__)
 

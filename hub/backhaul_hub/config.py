@@ -9,11 +9,10 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-from backhaul_codec.strict_toml import TomlError, read_toml
-from backhaul_codec.toml_values import listen_problem, odd_values, url_problem
-
-from .errors import ConfigError
-from .servers import urls
+from backhaul_codec.strict.toml import TomlError, read_toml
+from backhaul_codec.strict.toml_values import listen_problem, odd_values, url_problem
+from backhaul_hub.errors import ConfigError
+from backhaul_hub.servers import urls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,17 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from backhaul_codec.merge import HeadKey
-from backhaul_codec.point_body import encode_value
-
-from .consumers import Change
-from .heads import head_body, head_of, is_hub_origin
+from backhaul_codec.state.merge import HeadKey
+from backhaul_codec.wire.point_body import encode_value
+from backhaul_hub.consumers import Change
+from backhaul_hub.heads import head_body, head_of, is_hub_origin
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable
 
-    from backhaul_codec.merge import Head
+    from backhaul_codec.state.merge import Head
 
 SCHEMA = """
 CREATE TABLE conflict (

@@ -12,16 +12,15 @@ import structlog
 from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
-from backhaul_codec.credentials import CredentialsError, parse_credentials
-from backhaul_codec.hardy_client import HardyClient
-
-from .errors import HubError
-from .servers import urls
+from backhaul_codec.nats.hardy_client import HardyClient
+from backhaul_codec.protocol.credentials import CredentialsError, parse_credentials
+from backhaul_hub.errors import HubError
+from backhaul_hub.servers import urls
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
-    from .config import Login
+    from backhaul_hub.config import Login
 
 log = structlog.get_logger(__name__)
 

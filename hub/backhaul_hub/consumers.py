@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .examine import Examined
+    from backhaul_hub.examine import Examined
 
 
 class Change(NamedTuple):

@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_codec.ranges import RangeSet
-
-from .chain import Chain, Fork, Watermark
-from .repeats import Repeats
+from backhaul_hub.chain import Chain, Fork, Watermark
+from backhaul_hub.repeats import Repeats
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from .repeats import Run
+    from backhaul_hub.repeats import Run
 
 # What one device may make the hub remember. An agent that started a thousand times without a link
 # (each start is an epoch of its own then), or a link with a thousand separate holes, stays below;

@@ -16,65 +16,64 @@ import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_codec.identity import leaf_name
-
-from . import metrics_server, questions, service
-from .account_keeper import AccountKeeper
-from .account_service import push_on_request
-from .adopter import Adopter
-from .answers import answering
-from .ask_service import AskService
-from .blob_service import BlobService
-from .certificate_watch import CertificateWatch
-from .clock_service import ClockService
-from .command_service import serve_commands
-from .command_shell import CommandShell
-from .connection import connect, heard, watch_connections
-from .continuity import Continuity, LaneKey
-from .documents import Documents
-from .down_consumers import drop_stale_consumers, make_writable
-from .down_end import DownEnd
-from .enrolment_service import EnrolmentService
-from .errors import HubError
-from .flood_guard import FloodGuard
-from .found import Found
-from .health_watch import HealthWatch
-from .hub_time import HubTime, keep_record
-from .imports.import_rows import trouble as import_trouble
-from .jetstream import JetStreamApi
-from .keys import read_keys
-from .known import Known
-from .lanes import lanes_of
-from .leafs import LEAFS_INTERVAL_S, Leafs
-from .live import told_command
-from .live_alerts import LiveAlerts
-from .logins import add_twin_login, creds_file
-from .metrics import METRICS
-from .moved import STOP_SERVICE
-from .one_machine import serve_one_machine
-from .people_services import Hub, PeopleServices
-from .presence import Presence
-from .reception import Reception
-from .report import Report
-from .reset_service import ResetService
-from .revocation_log import RevocationLog
-from .revocations import UNKNOWN_KEY
-from .rotation_keeper import RotationKeeper
-from .servers import urls
-from .set_ups import SetUps
-from .shards import shard_of, up_name
-from .sole import Sole
-from .source_keeper import SourceKeeper
-from .stream_watch import StreamWatch
-from .streams import DOWN, declared_streams, quiet_undeclared_shards, reconcile
-from .sync_shell import SyncShell
-from .telling import Teller
-from .turn import stored
-from .twin_streams import SHADOW, STATE
-from .uplink import UplinkReader
-from .vehicle_keeper import VehicleKeeper
-from .word_book import WordBook
-from .word_store import restore as restore_words
+from backhaul_codec.protocol.identity import leaf_name
+from backhaul_hub import metrics_server, questions, service
+from backhaul_hub.account_keeper import AccountKeeper
+from backhaul_hub.account_service import push_on_request
+from backhaul_hub.adopter import Adopter
+from backhaul_hub.answers import answering
+from backhaul_hub.ask_service import AskService
+from backhaul_hub.blob_service import BlobService
+from backhaul_hub.certificate_watch import CertificateWatch
+from backhaul_hub.clock_service import ClockService
+from backhaul_hub.command_service import serve_commands
+from backhaul_hub.command_shell import CommandShell
+from backhaul_hub.connection import connect, heard, watch_connections
+from backhaul_hub.continuity import Continuity, LaneKey
+from backhaul_hub.documents import Documents
+from backhaul_hub.down_consumers import drop_stale_consumers, make_writable
+from backhaul_hub.down_end import DownEnd
+from backhaul_hub.enrolment_service import EnrolmentService
+from backhaul_hub.errors import HubError
+from backhaul_hub.flood_guard import FloodGuard
+from backhaul_hub.found import Found
+from backhaul_hub.health_watch import HealthWatch
+from backhaul_hub.hub_time import HubTime, keep_record
+from backhaul_hub.imports.import_rows import trouble as import_trouble
+from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.keys import read_keys
+from backhaul_hub.known import Known
+from backhaul_hub.lanes import lanes_of
+from backhaul_hub.leafs import LEAFS_INTERVAL_S, Leafs
+from backhaul_hub.live import told_command
+from backhaul_hub.live_alerts import LiveAlerts
+from backhaul_hub.logins import add_twin_login, creds_file
+from backhaul_hub.metrics import METRICS
+from backhaul_hub.moved import STOP_SERVICE
+from backhaul_hub.one_machine import serve_one_machine
+from backhaul_hub.people_services import Hub, PeopleServices
+from backhaul_hub.presence import Presence
+from backhaul_hub.reception import Reception
+from backhaul_hub.report import Report
+from backhaul_hub.reset_service import ResetService
+from backhaul_hub.revocation_log import RevocationLog
+from backhaul_hub.revocations import UNKNOWN_KEY
+from backhaul_hub.rotation_keeper import RotationKeeper
+from backhaul_hub.servers import urls
+from backhaul_hub.set_ups import SetUps
+from backhaul_hub.shards import shard_of, up_name
+from backhaul_hub.sole import Sole
+from backhaul_hub.source_keeper import SourceKeeper
+from backhaul_hub.stream_watch import StreamWatch
+from backhaul_hub.streams import DOWN, declared_streams, quiet_undeclared_shards, reconcile
+from backhaul_hub.sync_shell import SyncShell
+from backhaul_hub.telling import Teller
+from backhaul_hub.turn import stored
+from backhaul_hub.twin_streams import SHADOW, STATE
+from backhaul_hub.uplink import UplinkReader
+from backhaul_hub.vehicle_keeper import VehicleKeeper
+from backhaul_hub.word_book import WordBook
+from backhaul_hub.word_store import restore as restore_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,14 +82,14 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-    from .clock import SteadyClock
-    from .command_book import Command
-    from .config import HubConfig
-    from .consumers import Consumer
-    from .jetstream import Json
-    from .keys import HubKeys
-    from .registry import Device, Registry
-    from .vehicles import Vehicles
+    from backhaul_hub.clock import SteadyClock
+    from backhaul_hub.command_book import Command
+    from backhaul_hub.config import HubConfig
+    from backhaul_hub.consumers import Consumer
+    from backhaul_hub.jetstream import Json
+    from backhaul_hub.keys import HubKeys
+    from backhaul_hub.registry import Device, Registry
+    from backhaul_hub.vehicles import Vehicles
 
 log = structlog.get_logger(__name__)
 

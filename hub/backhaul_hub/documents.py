@@ -9,28 +9,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from backhaul_codec.identity import (
+from backhaul_codec.protocol.identity import (
     Identity,
     IdentityError,
     Link,
     decode_identity,
     encode_identity,
 )
-
-from .errors import ConfigError
-from .logins import vehicle_jwt
-from .nats_jwt import body_of
-from .private_files import private_directory, write_private
-from .servers import urls
-from .streams import DOWN
-from .tls_files import ca_text
+from backhaul_hub.errors import ConfigError
+from backhaul_hub.logins import vehicle_jwt
+from backhaul_hub.nats_jwt import body_of
+from backhaul_hub.private_files import private_directory, write_private
+from backhaul_hub.servers import urls
+from backhaul_hub.streams import DOWN
+from backhaul_hub.tls_files import ca_text
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .config import HubConfig
-    from .keys import HubKeys
-    from .registry import Device
+    from backhaul_hub.config import HubConfig
+    from backhaul_hub.keys import HubKeys
+    from backhaul_hub.registry import Device
 
 IDENTITY_FILE = "identity.json"
 

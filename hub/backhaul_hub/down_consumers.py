@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from backhaul_codec.subjects import DEVICE_ID, SubjectError, decode_token
-
-from .errors import JetStreamError
-from .lanes import down_deliver_subject, down_durable, down_filters, node_lanes
-from .streams import DOWN, differences, names
+from backhaul_hub.errors import JetStreamError
+from backhaul_hub.lanes import down_deliver_subject, down_durable, down_filters, node_lanes
+from backhaul_hub.streams import DOWN, differences, names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from backhaul_codec.subjects import Lane
-
-    from .jetstream import JetStreamApi, Json
-    from .registry import Device
+    from backhaul_hub.jetstream import JetStreamApi, Json
+    from backhaul_hub.registry import Device
 
 _SECOND_NS = 1_000_000_000
 log = structlog.get_logger(__name__)

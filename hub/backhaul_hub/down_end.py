@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from .registry import Position
-from .streams import DOWN
+from backhaul_hub.registry import Position
+from backhaul_hub.streams import DOWN
 
 if TYPE_CHECKING:
-    from .jetstream import JetStreamApi, Json
-    from .registry import Registry
+    from backhaul_hub.jetstream import JetStreamApi, Json
+    from backhaul_hub.registry import Registry
 
 JUMP = 1 << 20
 """Sequences passed over: more than were used since what hub.db knows was written, a second ago at most."""

@@ -18,8 +18,7 @@ import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_codec import CodecError, encode_frame, encode_point
-from backhaul_codec.merge import HeadKey
-from backhaul_codec.placed import edge_frame_points
+from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.subjects import (
     edge_frame_subject,
     edge_subject,
@@ -27,19 +26,18 @@ from backhaul_codec.subjects import (
     parse_leaf,
     point_subject,
 )
-
-from .consumers import Change
-from .errors import HubError
-from .lanes import down_subject
+from backhaul_codec.wire.placed import edge_frame_points
+from backhaul_hub.consumers import Change
+from backhaul_hub.errors import HubError
+from backhaul_hub.lanes import down_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from backhaul_codec.merge import Head, Heads
-
-    from .heads import FleetHeads
-    from .jetstream import JetStreamApi
-    from .registry import Device, Registry
+    from backhaul_codec.state.merge import Head, Heads
+    from backhaul_hub.heads import FleetHeads
+    from backhaul_hub.jetstream import JetStreamApi
+    from backhaul_hub.registry import Device, Registry
 
 log = structlog.get_logger(__name__)
 

@@ -6,27 +6,25 @@ import secrets
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from backhaul_codec.identity import Link
+from backhaul_codec.protocol.identity import Link
 from backhaul_codec.subjects import node_lane
-
-from .config import load
-from .documents import Documents
-from .errors import ConfigError, RegistryError
-from .keys import read_keys
-from .lanes import NODES_MAX, check_nodes
-from .nkey import new_key
-from .private_files import alone_in
-from .registry import Device, Registry, check_device_id, node_changes
+from backhaul_hub.config import load
+from backhaul_hub.documents import Documents
+from backhaul_hub.errors import ConfigError, RegistryError
+from backhaul_hub.keys import read_keys
+from backhaul_hub.lanes import NODES_MAX, check_nodes
+from backhaul_hub.nkey import new_key
+from backhaul_hub.private_files import alone_in
+from backhaul_hub.registry import Device, Registry, check_device_id, node_changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from backhaul_codec.identity import LinkMode
-
-    from .clock import Clock
-    from .config import HubConfig
-    from .consumers import Change
+    from backhaul_codec.protocol.identity import LinkMode
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.config import HubConfig
+    from backhaul_hub.consumers import Change
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
-from backhaul_codec.enrolment import Refused
+from backhaul_codec.protocol.enrolment import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from backhaul_codec.enrolment import Code, Request
-
-    from .registry import Device
+    from backhaul_codec.protocol.enrolment import Code, Request
+    from backhaul_hub.registry import Device
 
 _SECOND_NS = 1_000_000_000
 _VOID: dict[str, tuple[Code, str]] = {

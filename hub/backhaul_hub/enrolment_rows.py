@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import astuple, fields
 from typing import TYPE_CHECKING
 
-from .consumers import Change
-from .enrolment import Enrolment
+from backhaul_hub.consumers import Change
+from backhaul_hub.enrolment import Enrolment
 
 if TYPE_CHECKING:
-    from .registry import Registry
+    from backhaul_hub.registry import Registry
 
 SCHEMA = """
 CREATE TABLE enrolment (

@@ -14,22 +14,21 @@ import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_codec.enrolment import (
+from backhaul_codec.protocol.enrolment import (
     EnrolmentError,
     Refused,
     read_request,
     request_subject,
     write_answer,
 )
-
-from . import enrolment_rows
-from .allowance import PENDING_MAX, Allowance
-from .enrolment import Repeat, decide
-from .errors import HubError
-from .forged import is_forged
-from .registry import Device, enrolled, enrolled_anew
-from .revocations import revocations
-from .tokens import Settings
+from backhaul_hub import enrolment_rows
+from backhaul_hub.allowance import PENDING_MAX, Allowance
+from backhaul_hub.enrolment import Repeat, decide
+from backhaul_hub.errors import HubError
+from backhaul_hub.forged import is_forged
+from backhaul_hub.registry import Device, enrolled, enrolled_anew
+from backhaul_hub.revocations import revocations
+from backhaul_hub.tokens import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -37,14 +36,13 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-    from backhaul_codec.enrolment import Request
-    from backhaul_codec.identity import Identity
-
-    from .clock import Clock
-    from .consumers import Change
-    from .documents import Documents
-    from .enrolment import Enrolment
-    from .registry import Registry
+    from backhaul_codec.protocol.enrolment import Request
+    from backhaul_codec.protocol.identity import Identity
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.consumers import Change
+    from backhaul_hub.documents import Documents
+    from backhaul_hub.enrolment import Enrolment
+    from backhaul_hub.registry import Registry
 
 log = structlog.get_logger(__name__)
 

@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from backhaul_codec.certificate_text import hour
-from backhaul_codec.certificates import HOUR_NS, hours_between
-
-from .certify import certificates_of
-from .errors import HubError, RegistryError
-from .event_log import EventLog, find_events, hiding
+from backhaul_codec.assurance.certificate_text import hour
+from backhaul_codec.assurance.certificates import HOUR_NS, hours_between
+from backhaul_hub.certify import certificates_of
+from backhaul_hub.errors import HubError, RegistryError
+from backhaul_hub.event_log import EventLog, find_events, hiding
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from nats.aio.client import Client
 
-    from backhaul_codec.certificates import Certificate
-
-    from .questions import Events
-    from .registry import Registry
+    from backhaul_codec.assurance.certificates import Certificate
+    from backhaul_hub.questions import Events
+    from backhaul_hub.registry import Registry
 
 HOURS_MAX = 24 * 366
 

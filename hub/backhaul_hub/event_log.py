@@ -16,18 +16,17 @@ from nats.errors import Error as NatsError
 from nats.js.api import DeliverPolicy
 
 from backhaul_codec import CodecError, Opaque, decode
-from backhaul_codec.certificates import ALSO_IMPORTED
-from backhaul_codec.json_values import read_sayable
+from backhaul_codec.assurance.certificates import ALSO_IMPORTED
 from backhaul_codec.points import JSON
 from backhaul_codec.ranges import RangeSet
-from backhaul_codec.strict_json import JsonError, read_json
+from backhaul_codec.state.json_values import read_sayable
+from backhaul_codec.strict.json import JsonError, read_json
 from backhaul_codec.subjects import DEVICE_ID, LIVE, SubjectError, decode_token, encode_token
-
-from .errors import HubError
-from .jetstream import JetStreamApi
-from .pending import pending
-from .twin_state import rfc3339
-from .twin_streams import EVENTS, device_prefix
+from backhaul_hub.errors import HubError
+from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.pending import pending
+from backhaul_hub.twin_state import rfc3339
+from backhaul_hub.twin_streams import EVENTS, device_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -35,9 +34,8 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from backhaul_codec import Message
-    from backhaul_codec.certificates import Certificate, State
-
-    from .jetstream import Json
+    from backhaul_codec.assurance.certificates import Certificate, State
+    from backhaul_hub.jetstream import Json
 
 SAID = ("previous", "reason", "data")
 # A vehicle's clock may be ahead by as much before the hub refuses its stamps many times over.

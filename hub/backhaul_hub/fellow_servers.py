@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nats.errors import Error as NatsError
 
-from .errors import HubError
+from backhaul_hub.errors import HubError
 
 if TYPE_CHECKING:
     from nats.aio.client import Client

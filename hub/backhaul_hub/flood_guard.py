@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import structlog
 from nats.errors import Error as NatsError
 
-from .accounts import SUBS_MAX
-from .errors import HubError
-from .fellow_servers import ask_each
-from .flood import INSIDE, Budget, Carried, FloodWatch, Goods
+from backhaul_hub.accounts import SUBS_MAX
+from backhaul_hub.errors import HubError
+from backhaul_hub.fellow_servers import ask_each
+from backhaul_hub.flood import INSIDE, Budget, Carried, FloodWatch, Goods
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -26,11 +26,10 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_codec.expansion import Expansion
-
-    from .clock import Clock
-    from .config import Flood
-    from .leafs import Leafs
+    from backhaul_codec.wire.expansion import Expansion
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.config import Flood
+    from backhaul_hub.leafs import Leafs
 
 INTERVAL_S = 0.5
 LATE_NS = 600_000_000_000

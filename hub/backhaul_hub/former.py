@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .chain import Watermark
+from backhaul_hub.chain import Watermark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .continuity import Continuity
+    from backhaul_hub.continuity import Continuity
 
 EPOCHS_MAX = 16
 """Former epochs of one lane that are told of: those that were heard from last."""

@@ -5,21 +5,21 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from .carried_over import at_servers
-from .connection import connect
-from .errors import HubError, LostRegistryError
-from .jetstream import JetStreamApi
-from .lost_registry import require_registry
-from .registry import Registry
-from .servers import urls
+from backhaul_hub.carried_over import at_servers
+from backhaul_hub.connection import connect
+from backhaul_hub.errors import HubError, LostRegistryError
+from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.lost_registry import require_registry
+from backhaul_hub.registry import Registry
+from backhaul_hub.servers import urls
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from nats.aio.client import Client
 
-    from .config import HubConfig
-    from .keys import HubKeys
+    from backhaul_hub.config import HubConfig
+    from backhaul_hub.keys import HubKeys
 
 
 class Found:

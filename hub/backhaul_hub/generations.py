@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .consumers import Change
-from .nats_jwt import content_digest, generation_of
-from .revocations import FOR_A_WHILE_S
+from backhaul_hub.consumers import Change
+from backhaul_hub.nats_jwt import content_digest, generation_of
+from backhaul_hub.revocations import FOR_A_WHILE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from .accounts import AccountName
-    from .registry import Registry
+    from backhaul_hub.accounts import AccountName
+    from backhaul_hub.registry import Registry
 
 SCHEMA = """
 CREATE TABLE account_generation (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING
 
-from .errors import CertificateError
+from backhaul_hub.errors import CertificateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,15 +9,14 @@ import msgspec
 from backhaul_codec import CodecError, peek
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.subjects import SubjectError, parse_uplink
-
-from .examine import own_hash
-from .stored import StoredReader
+from backhaul_hub.examine import own_hash
+from backhaul_hub.stored import StoredReader
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
-    from .continuity import Continuity, LaneKey
-    from .registry import Registry
+    from backhaul_hub.continuity import Continuity, LaneKey
+    from backhaul_hub.registry import Registry
 
 HASHES_MAX = 512
 """Seqs in one question."""

@@ -10,17 +10,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_codec import decode, encode_point
-from backhaul_codec.merge import Change as Merge
-from backhaul_codec.merge import Head, HeadKey, Heads, Merged, merge
-
-from .consumers import Change
+from backhaul_codec.state.merge import Change as Merge
+from backhaul_codec.state.merge import Head, HeadKey, Heads, Merged, merge
+from backhaul_hub.consumers import Change
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator
 
     from backhaul_codec import Point
-    from backhaul_codec.placed import Placed
+    from backhaul_codec.wire.placed import Placed
 
 SCHEMA = """
 CREATE TABLE head (

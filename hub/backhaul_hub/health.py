@@ -6,19 +6,18 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from backhaul_codec.conditions import Conditions, Finding, Growth, Place
-from backhaul_codec.vehicle_conditions import DISK_FULL, LEDGER_FILLING
-
-from . import health_kinds as kinds
-from .identities import told
+from backhaul_codec.assurance.conditions import Conditions, Finding, Growth, Place
+from backhaul_codec.assurance.vehicle_conditions import DISK_FULL, LEDGER_FILLING
+from backhaul_hub import health_kinds as kinds
+from backhaul_hub.identities import told
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from .config import Health
-    from .identities import Evidence
-    from .jetstream import Json
-    from .vehicles import Told
+    from backhaul_hub.config import Health
+    from backhaul_hub.identities import Evidence
+    from backhaul_hub.jetstream import Json
+    from backhaul_hub.vehicles import Told
 
 
 _DAY_S = 86_400

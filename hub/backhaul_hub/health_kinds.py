@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from backhaul_codec.conditions import Kind, Severity
-from backhaul_codec.vehicle_conditions import KINDS as VEHICLE_KINDS
+from backhaul_codec.assurance.conditions import Kind, Severity
+from backhaul_codec.assurance.vehicle_conditions import KINDS as VEHICLE_KINDS
 
 JETSTREAM_SILENT = "jetstream-silent"
 REGISTRY_OLDER = "registry-older"

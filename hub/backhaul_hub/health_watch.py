@@ -8,30 +8,28 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_codec.conditions import Condition, counts
-
-from .errors import HubError
-from .health import DeviceFacts, Facts, HubHealth, LaneFacts
-from .leafs import Link
-from .metrics import samples
-from .streams import DOWN, declared_streams
+from backhaul_codec.assurance.conditions import Condition, counts
+from backhaul_hub.errors import HubError
+from backhaul_hub.health import DeviceFacts, Facts, HubHealth, LaneFacts
+from backhaul_hub.leafs import Link
+from backhaul_hub.metrics import samples
+from backhaul_hub.streams import DOWN, declared_streams
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from backhaul_codec.metrics import Sample
-    from backhaul_codec.words import ClockWord
-
-    from .clock import Clock
-    from .config import HubConfig
-    from .continuity import Continuity, LaneState
-    from .hub_time import HubTime
-    from .jetstream import JetStreamApi, Json
-    from .registry import Device
-    from .sync import HubSync
-    from .uplink import UplinkReader
-    from .vehicles import Vehicles
+    from backhaul_codec.assurance.metrics import Sample
+    from backhaul_codec.protocol.words import ClockWord
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.config import HubConfig
+    from backhaul_hub.continuity import Continuity, LaneState
+    from backhaul_hub.hub_time import HubTime
+    from backhaul_hub.jetstream import JetStreamApi, Json
+    from backhaul_hub.registry import Device
+    from backhaul_hub.sync import HubSync
+    from backhaul_hub.uplink import UplinkReader
+    from backhaul_hub.vehicles import Vehicles
 
 STATUS_SERVICE = "hub.status"
 # Of one stream: who makes more sees the first of them.

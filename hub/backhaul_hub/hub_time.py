@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import msgspec
 import structlog
 
-from .clock import boot_id
-from .private_files import write_private
+from backhaul_hub.clock import boot_id
+from backhaul_hub.private_files import write_private
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .clock import SteadyClock
-    from .config import ClockRule
+    from backhaul_hub.clock import SteadyClock
+    from backhaul_hub.config import ClockRule
 
 SECOND_NS = 1_000_000_000
 RECORD_INTERVAL_S = 60.0

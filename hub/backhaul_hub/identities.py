@@ -20,7 +20,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from backhaul_codec.vehicle_report import VehicleReport
+    from backhaul_codec.protocol.vehicle_report import VehicleReport
 
 KEPT_MAX = 8
 """Sightings of each device: a machine, with a start of it, and a run of its agent."""

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from nats.errors import NoRespondersError
 
-from .errors import HubError, JetStreamError
-from .shards import api_subject
-from .stored import stamp_ns
+from backhaul_hub.errors import HubError, JetStreamError
+from backhaul_hub.shards import api_subject
+from backhaul_hub.stored import stamp_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,18 +13,18 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from .accounts import ACCOUNTS
-from .errors import ConfigError, KeyRefusedError
-from .nats_jwt import operator_jwt
-from .nkey import Key, new_key, read_key
-from .private_files import write_private
+from backhaul_hub.accounts import ACCOUNTS
+from backhaul_hub.errors import ConfigError, KeyRefusedError
+from backhaul_hub.nats_jwt import operator_jwt
+from backhaul_hub.nkey import Key, new_key, read_key
+from backhaul_hub.private_files import write_private
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from .accounts import AccountName
-    from .nkey import Kind
+    from backhaul_hub.accounts import AccountName
+    from backhaul_hub.nkey import Kind
 
 _OPERATOR_JWT = "operator.jwt"
 _UP_API, _UP_API_BYTES = "up-api.txt", 12

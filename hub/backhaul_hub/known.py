@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 from nats.errors import Error as NatsError
 
-from .continuity import LaneKey
-from .errors import HubError
+from backhaul_hub.continuity import LaneKey
+from backhaul_hub.errors import HubError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from .clock import Clock
-    from .continuity import Continuity
-    from .jetstream import JetStreamApi
-    from .uplink import UplinkReader
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.continuity import Continuity
+    from backhaul_hub.jetstream import JetStreamApi
+    from backhaul_hub.uplink import UplinkReader
 
 WAIT_S_MAX = 1.0
 """For how long what UP held when the question came may take to be read."""

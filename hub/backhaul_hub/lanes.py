@@ -17,15 +17,13 @@ from backhaul_codec.subjects import (
     parse_leaf,
     require_own_lane,
 )
-
-from .errors import ConfigError
+from backhaul_hub.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from backhaul_codec.subjects import Lane
-
-    from .registry import Device
+    from backhaul_hub.registry import Device
 
 NODES_MAX = 64
 """Nodes of one device with streams of their own: each costs its link 26 MB a day."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from .private_files import write_private
+from backhaul_hub.private_files import write_private
 
 if TYPE_CHECKING:
     from pathlib import Path

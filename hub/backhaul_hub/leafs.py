@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from nats.errors import Error as NatsError
 
-from .accounts import clock_answer_subject
-from .errors import HubError
-from .fellow_servers import ask_all, ask_server
-from .flood import Carried
-from .nats_jwt import body_of
+from backhaul_hub.accounts import clock_answer_subject
+from backhaul_hub.errors import HubError
+from backhaul_hub.fellow_servers import ask_all, ask_server
+from backhaul_hub.flood import Carried
+from backhaul_hub.nats_jwt import body_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-    from .clock import Clock
+    from backhaul_hub.clock import Clock
 
 log = structlog.get_logger(__name__)
 

@@ -13,18 +13,17 @@ import msgspec
 
 from backhaul_codec import CodecError, decode
 from backhaul_codec.subjects import encode_token
-
-from .event_log import event_of
-from .rebroadcast import WAITING_MAX, Told
+from backhaul_hub.event_log import event_of
+from backhaul_hub.rebroadcast import WAITING_MAX, Told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from .command_book import Command
-    from .consumers import Change
-    from .event_log import VehicleEvent
-    from .examine import Examined
-    from .shadow_bucket import Revision
+    from backhaul_hub.command_book import Command
+    from backhaul_hub.consumers import Change
+    from backhaul_hub.event_log import VehicleEvent
+    from backhaul_hub.examine import Examined
+    from backhaul_hub.shadow_bucket import Revision
 
 EVENT, COMMAND, SHADOW = "$.event", "$.command", "$.shadow"
 _encode = msgspec.json.Encoder().encode

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import structlog
 from nats.errors import Error as NatsError
 
-from .errors import HubError
-from .event_log import ALERT, read_event
-from .live import told_event
-from .twin_streams import EVENTS
+from backhaul_hub.errors import HubError
+from backhaul_hub.event_log import ALERT, read_event
+from backhaul_hub.live import told_event
+from backhaul_hub.twin_streams import EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-    from .jetstream import JetStreamApi
-    from .rebroadcast import Told
+    from backhaul_hub.jetstream import JetStreamApi
+    from backhaul_hub.rebroadcast import Told
 
 log = structlog.get_logger(__name__)
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul_codec.credentials import Credentials
-
-from .accounts import vehicle_tags
-from .lanes import node_lanes
-from .nats_jwt import Rights, user_jwt
-from .nkey import new_key
-from .private_files import write_private
+from backhaul_codec.protocol.credentials import Credentials
+from backhaul_hub.accounts import vehicle_tags
+from backhaul_hub.lanes import node_lanes
+from backhaul_hub.nats_jwt import Rights, user_jwt
+from backhaul_hub.nkey import new_key
+from backhaul_hub.private_files import write_private
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .accounts import AccountName
-    from .keys import HubKeys
-    from .registry import Device
+    from backhaul_hub.accounts import AccountName
+    from backhaul_hub.keys import HubKeys
+    from backhaul_hub.registry import Device
 
 OWN_USERS: dict[str, AccountName] = {
     "control": "HUB",

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .errors import LostRegistryError
-from .last_backup import last_backup
-from .people_rows import known_people
-from .private_files import alone_in
-from .revocations import revocations
-from .traces import has_durables, traces
+from backhaul_hub.errors import LostRegistryError
+from backhaul_hub.last_backup import last_backup
+from backhaul_hub.people_rows import known_people
+from backhaul_hub.private_files import alone_in
+from backhaul_hub.revocations import revocations
+from backhaul_hub.traces import has_durables, traces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from .accounts import AccountName
-    from .jetstream import JetStreamApi
-    from .keys import HubKeys
-    from .registry import Registry
-    from .traces import Traces
+    from backhaul_hub.accounts import AccountName
+    from backhaul_hub.jetstream import JetStreamApi
+    from backhaul_hub.keys import HubKeys
+    from backhaul_hub.registry import Registry
+    from backhaul_hub.traces import Traces
 
 _NAMED_MAX = 10
 FORMER = "hub.db.before-restore"

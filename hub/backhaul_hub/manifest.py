@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backhaul_codec.strict_json import JsonError, read_typed
-
-from .backup_names import require_names
-from .errors import BackupError
-from .private_files import private_directory, write_private
-from .stream_digest import Block  # noqa: TC001 - msgspec reads the annotations at run time
+from backhaul_codec.strict.json import JsonError, read_typed
+from backhaul_hub.backup_names import require_names
+from backhaul_hub.errors import BackupError
+from backhaul_hub.private_files import private_directory, write_private
+from backhaul_hub.stream_digest import Block  # noqa: TC001 - msgspec reads the annotations at run time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from backhaul_codec.metrics import COUNTER, Metric, Sample
+from backhaul_codec.assurance.metrics import COUNTER, Metric, Sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from backhaul_codec.conditions import Condition
-
-    from .health import Facts
-    from .jetstream import Json
+    from backhaul_codec.assurance.conditions import Condition
+    from backhaul_hub.health import Facts
+    from backhaul_hub.jetstream import Json
 
 _P = "backhaul_hub_"
 _STREAM, _CONSUMER = ("stream",), ("stream", "consumer")

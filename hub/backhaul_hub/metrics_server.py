@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from .clock import SystemClock
+from backhaul_hub.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric as Family
 
-    from backhaul_codec.metrics import Metric, Sample
+    from backhaul_codec.assurance.metrics import Metric, Sample
 
 ANSWER_S_MAX = 5.0
 log = structlog.get_logger(__name__)
@@ -75,7 +75,7 @@ async def serve(
         return
     from prometheus_client import CollectorRegistry, make_wsgi_app
 
-    from backhaul_codec.scrapes import ScrapeServer
+    from backhaul_codec.programs.scrapes import ScrapeServer
 
     registry = CollectorRegistry()
     registry.register(_Collector(metrics, samples))

@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING
 
 from nats.errors import Error as NatsError
 
-from .backup import API_TIMEOUT_S
-from .backup_files import copy_database, place_file, set_created
-from .errors import BackupError, HubError
-from .jetstream import JetStreamApi
-from .keys import read_keys
-from .manifest import REGISTRY
-from .mirrors import all_mirrored, begin_mirror, can_be_mirrored, end_mirror, promoted
-from .moved import STOP_SERVICE, Move, forget_move, move_of, note_move
-from .private_files import private_directory
-from .restore import begin_down, require_stopped
-from .shards import is_shard
-from .side_by_side import SideBySide
-from .snapshots import Snapshot, copy
-from .stream_digest import BLOCK_SEQS
-from .streams import DOWN, stream_names
-from .twin_streams import STATE
+from backhaul_hub.backup import API_TIMEOUT_S
+from backhaul_hub.backup_files import copy_database, place_file, set_created
+from backhaul_hub.errors import BackupError, HubError
+from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.keys import read_keys
+from backhaul_hub.manifest import REGISTRY
+from backhaul_hub.mirrors import all_mirrored, begin_mirror, can_be_mirrored, end_mirror, promoted
+from backhaul_hub.moved import STOP_SERVICE, Move, forget_move, move_of, note_move
+from backhaul_hub.private_files import private_directory
+from backhaul_hub.restore import begin_down, require_stopped
+from backhaul_hub.shards import is_shard
+from backhaul_hub.side_by_side import SideBySide
+from backhaul_hub.snapshots import Snapshot, copy
+from backhaul_hub.stream_digest import BLOCK_SEQS
+from backhaul_hub.streams import DOWN, stream_names
+from backhaul_hub.twin_streams import STATE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from .clock import Clock
-    from .config import HubConfig
-    from .jetstream import Json
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.config import HubConfig
+    from backhaul_hub.jetstream import Json
 
 HANDOVER = "migrated"
 # Made anew from hub.db and UP. State of an hour, every message of it synced there, is not worth it.

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .bridge import API, CONSUMER, deliver_subject
-from .errors import JetStreamError
-from .shards import is_shard
+from backhaul_hub.bridge import API, CONSUMER, deliver_subject
+from backhaul_hub.errors import JetStreamError
+from backhaul_hub.shards import is_shard
 
 if TYPE_CHECKING:
-    from .jetstream import JetStreamApi, Json
+    from backhaul_hub.jetstream import JetStreamApi, Json
 
 # More than are under way on any path while each is synced there. With a window that takes seconds to
 # sync the server takes the mirror for stalled, and says so in its log.

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backhaul_codec.strict_json import JsonError, read_typed
-
-from .errors import BackupError
-from .private_files import write_private
+from backhaul_codec.strict.json import JsonError, read_typed
+from backhaul_hub.errors import BackupError
+from backhaul_hub.private_files import write_private
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,12 +14,12 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from backhaul_codec.strict_json import read_json
+from backhaul_codec.strict.json import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .nkey import Key
+    from backhaul_hub.nkey import Key
 
 Json = dict[str, Any]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import nkeys
 
-from .errors import KeyRefusedError
+from backhaul_hub.errors import KeyRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,11 +22,11 @@ from nats.js.api import ConsumerConfig, ObjectMeta, ObjectMetaOptions
 from nats.js.errors import APIError, NotFoundError
 from nats.js.object_store import ObjectStore as NatsObjectStore
 
-from .errors import ArtifactError, HubError
-from .jetstream import JetStreamApi
-from .stored import stamp_ns
-from .twin_streams import BLOBS as STREAM
-from .twin_streams import BLOBS_BUCKET as BUCKET
+from backhaul_hub.errors import ArtifactError, HubError
+from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.stored import stamp_ns
+from backhaul_hub.twin_streams import BLOBS as STREAM
+from backhaul_hub.twin_streams import BLOBS_BUCKET as BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

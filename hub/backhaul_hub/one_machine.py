@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import questions
-from .answers import answering
-from .errors import HubError
+from backhaul_hub import questions
+from backhaul_hub.answers import answering
+from backhaul_hub.errors import HubError
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
-    from .vehicle_keeper import VehicleKeeper
+    from backhaul_hub.vehicle_keeper import VehicleKeeper
 
 SERVICE = "hub.one-machine"
 

@@ -13,10 +13,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from backhaul_codec.subjects import DEVICE_ID, SubjectError, decode_token, encode_token
-
-from .errors import RightsError
-from .nats_jwt import Rights
-from .shadow import WHO as SHADOW_WHO
+from backhaul_hub.errors import RightsError
+from backhaul_hub.nats_jwt import Rights
+from backhaul_hub.shadow import WHO as SHADOW_WHO
 
 QUESTIONS = "ask.*.*.*.*"
 """`ask.<may>.<group>.<name>.<service>`."""

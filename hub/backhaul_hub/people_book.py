@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .errors import ConfigError, RightsError
-from .heads import FLEET, FleetHeads, head_row
-from .keys import read_keys
-from .logins import new_login
-from .people import require_person_name
-from .people_rows import Known, insertion, known_people, removal
-from .private_files import alone_in, private_directory, write_private
-from .registry import Registry
-from .revocations import Revocation, revoke
-from .tree import FleetTree
+from backhaul_hub.errors import ConfigError, RightsError
+from backhaul_hub.heads import FLEET, FleetHeads, head_row
+from backhaul_hub.keys import read_keys
+from backhaul_hub.logins import new_login
+from backhaul_hub.people import require_person_name
+from backhaul_hub.people_rows import Known, insertion, known_people, removal
+from backhaul_hub.private_files import alone_in, private_directory, write_private
+from backhaul_hub.registry import Registry
+from backhaul_hub.revocations import Revocation, revoke
+from backhaul_hub.tree import FleetTree
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .clock import Clock
-    from .consumers import Change
-    from .people import Person
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.consumers import Change
+    from backhaul_hub.people import Person
 
 _SECOND_NS = 1_000_000_000
 

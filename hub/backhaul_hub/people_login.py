@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul_codec.credentials import CredentialsError, parse_credentials
-
-from .config import Login
-from .connection import connect
-from .errors import ConfigError, HubError, RightsError
-from .nats_jwt import body_of
-from .people import person_of
+from backhaul_codec.protocol.credentials import CredentialsError, parse_credentials
+from backhaul_hub.config import Login
+from backhaul_hub.connection import connect
+from backhaul_hub.errors import ConfigError, HubError, RightsError
+from backhaul_hub.nats_jwt import body_of
+from backhaul_hub.people import person_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from nats.aio.client import Client
 
-    from .people import Person
+    from backhaul_hub.people import Person
 
 
 def read_person(creds: Path) -> Person:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .consumers import Change
-from .people import May, Person
+from backhaul_hub.consumers import Change
+from backhaul_hub.people import May, Person
 
 if TYPE_CHECKING:
-    from .registry import Registry
+    from backhaul_hub.registry import Registry
 
 SCHEMA = """
 CREATE TABLE person (

@@ -14,23 +14,22 @@ import msgspec
 from nats.errors import Error as NatsError
 from nats.js.api import DeliverPolicy
 
-from backhaul_codec.certificates import HOUR_NS
-from backhaul_codec.json_values import parse_path, value_from_json
-from backhaul_codec.merge import HeadKey
-from backhaul_codec.strict_json import Reader
-from backhaul_codec.tree_text import describe, render
-
-from . import command_rows, questions
-from .command_book import BODY_BYTES_MAX, command_subject
-from .errors import HubError, RightsError, WriteRefusedError
-from .event_answers import events_answer
-from .heads import FLEET
-from .pending import pending
-from .people import May
-from .scope import Scope, Subtree
-from .shadow_bucket import ShadowBucket
-from .shadow_document import PARTS
-from .twin_streams import STATE, device_prefix
+from backhaul_codec.assurance.certificates import HOUR_NS
+from backhaul_codec.state.json_values import parse_path, value_from_json
+from backhaul_codec.state.merge import HeadKey
+from backhaul_codec.state.tree_text import describe, render
+from backhaul_codec.strict.json import Reader
+from backhaul_hub import command_rows, questions
+from backhaul_hub.command_book import BODY_BYTES_MAX, command_subject
+from backhaul_hub.errors import HubError, RightsError, WriteRefusedError
+from backhaul_hub.event_answers import events_answer
+from backhaul_hub.heads import FLEET
+from backhaul_hub.pending import pending
+from backhaul_hub.people import May
+from backhaul_hub.scope import Scope, Subtree
+from backhaul_hub.shadow_bucket import ShadowBucket
+from backhaul_hub.shadow_document import PARTS
+from backhaul_hub.twin_streams import STATE, device_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -38,14 +37,13 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from backhaul_codec import Value
-    from backhaul_codec.tree import Topology
-
-    from .clock import Clock
-    from .jetstream import JetStreamApi
-    from .people import Person
-    from .registry import Device, Registry
-    from .sync import HubSync
-    from .sync_service import SyncService
+    from backhaul_codec.state.tree import Topology
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.jetstream import JetStreamApi
+    from backhaul_hub.people import Person
+    from backhaul_hub.registry import Device, Registry
+    from backhaul_hub.sync import HubSync
+    from backhaul_hub.sync_service import SyncService
 
 _PAGE_BYTES = 512 << 10
 _HOURS_MAX = 30_000

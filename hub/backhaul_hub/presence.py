@@ -1,7 +1,7 @@
 """Telling the twin job whose agent is there: a vehicle that has nothing to say is not silent.
 
 The server knows who is connected (`leafs.py`); the job reads DOWN. So each change is a message there, and a beat
-says now and then that the control plane still looks (`backhaul_codec.presence`). No vehicle is sent any of it.
+says now and then that the control plane still looks (`backhaul_codec.protocol.presence`). No vehicle is sent any of it.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_codec.presence import BEAT, BEAT_S, presence_message
-
-from .errors import HubError
+from backhaul_codec.protocol.presence import BEAT, BEAT_S, presence_message
+from backhaul_hub.errors import HubError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from .clock import Clock
-    from .jetstream import JetStreamApi
-    from .leafs import Link
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.jetstream import JetStreamApi
+    from backhaul_hub.leafs import Link
 
 LOOK_S = 5.0
 GONE_AFTER_S = 15.0

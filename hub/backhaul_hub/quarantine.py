@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from .errors import JetStreamError
-from .jetstream import WRONG_LAST_SEQUENCE, JetStreamApi
+from backhaul_hub.errors import JetStreamError
+from backhaul_hub.jetstream import WRONG_LAST_SEQUENCE, JetStreamApi
 
 if TYPE_CHECKING:
-    from .examine import UnreadableError
-    from .stored import Stored
+    from backhaul_hub.examine import UnreadableError
+    from backhaul_hub.stored import Stored
 
 log = structlog.get_logger(__name__)
 

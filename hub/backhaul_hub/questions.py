@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from .command_book import CommandId, CommandName  # noqa: TC001 - msgspec reads the types
-from .shadow_document import FIELDS_MAX
+from backhaul_hub.command_book import CommandId, CommandName  # noqa: TC001 - msgspec reads the types
+from backhaul_hub.shadow_document import FIELDS_MAX
 
 
 class Get(msgspec.Struct, forbid_unknown_fields=True):

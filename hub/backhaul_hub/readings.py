@@ -16,24 +16,22 @@ import msgspec
 import structlog
 
 from backhaul_codec import CodecError, Opaque, Point, decode
-from backhaul_codec.json_values import value_from_json
-from backhaul_codec.newest import newest_in, newest_time
 from backhaul_codec.points import JSON
 from backhaul_codec.rules import plain_value, require_name, require_time
-from backhaul_codec.strict_json import read_typed
-
-from .future import FutureReadings
+from backhaul_codec.state.json_values import value_from_json
+from backhaul_codec.state.newest import newest_in, newest_time
+from backhaul_codec.strict.json import read_typed
+from backhaul_hub.future import FutureReadings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from backhaul_codec import Value
-    from backhaul_codec.frame_layout import Layout
-
-    from .clock import Clock
-    from .consumers import Change
-    from .examine import Examined
-    from .future import FutureRule
+    from backhaul_codec.wire.frame_layout import Layout
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.consumers import Change
+    from backhaul_hub.examine import Examined
+    from backhaul_hub.future import FutureRule
 
 log = structlog.get_logger(__name__)
 

@@ -18,19 +18,18 @@ import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_codec.json_values import value_to_json
-from backhaul_codec.merge import Head, HeadKey
+from backhaul_codec.state.json_values import value_to_json
+from backhaul_codec.state.merge import Head, HeadKey
 from backhaul_codec.subjects import encode_token
-
-from .tree import address_of
+from backhaul_hub.tree import address_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from nats.aio.client import Client
 
-    from .readings import NewReading
-    from .sync import Announcement
+    from backhaul_hub.readings import NewReading
+    from backhaul_hub.sync import Announcement
 
 log = structlog.get_logger(__name__)
 

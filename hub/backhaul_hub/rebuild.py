@@ -10,18 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from .generations import generations, taken_over
-from .people_rows import Known, insertion, known_people
-from .registry import Device, enrolled
-from .revocations import UNKNOWN_KEY, Revocation, revocations, revoke
+from backhaul_hub.generations import generations, taken_over
+from backhaul_hub.people_rows import Known, insertion, known_people
+from backhaul_hub.registry import Device, enrolled
+from backhaul_hub.revocations import UNKNOWN_KEY, Revocation, revocations, revoke
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from .accounts import AccountName
-    from .consumers import Change
-    from .registry import Registry
-    from .traces import Trace, Traces
+    from backhaul_hub.accounts import AccountName
+    from backhaul_hub.consumers import Change
+    from backhaul_hub.registry import Registry
+    from backhaul_hub.traces import Trace, Traces
 
 LOST = (
     "desired state and groups that stand at no vehicle, conflicts and what waited for vehicles",

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import structlog
 from nats.errors import Error as NatsError
 
-from .connection import heard
-from .errors import HubError
+from backhaul_hub.connection import heard
+from backhaul_hub.errors import HubError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -19,12 +19,11 @@ import msgspec
 
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.subjects import DEVICE_ID
-
-from . import chain, heads
-from .consumers import Change
-from .continuity import Explained, LaneKey, LaneState
-from .errors import RegistryError
-from .schema import prepare, prepare_to_read
+from backhaul_hub import chain, heads
+from backhaul_hub.consumers import Change
+from backhaul_hub.continuity import Explained, LaneKey, LaneState
+from backhaul_hub.errors import RegistryError
+from backhaul_hub.schema import prepare, prepare_to_read
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from .continuity import Continuity, LaneKey
+    from backhaul_hub.continuity import Continuity, LaneKey
 
 RANGES_MAX = 256
 """Ranges in one request: about 5 KB on the link."""

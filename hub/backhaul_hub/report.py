@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict as asdict_of
 
-from .lanes import lanes_of
-from .leafs import Link
+from backhaul_hub.lanes import lanes_of
+from backhaul_hub.leafs import Link
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from backhaul_codec.words import ClockWord
-
-    from .continuity import Continuity, LaneState
-    from .registry import Device
-    from .rotations import Rotation
-    from .uplink import UplinkReader
-    from .vehicles import Vehicles
+    from backhaul_codec.protocol.words import ClockWord
+    from backhaul_hub.continuity import Continuity, LaneState
+    from backhaul_hub.registry import Device
+    from backhaul_hub.rotations import Rotation
+    from backhaul_hub.uplink import UplinkReader
+    from backhaul_hub.vehicles import Vehicles
 
 # A server takes 1 MiB in a message.
 _PAGE_BYTES = 512 << 10

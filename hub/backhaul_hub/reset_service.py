@@ -20,10 +20,9 @@ import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_codec.strict_json import JsonError, Reader
-
-from .allowance import PENDING_MAX, Allowance
-from .streams import DOWN
+from backhaul_codec.strict.json import JsonError, Reader
+from backhaul_hub.allowance import PENDING_MAX, Allowance
+from backhaul_hub.streams import DOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-    from .clock import Clock
+    from backhaul_hub.clock import Clock
 
 RESETS = f"hubapi.CONSUMER.RESET.{DOWN}.*"
 WAITING_MAX = 1024

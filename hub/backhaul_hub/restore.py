@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
-from .backup import API_TIMEOUT_S
-from .backup_choice import NOT_KEPT
-from .backup_files import CONFIG, fold_log, place_file, set_created
-from .backup_names import require_plain_files
-from .carried_over import AtServers, carry_over
-from .errors import BackupError, HubError
-from .jetstream import JetStreamApi
-from .keys import read_keys
-from .manifest import REGISTRY, Manifest, check_files, load_manifest
-from .objects import Objects
-from .private_files import alone_in
-from .registry import Registry
-from .shards import is_shard
-from .snapshots import put_back
-from .stream_digest import differs
-from .streams import DOWN, declared_streams, reconcile
-from .twin_streams import BLOBS
-from .unfinished import clear_unfinished, mark_unfinished, unfinished
+from backhaul_hub.backup import API_TIMEOUT_S
+from backhaul_hub.backup_choice import NOT_KEPT
+from backhaul_hub.backup_files import CONFIG, fold_log, place_file, set_created
+from backhaul_hub.backup_names import require_plain_files
+from backhaul_hub.carried_over import AtServers, carry_over
+from backhaul_hub.errors import BackupError, HubError
+from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.keys import read_keys
+from backhaul_hub.manifest import REGISTRY, Manifest, check_files, load_manifest
+from backhaul_hub.objects import Objects
+from backhaul_hub.private_files import alone_in
+from backhaul_hub.registry import Registry
+from backhaul_hub.shards import is_shard
+from backhaul_hub.snapshots import put_back
+from backhaul_hub.stream_digest import differs
+from backhaul_hub.streams import DOWN, declared_streams, reconcile
+from backhaul_hub.twin_streams import BLOBS
+from backhaul_hub.unfinished import clear_unfinished, mark_unfinished, unfinished
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from .carried_over import CarriedOver
-    from .clock import Clock
-    from .config import HubConfig
-    from .jetstream import Json
-    from .manifest import ArtifactEntry, StreamEntry
+    from backhaul_hub.carried_over import CarriedOver
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.config import HubConfig
+    from backhaul_hub.jetstream import Json
+    from backhaul_hub.manifest import ArtifactEntry, StreamEntry
 
 _READ_BYTES = 128 * 1024
 _NOTHING = AtServers()

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from .errors import ConfigError
-from .keys import key_directory
-from .private_files import sync_directory
-from .revocations import Revocation
+from backhaul_hub.errors import ConfigError
+from backhaul_hub.keys import key_directory
+from backhaul_hub.private_files import sync_directory
+from backhaul_hub.revocations import Revocation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from .nkey import Key
+    from backhaul_hub.nkey import Key
 
 log = structlog.get_logger(__name__)
 

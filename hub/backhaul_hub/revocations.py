@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
-from .consumers import Change
+from backhaul_hub.consumers import Change
 
 if TYPE_CHECKING:
-    from .accounts import AccountName
-    from .registry import Registry
+    from backhaul_hub.accounts import AccountName
+    from backhaul_hub.registry import Registry
 
 SCHEMA = """
 CREATE TABLE revocation (

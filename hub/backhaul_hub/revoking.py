@@ -11,26 +11,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from . import enrolment_rows
-from .account_keeper import AccountKeeper
-from .documents import Documents
-from .errors import ConfigError, RegistryError
-from .keys import read_keys
-from .private_files import alone_in
-from .registry import Registry
-from .revocation_log import RevocationLog
-from .revocations import Revocation, revoke
-from .rotations import drop, rotations
-from .servers import urls
-from .setup import jwts_in_files, write_accounts
+from backhaul_hub import enrolment_rows
+from backhaul_hub.account_keeper import AccountKeeper
+from backhaul_hub.documents import Documents
+from backhaul_hub.errors import ConfigError, RegistryError
+from backhaul_hub.keys import read_keys
+from backhaul_hub.private_files import alone_in
+from backhaul_hub.registry import Registry
+from backhaul_hub.revocation_log import RevocationLog
+from backhaul_hub.revocations import Revocation, revoke
+from backhaul_hub.rotations import drop, rotations
+from backhaul_hub.servers import urls
+from backhaul_hub.setup import jwts_in_files, write_accounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from .clock import Clock
-    from .config import HubConfig
-    from .consumers import Change
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.config import HubConfig
+    from backhaul_hub.consumers import Change
 
 _LISTENS_S_MAX = 3.0
 

@@ -8,7 +8,7 @@ That is why `init` writes the total down, and limits that fit it.
 
 from __future__ import annotations
 
-from .config import TWIN_BYTES_MAX
+from backhaul_hub.config import TWIN_BYTES_MAX
 
 # The server's own rule; and of what is left of that beside UP, what the twin may have.
 _STORE_SHARE = 0.75

@@ -5,18 +5,18 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
-from .errors import ConfigError, RegistryError
-from .private_files import alone_in
-from .registry import Registry
-from .revocations import Revocation, revoke
-from .rotations import Rotation, begin, rotations
+from backhaul_hub.errors import ConfigError, RegistryError
+from backhaul_hub.private_files import alone_in
+from backhaul_hub.registry import Registry
+from backhaul_hub.revocations import Revocation, revoke
+from backhaul_hub.rotations import Rotation, begin, rotations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from .clock import Clock
-    from .consumers import Change
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.consumers import Change
 
 
 async def begin_rotation(

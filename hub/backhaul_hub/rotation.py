@@ -7,8 +7,8 @@ import shutil
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from .errors import BackupError
-from .manifest import MANIFEST, PARTIAL
+from backhaul_hub.errors import BackupError
+from backhaul_hub.manifest import MANIFEST, PARTIAL
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,25 +10,24 @@ from typing import TYPE_CHECKING
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_codec.rotation import SUBJECT, write_wish
-from backhaul_codec.words import KeyWord
-
-from .consumers import Change
-from .errors import ConfigError, HubError
-from .logins import vehicle_jwt
-from .revocations import Revocation, revocations, revoke
-from .rotations import heard, logged_in, put, put_said, rotations
+from backhaul_codec.protocol.rotation import SUBJECT, write_wish
+from backhaul_codec.protocol.words import KeyWord
+from backhaul_hub.consumers import Change
+from backhaul_hub.errors import ConfigError, HubError
+from backhaul_hub.logins import vehicle_jwt
+from backhaul_hub.revocations import Revocation, revocations, revoke
+from backhaul_hub.rotations import heard, logged_in, put, put_said, rotations
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from .clock import Clock
-    from .documents import Documents
-    from .examine import Examined
-    from .jetstream import JetStreamApi
-    from .keys import HubKeys
-    from .registry import Device, Registry
-    from .rotations import Rotation
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.documents import Documents
+    from backhaul_hub.examine import Examined
+    from backhaul_hub.jetstream import JetStreamApi
+    from backhaul_hub.keys import HubKeys
+    from backhaul_hub.registry import Device, Registry
+    from backhaul_hub.rotations import Rotation
 
 log = structlog.get_logger(__name__)
 

@@ -14,17 +14,15 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from backhaul_codec.proof import is_user_key
-from backhaul_codec.rotation import Wish, proves
-
-from .consumers import Change
+from backhaul_codec.protocol.proof import is_user_key
+from backhaul_codec.protocol.rotation import Wish, proves
+from backhaul_hub.consumers import Change
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from backhaul_codec.words import KeyWord
-
-    from .registry import Registry
+    from backhaul_codec.protocol.words import KeyWord
+    from backhaul_hub.registry import Registry
 
 State: TypeAlias = Literal["asked", "signed", "written", "done", "failed"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import msgspec
 
 if TYPE_CHECKING:
-    from .continuity import LaneKey
+    from backhaul_hub.continuity import LaneKey
 
 SCHEMA = """
 CREATE TABLE said (

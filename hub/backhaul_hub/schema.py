@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import (
+from backhaul_hub import (
     command_rows,
     conflicts,
     downlink,
@@ -18,8 +18,8 @@ from . import (
     shadow_state,
     vehicles,
 )
-from .errors import RegistryError
-from .imports import import_rows
+from backhaul_hub.errors import RegistryError
+from backhaul_hub.imports import import_rows
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .errors import HubError, RightsError
-from .heads import FLEET
+from backhaul_hub.errors import HubError, RightsError
+from backhaul_hub.heads import FLEET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from backhaul_codec import Value
-    from backhaul_codec.tree import Edge
-
-    from .people import May, Person
-    from .tree import FleetTree
+    from backhaul_codec.state.tree import Edge
+    from backhaul_hub.people import May, Person
+    from backhaul_hub.tree import FleetTree
 
 
 class Scope:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .server_text import quoted
+from backhaul_hub.server_text import quoted
 
 
 @dataclass(frozen=True, slots=True)

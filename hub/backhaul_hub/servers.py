@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .errors import ConfigError
-from .server_text import lines, quoted
+from backhaul_hub.errors import ConfigError
+from backhaul_hub.server_text import lines, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import nats.micro
 from nats.errors import Error as NatsError
 
-from .health_watch import STATUS_SERVICE
+from backhaul_hub.health_watch import STATUS_SERVICE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,32 +8,38 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .accounts import ACCOUNTS, JOBS_API, STORING, account_jwts
-from .clock import SystemClock
-from .config import Down, Quarantine
-from .errors import ConfigError
-from .keys import HubKeys, operator_seed_file, read_keys, write_keys
-from .logins import OWN_USERS, creds_file, new_login
-from .private_files import private_directory, write_private
-from .room import store_bytes_max, twin_bytes_max
-from .server_config import HubServer, render_hub
-from .server_text import quoted
-from .servers import ServerPlace, render_cluster, server_directories, server_directory, urls
-from .tls_files import CA, TLS
-from .tls_setup import (
+from backhaul_hub.accounts import ACCOUNTS, JOBS_API, STORING, account_jwts
+from backhaul_hub.clock import SystemClock
+from backhaul_hub.config import Down, Quarantine
+from backhaul_hub.errors import ConfigError
+from backhaul_hub.keys import HubKeys, operator_seed_file, read_keys, write_keys
+from backhaul_hub.logins import OWN_USERS, creds_file, new_login
+from backhaul_hub.private_files import private_directory, write_private
+from backhaul_hub.room import store_bytes_max, twin_bytes_max
+from backhaul_hub.server_config import HubServer, render_hub
+from backhaul_hub.server_text import quoted
+from backhaul_hub.servers import (
+    ServerPlace,
+    render_cluster,
+    server_directories,
+    server_directory,
+    urls,
+)
+from backhaul_hub.tls_files import CA, TLS
+from backhaul_hub.tls_setup import (
     TlsChoice,
     client_port_has_tls,
     hosts_of,
     is_wildcard,
     write_certificates,
 )
-from .tls_text import tls_block
+from backhaul_hub.tls_text import tls_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from .accounts import AccountName
-    from .clock import Clock
+    from backhaul_hub.accounts import AccountName
+    from backhaul_hub.clock import Clock
 
 _CLOCK = SystemClock()
 

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from backhaul_codec import CodecError
-from backhaul_codec.merge import Head, HeadKey
 from backhaul_codec.rules import require_name
-
-from .errors import WriteRefusedError
-from .heads import FLEET, hub_origin, is_hub_origin
-from .shadow_delta import difference, fulfils, same, stands, writer
-from .shadow_document import (
+from backhaul_codec.state.merge import Head, HeadKey
+from backhaul_hub.errors import WriteRefusedError
+from backhaul_hub.heads import FLEET, hub_origin, is_hub_origin
+from backhaul_hub.shadow_delta import difference, fulfils, same, stands, writer
+from backhaul_hub.shadow_document import (
     CONFIG,
     DESIRED,
     META,
@@ -31,19 +30,18 @@ from .shadow_document import (
     read_desired,
     shown,
 )
-from .shadow_state import DeviceShadow, Edition, Refusal, shadow_of, shadow_row
-from .twin_state import rfc3339
-from .writes import Put
+from backhaul_hub.shadow_state import DeviceShadow, Edition, Refusal, shadow_of, shadow_row
+from backhaul_hub.twin_state import rfc3339
+from backhaul_hub.writes import Put
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from backhaul_codec import Value
-
-    from .clock import Clock
-    from .consumers import Change
-    from .heads import HeadChange
-    from .sync import HubSync, PlannedWrite
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.consumers import Change
+    from backhaul_hub.heads import HeadChange
+    from backhaul_hub.sync import HubSync, PlannedWrite
 
 WHO = "shadow"
 """In the origin of what nobody in particular has desired: hub:shadow."""

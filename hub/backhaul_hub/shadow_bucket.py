@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from nats.js.errors import NoKeysError, NotFoundError
 
-from .errors import HubError, JetStreamError, WriteRefusedError
-from .jetstream import WRONG_LAST_SEQUENCE, JetStreamApi
-from .shadow_document import DESIRED, META, edited, read_desired, read_object, shadow_key
-from .shadow_keeper import IF_LAST_HEADER, WHO_HEADER
-from .twin_streams import SHADOW, SHADOW_BUCKET
+from backhaul_hub.errors import HubError, JetStreamError, WriteRefusedError
+from backhaul_hub.jetstream import WRONG_LAST_SEQUENCE, JetStreamApi
+from backhaul_hub.shadow_document import (
+    DESIRED,
+    META,
+    edited,
+    read_desired,
+    read_object,
+    shadow_key,
+)
+from backhaul_hub.shadow_keeper import IF_LAST_HEADER, WHO_HEADER
+from backhaul_hub.twin_streams import SHADOW, SHADOW_BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -21,7 +28,7 @@ if TYPE_CHECKING:
     from nats.js.kv import KeyValue
 
     from backhaul_codec import Value
-    from backhaul_codec.merge import HeadKey
+    from backhaul_codec.state.merge import HeadKey
 
 _ATTEMPTS = 5
 _TAKEN_S = 5.0

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from backhaul_codec.json_values import value_to_json
-from backhaul_codec.point_body import encode_value
-
-from .twin_state import rfc3339
+from backhaul_codec.state.json_values import value_to_json
+from backhaul_codec.wire.point_body import encode_value
+from backhaul_hub.twin_state import rfc3339
 
 if TYPE_CHECKING:
-    from backhaul_codec.merge import Head
+    from backhaul_codec.state.merge import Head
 
 ON_ITS_WAY, OVERRIDDEN, LOST = "on its way", "overridden", "lost"
 """Why a desired field is in `delta`."""

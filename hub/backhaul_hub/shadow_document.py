@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backhaul_codec import CodecError
-from backhaul_codec.json_values import parse_path, value_from_json, value_to_json
-from backhaul_codec.merge import HeadKey
-from backhaul_codec.strict_json import JsonError, read_json
+from backhaul_codec.state.json_values import parse_path, value_from_json, value_to_json
+from backhaul_codec.state.merge import HeadKey
+from backhaul_codec.strict.json import JsonError, read_json
 from backhaul_codec.subjects import DEVICE_ID, encode_token
-
-from .errors import HubError, WriteRefusedError
-from .twin_streams import device_prefix
+from backhaul_hub.errors import HubError, WriteRefusedError
+from backhaul_hub.twin_streams import device_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

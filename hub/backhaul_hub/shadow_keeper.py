@@ -18,13 +18,12 @@ from nats.errors import TimeoutError as NatsTimeoutError
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from backhaul_codec.subjects import DEVICE_ID
-
-from .errors import HubError, JetStreamError, WriteRefusedError
-from .jetstream import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE
-from .shadow import Desired, Shadows
-from .shadow_document import DESIRED, shadow_key, version_of
-from .turn import Turn
-from .twin_streams import SHADOW, SHADOW_BUCKET
+from backhaul_hub.errors import HubError, JetStreamError, WriteRefusedError
+from backhaul_hub.jetstream import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE
+from backhaul_hub.shadow import Desired, Shadows
+from backhaul_hub.shadow_document import DESIRED, shadow_key, version_of
+from backhaul_hub.turn import Turn
+from backhaul_hub.twin_streams import SHADOW, SHADOW_BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -33,12 +32,12 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
     from nats.js import JetStreamContext
 
-    from .clock import Clock
-    from .config import Twin
-    from .jetstream import JetStreamApi
-    from .registry import Registry
-    from .shadow import Document
-    from .sync import Announcement, HubSync
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.config import Twin
+    from backhaul_hub.jetstream import JetStreamApi
+    from backhaul_hub.registry import Registry
+    from backhaul_hub.shadow import Document
+    from backhaul_hub.sync import Announcement, HubSync
 
 log = structlog.get_logger(__name__)
 

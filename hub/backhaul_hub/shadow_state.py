@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from .consumers import Change
-from .heads import head_body, head_of
-from .shadow_document import field_key, field_name
+from backhaul_hub.consumers import Change
+from backhaul_hub.heads import head_body, head_of
+from backhaul_hub.shadow_document import field_key, field_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from backhaul_codec.merge import Head, HeadKey
+    from backhaul_codec.state.merge import Head, HeadKey
 
 SCHEMA = """
 CREATE TABLE shadow (

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .audit import stream_state
-from .blocks import Block, block_of, limits_explain
-from .stored import Stored, StoredReader
-from .stream_digest import BLOCK_SEQS, compare, digest_blocks, ranges, state_differs
+from backhaul_hub.audit import stream_state
+from backhaul_hub.blocks import Block, block_of, limits_explain
+from backhaul_hub.stored import Stored, StoredReader
+from backhaul_hub.stream_digest import BLOCK_SEQS, compare, digest_blocks, ranges, state_differs
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
-    from .jetstream import JetStreamApi, Json
+    from backhaul_hub.jetstream import JetStreamApi, Json
 
 _UNKNOWN, _IN_DOUBT = -1, -2
 _BATCH_MESSAGES = 512

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from nats.errors import Error as NatsError
 
-from .errors import BackupError
-from .shards import inbox_subject
+from backhaul_hub.errors import BackupError
+from backhaul_hub.shards import inbox_subject
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.subscription import Subscription
 
-    from .jetstream import JetStreamApi, Json
+    from backhaul_hub.jetstream import JetStreamApi, Json
 
 _CHUNK_BYTES = 128 * 1024
 _SILENCE_S_MAX = 30.0

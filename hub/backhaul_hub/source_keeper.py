@@ -11,11 +11,10 @@ import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_codec.subjects import LIVE
-
-from .errors import HubError
-from .leafs import LEAFS_INTERVAL_S
-from .shards import shard_of, up_name
-from .sources import (
+from backhaul_hub.errors import HubError
+from backhaul_hub.leafs import LEAFS_INTERVAL_S
+from backhaul_hub.shards import shard_of, up_name
+from backhaul_hub.sources import (
     SILENT_LINK_S,
     SOURCES_ADVISED_MAX,
     OwedWatch,
@@ -35,12 +34,12 @@ from .sources import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from .clock import Clock
-    from .config import HubConfig
-    from .continuity import Continuity, LaneKey
-    from .jetstream import JetStreamApi, Json
-    from .leafs import Link
-    from .registry import Device
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.config import HubConfig
+    from backhaul_hub.continuity import Continuity, LaneKey
+    from backhaul_hub.jetstream import JetStreamApi, Json
+    from backhaul_hub.leafs import Link
+    from backhaul_hub.registry import Device
 
 log = structlog.get_logger(__name__)
 

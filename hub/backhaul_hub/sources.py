@@ -11,8 +11,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from .lanes import deliver_subject, lanes_of, out_stream
-from .shards import shard_of
+from backhaul_hub.lanes import deliver_subject, lanes_of, out_stream
+from backhaul_hub.shards import shard_of
 
 _FIRST_BACKOFF_S = 1.0
 # The server waits 5 s for the answer to a set-up, also after the source is gone.
@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from backhaul_codec.subjects import Lane
-
-    from .jetstream import JetStreamApi, Json
-    from .registry import Device
+    from backhaul_hub.jetstream import JetStreamApi, Json
+    from backhaul_hub.registry import Device
 
 
 class Place(NamedTuple):

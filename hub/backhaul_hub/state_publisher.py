@@ -15,23 +15,22 @@ from typing import TYPE_CHECKING
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_codec.merge import HeadKey
-
-from .errors import HubError
-from .heads import is_hub_origin
-from .readings import Series
-from .twin_state import StateKey, StateValue, Waiting, state_body, state_subject
+from backhaul_codec.state.merge import HeadKey
+from backhaul_hub.errors import HubError
+from backhaul_hub.heads import is_hub_origin
+from backhaul_hub.readings import Series
+from backhaul_hub.twin_state import StateKey, StateValue, Waiting, state_body, state_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from nats.aio.client import Client
 
-    from .clock import Clock
-    from .config import HubConfig
-    from .jetstream import JetStreamApi
-    from .readings import NewReading, Reading, Readings
-    from .sync import Announcement, HubSync
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.config import HubConfig
+    from backhaul_hub.jetstream import JetStreamApi
+    from backhaul_hub.readings import NewReading, Reading, Readings
+    from backhaul_hub.sync import Announcement, HubSync
 
 log = structlog.get_logger(__name__)
 

@@ -12,21 +12,20 @@ from typing import TYPE_CHECKING
 from nats.errors import Error as NatsError
 from nats.js.api import DeliverPolicy
 
-from backhaul_codec.merge import HeadKey
-
-from .errors import HubError
-from .examine import UnreadableError, examine
-from .pending import pending
-from .readings import Reading, Series
-from .stored import StoredReader
-from .twin_state import read_state
-from .twin_streams import STATE
+from backhaul_codec.state.merge import HeadKey
+from backhaul_hub.errors import HubError
+from backhaul_hub.examine import UnreadableError, examine
+from backhaul_hub.pending import pending
+from backhaul_hub.readings import Reading, Series
+from backhaul_hub.stored import StoredReader
+from backhaul_hub.twin_state import read_state
+from backhaul_hub.twin_streams import STATE
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
-    from .heads import FleetHeads
-    from .readings import Readings
+    from backhaul_hub.heads import FleetHeads
+    from backhaul_hub.readings import Readings
 
 LOOK_BACK_MESSAGES = 8192
 """Of each UP stream: far more than are ever read and wait to be published."""

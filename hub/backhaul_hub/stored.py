@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from .errors import HubError
-from .shards import api_subject
+from backhaul_hub.errors import HubError
+from backhaul_hub.shards import api_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from .audit import stream_state
-from .stored import StoredReader
+from backhaul_hub.audit import stream_state
+from backhaul_hub.stored import StoredReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from nats.aio.client import Client
 
-    from .jetstream import Json
-    from .stored import Stored
+    from backhaul_hub.jetstream import Json
+    from backhaul_hub.stored import Stored
 
 BLOCK_SEQS = 8192
 _BATCH_MESSAGES = 512

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 import structlog
 from nats.errors import Error as NatsError
 
-from .errors import HubError
-from .shards import up_name
-from .streams import declared_streams, stream_names
+from backhaul_hub.errors import HubError
+from backhaul_hub.shards import up_name
+from backhaul_hub.streams import declared_streams, stream_names
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from .clock import Clock
-    from .config import HubConfig
-    from .down_end import DownEnd
-    from .jetstream import JetStreamApi, Json
-    from .leafs import Link
-    from .source_keeper import SourceKeeper
-    from .uplink import UplinkReader
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.config import HubConfig
+    from backhaul_hub.down_end import DownEnd
+    from backhaul_hub.jetstream import JetStreamApi, Json
+    from backhaul_hub.leafs import Link
+    from backhaul_hub.source_keeper import SourceKeeper
+    from backhaul_hub.uplink import UplinkReader
 
 log = structlog.get_logger(__name__)
 

@@ -10,9 +10,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from backhaul_codec.subjects import IMPORT, IMPORT_STREAM
-
-from .errors import JetStreamError, LimitsLoweredError, StreamConflictError
-from .jetstream import (
+from backhaul_hub.errors import JetStreamError, LimitsLoweredError, StreamConflictError
+from backhaul_hub.jetstream import (
     ACCOUNT_NOT_ENABLED,
     INSUFFICIENT_STORAGE,
     NO_SUITABLE_PEERS,
@@ -20,12 +19,12 @@ from .jetstream import (
     STREAM_NOT_MADE,
     SUBJECTS_OVERLAP,
 )
-from .shards import API, is_shard, up_name
-from .twin_streams import twin_streams
+from backhaul_hub.shards import API, is_shard, up_name
+from backhaul_hub.twin_streams import twin_streams
 
 if TYPE_CHECKING:
-    from .config import HubConfig
-    from .jetstream import JetStreamApi, Json
+    from backhaul_hub.config import HubConfig
+    from backhaul_hub.jetstream import JetStreamApi, Json
 
 QUARANTINE = "QUARANTINE"
 # One for the fleet: consumers are cheap (5,000 cost 219 MB), unlike sources, which UP is sharded for.

@@ -15,34 +15,32 @@ import msgspec
 import structlog
 
 from backhaul_codec import CodecError, Opaque, decode
-from backhaul_codec.merge import Change as Merge
-from backhaul_codec.merge import Head, HeadKey, Merged
-from backhaul_codec.placed import decode_placed
 from backhaul_codec.points import JSON
-from backhaul_codec.strict_json import JsonError, read_typed
-
-from .conflicts import HUB_CLOCK, Conflict, ConflictLedger, Side, in_conflict
-from .consumers import Change
-from .downlink import Outbox, frame_subjects
-from .downlink import insertion as outbox_insertion
-from .future import restamps
-from .heads import FLEET, FleetHeads, HeadChange, StoredHead
-from .heads import insertion as heads_insertion
-from .said import Word, Words
-from .tree import FleetTree
-from .writes import Put, Write, plan_write
+from backhaul_codec.state.merge import Change as Merge
+from backhaul_codec.state.merge import Head, HeadKey, Merged
+from backhaul_codec.strict.json import JsonError, read_typed
+from backhaul_codec.wire.placed import decode_placed
+from backhaul_hub.conflicts import HUB_CLOCK, Conflict, ConflictLedger, Side, in_conflict
+from backhaul_hub.consumers import Change
+from backhaul_hub.downlink import Outbox, frame_subjects
+from backhaul_hub.downlink import insertion as outbox_insertion
+from backhaul_hub.future import restamps
+from backhaul_hub.heads import FLEET, FleetHeads, HeadChange, StoredHead
+from backhaul_hub.heads import insertion as heads_insertion
+from backhaul_hub.said import Word, Words
+from backhaul_hub.tree import FleetTree
+from backhaul_hub.writes import Put, Write, plan_write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from backhaul_codec.placed import Placed
     from backhaul_codec.subjects import Uplink
-
-    from .clock import Clock
-    from .continuity import LaneKey
-    from .downlink import Lacking
-    from .examine import Examined
-    from .future import FutureRule
+    from backhaul_codec.wire.placed import Placed
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.continuity import LaneKey
+    from backhaul_hub.downlink import Lacking
+    from backhaul_hub.examine import Examined
+    from backhaul_hub.future import FutureRule
 
 log = structlog.get_logger(__name__)
 

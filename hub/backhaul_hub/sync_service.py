@@ -9,34 +9,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backhaul_codec.json_values import parse_path, value_from_json
-from backhaul_codec.merge import Head, HeadKey
 from backhaul_codec.rules import require_name
+from backhaul_codec.state.json_values import parse_path, value_from_json
+from backhaul_codec.state.merge import Head, HeadKey
+from backhaul_codec.state.tree_text import describe, render
 from backhaul_codec.subjects import decode_token
-from backhaul_codec.tree_text import describe, render
-
-from . import questions
-from .answers import answering
-from .conflicts import ACCEPTED, REVERTED
-from .conflicts import insertion as conflict_insertion
-from .errors import HubError, WriteRefusedError
-from .heads import FLEET, hub_origin
-from .rebroadcast import point_json
-from .tree_writes import TreeWrite, TreeWrites
-from .turn import Turn
-from .writes import Put
+from backhaul_hub import questions
+from backhaul_hub.answers import answering
+from backhaul_hub.conflicts import ACCEPTED, REVERTED
+from backhaul_hub.conflicts import insertion as conflict_insertion
+from backhaul_hub.errors import HubError, WriteRefusedError
+from backhaul_hub.heads import FLEET, hub_origin
+from backhaul_hub.rebroadcast import point_json
+from backhaul_hub.tree_writes import TreeWrite, TreeWrites
+from backhaul_hub.turn import Turn
+from backhaul_hub.writes import Put
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from nats.aio.client import Client
 
-    from .clock import Clock
-    from .conflicts import Conflict, Side
-    from .consumers import Change
-    from .readings import Readings
-    from .registry import Registry
-    from .sync import HubSync
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.conflicts import Conflict, Side
+    from backhaul_hub.consumers import Change
+    from backhaul_hub.readings import Readings
+    from backhaul_hub.registry import Registry
+    from backhaul_hub.sync import HubSync
 
 
 class SyncService:

@@ -9,32 +9,32 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from nats.errors import Error as NatsError
 
-from .downlink import Publisher
-from .errors import HubError
-from .future import FutureRule
-from .live import LiveEvents, told_document
-from .readings import Readings
-from .rebroadcast import Rebroadcast, Told, told, told_reading
-from .shadow_bucket import Revision
-from .shadow_keeper import ShadowKeeper
-from .shards import up_name
-from .state_publisher import StatePublisher
-from .state_recall import look_back, recall
-from .sync import HubSync
-from .sync_service import SyncService
-from .sync_store import restore
-from .twin_state import rfc3339
+from backhaul_hub.downlink import Publisher
+from backhaul_hub.errors import HubError
+from backhaul_hub.future import FutureRule
+from backhaul_hub.live import LiveEvents, told_document
+from backhaul_hub.readings import Readings
+from backhaul_hub.rebroadcast import Rebroadcast, Told, told, told_reading
+from backhaul_hub.shadow_bucket import Revision
+from backhaul_hub.shadow_keeper import ShadowKeeper
+from backhaul_hub.shards import up_name
+from backhaul_hub.state_publisher import StatePublisher
+from backhaul_hub.state_recall import look_back, recall
+from backhaul_hub.sync import HubSync
+from backhaul_hub.sync_service import SyncService
+from backhaul_hub.sync_store import restore
+from backhaul_hub.twin_state import rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
 
     from nats.aio.client import Client
 
-    from .clock import Clock
-    from .config import HubConfig
-    from .consumers import Consumer
-    from .jetstream import JetStreamApi
-    from .registry import Device, Registry
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.config import HubConfig
+    from backhaul_hub.consumers import Consumer
+    from backhaul_hub.jetstream import JetStreamApi
+    from backhaul_hub.registry import Device, Registry
 
 log = structlog.get_logger(__name__)
 

@@ -8,15 +8,14 @@ import msgspec
 import structlog
 
 from backhaul_codec import CodecError
-
-from .conflicts import Conflict, conflict_of
-from .downlink import Lacking
-from .heads import StoredHead, head_row
-from .sync import Peer, peer_of
+from backhaul_hub.conflicts import Conflict, conflict_of
+from backhaul_hub.downlink import Lacking
+from backhaul_hub.heads import StoredHead, head_row
+from backhaul_hub.sync import Peer, peer_of
 
 if TYPE_CHECKING:
-    from .registry import Registry
-    from .sync import HubSync
+    from backhaul_hub.registry import Registry
+    from backhaul_hub.sync import HubSync
 
 log = structlog.get_logger(__name__)
 

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 import structlog
 from nats.errors import Error as NatsError
 
-from .continuity import LaneKey
-from .errors import HubError
-from .former import FormerEpochs
-from .repair import RepairBook
+from backhaul_hub.continuity import LaneKey
+from backhaul_hub.errors import HubError
+from backhaul_hub.former import FormerEpochs
+from backhaul_hub.repair import RepairBook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from .chain import Watermark
-    from .clock import Clock
-    from .continuity import Continuity
-    from .former import Held, Place
-    from .jetstream import JetStreamApi
-    from .leafs import Link
+    from backhaul_hub.chain import Watermark
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.continuity import Continuity
+    from backhaul_hub.former import Held, Place
+    from backhaul_hub.jetstream import JetStreamApi
+    from backhaul_hub.leafs import Link
 
 log = structlog.get_logger(__name__)
 

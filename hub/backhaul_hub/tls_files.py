@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .authority import (
+from backhaul_hub.authority import (
     Authority,
     endorse,
     issue,
@@ -25,10 +25,10 @@ from .authority import (
     read_authority,
     read_certificates,
 )
-from .errors import CertificateError
-from .handshake import require_accepted
-from .private_files import alone_in, write_private
-from .servers import server_directories
+from backhaul_hub.errors import CertificateError
+from backhaul_hub.handshake import require_accepted
+from backhaul_hub.private_files import alone_in, write_private
+from backhaul_hub.servers import server_directories
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

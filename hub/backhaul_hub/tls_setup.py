@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from .clock import utc
-from .errors import CertificateError
-from .handshake import require_accepted
-from .tls_files import make_certificates, use_certificate
+from backhaul_hub.clock import utc
+from backhaul_hub.errors import CertificateError
+from backhaul_hub.handshake import require_accepted
+from backhaul_hub.tls_files import make_certificates, use_certificate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from .clock import Clock
-    from .tls_files import OwnCertificate
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.tls_files import OwnCertificate
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 

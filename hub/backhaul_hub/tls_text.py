@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .server_text import quoted
-from .tls_files import CA, SERVER, TLS
+from backhaul_hub.server_text import quoted
+from backhaul_hub.tls_files import CA, SERVER, TLS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,26 +11,25 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from backhaul_codec.enrolment import Token, write_token
-from backhaul_codec.identity import Link
-
-from . import enrolment_rows
-from .accounts import asking_rights
-from .documents import Documents
-from .enrolment import Enrolment
-from .errors import ConfigError, RegistryError
-from .keys import read_keys
-from .lanes import check_nodes
-from .logins import new_login
-from .private_files import alone_in
-from .registry import Registry, check_device_id
+from backhaul_codec.protocol.enrolment import Token, write_token
+from backhaul_codec.protocol.identity import Link
+from backhaul_hub import enrolment_rows
+from backhaul_hub.accounts import asking_rights
+from backhaul_hub.documents import Documents
+from backhaul_hub.enrolment import Enrolment
+from backhaul_hub.errors import ConfigError, RegistryError
+from backhaul_hub.keys import read_keys
+from backhaul_hub.lanes import check_nodes
+from backhaul_hub.logins import new_login
+from backhaul_hub.private_files import alone_in
+from backhaul_hub.registry import Registry, check_device_id
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .clock import Clock
-    from .config import HubConfig
-    from .enrol import DeviceSettings
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.config import HubConfig
+    from backhaul_hub.enrol import DeviceSettings
 
 EXPIRES_S_MAX = 30 * 86_400.0
 _NS_PER_S = 1_000_000_000

@@ -16,28 +16,27 @@ from typing import TYPE_CHECKING
 
 from nats.errors import Error as NatsError
 
-from backhaul_codec.credentials import CredentialsError, parse_credentials
-from backhaul_codec.identity import IdentityError, decode_identity
+from backhaul_codec.protocol.credentials import CredentialsError, parse_credentials
+from backhaul_codec.protocol.identity import IdentityError, decode_identity
 from backhaul_codec.subjects import DEVICE_ID, SubjectError, node_of_lane
-
-from .down_consumers import device_of_durable
-from .errors import HubError, RightsError
-from .nats_jwt import body_of
-from .people_login import read_person
-from .revocation_log import RevocationLog
-from .shards import is_shard
-from .sources import place_of
-from .streams import DOWN, names, stream_names
+from backhaul_hub.down_consumers import device_of_durable
+from backhaul_hub.errors import HubError, RightsError
+from backhaul_hub.nats_jwt import body_of
+from backhaul_hub.people_login import read_person
+from backhaul_hub.revocation_log import RevocationLog
+from backhaul_hub.shards import is_shard
+from backhaul_hub.sources import place_of
+from backhaul_hub.streams import DOWN, names, stream_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
-    from .accounts import AccountName
-    from .jetstream import JetStreamApi
-    from .keys import HubKeys
-    from .people import Person
-    from .revocations import Revocation
+    from backhaul_hub.accounts import AccountName
+    from backhaul_hub.jetstream import JetStreamApi
+    from backhaul_hub.keys import HubKeys
+    from backhaul_hub.people import Person
+    from backhaul_hub.revocations import Revocation
 
 _SUBJECTS_MAX = 100_000  # in one answer of the server's
 

@@ -11,17 +11,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from backhaul_codec.state.tree import Edge, Topology
 from backhaul_codec.subjects import encode_token
-from backhaul_codec.tree import Edge, Topology
-
-from .heads import FLEET
+from backhaul_hub.heads import FLEET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from backhaul_codec import Value
-
-    from .heads import FleetHeads, HeadChange
+    from backhaul_hub.heads import FleetHeads, HeadChange
 
 
 def address_of(device: str, node: str) -> str:

@@ -9,22 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from backhaul_codec.merge import HeadKey
+from backhaul_codec.state.merge import HeadKey
+from backhaul_codec.state.tree import NODE_TYPE
 from backhaul_codec.subjects import DEVICE_ID
-from backhaul_codec.tree import NODE_TYPE
-
-from .errors import WriteRefusedError
-from .heads import FLEET
-from .tree import name_in
-from .writes import Put
+from backhaul_hub.errors import WriteRefusedError
+from backhaul_hub.heads import FLEET
+from backhaul_hub.tree import name_in
+from backhaul_hub.writes import Put
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backhaul_codec import Value
-
-    from .heads import FleetHeads
-    from .tree import FleetTree
+    from backhaul_hub.heads import FleetHeads
+    from backhaul_hub.tree import FleetTree
 
 GROUP_TYPE = "group"
 DEVICE_TYPE = "device"

@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from .errors import HubError
+from backhaul_hub.errors import HubError
 
 if TYPE_CHECKING:
-    from .registry import Registry
+    from backhaul_hub.registry import Registry
 
 _TURN_S = 5.0
 _STORED_S = 2.0

@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from backhaul_codec import CodecError
-from backhaul_codec.json_values import value_from_json, value_to_json
 from backhaul_codec.rules import require_name, require_time
-from backhaul_codec.strict_json import Reader
+from backhaul_codec.state.json_values import value_from_json, value_to_json
+from backhaul_codec.strict.json import Reader
 from backhaul_codec.subjects import DEVICE_ID, encode_token
-
-from .twin_streams import device_prefix
+from backhaul_hub.twin_streams import device_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

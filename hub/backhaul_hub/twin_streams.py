@@ -10,14 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from backhaul_codec.subjects import DEVICE_ID
-
-from . import shards
+from backhaul_hub import shards
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .config import HubConfig
-    from .jetstream import Json
+    from backhaul_hub.config import HubConfig
+    from backhaul_hub.jetstream import Json
 
 STATE = "TWIN_STATE"
 EVENTS = "TWIN_EVENTS"

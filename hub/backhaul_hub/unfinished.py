@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .errors import BackupError
-from .private_files import write_private
+from backhaul_hub.errors import BackupError
+from backhaul_hub.private_files import write_private
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from .fellow_servers import ask_each
+from backhaul_hub.fellow_servers import ask_each
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from nats.aio.client import Client
 
-    from .keys import HubKeys
+    from backhaul_hub.keys import HubKeys
 
 _API = "$JS.API."
 

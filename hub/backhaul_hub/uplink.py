@@ -14,31 +14,29 @@ import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_codec.ranges import RangeSet
-
-from .audit import Audit, require_gone
-from .block_store import BlockStore, forget_lanes
-from .blocks import BlockLog, block_of
-from .errors import HubError, RegistryError
-from .examine import Examined, UnreadableError, examine, own_hash
-from .hashes import Hashes
-from .quarantine import set_aside
-from .registry import Position, Registry
-from .repeats import forks_from
-from .stored import Stored, StoredReader
-from .word_book import WordBook
+from backhaul_hub.audit import Audit, require_gone
+from backhaul_hub.block_store import BlockStore, forget_lanes
+from backhaul_hub.blocks import BlockLog, block_of
+from backhaul_hub.errors import HubError, RegistryError
+from backhaul_hub.examine import Examined, UnreadableError, examine, own_hash
+from backhaul_hub.hashes import Hashes
+from backhaul_hub.quarantine import set_aside
+from backhaul_hub.registry import Position, Registry
+from backhaul_hub.repeats import forks_from
+from backhaul_hub.stored import Stored, StoredReader
+from backhaul_hub.word_book import WordBook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from nats.aio.client import Client
 
-    from backhaul_codec.expansion import Expansion
-
-    from .audit import Finding
-    from .consumers import Change, Consumer
-    from .continuity import Continuity, LaneKey
-    from .jetstream import JetStreamApi, Json
-    from .repeats import Run
+    from backhaul_codec.wire.expansion import Expansion
+    from backhaul_hub.audit import Finding
+    from backhaul_hub.consumers import Change, Consumer
+    from backhaul_hub.continuity import Continuity, LaneKey
+    from backhaul_hub.jetstream import JetStreamApi, Json
+    from backhaul_hub.repeats import Run
 
 log = structlog.get_logger(__name__)
 

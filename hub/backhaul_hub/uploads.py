@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from backhaul_codec import blobs
-
-from .errors import ArtifactError, HubError
-from .objects import file_digest
-from .private_files import private_directory
+from backhaul_codec.protocol import blobs
+from backhaul_hub.errors import ArtifactError, HubError
+from backhaul_hub.objects import file_digest
+from backhaul_hub.private_files import private_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .clock import Clock
-    from .config import Artifacts as Limits
-    from .objects import Artifact, Objects
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.config import Artifacts as Limits
+    from backhaul_hub.objects import Artifact, Objects
 
 PREFIX = "uploads/"
 PARTS_MAX = 4  # half here, of one device: the one it sends now, and others that it went away from
@@ -38,7 +37,7 @@ log = structlog.get_logger(__name__)
 
 
 class UploadError(HubError):
-    """An upload cannot go on; ``code`` is for the device, one of `backhaul_codec.blobs`."""
+    """An upload cannot go on; ``code`` is for the device, one of `backhaul_codec.protocol.blobs`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

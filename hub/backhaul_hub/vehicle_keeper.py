@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from .errors import RegistryError
-from .identities import LASTS_NS
-from .turns import Turns
-from .vehicles import restored
+from backhaul_hub.errors import RegistryError
+from backhaul_hub.identities import LASTS_NS
+from backhaul_hub.turns import Turns
+from backhaul_hub.vehicles import restored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Self
 
-    from .clock import Clock
-    from .continuity import Continuity, LaneKey
-    from .identities import Sighting
-    from .leafs import Link
-    from .registry import Registry
-    from .vehicles import Vehicles
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.continuity import Continuity, LaneKey
+    from backhaul_hub.identities import Sighting
+    from backhaul_hub.leafs import Link
+    from backhaul_hub.registry import Registry
+    from backhaul_hub.vehicles import Vehicles
 
 STORE_S = 5.0
 log = structlog.get_logger(__name__)

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import structlog
 
-from backhaul_codec.vehicle_report import VehicleReport, read_report
-
-from .consumers import Change
-from .identities import Identities, Identity
+from backhaul_codec.protocol.vehicle_report import VehicleReport, read_report
+from backhaul_hub.consumers import Change
+from backhaul_hub.identities import Identities, Identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .registry import Registry
+    from backhaul_hub.registry import Registry
 
 log = structlog.get_logger(__name__)
 

@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import structlog
 
-from backhaul_codec.certificates import HOUR_NS
-from backhaul_codec.words import FORKED, ClockWord, EpochWord, MarkWord, Receipt
-
-from .consumers import Change
-from .continuity import LaneKey
+from backhaul_codec.assurance.certificates import HOUR_NS
+from backhaul_codec.protocol.words import FORKED, ClockWord, EpochWord, MarkWord, Receipt
+from backhaul_hub.consumers import Change
+from backhaul_hub.continuity import LaneKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from backhaul_codec.words import Word
-
-    from .continuity import Continuity
+    from backhaul_codec.protocol.words import Word
+    from backhaul_hub.continuity import Continuity
 
 log = structlog.get_logger(__name__)
 

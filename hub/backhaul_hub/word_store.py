@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from backhaul_codec.certificates import Mark
-from backhaul_codec.words import ClockWord
+from backhaul_codec.assurance.certificates import Mark
+from backhaul_codec.protocol.words import ClockWord
 
 if TYPE_CHECKING:
-    from .registry import Registry
-    from .word_book import WordBook
+    from backhaul_hub.registry import Registry
+    from backhaul_hub.word_book import WordBook
 
 
 async def restore(registry: Registry, book: WordBook) -> None:

@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from backhaul_codec import CodecError, Value, encode_point
-from backhaul_codec.merge import Head, HeadKey, tombstone_for
-from backhaul_codec.placed import Placed
+from backhaul_codec.state.merge import Head, HeadKey, tombstone_for
 from backhaul_codec.subjects import NODE_TYPE_PREFIX, SubjectError
-
-from . import downlink
-from .errors import WriteRefusedError
+from backhaul_codec.wire.placed import Placed
+from backhaul_hub import downlink
+from backhaul_hub.errors import WriteRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .heads import DeviceHeads
+    from backhaul_hub.heads import DeviceHeads
 
 
 @dataclass(frozen=True, slots=True)

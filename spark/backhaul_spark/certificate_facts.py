@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from backhaul_codec.certificates import Certificate, LaneId, Mark, certify, lane_records
+from backhaul_codec.assurance.certificates import Certificate, LaneId, Mark, certify, lane_records
+from backhaul_codec.protocol.words import FORKED
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.subjects import IMPORT
-from backhaul_codec.words import FORKED
 from backhaul_spark.chained import number, parted, partings, text
 from backhaul_spark.coverage import LaneKey
 from backhaul_spark.errors import TableMissing

@@ -1,6 +1,6 @@
 """Certify the hours of every device in the table `certificates`. Driver side, without Spark.
 
-What is judged, and by what rule, is backhaul_codec.certificates'; the hub judges by the same one.
+What is judged, and by what rule, is backhaul_codec.assurance.certificates'; the hub judges by the same one.
 Here the seqs that are held are those whose points are committed (coverage). An hour once complete
 stays so, since the points table forgets nothing; so a run looks at the hours that are not complete,
 and at those that have ended since. A device of which a new ledger, or a mark from between older
@@ -19,7 +19,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from backhaul_codec.certificates import (
+from backhaul_codec.assurance.certificates import (
     HOUR_NS,
     Certificate,
     hours_between,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from backhaul_codec.certificates import Certificate, Ends, Missing, Reasoned
+from backhaul_codec.assurance.certificates import Certificate, Ends, Missing, Reasoned
 from backhaul_spark.schemas import CERTIFICATES_SUPERSEDED, CERTIFICATES_TABLE
 from backhaul_spark.states import RUN_APP
 from backhaul_spark.superseded import rows_known_at

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from backhaul_codec.envelope import HASH_BYTES, NO_LINK, hash_of, is_chained, link_of
+from backhaul_codec.wire.envelope import HASH_BYTES, NO_LINK, hash_of, is_chained, link_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import click
 
-from backhaul_codec.command_line import Subcommands, run
+from backhaul_codec.programs.command_line import Subcommands, run
 from backhaul_spark.errors import BackhaulSparkError
 
 COMMANDS = {

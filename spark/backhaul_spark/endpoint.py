@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from backhaul_codec.credentials import (
+from backhaul_codec.protocol.credentials import (
     TEXT_BYTES_MAX,
     Credentials,
     CredentialsError,
     parse_credentials,
 )
-from backhaul_codec.strict_toml import TomlError, read_toml
+from backhaul_codec.strict.toml import TomlError, read_toml
 from backhaul_codec.subjects import IMPORT_STREAM
 from backhaul_spark.errors import OptionError
 

@@ -12,10 +12,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_codec import CodecError
-from backhaul_codec.certificates import HOUR_NS
-from backhaul_codec.envelope import unseal
+from backhaul_codec.assurance.certificates import HOUR_NS
+from backhaul_codec.protocol.words import (
+    EpochWord,
+    ImportWord,
+    MarkWord,
+    Receipt,
+    WordError,
+    read_word,
+)
 from backhaul_codec.subjects import IMPORT
-from backhaul_codec.words import EpochWord, ImportWord, MarkWord, Receipt, WordError, read_word
+from backhaul_codec.wire.envelope import unseal
 from backhaul_spark.messages import leaf_of
 
 if TYPE_CHECKING:

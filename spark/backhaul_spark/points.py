@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_codec import CodecError, peek
-from backhaul_codec.column_batch import TEXT_BYTES_MAX
-from backhaul_codec.columns import Rejected, decode_columns
+from backhaul_codec.bulk.column_batch import TEXT_BYTES_MAX
+from backhaul_codec.bulk.columns import Rejected, decode_columns
 from backhaul_spark.messages import MESSAGES, STAMP, leaf_of
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from backhaul_codec.messages import is_said_again
+from backhaul_codec.wire.messages import is_said_again
 from backhaul_spark.files import open_input
 from backhaul_spark.messages import leaf_of
 from backhaul_spark.part_file import read_batches

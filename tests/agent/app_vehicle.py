@@ -11,7 +11,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_agent.cli import cli
 from backhaul_agent.client import Agent, connect
-from backhaul_codec.identity import Identity, encode_identity
+from backhaul_codec.protocol.identity import Identity, encode_identity
 from demo.patient import PATIENCE_S, PatientClient
 from demo.ports import free_port
 from demo.rig import Part, program

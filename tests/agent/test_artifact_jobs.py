@@ -17,7 +17,7 @@ from backhaul_agent.artifact_jobs import (
     read_version,
     wishes,
 )
-from backhaul_codec.merge import Head, HeadKey, Heads
+from backhaul_codec.state.merge import Head, HeadKey, Heads
 
 DIGEST = "0f" * 32
 

@@ -20,7 +20,7 @@ from backhaul_agent.artifacts import Artifacts
 from backhaul_agent.config import ArtifactsConfig, Config, DeviceConfig
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.uplink_state import UplinkState
-from backhaul_codec.merge import Heads
+from backhaul_codec.state.merge import Heads
 from tests.support.agent_clock import FakeClock
 from tests.support.waiting import until
 

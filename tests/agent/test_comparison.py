@@ -21,7 +21,7 @@ from backhaul_agent.reconcile import SPARE, spare_of
 from backhaul_agent.resend import Work
 from backhaul_agent.writer import Writer
 from backhaul_codec import chain, decode, hash_of, peek
-from backhaul_codec.envelope import NO_LINK
+from backhaul_codec.wire.envelope import NO_LINK
 from tests.agent.test_ledger import open_ledger, outgoing
 from tests.agent.test_ledger_epochs import opening
 from tests.support.agent_clock import FakeClock

@@ -27,9 +27,9 @@ from backhaul_agent.errors import RefusedError
 from backhaul_agent.head_keeper import HeadKeeper
 from backhaul_agent.ledger_rows import Inward
 from backhaul_codec import Opaque, Point
-from backhaul_codec.merge import Head, HeadKey
-from backhaul_codec.placed import Placed, decode_placed
+from backhaul_codec.state.merge import Head, HeadKey
 from backhaul_codec.subjects import parse_leaf
+from backhaul_codec.wire.placed import Placed, decode_placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

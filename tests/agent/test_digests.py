@@ -17,9 +17,9 @@ from backhaul_agent.ledger_lanes import Lane
 from backhaul_agent.ledger_rows import Inward
 from backhaul_agent.steps import Steps
 from backhaul_codec import Opaque, Point, decode
-from backhaul_codec.merge import Head, HeadKey, Heads
-from backhaul_codec.placed import Placed, decode_placed
+from backhaul_codec.state.merge import Head, HeadKey, Heads
 from backhaul_codec.subjects import parse_leaf
+from backhaul_codec.wire.placed import Placed, decode_placed
 from tests.support.agent_clock import FakeClock
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from backhaul_agent.commands import enrol
 from backhaul_agent.enrol_by_token import begin
 from backhaul_agent.errors import EnrolmentFailedError, UnitsError, VehicleFilesError
 from backhaul_agent.vehicle_files import Directory, Wishes
-from backhaul_codec.credentials import parse_credentials
-from backhaul_codec.enrolment import write_token
-from backhaul_codec.identity import Identity
+from backhaul_codec.protocol.credentials import parse_credentials
+from backhaul_codec.protocol.enrolment import write_token
+from backhaul_codec.protocol.identity import Identity
 from tests.support.enrolment_tokens import some_token, unsigned_jwt
 from tests.support.fatal_write import FatalWrite
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from backhaul_codec.credentials import Credentials
-    from backhaul_codec.enrolment import Token
+    from backhaul_codec.protocol.credentials import Credentials
+    from backhaul_codec.protocol.enrolment import Token
 
 TOKEN = some_token()
 

@@ -17,15 +17,15 @@ from nats.errors import NoRespondersError
 from backhaul_agent.enrolment import Attempt, ask, key_for, new_key, write_attempt
 from backhaul_agent.errors import EnrolmentFailedError
 from backhaul_agent.temporary_leaf import asking, temporary_leaf
-from backhaul_codec.enrolment import Refused, read_request, write_answer
-from backhaul_codec.identity import Identity
+from backhaul_codec.protocol.enrolment import Refused, read_request, write_answer
+from backhaul_codec.protocol.identity import Identity
 from demo.ports import free_port
 from tests.support.agent_clock import FakeClock
 from tests.support.enrolment_tokens import some_token, unsigned_jwt, user_key
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from backhaul_codec.credentials import Credentials
+    from backhaul_codec.protocol.credentials import Credentials
 
 TOKEN = some_token()
 KEY = user_key(2)

@@ -15,8 +15,8 @@ from backhaul_agent.lanes import Lanes
 from backhaul_agent.ledger_rows import HeadRow, Inward, Outgoing
 from backhaul_agent.stamps import Stamps
 from backhaul_codec import Opaque, Point, decode, encode_frame, encode_point
-from backhaul_codec.merge import Head, HeadKey, Heads
-from backhaul_codec.placed import Placed
+from backhaul_codec.state.merge import Head, HeadKey, Heads
+from backhaul_codec.wire.placed import Placed
 from tests.support import strategies
 
 if TYPE_CHECKING:

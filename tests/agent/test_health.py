@@ -9,7 +9,7 @@ from typing import Any
 
 from backhaul_agent.config import HealthConfig
 from backhaul_agent.health import AgentHealth
-from backhaul_codec.vehicle_conditions import KINDS
+from backhaul_codec.assurance.vehicle_conditions import KINDS
 
 DOCS = Path(__file__).parents[2] / "docs" / "health.md"
 HEALTHY: dict[str, Any] = {

@@ -15,7 +15,7 @@ from backhaul_agent.commands.history import read_time
 from backhaul_agent.errors import RefusedError
 from backhaul_agent.history import CHUNK_POINTS, POINTS_MAX, Merge, chunks, read_request
 from backhaul_codec import Opaque, Value
-from backhaul_codec.json_values import value_from_json
+from backhaul_codec.state.json_values import value_from_json
 from tests.support.agent_clock import FakeClock
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from backhaul_agent.history import Merge, Question
 from backhaul_agent.history_reader import LedgerHistory
 from backhaul_agent.ledger_rows import Changes, Outgoing, Staged
 from backhaul_codec import Point, encode_frame, encode_point
-from backhaul_codec.placed import edge_frame_points
 from backhaul_codec.subjects import (
     edge_frame_subject,
     frame_subject,
     node_frame_subject,
     point_subject,
 )
+from backhaul_codec.wire.placed import edge_frame_points
 from tests.agent.test_ledger import open_ledger
 from tests.agent.test_ledger_odd_rows import NOTHING, spoil
 from tests.agent.test_writer import CONFIG

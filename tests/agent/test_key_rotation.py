@@ -13,8 +13,8 @@ from backhaul_agent.downlink import Inbound
 from backhaul_agent.key_rotation import Kept, KeyRotation, Step, step
 from backhaul_agent.ledger_rows import Inward
 from backhaul_codec import Opaque, decode
-from backhaul_codec.credentials import Credentials, parse_credentials
-from backhaul_codec.rotation import Wish, proves, write_wish
+from backhaul_codec.protocol.credentials import Credentials, parse_credentials
+from backhaul_codec.protocol.rotation import Wish, proves, write_wish
 from tests.support.enrolment_tokens import unsigned_jwt, user_key
 from tests.support.fatal_write import FatalWrite, Killed
 

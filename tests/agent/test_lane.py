@@ -31,8 +31,8 @@ from backhaul_agent.resend import Ask
 from backhaul_agent.steps import Step, Steps
 from backhaul_agent.writer import Writer
 from backhaul_codec import Point, chain, decode, encode_frame, hash_of, peek
-from backhaul_codec.envelope import NO_LINK
-from backhaul_codec.retime import retime
+from backhaul_codec.wire.envelope import NO_LINK
+from backhaul_codec.wire.retime import retime
 from tests.agent.test_ledger_epochs import opening
 from tests.support.agent_clock import FakeClock
 

@@ -19,7 +19,7 @@ from backhaul_agent.jetstream import JetStream
 from backhaul_agent.leaf_config import LeafServer, render_leaf
 from backhaul_agent.leaf_store import SILENT, LeafStore, free_bytes, needs_restart
 from backhaul_codec import Opaque
-from backhaul_codec.identity import Identity
+from backhaul_codec.protocol.identity import Identity
 from demo import patient
 from tests.support.agent_process import AgentProcess
 from tests.support.agent_streams import read_stream

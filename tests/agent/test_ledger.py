@@ -19,7 +19,7 @@ from backhaul_agent.ledger import Ledger
 from backhaul_agent.ledger_rows import Changes, Outgoing, Quarantine, Staged
 from backhaul_agent.ledger_schema import SCHEMA_VERSION, open_file
 from backhaul_codec import Point, encode_point, peek
-from backhaul_codec.envelope import CHAINED_BYTES, HEADER_BYTES
+from backhaul_codec.wire.envelope import CHAINED_BYTES, HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

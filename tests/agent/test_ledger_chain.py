@@ -13,8 +13,8 @@ from backhaul_agent import ledger_chain
 from backhaul_agent.confirmations import UNPROVEN, Claim, Confirmations
 from backhaul_agent.ledger_rows import Adopted, Changes, Opening, OwnRow, Row, Settled
 from backhaul_codec import chain, hash_of, peek, restamp
-from backhaul_codec.envelope import NO_LINK
-from backhaul_codec.words import FORKED
+from backhaul_codec.protocol.words import FORKED
+from backhaul_codec.wire.envelope import NO_LINK
 
 from .test_ledger import open_ledger, outgoing
 

@@ -25,8 +25,8 @@ from backhaul_agent.ledger_damage import asides, frames_committed, set_aside
 from backhaul_agent.ledger_rows import Changes, Outgoing, Staged
 from backhaul_agent.ledger_schema import SCHEMA, SCHEMA_VERSION, TABLES
 from backhaul_codec import CodecError, Point, encode_frame, peek
-from backhaul_codec.placed import check_placed
 from backhaul_codec.subjects import SubjectError, parse_leaf
+from backhaul_codec.wire.placed import check_placed
 from tests.agent.test_ledger import open_ledger
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from backhaul_agent.ledger_rows import Row
 from backhaul_agent.link_news import LinkNews
 from backhaul_agent.uplink_state import UplinkState
 from backhaul_codec import Opaque, Point, decode, encode_frame
-from backhaul_codec.merge import Head, HeadKey
+from backhaul_codec.state.merge import Head, HeadKey
 from tests.support.agent_clock import FakeClock
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pytest
 from backhaul_agent import link_probe
 from backhaul_agent.leaf_config import LeafServer, leaf_urls_of, render_leaf
 from backhaul_agent.link_probe import explain, why_no_link
-from backhaul_codec.credentials import Credentials
-from backhaul_codec.identity import Identity
+from backhaul_codec.protocol.credentials import Credentials
+from backhaul_codec.protocol.identity import Identity
 from backhaul_hub.nats_jwt import Rights, user_jwt
 from backhaul_hub.nkey import new_key
 from demo.ports import free_port

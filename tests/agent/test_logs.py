@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from backhaul_agent.logs import configure
-from backhaul_codec.json_logs import Forgiving
+from backhaul_codec.programs.json_logs import Forgiving
 
 if TYPE_CHECKING:
     import pytest

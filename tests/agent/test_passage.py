@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from backhaul_agent.pace import FLOOR_BYTES, QUEUE_S, Pace
 from backhaul_agent.passage import ANSWER_S_MAX, Passage, Span
-from backhaul_codec.blobs import PIECE_BYTES_MAX, WINDOW_BYTES_MAX
+from backhaul_codec.protocol.blobs import PIECE_BYTES_MAX, WINDOW_BYTES_MAX
 
 
 @dataclass

@@ -13,7 +13,7 @@ from backhaul_agent.ledger_rows import OwnRow
 from backhaul_agent.reconcile import MOVED, Spare, Verdicts, judge, question_of, spare_of
 from backhaul_agent.resend import Work
 from backhaul_codec import Point, chain, encode_frame, encode_point, hash_of
-from backhaul_codec.envelope import NO_LINK
+from backhaul_codec.wire.envelope import NO_LINK
 
 LANE = Lane(3, "bulk", 42, next_seq=99)
 GOLDEN = [1053539504, 788627470, 212941029]

@@ -12,9 +12,9 @@ from backhaul_agent.downlink import Inbound
 from backhaul_agent.ledger_rows import Inward
 from backhaul_agent.restamp import Restamps
 from backhaul_codec import Point
-from backhaul_codec.merge import HeadKey
-from backhaul_codec.placed import Placed, decode_placed
+from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.subjects import parse_leaf
+from backhaul_codec.wire.placed import Placed, decode_placed
 from tests.agent.test_config_writes import CAR, NOON, Vehicle
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from backhaul_agent.machine import Machine
 from backhaul_agent.self_report import CHANGES_S_MIN, SelfReport, disk_pct
-from backhaul_codec.conditions import Condition, Severity
-from backhaul_codec.vehicle_report import (
+from backhaul_codec.assurance.conditions import Condition, Severity
+from backhaul_codec.protocol.vehicle_report import (
     CONDITIONS_MAX,
     REPORT_BYTES_MAX,
     VehicleReport,

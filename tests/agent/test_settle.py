@@ -25,8 +25,8 @@ from backhaul_agent.timekeeper import Timekeeper
 from backhaul_agent.uplink_state import UplinkState
 from backhaul_agent.writer import Writer
 from backhaul_codec import Opaque, Point, decode, encode_frame, encode_point
-from backhaul_codec.merge import HeadKey
-from backhaul_codec.placed import Placed
+from backhaul_codec.state.merge import HeadKey
+from backhaul_codec.wire.placed import Placed
 from tests.agent.test_ledger import FailingDisk, open_ledger
 from tests.support.agent_clock import FakeClock
 

@@ -18,8 +18,8 @@ from backhaul_agent.config import ArtifactsConfig, Config, DeviceConfig
 from backhaul_agent.config_requests import value_of
 from backhaul_agent.part_file import Part
 from backhaul_agent.uplink_state import UplinkState
-from backhaul_codec.json_values import value_to_json
-from backhaul_codec.merge import Head, HeadKey, Heads
+from backhaul_codec.state.json_values import value_to_json
+from backhaul_codec.state.merge import Head, HeadKey, Heads
 from tests.support.agent_clock import FakeClock
 from tests.support.waiting import until
 

@@ -16,7 +16,7 @@ from backhaul_agent.clock_exchange import WANTED, Exchange
 from backhaul_agent.config import ClockConfig, Config, DeviceConfig
 from backhaul_agent.hub_clock import HubClock, Quality, State
 from backhaul_agent.timekeeper import Patience, is_news
-from backhaul_codec.vehicle_report import VehicleReport
+from backhaul_codec.protocol.vehicle_report import VehicleReport
 from tests.support.agent_clock import FakeClock
 from tests.support.waiting import until
 

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from backhaul_agent.cli import cli
 from backhaul_agent.config import load
 from backhaul_agent.errors import ConfigError, VehicleFilesError
-from backhaul_codec.credentials import parse_credentials, parse_seed
-from backhaul_codec.identity import Identity, Link, encode_identity
+from backhaul_codec.protocol.credentials import parse_credentials, parse_seed
+from backhaul_codec.protocol.identity import Identity, Link, encode_identity
 from tests.codec.test_credentials import jwt_of
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from backhaul_agent.ledger import Ledger
 from backhaul_agent.ledger_rows import Changes, Inward, Quarantine
 from backhaul_agent.writer import Writer
 from backhaul_codec import Opaque, Point, decode
-from backhaul_codec.merge import Head, HeadKey
-from backhaul_codec.placed import Placed
+from backhaul_codec.state.merge import Head, HeadKey
+from backhaul_codec.wire.placed import Placed
 from tests.agent.test_ledger import FailingDisk
 from tests.support.agent_clock import FakeClock
 

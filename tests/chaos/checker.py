@@ -9,7 +9,7 @@ from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from backhaul_codec.certificates import HOUR_NS
+from backhaul_codec.assurance.certificates import HOUR_NS
 from backhaul_codec.subjects import LIVE
 from benchmarks.commands import Storm
 from tests.chaos.evidence import lane_of

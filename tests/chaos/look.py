@@ -8,7 +8,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from backhaul_codec.certificates import HOUR_NS, hours_between
+from backhaul_codec.assurance.certificates import HOUR_NS, hours_between
 from backhaul_codec.subjects import LIVE
 from backhaul_hub.certify import certificates_of
 from backhaul_hub.health_kinds import TWO_MACHINES

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul_codec.certificates import HOUR_NS
+from backhaul_codec.assurance.certificates import HOUR_NS
 from tests.chaos.diary import Happening, happening_of, readings_of
 from tests.chaos.evidence import BY_CLIENT, UNTIMED
 

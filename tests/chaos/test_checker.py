@@ -11,7 +11,7 @@ from backhaul_agent.command_book import CommandBook, End
 from backhaul_agent.command_rows import CommandRow, State
 from backhaul_agent.config import CommandConfig
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
-from backhaul_codec.certificates import HOUR_NS
+from backhaul_codec.assurance.certificates import HOUR_NS
 from tests.chaos.checker import RULES, check
 from tests.chaos.damage import Damage
 from tests.chaos.diary import Diary, Entry, Told

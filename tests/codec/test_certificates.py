@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backhaul_codec.certificates import (
+from backhaul_codec.assurance.certificates import (
     HOUR_NS,
     LEDGER_GONE,
     NO_MARK_AFTER,

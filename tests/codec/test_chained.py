@@ -25,7 +25,7 @@ from backhaul_codec import (
     peek,
     restamp,
 )
-from backhaul_codec.envelope import (
+from backhaul_codec.wire.envelope import (
     BODY_BYTES_MAX,
     CHAINED_BYTES,
     CHAINED_SEQ_MAX,

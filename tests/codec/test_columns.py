@@ -15,14 +15,14 @@ from backhaul_codec import (
     Opaque,
     Point,
     check,
-    column_batch,
     decode,
     encode_frame,
     encode_point,
 )
-from backhaul_codec.columns import SCHEMA, Rejected, decode_columns
-from backhaul_codec.envelope import seal, unseal
+from backhaul_codec.bulk import column_batch
+from backhaul_codec.bulk.columns import SCHEMA, Rejected, decode_columns
 from backhaul_codec.subjects import edge_subject, event_subject, frame_subject, point_subject
+from backhaul_codec.wire.envelope import seal, unseal
 from tests.support import strategies
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backhaul_codec.conditions import (
+from backhaul_codec.assurance.conditions import (
     CLEAR_S,
     Conditions,
     Finding,

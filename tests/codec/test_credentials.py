@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_codec.credentials import (
+from backhaul_codec.protocol.credentials import (
     Credentials,
     CredentialsError,
     parse_credentials,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_codec.enrolment import (
+from backhaul_codec.protocol.enrolment import (
     EnrolmentError,
     Refused,
     read_answer,
@@ -23,8 +23,8 @@ from backhaul_codec.enrolment import (
     write_request,
     write_token,
 )
-from backhaul_codec.identity import Identity
-from backhaul_codec.proof import holds, is_user_key, prove
+from backhaul_codec.protocol.identity import Identity
+from backhaul_codec.protocol.proof import holds, is_user_key, prove
 from tests.support.enrolment_tokens import some_token, unsigned_jwt, user_key
 
 KEY, OTHER = user_key(1), user_key(2)

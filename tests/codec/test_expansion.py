@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from backhaul_codec import Opaque, Point, Value, check, decode, encode_frame
-from backhaul_codec.expansion import ROW_BYTES, expansion_of
-from backhaul_codec.messages import frame_layout
 from backhaul_codec.points import JSON
+from backhaul_codec.wire.expansion import ROW_BYTES, expansion_of
+from backhaul_codec.wire.messages import frame_layout
 from tests.support.bombs import T0_NS, blob_bomb, points_bomb, series_bomb, text_bomb
 
 BOMBS = (points_bomb, text_bomb, blob_bomb, series_bomb)

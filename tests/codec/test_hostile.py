@@ -28,9 +28,9 @@ from backhaul_codec import (
     peek,
     restamp,
 )
-from backhaul_codec.columns import Rejected, decode_columns
-from backhaul_codec.envelope import HEADER_BYTES, seal, unseal
-from backhaul_codec.point_body import write_point
+from backhaul_codec.bulk.columns import Rejected, decode_columns
+from backhaul_codec.wire.envelope import HEADER_BYTES, seal, unseal
+from backhaul_codec.wire.point_body import write_point
 from tests.support import strategies
 
 NOON = 1_700_000_000_000_000_000

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_codec.identity import (
+from backhaul_codec.protocol.identity import (
     DOCUMENT_BYTES_MAX,
     Identity,
     IdentityError,

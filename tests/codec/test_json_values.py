@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backhaul_codec import CodecError, Opaque, Point, Value
-from backhaul_codec.json_values import (
+from backhaul_codec.state.json_values import (
     parse_assignment,
     parse_path,
     value_from_json,

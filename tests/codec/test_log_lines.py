@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from backhaul_codec.log_lines import ITEMS_MAX, TEXT_MAX, TRACE_MAX, Brake, tidy
+from backhaul_codec.programs.log_lines import ITEMS_MAX, TEXT_MAX, TRACE_MAX, Brake, tidy
 
 TOKEN = "0123456789abcdef01234567"
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_codec import CodecError, Opaque, Point, Value, decode, encode_point
-from backhaul_codec.merge import (
+from backhaul_codec.state.merge import (
     Change,
     Head,
     HeadKey,

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_codec import CodecError, Kind, Point, check, decode, encode_frame, encode_point
-from backhaul_codec.envelope import seal, unseal
-from backhaul_codec.merge import Heads
-from backhaul_codec.messages import frame_layout
-from backhaul_codec.newest import newest_of, newest_time
+from backhaul_codec.state.merge import Heads
+from backhaul_codec.state.newest import newest_of, newest_time
+from backhaul_codec.wire.envelope import seal, unseal
+from backhaul_codec.wire.messages import frame_layout
 from tests.support import strategies
 from tests.support.bombs import points_bomb, text_bomb
 
@@ -68,7 +68,7 @@ def test_few_series_and_many(series: int) -> None:
 
 
 def test_no_points_are_built_for_an_ordinary_frame(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backhaul_codec.newest._winners", None)
+    monkeypatch.setattr("backhaul_codec.state.newest._winners", None)
     sampled = [Point("n", f"t{s}", NOON + i, i / 10) for i in range(60) for s in range(4)]
     delayed = [Point("n", f"t{s}", NOON + i - s, i / 10) for i in range(60) for s in range(4)]
     for points in (sampled, delayed):
@@ -87,7 +87,7 @@ def test_of_a_frame_whose_points_are_all_as_new_one_is_built(
         built.append(Point(*of))
         return built[-1]
 
-    monkeypatch.setattr("backhaul_codec.newest.Point", build)
+    monkeypatch.setattr("backhaul_codec.state.newest.Point", build)
     assert list(map(strategies.exact, newest_of(message))) == expected
     assert len(built) == 1
 

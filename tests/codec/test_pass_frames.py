@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_codec import CodecError, Point, decode, encode_frame
-from backhaul_codec.pass_frames import PassFrames
+from backhaul_codec.wire.pass_frames import PassFrames
 
 T0_NS = 1_750_000_000_000_000_000
 SERIES = (("soc", 2), ("temp", 1))

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_codec import CodecError, Point, check, encode_frame, encode_point
-from backhaul_codec.columns import decode_columns
-from backhaul_codec.placed import Placed, check_placed, decode_placed, edge_frame_points
+from backhaul_codec.bulk.columns import decode_columns
 from backhaul_codec.subjects import edge_frame_subject, node_frame_subject, parse_leaf
+from backhaul_codec.wire.placed import Placed, check_placed, decode_placed, edge_frame_points
 from tests.support import strategies
 
 NOON = 1_700_000_000_000_000_000

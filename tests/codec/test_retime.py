@@ -11,9 +11,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from backhaul_codec import CodecError, Kind, Point, check, decode, encode_frame, encode_point, peek
-from backhaul_codec.envelope import seal, unseal
 from backhaul_codec.points import INT64_MAX, INT64_MIN
-from backhaul_codec.retime import retime
+from backhaul_codec.wire.envelope import seal, unseal
+from backhaul_codec.wire.retime import retime
 from tests.support import strategies
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def test_a_time_that_wraps_inside_a_frame_is_seen() -> None:
 def test_no_column_is_read_where_no_time_can_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
     points = [Point("n", "t", NOON + i * i * 1_000_000, i / 10) for i in range(250)]
     message = encode_frame(points, epoch=1, seq=2)
-    monkeypatch.setattr("backhaul_codec.retime.read_layout", None)
+    monkeypatch.setattr("backhaul_codec.wire.retime.read_layout", None)
     assert decode(retime(message, YEAR, clock=1)).points == shifted(points, YEAR)
 
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_codec import Opaque, Point, encode_point
-from backhaul_codec.rotation import Wish, prove_key, proves, read_wish, write_wish
+from backhaul_codec.protocol.rotation import Wish, prove_key, proves, read_wish, write_wish
+from backhaul_codec.protocol.words import KeyWord, WordError, read_word
 from backhaul_codec.subjects import event_subject, parse_leaf
-from backhaul_codec.words import KeyWord, WordError, read_word
 from tests.support.enrolment_tokens import user_key
 
 ID = "0123456789abcdef01234567"

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backhaul_codec import CodecError, Point, Value, check, decode, encode_frame, encode_point, peek
-from backhaul_codec.point_body import encode_value
+from backhaul_codec.wire.point_body import encode_value
 from tests.support import strategies
 from tests.support.strategies import exact
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_codec import CodecError, Kind, Point, Value, check, decode, encode_frame, encode_point
-from backhaul_codec.envelope import seal, unseal
 from backhaul_codec.points import INT64_MAX, INT64_MIN
-from backhaul_codec.select import select
+from backhaul_codec.wire.envelope import seal, unseal
+from backhaul_codec.wire.select import select
 from tests.support import strategies
 
 NOON = 1_700_000_000_000_000_000
@@ -107,7 +107,7 @@ def test_a_frame_of_another_time_or_name_is_left_after_a_glance(
     def never(*_: object) -> None:
         raise AssertionError("it was proven")
 
-    monkeypatch.setattr("backhaul_codec.select.prove", never)
+    monkeypatch.setattr("backhaul_codec.wire.select.prove", never)
     after = NOON + 700 * day
     for type_, span in (("t", (0, NOON - 700 * day)), ("t", (after, after + 1)), ("u", EVER)):
         assert selected(message, type_, "", *span) == []

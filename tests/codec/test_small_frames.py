@@ -15,16 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backhaul_codec import CodecError, Kind, Opaque, Point, column_batch, encode_frame, encode_point
-from backhaul_codec.columns import Rejected, decode_columns
-from backhaul_codec.envelope import seal, unseal
-from backhaul_codec.frame_fields import EXPANDED_BYTES_MAX
-from backhaul_codec.pass_frames import PassFrames
+from backhaul_codec import CodecError, Kind, Opaque, Point, encode_frame, encode_point
+from backhaul_codec.bulk import column_batch
+from backhaul_codec.bulk.columns import Rejected, decode_columns
+from backhaul_codec.bulk.small_envelopes import BODY_BYTES_MAX
+from backhaul_codec.bulk.small_frames import read_small_frames
+from backhaul_codec.bulk.subject_names import NO_NAMES
 from backhaul_codec.points import NAME_BYTES_MAX
-from backhaul_codec.small_envelopes import BODY_BYTES_MAX
-from backhaul_codec.small_frames import read_small_frames
-from backhaul_codec.subject_names import NO_NAMES
 from backhaul_codec.subjects import frame_subject
+from backhaul_codec.wire.envelope import seal, unseal
+from backhaul_codec.wire.frame_fields import EXPANDED_BYTES_MAX
+from backhaul_codec.wire.pass_frames import PassFrames
 from tests.support import alike, strategies
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backhaul_codec import Kind, Opaque, Point, encode_frame, encode_point
-from backhaul_codec.columns import Rejected, decode_columns
-from backhaul_codec.envelope import seal, unseal
-from backhaul_codec.small_points import read_small_points
-from backhaul_codec.subject_names import NO_NAMES
+from backhaul_codec.bulk.columns import Rejected, decode_columns
+from backhaul_codec.bulk.small_points import read_small_points
+from backhaul_codec.bulk.subject_names import NO_NAMES
 from backhaul_codec.subjects import edge_subject, point_subject
+from backhaul_codec.wire.envelope import seal, unseal
 from tests.support import alike, strategies
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from backhaul_codec import Opaque, Point, Value, decode, encode_frame
-from backhaul_codec import split as split_module
-from backhaul_codec.expansion import FRAME_EXPANDED_MAX, FRAME_POINTS_MAX, expansion_of
-from backhaul_codec.messages import frame_layout
-from backhaul_codec.split import split_frame
+from backhaul_codec.wire import split as split_module
+from backhaul_codec.wire.expansion import FRAME_EXPANDED_MAX, FRAME_POINTS_MAX, expansion_of
+from backhaul_codec.wire.messages import frame_layout
+from backhaul_codec.wire.split import split_frame
 from tests.support.bombs import points_bomb, series_bomb, text_bomb
 
 

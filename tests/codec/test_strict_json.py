@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_codec.strict_json import (
+from backhaul_codec.strict.json import (
     LEVELS_MAX,
     JsonError,
     Reader,

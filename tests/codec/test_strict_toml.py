@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_codec.strict_toml import TomlError, read_toml
+from backhaul_codec.strict.toml import TomlError, read_toml
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backhaul_codec.merge import Head, HeadKey, Heads
 from backhaul_codec.points import Point
-from backhaul_codec.tree import NODE_TYPE, Edge, Topology
-from backhaul_codec.tree_text import describe, render
+from backhaul_codec.state.merge import Head, HeadKey, Heads
+from backhaul_codec.state.tree import NODE_TYPE, Edge, Topology
+from backhaul_codec.state.tree_text import describe, render
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

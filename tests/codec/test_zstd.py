@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from backhaul_codec import CodecError, Point, compression, decode, encode_frame
-from backhaul_codec.envelope import HEADER_BYTES, unseal
+from backhaul_codec import CodecError, Point, decode, encode_frame
+from backhaul_codec.wire import compression
+from backhaul_codec.wire.envelope import HEADER_BYTES, unseal
 
 POINTS = [Point("n", "t", i, i / 10) for i in range(100)]
 MIB = 1 << 20

@@ -25,8 +25,8 @@ from backhaul_codec import (
     peek,
     restamp,
 )
-from backhaul_codec.envelope import NO_LINK
 from backhaul_codec.points import JSON
+from backhaul_codec.wire.envelope import NO_LINK
 
 HERE = Path(__file__).parent
 NOON = 1_700_000_000_000_000_000

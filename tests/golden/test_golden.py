@@ -13,9 +13,9 @@ import pytest
 from backhaul_agent.ledger_rows import Changes, Settled
 from backhaul_agent.ledger_schema import SCHEMA_VERSION
 from backhaul_codec import chain, check, decode, hash_of, peek, restamp
-from backhaul_codec.columns import decode_columns
-from backhaul_codec.envelope import NO_LINK
+from backhaul_codec.bulk.columns import decode_columns
 from backhaul_codec.ranges import RangeSet
+from backhaul_codec.wire.envelope import NO_LINK
 from backhaul_hub import schema
 from backhaul_hub.chain import Fork, Watermark
 from backhaul_hub.continuity import Continuity, Explained, LaneKey

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from nats.errors import NoRespondersError
 
-from backhaul_codec.credentials import Credentials
+from backhaul_codec.protocol.credentials import Credentials
 from backhaul_hub.account_keeper import AccountKeeper
 from backhaul_hub.accounts import ACCOUNTS, PAYLOAD_BYTES_MAX, vehicle_rights
 from backhaul_hub.clock import SystemClock

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from nats.aio.msg import Msg
 
-from backhaul_codec import blobs
+from backhaul_codec.protocol import blobs
 from backhaul_hub.blob_service import WAITING_BYTES_MAX, BlobService
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import Artifacts

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner, Result
 
-from backhaul_codec.certificates import HOUR_NS, TWO_MACHINES
-from backhaul_codec.words import FORKED, ClockWord, EpochWord, MarkWord, Receipt
+from backhaul_codec.assurance.certificates import HOUR_NS, TWO_MACHINES
+from backhaul_codec.protocol.words import FORKED, ClockWord, EpochWord, MarkWord, Receipt
 from backhaul_hub.cli import cli
 from backhaul_hub.continuity import Continuity, LaneKey
 from backhaul_hub.registry import Device, Position, Registry
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from backhaul_codec.words import Word
+    from backhaul_codec.protocol.words import Word
 
 DEVICE = "VID-001"
 START_NS = 490_000 * HOUR_NS  # 2025-11-24T16:00Z

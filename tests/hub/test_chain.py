@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_codec.envelope import NO_LINK
 from backhaul_codec.ranges import RangeSet
+from backhaul_codec.wire.envelope import NO_LINK
 from backhaul_hub.chain import INNER_ENDS_MAX, Chain, Fork, Watermark, from_text, to_text
 from backhaul_hub.continuity import Continuity, LaneKey
 from backhaul_hub.repeats import RUNS_MAX, Run, forks_from

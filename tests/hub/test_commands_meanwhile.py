@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_codec.enrolment import request_subject, write_request
+from backhaul_codec.protocol.enrolment import request_subject, write_request
 from backhaul_hub import enrol, people_book, revoking, rotating
 from backhaul_hub.consumers import Change
 from backhaul_hub.enrol import change_nodes

@@ -10,7 +10,7 @@ import pytest
 from nats.aio.transport import TcpTransport
 from nats.errors import UnexpectedEOF
 
-from backhaul_codec.credentials import Credentials
+from backhaul_codec.protocol.credentials import Credentials
 from backhaul_hub.config import Login
 from backhaul_hub.connection import connect, heard
 from backhaul_hub.errors import HubError

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from backhaul_codec.expansion import Expansion
+    from backhaul_codec.wire.expansion import Expansion
     from backhaul_hub.examine import Examined
     from tests.support.nats_server import NatsServer
 

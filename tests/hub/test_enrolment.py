@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_codec.enrolment import Refused, Request
+from backhaul_codec.protocol.enrolment import Refused, Request
 from backhaul_hub import enrolment_rows
 from backhaul_hub.enrolment import Accept, Enrolment, Repeat, decide
 from backhaul_hub.registry import Device, Registry

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from backhaul_codec.enrolment import (
+from backhaul_codec.protocol.enrolment import (
     Refused,
     Token,
     read_token,
@@ -18,7 +18,7 @@ from backhaul_codec.enrolment import (
     write_answer,
     write_request,
 )
-from backhaul_codec.identity import Identity
+from backhaul_codec.protocol.identity import Identity
 from backhaul_hub import enrolment_rows
 from backhaul_hub.allowance import BURST
 from backhaul_hub.config import load
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from backhaul_codec.credentials import Credentials
+    from backhaul_codec.protocol.credentials import Credentials
 
 S = 1_000_000_000
 KEY, OTHER = user_key(1), user_key(2)

@@ -12,9 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
-from backhaul_codec.certificates import ALSO_IMPORTED, HOUR_NS, Certificate, Missing, Reasoned
+from backhaul_codec.assurance.certificates import (
+    ALSO_IMPORTED,
+    HOUR_NS,
+    Certificate,
+    Missing,
+    Reasoned,
+)
 from backhaul_codec.points import JSON
-from backhaul_codec.words import MarkWord
+from backhaul_codec.protocol.words import MarkWord
 from backhaul_hub.cli import cli
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.continuity import Continuity, LaneKey

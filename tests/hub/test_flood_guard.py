@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from structlog.testing import capture_logs
 
-from backhaul_codec.expansion import Expansion, expansion_of
-from backhaul_codec.messages import frame_layout
+from backhaul_codec.wire.expansion import Expansion, expansion_of
+from backhaul_codec.wire.messages import frame_layout
 from backhaul_hub import control, flood_guard
 from backhaul_hub.account_keeper import jwts_there
 from backhaul_hub.allowance import BURST, Pace

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_codec import Point
-from backhaul_codec.placed import Placed
+from backhaul_codec.wire.placed import Placed
 from backhaul_hub.future import FutureRule, restamps
 
 NOW = 1_800_000_000 * 10**9

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backhaul_codec.vehicle_conditions import KINDS as VEHICLE_KINDS
-from backhaul_codec.vehicle_report import VehicleReport
+from backhaul_codec.assurance.vehicle_conditions import KINDS as VEHICLE_KINDS
+from backhaul_codec.protocol.vehicle_report import VehicleReport
 from backhaul_hub.commands.status import lines
 from backhaul_hub.config import Health
 from backhaul_hub.health import DeviceFacts, Facts, HubHealth, LaneFacts
@@ -18,7 +18,7 @@ from backhaul_hub.identities import Evidence, Sighting
 from backhaul_hub.vehicles import Told
 
 if TYPE_CHECKING:
-    from backhaul_codec.conditions import Condition
+    from backhaul_codec.assurance.conditions import Condition
 
 S = 1_000_000_000
 DOCS = Path(__file__).parents[2] / "docs" / "health.md"

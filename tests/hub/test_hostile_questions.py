@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from backhaul_codec import blobs
-from backhaul_codec.enrolment import EnrolmentError, read_request, read_token
-from backhaul_codec.identity import IdentityError, decode_identity
-from backhaul_codec.rotation import read_wish
+from backhaul_codec.protocol import blobs
+from backhaul_codec.protocol.enrolment import EnrolmentError, read_request, read_token
+from backhaul_codec.protocol.identity import IdentityError, decode_identity
+from backhaul_codec.protocol.rotation import read_wish
 from backhaul_hub.answers import respond_to
 from backhaul_hub.reset_service import says_too_much
 from backhaul_hub.shadow_document import version_of

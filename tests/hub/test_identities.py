@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_codec.vehicle_report import VehicleReport
+from backhaul_codec.protocol.vehicle_report import VehicleReport
 from backhaul_hub.identities import (
     KEPT_MAX,
     LASTS_NS,

@@ -12,14 +12,14 @@ import pytest
 from nats.errors import OutboundBufferLimitError
 
 from backhaul_codec import Point, decode, peek
-from backhaul_codec.certificates import HOUR_NS, LaneId, LaneRecord, Mark, certify
+from backhaul_codec.assurance.certificates import HOUR_NS, LaneId, LaneRecord, Mark, certify
 from backhaul_codec.errors import MappingError
+from backhaul_codec.protocol.words import ImportWord, WordError, read_word
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.recordings.mapping import DeviceOf, load
 from backhaul_codec.recordings.points import Row
 from backhaul_codec.recordings.readers import Chunk
 from backhaul_codec.subjects import SubjectError, parse_uplink
-from backhaul_codec.words import ImportWord, WordError, read_word
 from backhaul_hub.backup_files import set_created
 from backhaul_hub.config import Health
 from backhaul_hub.errors import HubError
@@ -46,7 +46,7 @@ from tests.hub.test_clock_service import HubClock
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul_codec.conditions import Condition
+    from backhaul_codec.assurance.conditions import Condition
 
 HOUR = 450_000
 MAP = """

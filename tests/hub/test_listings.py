@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner, Result
 
-from backhaul_codec.point_text import columns, shown
+from backhaul_codec.state.point_text import columns, shown
 from backhaul_hub import enrolment_rows
 from backhaul_hub.cli import cli
 from backhaul_hub.commands.devices import table

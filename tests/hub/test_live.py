@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_codec import Opaque, Point, encode_point
-from backhaul_codec.merge import HeadKey
 from backhaul_codec.points import JSON
+from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.subjects import parse_uplink
 from backhaul_hub.continuity import LaneKey
 from backhaul_hub.examine import Examined

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from backhaul_codec.vehicle_report import VehicleReport
+from backhaul_codec.protocol.vehicle_report import VehicleReport
 from backhaul_hub.continuity import Continuity
 from backhaul_hub.one_machine import SERVICE, serve_one_machine
 from backhaul_hub.vehicle_keeper import VehicleKeeper

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_codec.merge import Head, HeadKey
-from backhaul_codec.tree_text import describe, render
+from backhaul_codec.state.merge import Head, HeadKey
+from backhaul_codec.state.tree_text import describe, render
 from backhaul_hub.conflicts import Side
 from backhaul_hub.errors import HubError, RightsError, WriteRefusedError
 from backhaul_hub.future import FutureRule

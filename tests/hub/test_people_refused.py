@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeoutError
 
-from backhaul_codec.certificates import HOUR_NS
+from backhaul_codec.assurance.certificates import HOUR_NS
 from backhaul_hub.cli import cli
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.commands._tell import tell_hub

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from backhaul_codec.presence import BEAT, BEAT_S, presence_message, read_presence
+from backhaul_codec.protocol.presence import BEAT, BEAT_S, presence_message, read_presence
 from backhaul_hub import leafs
 from backhaul_hub.errors import HubError
 from backhaul_hub.leafs import Link

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import nats
 import pytest
 
-from backhaul_codec.credentials import Credentials
-from backhaul_codec.identity import decode_identity
+from backhaul_codec.protocol.credentials import Credentials
+from backhaul_codec.protocol.identity import decode_identity
 from backhaul_hub import accounts
 from backhaul_hub.account_keeper import AccountKeeper
 from backhaul_hub.accounts import vehicle_rights

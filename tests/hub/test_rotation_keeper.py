@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from backhaul_codec.rotation import prove_key, read_wish
-from backhaul_codec.words import KeyWord
+from backhaul_codec.protocol.rotation import prove_key, read_wish
+from backhaul_codec.protocol.words import KeyWord
 from backhaul_hub import rotation_keeper
 from backhaul_hub.consumers import Change
 from backhaul_hub.enrol import DeviceSettings, change_nodes, create_device

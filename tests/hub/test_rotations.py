@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from backhaul_codec.rotation import Wish, prove_key
-from backhaul_codec.words import KeyWord
+from backhaul_codec.protocol.rotation import Wish, prove_key
+from backhaul_codec.protocol.words import KeyWord
 from backhaul_hub.commands import rotate
 from backhaul_hub.registry import Registry
 from backhaul_hub.rotations import Rotation, begin, drop, heard, logged_in, put, rotations

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from backhaul_codec.credentials import parse_credentials
-from backhaul_codec.identity import Identity, Link, decode_identity
+from backhaul_codec.protocol.credentials import parse_credentials
+from backhaul_codec.protocol.identity import Identity, Link, decode_identity
 from backhaul_codec.ranges import RangeSet
 from backhaul_hub.account_keeper import AccountKeeper
 from backhaul_hub.config import load

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backhaul_codec.merge import HeadKey
+from backhaul_codec.state.merge import HeadKey
 from backhaul_hub.errors import WriteRefusedError
 from backhaul_hub.shadow import Desired, Shadows
 from backhaul_hub.sync import peer_of

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_codec import Opaque, Point
-from backhaul_codec.merge import HeadKey
 from backhaul_codec.points import JSON
+from backhaul_codec.state.merge import HeadKey
 from backhaul_hub.errors import HubError, WriteRefusedError
 from backhaul_hub.shadow_document import (
     DESIRED_BYTES_MAX,

@@ -13,7 +13,7 @@ import nats
 import pytest
 from nats.js.errors import KeyWrongLastSequenceError
 
-from backhaul_codec.merge import HeadKey
+from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.subjects import parse_uplink
 from backhaul_hub.continuity import LaneKey
 from backhaul_hub.downlink import Publisher

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from backhaul_codec import Opaque, Point, decode, encode_frame, encode_point
-from backhaul_codec.merge import HeadKey, Heads
-from backhaul_codec.placed import decode_placed
+from backhaul_codec.state.merge import HeadKey, Heads
 from backhaul_codec.subjects import parse_leaf
+from backhaul_codec.wire.placed import decode_placed
 from backhaul_hub.conflicts import insertion
 from backhaul_hub.heads import is_hub_origin
 from backhaul_hub.writes import Put

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from backhaul_codec.tree_text import describe, render
+from backhaul_codec.state.tree_text import describe, render
 from backhaul_hub.errors import WriteRefusedError
 from backhaul_hub.heads import FLEET
 from backhaul_hub.tree import FleetTree

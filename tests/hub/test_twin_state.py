@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_codec import Opaque, Point, encode_frame
-from backhaul_codec.merge import HeadKey
 from backhaul_codec.points import JSON
+from backhaul_codec.state.merge import HeadKey
 from backhaul_hub.examine import examine
 from backhaul_hub.future import FutureRule
 from backhaul_hub.jetstream import JetStreamApi

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_codec import CodecError, Opaque, Point, encode_frame, encode_point
-from backhaul_codec.words import ClockWord, EpochWord, MarkWord, Receipt, Word
+from backhaul_codec.protocol.words import ClockWord, EpochWord, MarkWord, Receipt, Word
 from backhaul_hub.continuity import Continuity, LaneKey
 from backhaul_hub.examine import LAYOUT_BYTES_MAX, SEQ_MAX, UnreadableError, examine
 from backhaul_hub.registry import Registry

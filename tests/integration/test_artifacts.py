@@ -16,7 +16,7 @@ import pytest
 from backhaul_agent.artifact_client import ArtifactClient
 from backhaul_agent.client import connect
 from backhaul_agent.errors import RefusedError
-from backhaul_codec import blobs
+from backhaul_codec.protocol import blobs
 from backhaul_hub.objects import Objects
 from demo.rig import program, run_to_end
 from demo.shaped_relay import ShapedRelay

@@ -17,15 +17,15 @@ import pytest
 import pytest_asyncio
 
 from backhaul_agent.client import connect
-from backhaul_codec.credentials import parse_credentials
-from backhaul_codec.enrolment import (
+from backhaul_codec.protocol.credentials import parse_credentials
+from backhaul_codec.protocol.enrolment import (
     read_answer,
     read_token,
     request_subject,
     write_request,
     write_token,
 )
-from backhaul_codec.identity import Identity
+from backhaul_codec.protocol.identity import Identity
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.enrol import DeviceSettings

@@ -17,7 +17,7 @@ import nats
 import pytest
 
 from backhaul_agent.client import connect
-from backhaul_codec.identity import decode_identity
+from backhaul_codec.protocol.identity import decode_identity
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.enrol import DeviceSettings
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_codec.identity import Identity
+    from backhaul_codec.protocol.identity import Identity
 
 pytestmark = [pytest.mark.nats]
 VID, OTHER = "VID-001", "VID-002"

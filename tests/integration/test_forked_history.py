@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec import structs
 
-from backhaul_codec.certificates import TWO_MACHINES
+from backhaul_codec.assurance.certificates import TWO_MACHINES
 from backhaul_hub.config import load
 from backhaul_hub.control import ControlPlane
 from demo.rig import program, run_to_end

@@ -15,8 +15,8 @@ import pytest
 from backhaul_agent.client import connect
 from backhaul_agent.config_client import ConfigClient
 from backhaul_codec import Point
-from backhaul_codec.placed import decode_placed
 from backhaul_codec.subjects import parse_uplink
+from backhaul_codec.wire.placed import decode_placed
 from demo.rig import program, run_to_end
 from tests.integration.test_config_sync import Ends
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from backhaul_agent.cli import cli as agent_cli
-from backhaul_codec.identity import Identity, encode_identity
+from backhaul_codec.protocol.identity import Identity, encode_identity
 from backhaul_hub.cli import cli as hub_cli
 from demo.ports import free_port
 from demo.rig import Part, program

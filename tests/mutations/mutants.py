@@ -105,7 +105,7 @@ MUTANTS = (
     Mutant(
         "complete-over-hole",
         "an hour is certified `complete` though something of it is missing",
-        "codec/backhaul_codec/certificates.py",
+        "codec/backhaul_codec/assurance/certificates.py",
         '"waiting" if missing or open_ended else',
         '"waiting" if open_ended else',
         named(
@@ -117,7 +117,7 @@ MUTANTS = (
     Mutant(
         "older-head-stays",
         "of two values of a head the older one stays",
-        "codec/backhaul_codec/merge.py",
+        "codec/backhaul_codec/state/merge.py",
         "winner = b if _compare(b, a) > 0 else a",
         "winner = b if _compare(b, a) < 0 else a",
         named("tests/codec/test_merge.py", "test_neither_time_nor_tombstone_goes_back"),

@@ -6,9 +6,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from backhaul_codec.credentials import parse_seed
-from backhaul_codec.enrolment import answer_prefix, read_answer, request_subject, write_request
-from backhaul_codec.identity import Identity
+from backhaul_codec.protocol.credentials import parse_seed
+from backhaul_codec.protocol.enrolment import (
+    answer_prefix,
+    read_answer,
+    request_subject,
+    write_request,
+)
+from backhaul_codec.protocol.identity import Identity
 from backhaul_hub import nats_jwt
 from backhaul_hub.accounts import asking_rights
 from backhaul_hub.nkey import new_key

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 from nats.errors import Error as NatsError
 
-from backhaul_codec.credentials import parse_seed
-from backhaul_codec.identity import leaf_name
+from backhaul_codec.protocol.credentials import parse_seed
+from backhaul_codec.protocol.identity import leaf_name
 from backhaul_hub import nats_jwt
 from backhaul_hub.accounts import vehicle_rights, vehicle_tags
 from backhaul_hub.nats_jwt import Account, Rights, account_jwt
@@ -30,7 +30,7 @@ from .weaknesses import (
 )
 
 if TYPE_CHECKING:
-    from backhaul_codec.identity import Identity
+    from backhaul_codec.protocol.identity import Identity
 
     from .ground import Ground
     from .leaf_client import RawLeaf

@@ -6,7 +6,8 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from backhaul_codec import Point, blobs, encode_frame
+from backhaul_codec import Point, encode_frame
+from backhaul_codec.protocol import blobs
 from backhaul_hub.streams import DOWN
 
 from .attack import attack

@@ -7,8 +7,8 @@ import json
 import sqlite3
 from typing import TYPE_CHECKING
 
-from backhaul_codec.identity import leaf_name
-from backhaul_codec.presence import BEAT
+from backhaul_codec.protocol.identity import leaf_name
+from backhaul_codec.protocol.presence import BEAT
 from backhaul_hub.errors import JetStreamError
 from backhaul_hub.streams import DOWN, SOURCED_ONLY, stream_names
 

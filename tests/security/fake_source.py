@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from backhaul_codec.identity import Identity
+    from backhaul_codec.protocol.identity import Identity
 
     from .leaf_client import Heard, RawLeaf
 

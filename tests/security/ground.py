@@ -17,9 +17,14 @@ import pytest
 from nats.errors import Error as NatsError
 
 from backhaul_codec import Point, encode_frame
-from backhaul_codec.credentials import parse_seed
-from backhaul_codec.enrolment import read_answer, read_token, request_subject, write_request
-from backhaul_codec.identity import Identity, decode_identity
+from backhaul_codec.protocol.credentials import parse_seed
+from backhaul_codec.protocol.enrolment import (
+    read_answer,
+    read_token,
+    request_subject,
+    write_request,
+)
+from backhaul_codec.protocol.identity import Identity, decode_identity
 from backhaul_hub.account_keeper import AccountKeeper
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
@@ -58,7 +63,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_codec.enrolment import Token
+    from backhaul_codec.protocol.enrolment import Token
     from backhaul_hub.accounts import AccountName
 
     from .attack import Deed

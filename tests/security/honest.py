@@ -13,7 +13,7 @@ from backhaul_agent.apps import Apps
 from backhaul_agent.apps_config import render_apps
 from backhaul_agent.enrolment import new_key
 from backhaul_agent.leaf_config import APPS_FILE, LeafServer, render_leaf
-from backhaul_codec.credentials import Credentials
+from backhaul_codec.protocol.credentials import Credentials
 from backhaul_hub.jetstream import JetStreamApi
 from demo import patient
 from demo.ports import free_port
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from nats.aio.msg import Msg
 
-    from backhaul_codec.identity import Identity
+    from backhaul_codec.protocol.identity import Identity
 
 _SECOND_NS = 1_000_000_000
 # Where the hub speaks to this vehicle.

@@ -15,14 +15,14 @@ import json
 import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from backhaul_codec.credentials import parse_seed
-from backhaul_codec.identity import leaf_name
+from backhaul_codec.protocol.credentials import parse_seed
+from backhaul_codec.protocol.identity import leaf_name
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable
 
-    from backhaul_codec.identity import Identity
+    from backhaul_codec.protocol.identity import Identity
 
 ANSWER_S_MAX = 30.0
 _LINE_BYTES_MAX = 1 << 22

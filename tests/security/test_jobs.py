@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from nats.errors import Error as NatsError
 
-from backhaul_codec.credentials import parse_credentials
+from backhaul_codec.protocol.credentials import parse_credentials
 from backhaul_hub.config import load
 from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.nats_jwt import Account, account_jwt

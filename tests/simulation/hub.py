@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.resend import Ask
 from backhaul_codec import Point
-from backhaul_codec.certificates import LaneId, LaneRecord, Mark, certify, lane_records
-from backhaul_codec.merge import HeadKey, Heads
+from backhaul_codec.assurance.certificates import LaneId, LaneRecord, Mark, certify, lane_records
+from backhaul_codec.protocol.vehicle_report import VehicleReport
 from backhaul_codec.ranges import RangeSet
-from backhaul_codec.vehicle_report import VehicleReport
+from backhaul_codec.state.merge import HeadKey, Heads
 from backhaul_hub.continuity import Continuity, LaneKey
 from backhaul_hub.former import FormerEpochs
 from backhaul_hub.identities import Identities
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from backhaul_agent.epoch_words import Ends, Known
-    from backhaul_codec.certificates import Certificate
+    from backhaul_codec.assurance.certificates import Certificate
     from backhaul_hub.chain import Watermark
     from tests.simulation.models import Message
 

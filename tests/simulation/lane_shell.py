@@ -28,9 +28,9 @@ from backhaul_agent.reconcile import (
 )
 from backhaul_agent.resend import Ask, Resends, Work
 from backhaul_agent.steps import Step, Steps
-from backhaul_codec.envelope import NO_LINK
-from backhaul_codec.merge import HeadKey, Heads
 from backhaul_codec.ranges import RangeSet
+from backhaul_codec.state.merge import HeadKey, Heads
+from backhaul_codec.wire.envelope import NO_LINK
 from tests.simulation.models import Appended, Message, OutModel, at_once
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import msgspec
 
 from backhaul_agent.events import JSON_DTYPE
 from backhaul_codec import Point, chain, encode_point, hash_of
-from backhaul_codec.envelope import NO_LINK
 from backhaul_codec.points import Opaque
+from backhaul_codec.wire.envelope import NO_LINK
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

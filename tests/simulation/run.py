@@ -10,8 +10,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from backhaul_codec import Point
-from backhaul_codec.certificates import HOUR_NS
-from backhaul_codec.merge import HeadKey
+from backhaul_codec.assurance.certificates import HOUR_NS
+from backhaul_codec.state.merge import HeadKey
 from backhaul_hub.continuity import LaneKey
 from tests.simulation.hub import DEVICE, History, Hub, HubCores
 from tests.simulation.lane_shell import LANES, Cores

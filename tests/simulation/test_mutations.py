@@ -15,8 +15,8 @@ from backhaul_agent.ledger_rows import Adopted, Inward
 from backhaul_agent.reconcile import Spare, Verdicts, judge
 from backhaul_agent.resend import Resends
 from backhaul_codec import chain
-from backhaul_codec.merge import Change, Head, HeadKey, Heads, Merged
 from backhaul_codec.ranges import RangeSet
+from backhaul_codec.state.merge import Change, Head, HeadKey, Heads, Merged
 from backhaul_hub.continuity import Continuity, LaneKey
 from backhaul_hub.repair import RepairBook
 from tests.simulation.hub import HubCores

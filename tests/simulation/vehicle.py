@@ -12,8 +12,8 @@ from backhaul_agent.epochs import Verdict
 from backhaul_agent.reconcile import SPARE
 from backhaul_agent.resend import Ask
 from backhaul_codec import Point, hash_of
-from backhaul_codec.envelope import NO_LINK
-from backhaul_codec.merge import HeadKey
+from backhaul_codec.state.merge import HeadKey
+from backhaul_codec.wire.envelope import NO_LINK
 from tests.simulation.models import Appended, Message, OutModel, at_once
 
 if TYPE_CHECKING:

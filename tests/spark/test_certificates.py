@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from deltalake import DeltaTable
 
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
-from backhaul_codec.certificates import HOUR_NS
+from backhaul_codec.assurance.certificates import HOUR_NS
 from backhaul_codec.points import JSON
 from backhaul_spark import certificate_facts, ingest
 from backhaul_spark.certificates import Certificates, Certified

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_codec.credentials import parse_credentials
+from backhaul_codec.protocol.credentials import parse_credentials
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.connection import Connection
 from backhaul_spark.direct_get import close_connections, list_streams, read_range

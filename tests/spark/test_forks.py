@@ -9,9 +9,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from backhaul_codec import chain, hash_of
-from backhaul_codec.certificates import TWO_MACHINES, Certificate
-from backhaul_codec.envelope import NO_LINK
-from backhaul_codec.words import FORKED
+from backhaul_codec.assurance.certificates import TWO_MACHINES, Certificate
+from backhaul_codec.protocol.words import FORKED
+from backhaul_codec.wire.envelope import NO_LINK
 from backhaul_spark import ingest
 from backhaul_spark.certificates import Certificates
 from backhaul_spark.certified import certified_hours

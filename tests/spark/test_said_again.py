@@ -11,9 +11,9 @@ from deltalake import DeltaTable
 
 from backhaul_agent.digests import messages_of
 from backhaul_codec import Point, encode_frame, encode_point, restamp
-from backhaul_codec.merge import Head, HeadKey
-from backhaul_codec.messages import is_said_again
+from backhaul_codec.state.merge import Head, HeadKey
 from backhaul_codec.subjects import node_frame_subject, point_subject
+from backhaul_codec.wire.messages import is_said_again
 from backhaul_spark import once as once_of_day
 from backhaul_spark import said_again, tables
 from backhaul_spark.clock import SYSTEM_CLOCK

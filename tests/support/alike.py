@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from backhaul_codec.columns import Rejected, decode_columns
+from backhaul_codec.bulk.columns import Rejected, decode_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import cbor2
 
-from backhaul_codec.envelope import seal
-from backhaul_codec.frame_fields import POINTS_MAX, Field
 from backhaul_codec.points import BYTES, FLOAT64, JSON, TEXT, Kind
+from backhaul_codec.wire.envelope import seal
+from backhaul_codec.wire.frame_fields import POINTS_MAX, Field
 
 T0_NS = 1_767_225_600_000_000_000
 

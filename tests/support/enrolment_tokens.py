@@ -7,8 +7,8 @@ import json
 
 import nkeys
 
-from backhaul_codec.credentials import Credentials, parse_seed
-from backhaul_codec.enrolment import Token
+from backhaul_codec.protocol.credentials import Credentials, parse_seed
+from backhaul_codec.protocol.enrolment import Token
 
 
 def user_key(fill: int) -> Credentials:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
-from backhaul_codec.envelope import NO_LINK, chain
 from backhaul_codec.points import JSON
+from backhaul_codec.wire.envelope import NO_LINK, chain
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.fleet.job import FleetJob
 from backhaul_spark.fleet.settings import FleetSettings

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from backhaul_codec import Opaque, Point, Value, encode_frame, encode_point
-from backhaul_codec.merge import HeadKey, Heads
-from backhaul_codec.placed import decode_placed
+from backhaul_codec.state.merge import HeadKey, Heads
 from backhaul_codec.subjects import (
     edge_subject,
     event_subject,
@@ -22,6 +21,7 @@ from backhaul_codec.subjects import (
     parse_uplink,
     point_subject,
 )
+from backhaul_codec.wire.placed import decode_placed
 from backhaul_hub import conflicts, downlink, heads, said, shadow_state
 from backhaul_hub.conflicts import conflict_of
 from backhaul_hub.continuity import LaneKey

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from backhaul_codec.credentials import Credentials
+from backhaul_codec.protocol.credentials import Credentials
 from backhaul_hub.nats_jwt import Account, Rights, account_jwt, operator_jwt, user_jwt
 from backhaul_hub.nkey import new_key
 from tests.support.nats_server import NatsServer

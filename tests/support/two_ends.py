@@ -17,8 +17,8 @@ from backhaul_agent.head_keeper import HeadKeeper, on_points
 from backhaul_agent.ledger_rows import Inward
 from backhaul_agent.restamp import Restamps
 from backhaul_codec import Point
-from backhaul_codec.merge import HeadKey
-from backhaul_codec.placed import Placed
+from backhaul_codec.state.merge import HeadKey
+from backhaul_codec.wire.placed import Placed
 from backhaul_hub.writes import Put
 from tests.support.agent_clock import FakeClock
 from tests.support.hub_sync import DEVICE, START_NS, Hub
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from backhaul_agent.ledger_rows import Outgoing
-    from backhaul_codec.merge import Head
+    from backhaul_codec.state.merge import Head
 
 S = 10**9
 SERIES = [HeadKey("", "gps", "rate"), HeadKey("", "gps", "mode"), HeadKey("", "imu", "rate")]

@@ -24,7 +24,7 @@ from backhaul_agent.vehicle_files import (
     File,
     apps_files,
 )
-from backhaul_codec.credentials import CredentialsError, parse_seed
+from backhaul_codec.protocol.credentials import CredentialsError, parse_seed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -28,13 +28,18 @@ from backhaul_agent.vehicle_files import (
     files_of,
     make_state_directories,
 )
-from backhaul_codec.enrolment import TOKEN_CHARACTERS_MAX, EnrolmentError, read_token
-from backhaul_codec.identity import DOCUMENT_BYTES_MAX, Identity, IdentityError, decode_identity
+from backhaul_codec.protocol.enrolment import TOKEN_CHARACTERS_MAX, EnrolmentError, read_token
+from backhaul_codec.protocol.identity import (
+    DOCUMENT_BYTES_MAX,
+    Identity,
+    IdentityError,
+    decode_identity,
+)
 
 if TYPE_CHECKING:
     from backhaul_agent.vehicle_files import File
-    from backhaul_codec.enrolment import Token
-    from backhaul_codec.identity import LinkMode
+    from backhaul_codec.protocol.enrolment import Token
+    from backhaul_codec.protocol.identity import LinkMode
 
 
 @click.command(name="enrol")

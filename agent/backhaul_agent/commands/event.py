@@ -10,7 +10,7 @@ import click
 
 from backhaul_agent.client import connect
 from backhaul_agent.commands.options import server_options
-from backhaul_codec.strict_json import JsonError, read_json
+from backhaul_codec.strict.json import JsonError, read_json
 
 
 @click.command(name="event")

@@ -18,9 +18,9 @@ from backhaul_agent.commands.options import server_options
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.history_client import history
 from backhaul_codec import CodecError
-from backhaul_codec.json_values import parse_path
-from backhaul_codec.point_text import utc
-from backhaul_codec.rfc3339 import time_ns_of
+from backhaul_codec.state.json_values import parse_path
+from backhaul_codec.state.point_text import utc
+from backhaul_codec.state.rfc3339 import time_ns_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

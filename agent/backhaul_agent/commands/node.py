@@ -12,7 +12,7 @@ from backhaul_agent.client import connect
 from backhaul_agent.commands.options import server_options
 from backhaul_agent.commands.set import points_of
 from backhaul_agent.config_client import ConfigClient
-from backhaul_codec import point_text
+from backhaul_codec.state import point_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,8 +14,8 @@ import click
 from backhaul_agent.clock import SystemClock
 from backhaul_agent.commands.options import server_options
 from backhaul_agent.replay.run import Replay
-from backhaul_codec.command_line import INTERRUPTED
 from backhaul_codec.errors import MappingError
+from backhaul_codec.programs.command_line import INTERRUPTED
 from backhaul_codec.recordings import mapping as mappings
 from backhaul_codec.recordings.readers import open_recording
 

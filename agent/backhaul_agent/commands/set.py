@@ -12,8 +12,9 @@ from backhaul_agent.client import connect
 from backhaul_agent.commands.options import server_options
 from backhaul_agent.config_client import ConfigClient
 from backhaul_agent.errors import Code, RefusedError
-from backhaul_codec import CodecError, point_text
-from backhaul_codec.json_values import parse_assignment, parse_path, value_to_json
+from backhaul_codec import CodecError
+from backhaul_codec.state import point_text
+from backhaul_codec.state.json_values import parse_assignment, parse_path, value_to_json
 
 
 @click.command(name="set")

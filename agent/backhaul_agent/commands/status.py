@@ -15,7 +15,7 @@ from backhaul_agent.commands.options import directory_option, server_options
 from backhaul_agent.errors import EnrolmentFailedError, VehicleFilesError
 from backhaul_agent.link_probe import why_no_link
 from backhaul_agent.vehicle_files import Directory
-from backhaul_codec.conditions import Severity, page_lines
+from backhaul_codec.assurance.conditions import Severity, page_lines
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ import click
 from backhaul_agent.client import connect
 from backhaul_agent.commands.options import names_of, server_options
 from backhaul_agent.config_client import ConfigClient
-from backhaul_codec import point_text
+from backhaul_codec.state import point_text
 
 
 @click.command(name="watch")

@@ -35,7 +35,7 @@ import msgspec
 from msgspec import Meta
 
 from backhaul_codec.errors import MappingError
-from backhaul_codec.strict_toml import TomlError, read_toml
+from backhaul_codec.strict.toml import TomlError, read_toml
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from typing import Any
 
 from backhaul_codec.errors import MappingError
 from backhaul_codec.points import INT64_MAX, INT64_MIN
-from backhaul_codec.rfc3339 import time_ns_of
+from backhaul_codec.state.rfc3339 import time_ns_of
 
 UNIT_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 FEW_ROWS = 10

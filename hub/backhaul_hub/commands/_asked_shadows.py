@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from backhaul_codec.json_values import value_to_json
+from backhaul_codec.state.json_values import value_to_json
 from backhaul_hub import live
 from backhaul_hub.shadow_bucket import Revision
 from backhaul_hub.shadow_document import PARTS, field_name
@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from backhaul_codec import Value
-    from backhaul_codec.merge import HeadKey
-
-    from ._ask import Visitor
+    from backhaul_codec.state.merge import HeadKey
+    from backhaul_hub.commands._ask import Visitor
 
 
 class AskedShadows:

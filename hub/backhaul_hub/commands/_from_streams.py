@@ -11,6 +11,8 @@ import click
 
 from backhaul_hub.carried_over import at_servers
 from backhaul_hub.clock import SystemClock
+from backhaul_hub.commands._ask import hub_client
+from backhaul_hub.commands._tell import tell_hub
 from backhaul_hub.config import load
 from backhaul_hub.connection import connect
 from backhaul_hub.errors import BackupError, HubError
@@ -23,9 +25,6 @@ from backhaul_hub.restore import require_stopped
 from backhaul_hub.servers import urls
 from backhaul_hub.sole import Sole
 from backhaul_hub.traces import traces
-
-from ._ask import hub_client
-from ._tell import tell_hub
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from backhaul_codec import json_logs
+from backhaul_codec.programs import json_logs
 from backhaul_hub.clock import SystemClock
 
 

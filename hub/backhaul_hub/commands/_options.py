@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from ._ask import Operator, Visitor
+from backhaul_hub.commands._ask import Operator, Visitor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ._ask import Access
+    from backhaul_hub.commands._ask import Access
 
 directory_option = click.option(
     "--dir",

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from backhaul_codec.point_text import table
+from backhaul_codec.state.point_text import table
 
 
 def print_points(points: list[dict[str, Any]]) -> None:

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from backhaul_hub.clock import SystemClock
+from backhaul_hub.commands._options import directory_option, vehicle_options
+from backhaul_hub.commands._tell import tell_hub
 from backhaul_hub.config import load
 from backhaul_hub.enrol import DeviceSettings, change_nodes, create_device, is_enrolled
 from backhaul_hub.errors import RegistryError
 
-from ._options import directory_option, vehicle_options
-from ._tell import tell_hub
-
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul_codec.identity import LinkMode
+    from backhaul_codec.protocol.identity import LinkMode
     from backhaul_hub.enrol import AddedDevice, ChangedNodes
 
 _KEPT = ("link_kbit_s", "link_mode")

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backhaul_codec import blobs
+from backhaul_codec.protocol import blobs
+from backhaul_hub.commands._ask import hub_client
+from backhaul_hub.commands._options import directory_option
 from backhaul_hub.errors import ArtifactError
 from backhaul_hub.objects import Artifact, Objects
 from backhaul_hub.uploads import PREFIX, object_name
-
-from ._ask import hub_client
-from ._options import directory_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,12 +12,11 @@ import click
 from backhaul_hub.backup import Backup
 from backhaul_hub.backup_choice import Choice
 from backhaul_hub.clock import SystemClock
+from backhaul_hub.commands._ask import hub_client
+from backhaul_hub.commands._options import directory_option
+from backhaul_hub.commands._progress import progress
 from backhaul_hub.config import load
 from backhaul_hub.rotation import begin_next, drop_oldest
-
-from ._ask import hub_client
-from ._options import directory_option
-from ._progress import progress
 
 if TYPE_CHECKING:
     from backhaul_hub.manifest import Manifest

@@ -12,7 +12,7 @@ import click
 import msgspec
 from nats.errors import Error as NatsError
 
-from backhaul_codec.strict_json import JsonError, read_json
+from backhaul_codec.strict.json import JsonError, read_json
 from backhaul_hub import live
 from backhaul_hub.command_book import (
     CommandName,
@@ -21,17 +21,16 @@ from backhaul_hub.command_book import (
     read_body,
     result_subject,
 )
+from backhaul_hub.commands._ask import Visitor
+from backhaul_hub.commands._options import access_option, who_option
 from backhaul_hub.config import load
 from backhaul_hub.errors import HubError, JetStreamError
 from backhaul_hub.jetstream import JetStreamApi
 
-from ._ask import Visitor
-from ._options import access_option, who_option
-
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
-    from ._ask import Access, Operator
+    from backhaul_hub.commands._ask import Access, Operator
 
 _LOOK_S = 1.0
 _RECORD_S_MAX = 10.0

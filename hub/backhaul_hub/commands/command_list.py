@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backhaul_codec.point_text import columns, utc
-
-from ._ask import ask
-from ._options import access_option
+from backhaul_codec.state.point_text import columns, utc
+from backhaul_hub.commands._ask import ask
+from backhaul_hub.commands._options import access_option
 
 if TYPE_CHECKING:
-    from ._ask import Access
+    from backhaul_hub.commands._ask import Access
 
 
 @click.command("commands")

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from backhaul_codec.certificate_text import line, to_json
-from backhaul_codec.certificates import HOUR_NS, hours_between
+from backhaul_codec.assurance.certificate_text import line, to_json
+from backhaul_codec.assurance.certificates import HOUR_NS, hours_between
 from backhaul_hub.certify import certificates_of
 from backhaul_hub.clock import SystemClock
+from backhaul_hub.commands._options import directory_option, time_ns
 from backhaul_hub.registry import Registry
-
-from ._options import directory_option, time_ns
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul_codec.certificates import Certificate
+    from backhaul_codec.assurance.certificates import Certificate
 
 _HOURS_MAX = 24 * 366
 

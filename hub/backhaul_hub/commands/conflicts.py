@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backhaul_codec.point_text import columns, origin, path, utc, value
-
-from ._ask import ask
-from ._group import DefaultGroup
-from ._options import access_option, who_option
-from ._points import print_points
+from backhaul_codec.state.point_text import columns, origin, path, utc, value
+from backhaul_hub.commands._ask import ask
+from backhaul_hub.commands._group import DefaultGroup
+from backhaul_hub.commands._options import access_option, who_option
+from backhaul_hub.commands._points import print_points
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ._ask import Access
+    from backhaul_hub.commands._ask import Access
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
 

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backhaul_codec.point_text import columns
+from backhaul_codec.state.point_text import columns
 from backhaul_codec.subjects import node_of_lane
 from backhaul_hub.clock import SystemClock
-
-from ._options import access_option
+from backhaul_hub.commands._options import access_option
 
 if TYPE_CHECKING:
     from backhaul_hub.clock import Clock
-
-    from ._ask import Access
+    from backhaul_hub.commands._ask import Access
 
 _RANGES_SHOWN = 5
 _HEADINGS = (

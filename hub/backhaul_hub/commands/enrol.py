@@ -12,17 +12,16 @@ import click
 import structlog
 
 from backhaul_hub.clock import SystemClock
+from backhaul_hub.commands._logs import log_to_stderr
+from backhaul_hub.commands._options import directory_option, vehicle_options
 from backhaul_hub.config import load
 from backhaul_hub.enrol import DeviceSettings
 from backhaul_hub.tokens import EXPIRES_S_MAX, make_token
 
-from ._logs import log_to_stderr
-from ._options import directory_option, vehicle_options
-
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul_codec.identity import LinkMode
+    from backhaul_codec.protocol.identity import LinkMode
     from backhaul_hub.tokens import MadeToken
 
 log = structlog.get_logger(__name__)

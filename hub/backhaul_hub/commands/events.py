@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backhaul_codec.certificates import HOUR_NS
-from backhaul_codec.point_text import shown, utc
+from backhaul_codec.assurance.certificates import HOUR_NS
+from backhaul_codec.state.point_text import shown, utc
 from backhaul_hub.clock import SystemClock
+from backhaul_hub.commands._ask import Visitor
+from backhaul_hub.commands._options import access_option, time_ns
 from backhaul_hub.config import load
 from backhaul_hub.event_answers import events_answer
 from backhaul_hub.event_log import SAID
 from backhaul_hub.questions import Events
 from backhaul_hub.registry import Registry
 
-from ._ask import Visitor
-from ._options import access_option, time_ns
-
 if TYPE_CHECKING:
-    from ._ask import Operator
+    from backhaul_hub.commands._ask import Operator
 
 _QUIET = "had not spoken yet in any of these hours"
 

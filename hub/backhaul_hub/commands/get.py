@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ._ask import ask
-from ._options import access_option
-from ._points import print_points
+from backhaul_hub.commands._ask import ask
+from backhaul_hub.commands._options import access_option
+from backhaul_hub.commands._points import print_points
 
 if TYPE_CHECKING:
-    from ._ask import Access
+    from backhaul_hub.commands._ask import Access
 
 
 @click.command()

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backhaul_codec.command_line import INTERRUPTED
 from backhaul_codec.errors import MappingError
+from backhaul_codec.programs.command_line import INTERRUPTED
 from backhaul_codec.recordings.mapping import load as load_mapping
 from backhaul_codec.recordings.progress_screen import ProgressScreen
 from backhaul_hub.clock import SystemClock
+from backhaul_hub.commands._ask import hub_client
+from backhaul_hub.commands._options import directory_option
+from backhaul_hub.commands._tell import tell_hub
 from backhaul_hub.config import load
 from backhaul_hub.enrol import DeviceSettings, create_device
 from backhaul_hub.errors import ConfigError, HubError, RegistryError
@@ -27,10 +30,6 @@ from backhaul_hub.imports.run import Import, Outcome
 from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.registry import Registry
 from backhaul_hub.streams import import_stream, reconcile
-
-from ._ask import hub_client
-from ._options import directory_option
-from ._tell import tell_hub
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

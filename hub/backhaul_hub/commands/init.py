@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from backhaul_codec.toml_values import url_problem
+from backhaul_codec.strict.toml_values import url_problem
 from backhaul_hub.config import ENV_PATTERN
 from backhaul_hub.keys import operator_seed_file
 from backhaul_hub.servers import read_places, server_directories, urls

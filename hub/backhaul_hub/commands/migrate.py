@@ -10,15 +10,14 @@ import click
 
 from backhaul_hub.bridge import Bridge
 from backhaul_hub.clock import SystemClock
+from backhaul_hub.commands._ask import hub_client
+from backhaul_hub.commands._options import directory_option
+from backhaul_hub.commands._progress import progress
 from backhaul_hub.config import load
 from backhaul_hub.connection import connect
 from backhaul_hub.keys import read_keys
 from backhaul_hub.migrate import HANDOVER, Migration
 from backhaul_hub.tls_files import CA, TLS
-
-from ._ask import hub_client
-from ._options import directory_option
-from ._progress import progress
 
 _LEAF_PORT = 7422
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ._ask import Operator, ask
-from ._options import directory_option, who_option
-from ._points import print_points
-from .set import by_node
+from backhaul_hub.commands._ask import Operator, ask
+from backhaul_hub.commands._options import directory_option, who_option
+from backhaul_hub.commands._points import print_points
+from backhaul_hub.commands.set import by_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ._ask import Operator, ask
-from ._options import directory_option
+from backhaul_hub.commands._ask import Operator, ask
+from backhaul_hub.commands._options import directory_option
 
 if TYPE_CHECKING:
     from pathlib import Path

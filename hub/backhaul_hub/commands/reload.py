@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from backhaul_hub.commands._options import directory_option
+from backhaul_hub.commands._tell import tell_hub
 from backhaul_hub.config import load
 from backhaul_hub.errors import HubError
-
-from ._options import directory_option
-from ._tell import tell_hub
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,6 +13,11 @@ from backhaul_hub.account_keeper import AccountKeeper
 from backhaul_hub.backup_files import copy_database, put_missing_files
 from backhaul_hub.carried_over import at_servers
 from backhaul_hub.clock import SystemClock
+from backhaul_hub.commands._ask import hub_client
+from backhaul_hub.commands._from_streams import print_rebuilt, rebuild_registry, rebuilt_as_json
+from backhaul_hub.commands._options import directory_option
+from backhaul_hub.commands._progress import progress
+from backhaul_hub.commands._tell import tell_hub
 from backhaul_hub.config import load
 from backhaul_hub.connection import connect
 from backhaul_hub.errors import BackupError
@@ -24,12 +29,6 @@ from backhaul_hub.revocation_log import RevocationLog
 from backhaul_hub.servers import urls
 from backhaul_hub.setup import jwts_in_files, write_accounts
 from backhaul_hub.unfinished import mark_unfinished
-
-from ._ask import hub_client
-from ._from_streams import print_rebuilt, rebuild_registry, rebuilt_as_json
-from ._options import directory_option
-from ._progress import progress
-from ._tell import tell_hub
 
 if TYPE_CHECKING:
     from backhaul_hub.carried_over import AtServers, CarriedOver

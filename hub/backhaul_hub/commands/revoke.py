@@ -11,13 +11,12 @@ import click
 import structlog
 
 from backhaul_hub.clock import SystemClock
+from backhaul_hub.commands._logs import log_to_stderr
+from backhaul_hub.commands._options import directory_option
+from backhaul_hub.commands._tell import tell_hub
 from backhaul_hub.config import load
 from backhaul_hub.errors import HubError
 from backhaul_hub.revoking import leave_for_servers, revoke_device
-
-from ._logs import log_to_stderr
-from ._options import directory_option
-from ._tell import tell_hub
 
 if TYPE_CHECKING:
     from pathlib import Path

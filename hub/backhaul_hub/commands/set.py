@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backhaul_codec import CodecError
-from backhaul_codec.json_values import parse_assignment, parse_path, value_to_json
+from backhaul_codec.state.json_values import parse_assignment, parse_path, value_to_json
+from backhaul_hub.commands._options import access_option, who_option
+from backhaul_hub.commands._points import print_points
 from backhaul_hub.errors import WriteRefusedError
 
-from ._options import access_option, who_option
-from ._points import print_points
-
 if TYPE_CHECKING:
-    from ._ask import Access
+    from backhaul_hub.commands._ask import Access
 
 
 @click.command("set")

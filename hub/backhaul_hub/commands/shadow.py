@@ -11,10 +11,14 @@ import click
 from nats.errors import Error as NatsError
 
 from backhaul_codec import CodecError
-from backhaul_codec.json_values import parse_assignment, parse_path
-from backhaul_codec.merge import HeadKey
-from backhaul_codec.point_text import columns, shown
-from backhaul_codec.point_text import value as value_text
+from backhaul_codec.state.json_values import parse_assignment, parse_path
+from backhaul_codec.state.merge import HeadKey
+from backhaul_codec.state.point_text import columns, shown
+from backhaul_codec.state.point_text import value as value_text
+from backhaul_hub.commands._ask import Operator, Visitor
+from backhaul_hub.commands._asked_shadows import AskedShadows
+from backhaul_hub.commands._group import DefaultGroup
+from backhaul_hub.commands._options import access_option, who_option
 from backhaul_hub.config import load
 from backhaul_hub.errors import HubError, WriteRefusedError
 from backhaul_hub.shadow_bucket import ShadowBucket
@@ -26,11 +30,6 @@ from backhaul_hub.shadow_document import (
     field_name,
     parse_key,
 )
-
-from ._ask import Operator, Visitor
-from ._asked_shadows import AskedShadows
-from ._group import DefaultGroup
-from ._options import access_option, who_option
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backhaul_hub.clock import SystemClock
+from backhaul_hub.commands._ask import hub_client
+from backhaul_hub.commands._options import directory_option
 from backhaul_hub.config import load
 from backhaul_hub.connection import connect
 from backhaul_hub.errors import ConfigError
@@ -29,9 +31,6 @@ from backhaul_hub.simulated.target import (
     require_test_hub,
     simulator_login,
 )
-
-from ._ask import hub_client
-from ._options import directory_option
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

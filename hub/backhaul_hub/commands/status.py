@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backhaul_codec.conditions import Severity, page_lines
-from backhaul_codec.point_text import shown
-
-from ._ask import Operator, ask
-from ._options import directory_option
+from backhaul_codec.assurance.conditions import Severity, page_lines
+from backhaul_codec.state.point_text import shown
+from backhaul_hub.commands._ask import Operator, ask
+from backhaul_hub.commands._options import directory_option
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,6 +12,8 @@ import click
 
 from backhaul_hub.certificate_facts import facts
 from backhaul_hub.clock import SystemClock, utc
+from backhaul_hub.commands._options import directory_option
+from backhaul_hub.commands._tell import tell_hub
 from backhaul_hub.config import load
 from backhaul_hub.errors import CertificateError
 from backhaul_hub.servers import server_directories, urls
@@ -26,9 +28,6 @@ from backhaul_hub.tls_files import (
     require_tls,
     use_certificate,
 )
-
-from ._options import directory_option
-from ._tell import tell_hub
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backhaul_codec.point_text import columns, utc
+from backhaul_codec.state.point_text import columns, utc
 from backhaul_hub import enrolment_rows
 from backhaul_hub.clock import SystemClock
+from backhaul_hub.commands._options import directory_option
 from backhaul_hub.registry import Registry
-
-from ._options import directory_option
 
 if TYPE_CHECKING:
     from pathlib import Path

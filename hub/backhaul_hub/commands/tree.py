@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ._ask import ask
-from ._options import access_option
+from backhaul_hub.commands._ask import ask
+from backhaul_hub.commands._options import access_option
 
 if TYPE_CHECKING:
-    from ._ask import Access
+    from backhaul_hub.commands._ask import Access
 
 
 @click.command()

@@ -11,6 +11,9 @@ import click
 import structlog
 
 from backhaul_hub.clock import SystemClock
+from backhaul_hub.commands._ask import hub_client
+from backhaul_hub.commands._logs import log_to_stderr
+from backhaul_hub.commands._options import directory_option
 from backhaul_hub.config import load
 from backhaul_hub.control import ControlPlane
 from backhaul_hub.errors import HubError, LimitsLoweredError, StreamConflictError
@@ -19,10 +22,6 @@ from backhaul_hub.moved import require_here
 from backhaul_hub.simulated.target import require_real
 from backhaul_hub.streams import declared_streams, planned
 from backhaul_hub.unfinished import require_finished
-
-from ._ask import hub_client
-from ._logs import log_to_stderr
-from ._options import directory_option
 
 if TYPE_CHECKING:
     from pathlib import Path

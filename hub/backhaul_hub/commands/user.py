@@ -8,16 +8,15 @@ from pathlib import Path
 
 import click
 
-from backhaul_codec.point_text import utc
+from backhaul_codec.state.point_text import utc
 from backhaul_hub.clock import SystemClock
+from backhaul_hub.commands._options import directory_option
+from backhaul_hub.commands._tell import tell_hub
 from backhaul_hub.config import load
 from backhaul_hub.people import May, Person
 from backhaul_hub.people_book import add_person, in_tree, remove_person, tree_above
 from backhaul_hub.people_rows import Known, known_people
 from backhaul_hub.registry import Registry
-
-from ._options import directory_option
-from ._tell import tell_hub
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="For programs.")
 

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backhaul_codec.point_text import line, path
+from backhaul_codec.state.point_text import line, path
+from backhaul_hub.commands._ask import Visitor
+from backhaul_hub.commands._options import access_option
 from backhaul_hub.rebroadcast import changed_subject
 
-from ._ask import Visitor
-from ._options import access_option
-
 if TYPE_CHECKING:
-    from ._ask import Access
+    from backhaul_hub.commands._ask import Access
 
 
 @click.command()

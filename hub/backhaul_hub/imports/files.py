@@ -10,8 +10,7 @@ from backhaul_codec.recordings.points import RowMapper
 from backhaul_codec.recordings.readers import open_recording
 from backhaul_codec.recordings.times import TimeCheck
 from backhaul_codec.subjects import DEVICE_ID
-
-from .split import Splitter
+from backhaul_hub.imports.split import Splitter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

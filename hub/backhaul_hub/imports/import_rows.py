@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from nats.errors import Error as NatsError
 
-from backhaul_codec.certificates import HOUR_NS
+from backhaul_codec.assurance.certificates import HOUR_NS
 from backhaul_codec.subjects import IMPORT_STREAM
 from backhaul_hub.consumers import Change
 from backhaul_hub.errors import HubError

@@ -19,10 +19,9 @@ from backhaul_codec.recordings.points import RowMapper
 from backhaul_codec.recordings.readers import open_recording
 from backhaul_codec.subjects import IMPORT_STREAM
 from backhaul_hub.errors import HubError, JetStreamError
-
-from .blocks import BLOCK_ROWS, Packed, epoch_of, messages, pack, stretch_of
-from .files import Found, Refused, groups, splitter_of
-from .import_rows import (
+from backhaul_hub.imports.blocks import BLOCK_ROWS, Packed, epoch_of, messages, pack, stretch_of
+from backhaul_hub.imports.files import Found, Refused, groups, splitter_of
+from backhaul_hub.imports.import_rows import (
     LOST,
     Source,
     add_hours,
@@ -33,7 +32,7 @@ from .import_rows import (
     source_of_db,
     take_epoch,
 )
-from .split import Blocks
+from backhaul_hub.imports.split import Blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

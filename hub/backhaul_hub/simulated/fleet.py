@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from heapq import merge
 from typing import TYPE_CHECKING, Any
 
-from .faults import plant
-from .lanes import Lanes
-from .vehicle import Vehicle
+from backhaul_hub.simulated.faults import plant
+from backhaul_hub.simulated.lanes import Lanes
+from backhaul_hub.simulated.vehicle import Vehicle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from .lanes import Sourced
+    from backhaul_hub.simulated.lanes import Sourced
 
 _SECOND_NS = 1_000_000_000
 # Which node's turn it is: the battery is read every other time.

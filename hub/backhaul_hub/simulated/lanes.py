@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from backhaul_codec import Opaque, Point, encode_point
-from backhaul_codec.pass_frames import PassFrames
 from backhaul_codec.points import JSON
 from backhaul_codec.subjects import BULK, LIVE, event_subject, point_subject
-
-from .vehicle import SERIES
+from backhaul_codec.wire.pass_frames import PassFrames
+from backhaul_hub.simulated.vehicle import SERIES
 
 if TYPE_CHECKING:
     from backhaul_codec.subjects import Lane
-
-    from .vehicle import Vehicle
+    from backhaul_hub.simulated.vehicle import Vehicle
 
 HOUR_NS = 3_600_000_000_000
 

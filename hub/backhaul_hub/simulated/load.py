@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from backhaul_hub.errors import HubError
 from backhaul_hub.lanes import out_stream
 from backhaul_hub.shards import shard_of, up_name
-
-from .target import INBOX, publish_subject
+from backhaul_hub.simulated.target import INBOX, publish_subject
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -27,9 +26,8 @@ if TYPE_CHECKING:
 
     from backhaul_hub.clock import Clock
     from backhaul_hub.jetstream import JetStreamApi
-
-    from .fleet import Fleet
-    from .lanes import Sourced
+    from backhaul_hub.simulated.fleet import Fleet
+    from backhaul_hub.simulated.lanes import Sourced
 
 # A server refuses what comes while 10,000 messages of a stream wait.
 ACKNOWLEDGED_EVERY, UNACKNOWLEDGED_MAX = 256, 4096

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from .faults import Fault
+    from backhaul_hub.simulated.faults import Fault
 
 MODELS = ("VAN-1", "VAN-2", "TRUCK-1")
 FIRMWARES = ("4.0", "4.1")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backhaul_codec.strict_toml import TomlError, read_toml
+from backhaul_codec.strict.toml import TomlError, read_toml
 from backhaul_spark.errors import OptionError
 
 # As the hub has it where hub.toml does not say.

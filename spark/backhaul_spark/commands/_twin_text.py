@@ -7,7 +7,7 @@ import math
 from datetime import UTC, date, datetime
 from typing import Any
 
-from backhaul_codec.point_text import shown
+from backhaul_codec.state.point_text import shown
 
 _JSON_COLUMNS = frozenset({"params", "open_alerts", "statistics"})
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from backhaul_codec.certificate_text import line as hour_line
-from backhaul_codec.certificate_text import to_json
-from backhaul_codec.point_text import shown
+from backhaul_codec.assurance.certificate_text import line as hour_line
+from backhaul_codec.assurance.certificate_text import to_json
+from backhaul_codec.state.point_text import shown
 from backhaul_spark.commands import _options
 
 if TYPE_CHECKING:
-    from backhaul_codec.certificates import Certificate
+    from backhaul_codec.assurance.certificates import Certificate
     from backhaul_spark.completeness import LaneState
 
 SHOWN_HOLES = 5

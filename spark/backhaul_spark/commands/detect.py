@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from backhaul_codec.point_text import shown
+from backhaul_codec.state.point_text import shown
 from backhaul_spark.commands import _options
 
 if TYPE_CHECKING:

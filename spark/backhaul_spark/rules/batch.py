@@ -31,7 +31,7 @@ UNTIMELY = 255
 # `mark`: why a vehicle marked its lanes (docs/continuity.md); 0 is no mark, OTHER_MARK any other.
 MARKS = {"start": 1, "link": 2, "hour": 3, "stop": 4}
 OTHER_MARK = 5
-# No message of the vehicle's: the hub's word that its agent is there, or is gone (backhaul_codec.presence).
+# No message of the vehicle's: the hub's word that its agent is there, or is gone (backhaul_codec.protocol.presence).
 ALIVE, AWAY = 6, 7
 
 

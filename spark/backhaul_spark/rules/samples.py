@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_codec import CodecError, decode
-from backhaul_codec.presence import BEAT, read_presence
+from backhaul_codec.protocol.presence import BEAT, read_presence
+from backhaul_codec.protocol.words import MarkWord, WordError, read_word
 from backhaul_codec.subjects import DEVICE_ID, SubjectError, parse_leaf
-from backhaul_codec.words import MarkWord, WordError, read_word
 from backhaul_spark.messages import leaf_of
 from backhaul_spark.points import CLOCK_UNSET, decode_batch
 from backhaul_spark.rules.batch import (

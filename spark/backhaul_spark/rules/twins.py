@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import cbor2
 import numpy as np
 
-from backhaul_codec.merge import Head, join
+from backhaul_codec.state.merge import Head, join
 from backhaul_spark.rules.batch import device_hash, hashes
 from backhaul_spark.rules.repeats import lane_table
 from backhaul_spark.rules.statistics import CURVE, SERIES

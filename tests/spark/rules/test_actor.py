@@ -11,7 +11,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
 from backhaul_codec.points import JSON
-from backhaul_codec.presence import BEAT, presence_message
+from backhaul_codec.protocol.presence import BEAT, presence_message
 from backhaul_spark import points
 from backhaul_spark.direct_get import Stored
 from backhaul_spark.errors import OptionError

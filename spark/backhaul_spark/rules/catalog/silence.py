@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from msgspec import Meta
 
-from backhaul_codec.presence import BELIEVED_S
+from backhaul_codec.protocol.presence import BELIEVED_S
 from backhaul_spark.rules import rule
 from backhaul_spark.rules.batch import ALIVE, AWAY, MARKS
 from backhaul_spark.rules.rounds import firsts

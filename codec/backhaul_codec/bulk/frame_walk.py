@@ -1,0 +1,115 @@
+"""Find where the fields of many frame bodies lie, all bodies walked in step.
+
+What is found is where each field begins and ends, and what its head says; `frame_layout` judges what
+is left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from backhaul_codec.bulk.body_walk import BodyWalk
+from backhaul_codec.wire import cbor
+from backhaul_codec.wire.frame_fields import Field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from backhaul_codec.bulk.frame_columns import Array
+
+# A body has at most so many series: each takes a step of all bodies.
+SERIES_MAX = 64
+COLUMNS = 6  # 0..5: blobs are for Python
+NOT_THERE = -1
+
+_FIELDS = len(Field)
+
+
+class FrameWalk(BodyWalk):
+    """Hold where the fields of bodies lie: arrays have a row for each field, a column for each body.
+
+    Args:
+        bodies: at least one.
+    """
+
+    def __init__(self, bodies: Sequence[bytes]) -> None:
+        super().__init__(bodies)
+        count = len(bodies)
+        self.start = np.zeros((_FIELDS, count), np.int64)
+        self.end = np.full((_FIELDS, count), NOT_THERE)
+        # What a head says: the integer itself, how many bytes, how many items.
+        self.argument = np.zeros((_FIELDS, count), np.uint64)
+        self.negative = np.zeros((_FIELDS, count), np.bool_)
+        self.column_start = np.zeros((COLUMNS, count), np.int64)
+        self.column_size = np.full((COLUMNS, count), NOT_THERE)
+        # Zeros that nobody touches take no memory: the last rows are seldom used.
+        self.base = np.zeros((SERIES_MAX, count), np.uint64)
+        self.base_negative = np.zeros((SERIES_MAX, count), np.bool_)
+        self._walk(np.arange(count))
+
+    def _walk(self, bodies: Array) -> None:
+        pairs = self.many(bodies, cbor.MAP, _FIELDS)
+        for mine in self.turns(bodies, pairs):
+            field = self.argument_of(mine, cbor.UNSIGNED)
+            self.require(mine, field < _FIELDS)
+            good = self.good[mine]
+            mine, field = mine[good], field[good].astype(np.int64)
+            for each in np.flatnonzero(np.bincount(field)).tolist():
+                self._field(each, mine[field == each])
+        self.good &= self.at == self.ends
+
+    def _field(self, field: int, bodies: Array) -> None:
+        read = _READ.get(field)
+        if read is None:
+            self.good[bodies] = False
+            return
+        self.require(bodies, self.end[field, bodies] == NOT_THERE)
+        self.start[field, bodies] = self.at[bodies]
+        read(self, field, bodies)
+        self.end[field, bodies] = self.at[bodies]
+
+    def _integer(self, field: int, bodies: Array) -> None:
+        major, self.argument[field, bodies] = self.head(bodies)
+        self.require(bodies, major <= cbor.NEGATIVE)
+        self.negative[field, bodies] = major == cbor.NEGATIVE
+
+    def _bytes(self, field: int, bodies: Array) -> None:
+        _, self.argument[field, bodies] = self.content(bodies, cbor.BYTES)
+
+    def _text(self, _field: int, bodies: Array) -> None:
+        self.content(bodies, cbor.TEXT)
+
+    def _texts(self, field: int, bodies: Array) -> None:
+        count = self.many(bodies, cbor.ARRAY, SERIES_MAX)
+        self.argument[field, bodies] = count
+        for mine in self.turns(bodies, count):
+            self.content(mine, cbor.TEXT)
+
+    def _integers(self, field: int, bodies: Array) -> None:
+        count = self.many(bodies, cbor.ARRAY, SERIES_MAX)
+        self.argument[field, bodies] = count
+        for number, mine in enumerate(self.turns(bodies, count)):
+            major, self.base[number, mine] = self.head(mine)
+            self.require(mine, major <= cbor.NEGATIVE)
+            self.base_negative[number, mine] = major == cbor.NEGATIVE
+
+    def _columns(self, _field: int, bodies: Array) -> None:
+        count = self.many(bodies, cbor.MAP, COLUMNS)
+        for mine in self.turns(bodies, count):
+            column = self.argument_of(mine, cbor.UNSIGNED)
+            self.require(mine, column < COLUMNS)
+            place = (np.minimum(column, COLUMNS - 1).astype(np.int64), mine)
+            self.require(mine, self.column_size[place] == NOT_THERE)
+            self.column_start[place], self.column_size[place] = self.content(mine, cbor.BYTES)
+
+
+_READ: dict[int, Callable[[FrameWalk, int, Array], None]] = {
+    **dict.fromkeys((Field.N, Field.T0, Field.UNIT, Field.CLOCK), FrameWalk._integer),
+    **dict.fromkeys((Field.DT, Field.SID, Field.KINDS), FrameWalk._bytes),
+    **dict.fromkeys((Field.TYPES, Field.KEYS), FrameWalk._texts),
+    Field.NODE: FrameWalk._text,
+    Field.BASES: FrameWalk._integers,
+    Field.COLUMNS: FrameWalk._columns,
+}
