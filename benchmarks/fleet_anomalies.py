@@ -22,8 +22,8 @@ from backhaul_spark.fleet.job import FleetJob
 from backhaul_spark.fleet.readings import Readings, Windows
 from backhaul_spark.fleet.settings import FleetSettings
 from backhaul_spark.fleet.standing import standing
-from backhaul_spark.schemas import ROLLUPS_TABLE
-from backhaul_spark.tables import make_table, open_table
+from backhaul_spark.tables.delta import make_table, open_table
+from backhaul_spark.tables.schemas import ROLLUPS_TABLE
 from tests.support.fleet_rollups import DAY, SimulatedFleet, days_before
 
 from . import scratch

@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 
 from backhaul_codec import decode
 from backhaul_codec.subjects import parse_uplink
-from backhaul_spark.rollup_files import KEYS
+from backhaul_spark.rollup.files import KEYS
 
 from .restate import same_from_scratch
 

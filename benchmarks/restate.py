@@ -23,14 +23,14 @@ from deltalake import DeltaTable
 
 from backhaul_codec import Point, encode_frame
 from backhaul_spark.clock import SYSTEM_CLOCK
-from backhaul_spark.direct_get import Stored
-from backhaul_spark.files import file_paths
-from backhaul_spark.ingest import Ingest
-from backhaul_spark.known import restated_since, rollups_known_at
-from backhaul_spark.messages import message_batch
-from backhaul_spark.part_writer import TaskReport, write_parts
-from backhaul_spark.rollup import Restated, Rollup, run_here
-from backhaul_spark.rollup_files import KEYS
+from backhaul_spark.ingest.batch import Ingest
+from backhaul_spark.nats.direct_get import Stored
+from backhaul_spark.nats.messages import message_batch
+from backhaul_spark.rollup.files import KEYS
+from backhaul_spark.rollup.known_at import restated_since, rollups_known_at
+from backhaul_spark.rollup.rollup import Restated, Rollup, run_here
+from backhaul_spark.tables.files import file_paths
+from backhaul_spark.tables.part_writer import TaskReport, write_parts
 
 from . import scratch
 from .errors import BenchmarkError

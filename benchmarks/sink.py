@@ -23,9 +23,9 @@ from deltalake import DeltaTable
 
 from backhaul_hub.jetstream import JetStreamApi
 from backhaul_spark.clock import SYSTEM_CLOCK
-from backhaul_spark.connection import Connection
-from backhaul_spark.direct_get import Reader
-from backhaul_spark.endpoint import endpoint_from
+from backhaul_spark.nats.connection import Connection
+from backhaul_spark.nats.direct_get import Reader
+from backhaul_spark.nats.endpoint import endpoint_from
 from backhaul_spark.rules.alert import alert_table
 from backhaul_spark.sink.alert_tables import AlertTables
 from backhaul_spark.sink.outgoing import alert_message

@@ -18,7 +18,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import write_deltalake
 
 from backhaul_spark.clock import SYSTEM_CLOCK
-from backhaul_spark.endpoint import endpoint_from
+from backhaul_spark.nats.endpoint import endpoint_from
 from backhaul_spark.rules.alert import Alert, alert_table
 from backhaul_spark.rules.snapshot import SNAPSHOTS
 from backhaul_spark.sink.alert_tables import AlertTables

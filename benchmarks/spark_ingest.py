@@ -22,11 +22,11 @@ from deltalake import DeltaTable, write_deltalake
 
 from backhaul_codec import Point, decode, encode_frame
 from backhaul_spark.clock import SYSTEM_CLOCK
-from backhaul_spark.ingest import Ingest, Outcome
-from backhaul_spark.rollup import Rollup, run_on
+from backhaul_spark.ingest.batch import Ingest, Outcome
+from backhaul_spark.ingest.stream import IngestQuery
+from backhaul_spark.rollup.rollup import Rollup, run_on
 from backhaul_spark.session import spark_session
-from backhaul_spark.source import JetStreamSource
-from backhaul_spark.stream import IngestQuery
+from backhaul_spark.source.jetstream_source import JetStreamSource
 
 from . import scratch
 from .errors import BenchmarkError

@@ -27,7 +27,7 @@ from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.rules.config import plan_from
 from backhaul_spark.rules.query import TwinQuery
 from backhaul_spark.session import spark_session
-from backhaul_spark.source import JetStreamSource
+from backhaul_spark.source.jetstream_source import JetStreamSource
 
 from . import scratch
 from .errors import BenchmarkError

@@ -101,7 +101,7 @@ def _exact(value: float | str | bytes | Opaque) -> bytes:
 def _read_history(table: Path) -> Iterable[Reading]:
     from deltalake import DeltaTable
 
-    from backhaul_spark.tables import dataset_of
+    from backhaul_spark.tables.delta import dataset_of
 
     columns = ["device", "node", "type", "key", "time_ns", "dtype"]
     values = ["value_f64", "value_i64", "value_text", "value_bytes"]

@@ -39,7 +39,7 @@ def read_series(
     import pyarrow.compute as pc  # type: ignore[import-untyped]
     from deltalake import DeltaTable
 
-    from backhaul_spark.tables import dataset_of
+    from backhaul_spark.tables.delta import dataset_of
 
     node, type_, key = series
     chosen = (

@@ -14,7 +14,7 @@ import pytest
 
 import backhaul_agent.cli
 import backhaul_hub.cli
-import backhaul_spark.cli
+import backhaul_spark.cli.main
 from backhaul_codec.programs.command_line import harmless, install_hint
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 GROUPS: dict[str, Subcommands] = {
     "backhaul-agent": backhaul_agent.cli.cli,
     "backhaul-hub": backhaul_hub.cli.cli,
-    "backhaul-spark": backhaul_spark.cli.cli,
+    "backhaul-spark": backhaul_spark.cli.main.cli,
 }
 EXTRAS = [
     "cryptography",

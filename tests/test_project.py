@@ -14,7 +14,7 @@ import backhaul_agent.cli
 import backhaul_agent.config
 import backhaul_hub.cli
 import backhaul_hub.config
-import backhaul_spark.cli
+import backhaul_spark.cli.main
 from benchmarks.__main__ import BENCHMARKS
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def test_every_pin_is_exact_and_hashed_and_names_no_host(name: str) -> None:
     [
         (backhaul_agent.cli.cli, "backhaul-agent"),
         (backhaul_hub.cli.cli, "backhaul-hub"),
-        (backhaul_spark.cli.cli, "backhaul-spark"),
+        (backhaul_spark.cli.main.cli, "backhaul-spark"),
     ],
 )
 def test_every_command_is_documented(group: click.Group, program: str) -> None:

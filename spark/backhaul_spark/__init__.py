@@ -1,1 +1,6 @@
-"""PySpark jobs: from the hub's JetStream streams into the fleet history."""
+"""The fleet's history: points ingested once, rolled up, certified, and searched for anomalies.
+
+Points travel through the rooms `source`, `ingest`, and `tables`; `rollup`, `certify`, `rules`, and
+`fleet` read them from there. Enter at `cli`, or at `query` for one series. No module here imports
+the agent's or the hub's package; all share `backhaul_codec`.
+"""

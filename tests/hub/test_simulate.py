@@ -26,8 +26,8 @@ from backhaul_hub.simulated.fleet import Fleet, Plan
 from backhaul_hub.simulated.lanes import Sourced
 from backhaul_hub.simulated.load import ACKNOWLEDGED_EVERY, Store, source_header
 from backhaul_hub.simulated.target import INBOX, make_streams, simulator_login
-from backhaul_spark.direct_get import close_connections, list_streams, read_range
-from backhaul_spark.endpoint import endpoint_from
+from backhaul_spark.nats.direct_get import close_connections, list_streams, read_range
+from backhaul_spark.nats.endpoint import endpoint_from
 from demo import patient
 from demo.ports import free_port
 from demo.rig import Part, program

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from backhaul_hub.cli import cli
 from backhaul_spark.clock import SYSTEM_CLOCK
-from backhaul_spark.connection import Connection
-from backhaul_spark.endpoint import endpoint_from
+from backhaul_spark.nats.connection import Connection
+from backhaul_spark.nats.endpoint import endpoint_from
 from backhaul_spark.rules.alert import Alert, alert_table
 from backhaul_spark.rules.snapshot import SNAPSHOTS
 from backhaul_spark.sink.alert_tables import AlertTables

@@ -15,10 +15,10 @@ from backhaul_hub.errors import HubError
 from backhaul_hub.fellow_servers import ask_all
 from backhaul_hub.people_login import connect_person, read_person
 from backhaul_hub.tls_files import former_authorities
-from backhaul_spark.commands._options import source_options
-from backhaul_spark.connection import Connection
-from backhaul_spark.endpoint import endpoint_from
+from backhaul_spark.cli._options import source_options
 from backhaul_spark.errors import LoginRefused
+from backhaul_spark.nats.connection import Connection
+from backhaul_spark.nats.endpoint import endpoint_from
 from demo.cluster_rig import NAMES, ClusterRig
 from demo.relay import Relay
 from demo.rig import HubRig, program, run_to_end

@@ -125,7 +125,7 @@ MUTANTS = (
     Mutant(
         "repeat-kept",
         "what the table holds already counts as new when it comes again",
-        "spark/backhaul_spark/coverage.py",
+        "spark/backhaul_spark/ingest/coverage.py",
         "        repeated[rows[held]] = True\n",
         "",
         named(
@@ -137,7 +137,7 @@ MUTANTS = (
     Mutant(
         "batch-done-before-its-data",
         "ingest commits a batch's number before its points",
-        "spark/backhaul_spark/ingest.py",
+        "spark/backhaul_spark/ingest/batch.py",
         "        number = self.tables.next_ingest\n        messages = pa.",
         "        self.tables.commit_points([], app, batch)\n"
         "        number = self.tables.next_ingest\n        messages = pa.",
@@ -146,7 +146,7 @@ MUTANTS = (
     Mutant(
         "gap-in-silence",
         "the source skips what is deleted in a range of a stream, and no row says so",
-        "spark/backhaul_spark/source.py",
+        "spark/backhaul_spark/source/jetstream_source.py",
         "for lo, hi in holes(part.seqs, expected):",
         "for lo, hi in holes(part.seqs[:1], part.seqs[0]):",
         named(
@@ -236,7 +236,7 @@ MUTANTS = (
     Mutant(
         "texts-decoded-together",
         "messages are decoded together whatever their texts come to",
-        "spark/backhaul_spark/points.py",
+        "spark/backhaul_spark/decode/points.py",
         "texts_max=CHUNK_TEXT_BYTES if len(bodies) > 1 else TEXT_BYTES_MAX",
         "texts_max=TEXT_BYTES_MAX",
         named(
@@ -247,7 +247,7 @@ MUTANTS = (
     Mutant(
         "row-group-without-bound",
         "a row group has so many rows, whatever they come to",
-        "spark/backhaul_spark/part_file.py",
+        "spark/backhaul_spark/tables/part_file.py",
         "rows >= ROW_GROUP_ROWS or size + part_size > ROW_GROUP_BYTES",
         "rows >= ROW_GROUP_ROWS",
         named(
@@ -259,7 +259,7 @@ MUTANTS = (
     Mutant(
         "long-hour-in-memory",
         "a rollup has an hour of a series in memory, however many readings it holds",
-        "spark/backhaul_spark/long_windows.py",
+        "spark/backhaul_spark/rollup/long_windows.py",
         "if len(rest) > GROUP_ROWS:",
         "if len(rest) > GROUP_ROWS << 9:",
         named(
@@ -270,7 +270,7 @@ MUTANTS = (
     Mutant(
         "repeat-of-a-part",
         "a reading of a long moment that stands there twice is looked for among some of its rows",
-        "spark/backhaul_spark/long_windows.py",
+        "spark/backhaul_spark/rollup/long_windows.py",
         "again[firsts] = there[which[firsts]]",
         "again[firsts] = False",
         named(
@@ -281,7 +281,7 @@ MUTANTS = (
     Mutant(
         "samples-of-all-at-once",
         "what the twin's rules see of a batch is made of all its messages together",
-        "spark/backhaul_spark/source.py",
+        "spark/backhaul_spark/source/jetstream_source.py",
         "for part in chunks(batch))",
         "for part in [batch])",
         named("tests/spark/test_bombs.py", "test_what_the_rules_see_of_many_points_is_cut_too"),
@@ -319,7 +319,7 @@ MUTANTS = (
     Mutant(
         "older-coverage-believed",
         "ingest goes on with a coverage table that is older than its points",
-        "spark/backhaul_spark/tables.py",
+        "spark/backhaul_spark/tables/delta.py",
         "            if ahead < known:",
         "            if ahead < 0:",
         named(

@@ -22,10 +22,10 @@ from backhaul_hub.jetstream import JetStreamApi
 from backhaul_hub.nats_jwt import Account, account_jwt
 from backhaul_hub.setup import create_hub
 from backhaul_hub.streams import declared_streams, reconcile, stream_names
-from backhaul_spark.connection import Connection
-from backhaul_spark.direct_get import Reader
-from backhaul_spark.endpoint import endpoint_from
 from backhaul_spark.errors import StreamMissing
+from backhaul_spark.nats.connection import Connection
+from backhaul_spark.nats.direct_get import Reader
+from backhaul_spark.nats.endpoint import endpoint_from
 from backhaul_spark.sink.outgoing import Outgoing
 from backhaul_spark.sink.publisher import Publisher
 from demo.rig import HubRig

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_spark.direct_get import Reader, StreamInfo
 from backhaul_spark.errors import ServerBehind, StreamClosed, StreamMissing
-from backhaul_spark.offsets import Mark, spans
+from backhaul_spark.nats.direct_get import Reader, StreamInfo
+from backhaul_spark.nats.offsets import Mark, spans
 
 if TYPE_CHECKING:
-    from backhaul_spark.connection import Connection
+    from backhaul_spark.nats.connection import Connection
 
 NOBODY = (b"NATS/1.0 503\r\n\r\n", b"")
 

@@ -14,14 +14,15 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from backhaul_codec import Opaque, Point, Value, encode_frame
-from backhaul_spark import part_file, part_writer, source
-from backhaul_spark import points as points_module
-from backhaul_spark.messages import message_batch
-from backhaul_spark.offsets import Span
-from backhaul_spark.part_file import read_batches, row_groups, without_messages
-from backhaul_spark.points import decode_batch
-from backhaul_spark.rules.batch import SAMPLE
-from backhaul_spark.rules.samples import SAMPLE_ROWS, wanted_from
+from backhaul_spark.decode import points as points_module
+from backhaul_spark.decode.points import decode_batch
+from backhaul_spark.decode.sample_batch import SAMPLE
+from backhaul_spark.decode.samples import SAMPLE_ROWS, wanted_from
+from backhaul_spark.nats.messages import message_batch
+from backhaul_spark.nats.offsets import Span
+from backhaul_spark.source import jetstream_source as source
+from backhaul_spark.tables import part_file, part_writer
+from backhaul_spark.tables.part_file import read_batches, row_groups, without_messages
 from tests.support.bombs import points_bomb, text_bomb
 from tests.support.spark_frames import T0_NS, frame, stored, task
 

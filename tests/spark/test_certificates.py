@@ -13,13 +13,14 @@ from deltalake import DeltaTable
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
 from backhaul_codec.assurance.certificates import HOUR_NS
 from backhaul_codec.points import JSON
-from backhaul_spark import certificate_facts, ingest
-from backhaul_spark.certificates import Certificates, Certified
-from backhaul_spark.certified import certified_hours
-from backhaul_spark.cli import cli
+from backhaul_spark.certify import facts as certificate_facts
+from backhaul_spark.certify.certificates import Certificates, Certified
+from backhaul_spark.certify.read import certified_hours
+from backhaul_spark.cli.main import cli
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import TablesBusy
-from backhaul_spark.ingest import Ingest
+from backhaul_spark.ingest import batch as ingest
+from backhaul_spark.ingest.batch import Ingest
 from tests.support.spark_fleet import Fleet
 from tests.support.spark_frames import T0_NS, frame, message_batch, stored, task
 

@@ -10,12 +10,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from backhaul_spark.cli import cli
-from backhaul_spark.commands._options import source_options
-from backhaul_spark.commands._service import seconds
-from backhaul_spark.commands.ingest import Totals
+from backhaul_spark.cli._options import source_options
+from backhaul_spark.cli._service import seconds
+from backhaul_spark.cli.ingest import Totals
+from backhaul_spark.cli.main import cli
 from backhaul_spark.errors import JavaMissing, OptionError, TableMissing, Unreachable
-from backhaul_spark.ingest import Outcome
+from backhaul_spark.ingest.batch import Outcome
 from demo.ports import free_port
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def test_importing_the_command_line_loads_nothing_heavy() -> None:
     code = (
-        "import sys, backhaul_spark.cli; "
+        "import sys, backhaul_spark.cli.main; "
         "print([m for m in ('pyspark', 'pyarrow', 'numpy', 'matplotlib', 'deltalake') "
         "if m in sys.modules])"
     )

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_spark.connection import Connection
-from backhaul_spark.endpoint import Endpoint, endpoint_from, parse_servers
 from backhaul_spark.errors import (
     HubProtocolError,
     LoginRefused,
@@ -18,6 +16,8 @@ from backhaul_spark.errors import (
     OptionError,
     Unreachable,
 )
+from backhaul_spark.nats.connection import Connection
+from backhaul_spark.nats.endpoint import Endpoint, endpoint_from, parse_servers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

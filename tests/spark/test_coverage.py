@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_codec.ranges import RangeSet
-from backhaul_spark.coverage import Coverage, LaneKey, merge_rows
-from backhaul_spark.part_writer import MESSAGE_FACTS
-from backhaul_spark.schemas import COVERAGE_TABLE
+from backhaul_spark.ingest.coverage import Coverage, LaneKey, merge_rows
+from backhaul_spark.tables.part_writer import MESSAGE_FACTS
+from backhaul_spark.tables.schemas import COVERAGE_TABLE
 
 Fact = tuple[str, str, int, int]
 FACTS = st.tuples(

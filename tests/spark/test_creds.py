@@ -10,11 +10,11 @@ import pytest
 
 from backhaul_codec.protocol.credentials import parse_credentials
 from backhaul_spark.clock import SYSTEM_CLOCK
-from backhaul_spark.connection import Connection
-from backhaul_spark.direct_get import close_connections, list_streams, read_range
-from backhaul_spark.endpoint import endpoint_from
 from backhaul_spark.errors import LoginRefused, OptionError, Unreachable
-from backhaul_spark.source import JetStreamSource, Settings
+from backhaul_spark.nats.connection import Connection
+from backhaul_spark.nats.direct_get import close_connections, list_streams, read_range
+from backhaul_spark.nats.endpoint import endpoint_from
+from backhaul_spark.source.jetstream_source import JetStreamSource, Settings
 from tests.support.keyed_server import KeyedServer
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_spark.commands import _service
+from backhaul_spark.cli import _service
 from backhaul_spark.session import _own_ctrl_c, spark_session
 
 if TYPE_CHECKING:

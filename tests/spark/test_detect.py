@@ -12,13 +12,13 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backhaul_spark.cli import cli
+from backhaul_spark.cli.main import cli
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.detect.detector import Detector
 from backhaul_spark.detect.findings import episodes, find
 from backhaul_spark.detect.quantile import Quantile
-from backhaul_spark.ingest import Ingest
-from backhaul_spark.rollup import Rollup, run_here
+from backhaul_spark.ingest.batch import Ingest
+from backhaul_spark.rollup.rollup import Rollup, run_here
 from tests.support.spark_frames import T0_NS, frame, message_batch, stored, task
 
 if TYPE_CHECKING:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_spark import direct_get
 from backhaul_spark.clock import SystemClock
-from backhaul_spark.connection import Connection
-from backhaul_spark.direct_get import list_streams, read_range
-from backhaul_spark.endpoint import endpoint_from
 from backhaul_spark.errors import LoginRefused, StreamClosed, StreamMissing, Unreachable
-from backhaul_spark.source import JetStreamStreamReader, Settings, SpanPartition
+from backhaul_spark.nats import direct_get
+from backhaul_spark.nats.connection import Connection
+from backhaul_spark.nats.direct_get import list_streams, read_range
+from backhaul_spark.nats.endpoint import endpoint_from
+from backhaul_spark.source.jetstream_source import JetStreamStreamReader, Settings, SpanPartition
 
 if TYPE_CHECKING:
-    from backhaul_spark.direct_get import Stored
+    from backhaul_spark.nats.direct_get import Stored
     from tests.support.spark_server import HubServer
 
 pytestmark = pytest.mark.nats

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_spark.cli import cli
-from backhaul_spark.schemas import TABLES
+from backhaul_spark.cli.main import cli
+from backhaul_spark.tables.schemas import TABLES
 
 if TYPE_CHECKING:
-    from backhaul_spark.schemas import TableSpec
+    from backhaul_spark.tables.schemas import TableSpec
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,11 +12,11 @@ from backhaul_codec import chain, hash_of
 from backhaul_codec.assurance.certificates import TWO_MACHINES, Certificate
 from backhaul_codec.protocol.words import FORKED
 from backhaul_codec.wire.envelope import NO_LINK
-from backhaul_spark import ingest
-from backhaul_spark.certificates import Certificates
-from backhaul_spark.certified import certified_hours
-from backhaul_spark.schemas import HASHES_TABLE, INGEST_TABLES
-from backhaul_spark.tables import transactions
+from backhaul_spark.certify.certificates import Certificates
+from backhaul_spark.certify.read import certified_hours
+from backhaul_spark.ingest import batch as ingest
+from backhaul_spark.tables.delta import transactions
+from backhaul_spark.tables.schemas import HASHES_TABLE, INGEST_TABLES
 from tests.support.spark_frames import T0_NS, frame
 
 from .test_certificates import World

@@ -15,14 +15,20 @@ from click.testing import CliRunner, Result
 from matplotlib.dates import num2date
 from matplotlib.figure import Figure
 
-from backhaul_spark.cli import cli, main
+from backhaul_spark.cli.main import cli, main
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import NothingFound, OptionError, TableMissing
-from backhaul_spark.history import Answer, History, choose_resolution, parse_series, parse_time
-from backhaul_spark.ingest import Ingest
-from backhaul_spark.maintain import Keeping, Maintenance
-from backhaul_spark.plot import broken, draw
-from backhaul_spark.rollup import Rollup, run_here
+from backhaul_spark.ingest.batch import Ingest
+from backhaul_spark.jobs.maintain import Keeping, Maintenance
+from backhaul_spark.query.history import (
+    Answer,
+    History,
+    choose_resolution,
+    parse_series,
+    parse_time,
+)
+from backhaul_spark.query.plot import broken, draw
+from backhaul_spark.rollup.rollup import Rollup, run_here
 from tests.support.spark_fleet import DAY_NS, MINUTE_NS, Fleet
 from tests.support.spark_frames import T0_NS, frame, message_batch, stored, task
 

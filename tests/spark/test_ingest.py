@@ -12,17 +12,18 @@ import pytest
 from deltalake import DeltaTable
 
 from backhaul_codec import Opaque, Point, encode_point
-from backhaul_spark import ingest as ingest_module
-from backhaul_spark import tables
+from backhaul_spark.certify.completeness import lane_states
 from backhaul_spark.clock import SYSTEM_CLOCK
-from backhaul_spark.compaction import compact
-from backhaul_spark.completeness import lane_states
 from backhaul_spark.errors import TablesBusy
-from backhaul_spark.ingest import Ingest, Outcome
-from backhaul_spark.messages import gap_batch
-from backhaul_spark.offsets import GAP_RETENTION, Span
-from backhaul_spark.rollup import Rollup, run_here
-from backhaul_spark.schemas import (
+from backhaul_spark.ingest import batch as ingest_module
+from backhaul_spark.ingest.batch import Ingest, Outcome
+from backhaul_spark.nats.messages import gap_batch
+from backhaul_spark.nats.offsets import GAP_RETENTION, Span
+from backhaul_spark.rollup.rollup import Rollup, run_here
+from backhaul_spark.tables import delta as tables
+from backhaul_spark.tables.compaction import compact
+from backhaul_spark.tables.delta import IngestTables, open_table
+from backhaul_spark.tables.schemas import (
     COVERAGE_TABLE,
     INGEST_TABLES,
     POINTS_TABLE,
@@ -30,7 +31,6 @@ from backhaul_spark.schemas import (
     SCHEMA_VERSION,
     TableSpec,
 )
-from backhaul_spark.tables import IngestTables, open_table
 from tests.support.spark_crash import ingest_batch
 from tests.support.spark_frames import T0_NS, frame, message_batch, stored, task
 

@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 
-from backhaul_spark.cli import cli
+from backhaul_spark.cli.main import cli
 from backhaul_spark.errors import NotKept, TablesBusy
-from backhaul_spark.known import restated_since, rollups_known_at
-from backhaul_spark.rollup import Rollup, run_here
-from backhaul_spark.schemas import ROLLUPS_SUPERSEDED
+from backhaul_spark.rollup.known_at import restated_since, rollups_known_at
+from backhaul_spark.rollup.rollup import Rollup, run_here
+from backhaul_spark.tables.schemas import ROLLUPS_SUPERSEDED
 from tests.support.spark_fleet import DAY_NS, HOUR_NS, MINUTE_NS, Fleet
 from tests.support.spark_frames import T0_NS
 

@@ -11,19 +11,19 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
-from backhaul_spark import long_windows, sorted_rows
-from backhaul_spark.long_windows import added
-from backhaul_spark.rollup_rows import SERIES, scratch_file
-from backhaul_spark.rollup_tasks import FindTouched, SumHours
-from backhaul_spark.schemas import POINTS_TABLE
-from backhaul_spark.windows import WINDOWS, Counted
+from backhaul_spark.decode.windows import WINDOWS, Counted
+from backhaul_spark.rollup import long_windows, sorted_rows
+from backhaul_spark.rollup.long_windows import added
+from backhaul_spark.rollup.rows import SERIES, scratch_file
+from backhaul_spark.rollup.tasks import FindTouched, SumHours
+from backhaul_spark.tables.schemas import POINTS_TABLE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from backhaul_spark.sorted_rows import Rows
+    from backhaul_spark.rollup.sorted_rows import Rows
 
 HOUR = 490_000
 HOUR_NS, MINUTE_NS = 3_600_000_000_000, 60_000_000_000

@@ -15,14 +15,14 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
 
-from backhaul_spark import schemas
-from backhaul_spark.cli import cli
+from backhaul_spark.cli.main import cli
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import NotKept, TableMissing
-from backhaul_spark.known import rollups_known_at
-from backhaul_spark.maintain import Keeping, Maintained, Maintenance
-from backhaul_spark.rollup import Rollup, run_here
-from backhaul_spark.tables import make_table
+from backhaul_spark.jobs.maintain import Keeping, Maintained, Maintenance
+from backhaul_spark.rollup.known_at import rollups_known_at
+from backhaul_spark.rollup.rollup import Rollup, run_here
+from backhaul_spark.tables import schemas
+from backhaul_spark.tables.delta import make_table
 from tests.support.spark_fleet import DAY_NS, HOUR_NS, Fleet
 from tests.support.spark_frames import T0_NS
 

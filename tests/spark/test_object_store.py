@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from backhaul_spark.cli import cli
+from backhaul_spark.cli.main import cli
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import TablesBusy
-from backhaul_spark.history import History, parse_series
-from backhaul_spark.ingest import Ingest
-from backhaul_spark.rollup import Rollup, run_here
+from backhaul_spark.ingest.batch import Ingest
+from backhaul_spark.query.history import History, parse_series
+from backhaul_spark.rollup.rollup import Rollup, run_here
 from demo.ports import free_port
 from tests.support.needed import lacking
 from tests.support.spark_frames import frame, message_batch, stored, task

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_spark.direct_get import StreamInfo
 from backhaul_spark.errors import MessagesGone, OptionError, StreamMissing, StreamRecreated
-from backhaul_spark.offsets import (
+from backhaul_spark.nats.direct_get import StreamInfo
+from backhaul_spark.nats.offsets import (
     GAP_DELETED,
     GAP_RECREATED,
     GAP_RETENTION,

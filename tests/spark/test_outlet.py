@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_spark.connection import Connection
-from backhaul_spark.direct_get import Reader
-from backhaul_spark.endpoint import endpoint_from
-from backhaul_spark.schemas import ALERTS_TABLE, TWINS_TABLE
+from backhaul_spark.nats.connection import Connection
+from backhaul_spark.nats.direct_get import Reader
+from backhaul_spark.nats.endpoint import endpoint_from
 from backhaul_spark.sink.outgoing import digest_of
-from backhaul_spark.tables import open_table
+from backhaul_spark.tables.delta import open_table
+from backhaul_spark.tables.schemas import ALERTS_TABLE, TWINS_TABLE
 from benchmarks.sink_job import ALERTS_EACH, DEVICES, alerts_of
 from tests.support.nats_server import NatsServer
 

@@ -11,9 +11,9 @@ import pytest
 from backhaul_spark.checkpoint import FILE, checkpoint_uri
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import TablesBehind
-from backhaul_spark.ingest import Ingest, Outcome
-from backhaul_spark.schemas import INGEST_TABLES
-from backhaul_spark.stream import IngestQuery
+from backhaul_spark.ingest.batch import Ingest, Outcome
+from backhaul_spark.ingest.stream import IngestQuery
+from backhaul_spark.tables.schemas import INGEST_TABLES
 from tests.support.spark_crash import APP, ingest_batch
 from tests.support.spark_frames import frame, message_batch, stored
 

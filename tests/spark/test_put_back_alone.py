@@ -9,7 +9,7 @@ import pytest
 
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import TablesApart
-from backhaul_spark.ingest import Ingest
+from backhaul_spark.ingest.batch import Ingest
 
 from .test_ingest import World, frames
 

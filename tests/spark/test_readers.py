@@ -9,13 +9,13 @@ import duckdb
 import pytest
 from deltalake import DeltaTable
 
-from backhaul_spark.schemas import TABLES
+from backhaul_spark.tables.schemas import TABLES
 from tests.support.every_table import write_every_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backhaul_spark.schemas import TableSpec
+    from backhaul_spark.tables.schemas import TableSpec
 
 NAMED = pytest.mark.parametrize("spec", TABLES, ids=lambda spec: str(spec.name))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul_spark import rollup_files
+from backhaul_spark.rollup import files as rollup_files
 from benchmarks.restate import Size, measure
 
 if TYPE_CHECKING:

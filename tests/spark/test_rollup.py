@@ -10,15 +10,17 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from deltalake import DeltaTable
 
-from backhaul_spark import rollup, rollup_files, rollup_plan
 from backhaul_spark.clock import SYSTEM_CLOCK
-from backhaul_spark.compaction import compact
 from backhaul_spark.errors import TablesBusy
-from backhaul_spark.rollup import ROLLUP_APP, Restated, Rollup, run_here
-from backhaul_spark.rollup_files import KEYS
-from backhaul_spark.rollup_plan import plan_sums
-from backhaul_spark.rollup_tasks import TOUCHED, packed, unpacked
-from backhaul_spark.schemas import POINTS_TABLE
+from backhaul_spark.rollup import files as rollup_files
+from backhaul_spark.rollup import plan as rollup_plan
+from backhaul_spark.rollup import rollup
+from backhaul_spark.rollup.files import KEYS
+from backhaul_spark.rollup.plan import plan_sums
+from backhaul_spark.rollup.rollup import ROLLUP_APP, Restated, Rollup, run_here
+from backhaul_spark.rollup.tasks import TOUCHED, packed, unpacked
+from backhaul_spark.tables.compaction import compact
+from backhaul_spark.tables.schemas import POINTS_TABLE
 from tests.support.spark_fleet import MINUTE_NS, Fleet
 from tests.support.spark_frames import T0_NS
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from backhaul_spark.errors import JobFailed, OptionError, Unreachable
-from backhaul_spark.stream import run_query
+from backhaul_spark.ingest.stream import run_query
 
 LATE = "[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker failed to connect back."
 CALLED = "An error occurred while calling o45.load.\n"

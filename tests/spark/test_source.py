@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_spark.errors import LoginRefused, OptionError
-from backhaul_spark.source import JetStreamSource, Settings
-from backhaul_spark.stream import named_error
+from backhaul_spark.ingest.stream import named_error
+from backhaul_spark.source.jetstream_source import JetStreamSource, Settings
 from tests.support.spark_frames import frame
 
 if TYPE_CHECKING:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from backhaul_spark import rollup, rollup_plan
-from backhaul_spark.certified import certificates_known_at
-from backhaul_spark.known import rollups_known_at
-from backhaul_spark.rollup import Restated, Rollup, run_here
-from backhaul_spark.schemas import CERTIFICATES_TABLE, ROLLUPS_TABLE, TableSpec
-from backhaul_spark.states import DayStates
-from backhaul_spark.tables import make_table
+from backhaul_spark.certify.read import certificates_known_at
+from backhaul_spark.rollup import plan as rollup_plan
+from backhaul_spark.rollup import rollup
+from backhaul_spark.rollup.known_at import rollups_known_at
+from backhaul_spark.rollup.rollup import Restated, Rollup, run_here
+from backhaul_spark.rollup.states import DayStates
+from backhaul_spark.tables.delta import make_table
+from backhaul_spark.tables.schemas import CERTIFICATES_TABLE, ROLLUPS_TABLE, TableSpec
 from tests.support.spark_fleet import HOUR_NS, MINUTE_NS, Fleet
 from tests.support.spark_frames import T0_NS
 

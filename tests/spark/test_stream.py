@@ -16,11 +16,11 @@ from deltalake import DeltaTable
 from backhaul_spark.checkpoint import checkpoint_uri
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import BackhaulSparkError
-from backhaul_spark.ingest import Ingest, Outcome
-from backhaul_spark.read import read_table
-from backhaul_spark.rollup import Rollup, run_on
-from backhaul_spark.schemas import INGEST_TABLES, TABLES
-from backhaul_spark.stream import IngestQuery
+from backhaul_spark.ingest.batch import Ingest, Outcome
+from backhaul_spark.ingest.stream import IngestQuery
+from backhaul_spark.rollup.rollup import Rollup, run_on
+from backhaul_spark.tables.as_dataframe import read_table
+from backhaul_spark.tables.schemas import INGEST_TABLES, TABLES
 from tests.support.every_table import write_every_table
 from tests.support.spark_frames import frame
 
@@ -162,9 +162,9 @@ def test_the_driver_killed_between_commits_loses_and_doubles_nothing(
     program = (
         "import os, signal\n"
         "from backhaul_spark.clock import SYSTEM_CLOCK\n"
-        "from backhaul_spark.ingest import Ingest\n"
+        "from backhaul_spark.ingest.batch import Ingest\n"
         "from backhaul_spark.session import spark_session\n"
-        "from backhaul_spark.stream import IngestQuery\n"
+        "from backhaul_spark.ingest.stream import IngestQuery\n"
         f"die = lambda step: step == {moment!r} and os.kill(os.getpid(), signal.SIGKILL)\n"
         f"ingest = Ingest({runs.root!r}, SYSTEM_CLOCK, die)\n"
         f"IngestQuery(spark_session(), ingest, {runs.hub.options!r}, SYSTEM_CLOCK).run(None)\n"

@@ -15,7 +15,7 @@ import pyspark
 import pytest
 from deltalake import DeltaTable
 
-from backhaul_spark.endpoint import local_file
+from backhaul_spark.nats.endpoint import local_file
 from tests.support.spark_frames import frame
 from tests.test_project import pins
 
@@ -46,8 +46,8 @@ def test_the_same_sources_give_the_same_zip(shipped: Path, tmp_path: Path) -> No
 def test_executors_need_no_package_that_the_spark_extra_does_not_bring(shipped: Path) -> None:
     code = (
         "import json, sys; sys.path.insert(0, sys.argv[1]); before = set(sys.modules); "
-        "import backhaul_spark.source, backhaul_spark.part_writer, backhaul_spark.rollup_tasks, "
-        "backhaul_spark.connection, backhaul_spark.rules.actor, backhaul_spark.detect.findings; "
+        "import backhaul_spark.source.jetstream_source, backhaul_spark.tables.part_writer, backhaul_spark.rollup.tasks, "
+        "backhaul_spark.nats.connection, backhaul_spark.rules.actor, backhaul_spark.detect.findings; "
         "print(json.dumps([backhaul_spark.__file__, "
         "sorted({n.split('.')[0] for n in set(sys.modules) - before})]))"
     )

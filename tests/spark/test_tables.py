@@ -13,21 +13,28 @@ from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 
-from backhaul_spark import compaction, tables
 from backhaul_spark.clock import SYSTEM_CLOCK
-from backhaul_spark.compaction import compact
 from backhaul_spark.errors import TableNewer, TablesBusy
-from backhaul_spark.history import History, parse_series
-from backhaul_spark.ingest import Ingest
-from backhaul_spark.known import rollups_known_at
-from backhaul_spark.schemas import (
+from backhaul_spark.ingest.batch import Ingest
+from backhaul_spark.query.history import History, parse_series
+from backhaul_spark.rollup.known_at import rollups_known_at
+from backhaul_spark.tables import compaction
+from backhaul_spark.tables import delta as tables
+from backhaul_spark.tables.compaction import compact
+from backhaul_spark.tables.delta import (
+    IngestTables,
+    dataset_of,
+    make_table,
+    open_table,
+    transactions,
+)
+from backhaul_spark.tables.schemas import (
     CERTIFICATES_TABLE,
     POINTS_TABLE,
     ROLLUPS_TABLE,
     SCHEMA_VERSION,
     TableSpec,
 )
-from backhaul_spark.tables import IngestTables, dataset_of, make_table, open_table, transactions
 from tests.support.spark_fleet import DAY_NS, HOUR_NS, Fleet
 from tests.support.spark_frames import T0_NS
 

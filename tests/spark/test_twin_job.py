@@ -17,8 +17,8 @@ from deltalake import DeltaTable
 
 from backhaul_codec import Point, encode_frame, encode_point
 from backhaul_spark.clock import SYSTEM_CLOCK
-from backhaul_spark.direct_get import read_range
-from backhaul_spark.endpoint import endpoint_from
+from backhaul_spark.nats.direct_get import read_range
+from backhaul_spark.nats.endpoint import endpoint_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

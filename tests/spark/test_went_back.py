@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from backhaul_spark import direct_get
-from backhaul_spark import source as source_module
 from backhaul_spark.errors import MessagesGone
-from backhaul_spark.source import JetStreamStreamReader, Settings
+from backhaul_spark.nats import direct_get
+from backhaul_spark.source import jetstream_source as source_module
+from backhaul_spark.source.jetstream_source import JetStreamStreamReader, Settings
 
 if TYPE_CHECKING:
-    from backhaul_spark.direct_get import StreamInfo
+    from backhaul_spark.nats.direct_get import StreamInfo
     from tests.support.spark_server import HubServer
 
 pytestmark = pytest.mark.nats

@@ -13,9 +13,9 @@ from backhaul_codec.wire.envelope import NO_LINK, chain
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.fleet.job import FleetJob
 from backhaul_spark.fleet.settings import FleetSettings
-from backhaul_spark.ingest import Ingest
-from backhaul_spark.messages import gap_batch, message_batch
-from backhaul_spark.offsets import GAP_RETENTION, Span
+from backhaul_spark.ingest.batch import Ingest
+from backhaul_spark.nats.messages import gap_batch, message_batch
+from backhaul_spark.nats.offsets import GAP_RETENTION, Span
 from backhaul_spark.rules.alert import alert_table
 from backhaul_spark.rules.snapshot import SNAPSHOTS
 from backhaul_spark.sink.alert_tables import AlertTables

@@ -16,13 +16,13 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_codec import Point, encode_frame
 from backhaul_spark.clock import SYSTEM_CLOCK
-from backhaul_spark.compaction import compact
-from backhaul_spark.ingest import Ingest
-from backhaul_spark.messages import message_batch
-from backhaul_spark.part_writer import TaskReport, write_parts
-from backhaul_spark.rollup import Rollup, run_here
-from backhaul_spark.schemas import POINTS_TABLE, ROLLUPS_TABLE
-from backhaul_spark.tables import open_table
+from backhaul_spark.ingest.batch import Ingest
+from backhaul_spark.nats.messages import message_batch
+from backhaul_spark.rollup.rollup import Rollup, run_here
+from backhaul_spark.tables.compaction import compact
+from backhaul_spark.tables.delta import open_table
+from backhaul_spark.tables.part_writer import TaskReport, write_parts
+from backhaul_spark.tables.schemas import POINTS_TABLE, ROLLUPS_TABLE
 from tests.support.bombs import T0_NS, blob_bomb, points_bomb, series_bomb, text_bomb
 from tests.support.spark_frames import stored
 

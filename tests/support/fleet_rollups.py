@@ -15,7 +15,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import write_deltalake
 
 from backhaul_spark.fleet.readings import Cells, Signal
-from backhaul_spark.schemas import ROLLUPS_TABLE
+from backhaul_spark.tables.schemas import ROLLUPS_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

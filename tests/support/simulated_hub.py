@@ -19,8 +19,8 @@ from backhaul_hub.simulated.target import (
     publish_subject,
     simulator_login,
 )
-from backhaul_spark.direct_get import read_range
-from backhaul_spark.endpoint import endpoint_from
+from backhaul_spark.nats.direct_get import read_range
+from backhaul_spark.nats.endpoint import endpoint_from
 from demo.ports import free_port
 from tests.support.hub_layout import local_layout
 from tests.support.nats_server import ConfiguredServer

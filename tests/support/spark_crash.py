@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from backhaul_spark.clock import SYSTEM_CLOCK
-from backhaul_spark.ingest import Ingest
+from backhaul_spark.ingest.batch import Ingest
 from tests.support.spark_frames import frame, message_batch, stored, task
 
 if TYPE_CHECKING:

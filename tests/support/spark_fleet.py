@@ -9,10 +9,10 @@ from deltalake import DeltaTable
 
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
 from backhaul_codec.points import JSON
-from backhaul_spark.certificates import Certificates
+from backhaul_spark.certify.certificates import Certificates
 from backhaul_spark.clock import SYSTEM_CLOCK
-from backhaul_spark.ingest import Ingest
-from backhaul_spark.rollup import Restated, Rollup, run_here
+from backhaul_spark.ingest.batch import Ingest
+from backhaul_spark.rollup.rollup import Restated, Rollup, run_here
 from tests.support.spark_frames import T0_NS, message_batch, stored, task
 
 if TYPE_CHECKING:

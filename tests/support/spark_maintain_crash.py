@@ -10,7 +10,7 @@ import signal
 import sys
 
 from backhaul_spark.clock import SYSTEM_CLOCK
-from backhaul_spark.maintain import Keeping, Maintenance
+from backhaul_spark.jobs.maintain import Keeping, Maintenance
 
 
 def main(root: str, die_after: str) -> None:

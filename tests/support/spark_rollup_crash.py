@@ -10,7 +10,7 @@ import signal
 import sys
 
 from backhaul_spark.clock import SYSTEM_CLOCK
-from backhaul_spark.rollup import Rollup, run_here
+from backhaul_spark.rollup.rollup import Rollup, run_here
 
 
 def main(root: str, die_after: str) -> None:

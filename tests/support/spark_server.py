@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_spark.connection import Connection
-from backhaul_spark.direct_get import close_connections
-from backhaul_spark.endpoint import endpoint_from
+from backhaul_spark.nats.connection import Connection
+from backhaul_spark.nats.direct_get import close_connections
+from backhaul_spark.nats.endpoint import endpoint_from
 from tests.support.nats_server import NatsServer
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backhaul_spark.rules.batch import (
+from backhaul_spark.decode.sample_batch import (
     ALIVE,
     AWAY,
     MESSAGE,

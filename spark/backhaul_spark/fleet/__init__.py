@@ -1,1 +1,5 @@
-"""Anomalies over the whole fleet: every device against its peers and its own past."""
+"""Findings across the fleet: devices, hours, and firmware compared with their peers.
+
+Enter at `job` and `report`. `cohorts`, `robust`, and `judge` decide on arrays. This room reads
+tables and writes findings; it changes no history.
+"""

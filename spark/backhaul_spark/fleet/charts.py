@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from backhaul_spark.fleet.hours import COMPLETE
-from backhaul_spark.plot import INK, LINE, SOFT, plain
+from backhaul_spark.query.plot import INK, LINE, SOFT, plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,8 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_spark.errors import TableMissing
 from backhaul_spark.fleet.readings import HOUR_US
-from backhaul_spark.schemas import CERTIFICATES_TABLE
-from backhaul_spark.tables import dataset_of, open_table
+from backhaul_spark.tables.delta import dataset_of, open_table
+from backhaul_spark.tables.schemas import CERTIFICATES_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

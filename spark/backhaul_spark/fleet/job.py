@@ -22,14 +22,14 @@ from backhaul_spark.fleet.findings import Coverage, Finding
 from backhaul_spark.fleet.readings import CELLS_MAX
 from backhaul_spark.fleet.restated import Row, as_table, versioned, withdrawn
 from backhaul_spark.fleet.survey import Survey, Surveyor, day_before
-from backhaul_spark.schemas import (
+from backhaul_spark.tables.delta import dataset_of, make_table, open_table
+from backhaul_spark.tables.schemas import (
     ANOMALIES_TABLE,
     CERTIFICATES_TABLE,
     FLEET_DAYS_TABLE,
     ROLLUPS_TABLE,
     TableSpec,
 )
-from backhaul_spark.tables import dataset_of, make_table, open_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

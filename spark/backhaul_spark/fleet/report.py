@@ -26,8 +26,8 @@ from backhaul_spark.fleet.hours import COMPLETE, UNCERTIFIED, certified, states_
 from backhaul_spark.fleet.readings import Readings, Signal, Windows
 from backhaul_spark.fleet.standing import standing
 from backhaul_spark.fleet.unjudged import handed_over_later, not_compared
-from backhaul_spark.schemas import ANOMALIES_TABLE, FLEET_DAYS_TABLE, ROLLUPS_TABLE
-from backhaul_spark.tables import dataset_of, open_table
+from backhaul_spark.tables.delta import dataset_of, open_table
+from backhaul_spark.tables.schemas import ANOMALIES_TABLE, FLEET_DAYS_TABLE, ROLLUPS_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

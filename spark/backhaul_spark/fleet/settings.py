@@ -8,7 +8,7 @@ from typing import Any
 from backhaul_spark.config_file import read_config, refuse_unknown
 from backhaul_spark.errors import OptionError
 from backhaul_spark.fleet.readings import Signal
-from backhaul_spark.history import parse_series
+from backhaul_spark.query.history import parse_series
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from backhaul_spark.schemas import ANOMALIES_TABLE
-from backhaul_spark.tables import dataset_of, open_table
+from backhaul_spark.tables.delta import dataset_of, open_table
+from backhaul_spark.tables.schemas import ANOMALIES_TABLE
 
 if TYPE_CHECKING:
     from datetime import date

@@ -22,13 +22,13 @@ from backhaul_spark.fleet.judge import CohortSignal, Judge
 from backhaul_spark.fleet.readings import CELLS_MAX, Census, Readings, Signal, Windows
 from backhaul_spark.fleet.settings import FleetSettings, signal_of
 from backhaul_spark.fleet.unjudged import not_compared
-from backhaul_spark.schemas import (
+from backhaul_spark.tables.delta import dataset_of, open_table
+from backhaul_spark.tables.schemas import (
     FLEET_DAYS_TABLE,
     POINTS_TABLE,
     ROLLUPS_TABLE,
     TableSpec,
 )
-from backhaul_spark.tables import dataset_of, open_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

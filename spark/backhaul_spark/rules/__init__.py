@@ -1,1 +1,5 @@
-"""Rules over the signals of a fleet: what raises an alert, and what a twin knows of its device."""
+"""Rules that watch the fleet as it speaks: states, alerts, and how both are computed again.
+
+Enter at `engine` and `actor`; each rule stands in `catalog`. A rule sees arrays and its own state,
+and no table.
+"""

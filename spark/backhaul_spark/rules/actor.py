@@ -13,10 +13,10 @@ import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from backhaul_spark.decode.sample_batch import Batch, hashes
 from backhaul_spark.errors import OptionError
 from backhaul_spark.garbage import spare_modules
 from backhaul_spark.rules.alert import ALERTS, Alert, alert_table
-from backhaul_spark.rules.batch import Batch, hashes
 from backhaul_spark.rules.engine import Engine
 from backhaul_spark.rules.kept import CHANGES, LATEST, NAMES, NUMBERS, SLOT, Bucket, Kept, Store
 from backhaul_spark.rules.rule import SECOND_NS

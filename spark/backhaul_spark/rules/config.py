@@ -8,11 +8,11 @@ import msgspec
 from msgspec import Meta
 
 from backhaul_spark.config_file import SECTIONS, read_config, refuse_unknown
+from backhaul_spark.decode.series import Series, parse_series
 from backhaul_spark.errors import OptionError
 from backhaul_spark.rules.catalog import known_rules
 from backhaul_spark.rules.plan import SERIES_MAX, Plan
 from backhaul_spark.rules.rule import Rule, Spoken
-from backhaul_spark.rules.series import Series, parse_series
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from backhaul_spark.decode.sample_batch import ALIVE, AWAY, UNTIMELY, Batch
 from backhaul_spark.rules import statistics
 from backhaul_spark.rules.alert import Alert
-from backhaul_spark.rules.batch import ALIVE, AWAY, UNTIMELY, Batch
 from backhaul_spark.rules.repeats import first_times
 from backhaul_spark.rules.rounds import firsts, overtaken, replays, rounds
 from backhaul_spark.rules.rule import SECOND_NS, Rule, Said, Samples

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul_spark.offsets import Span
-from backhaul_spark.rules.batch import Batch, HeadWord
-from backhaul_spark.source import Settings, read_span
+from backhaul_spark.decode.sample_batch import Batch, HeadWord
+from backhaul_spark.nats.offsets import Span
+from backhaul_spark.source.jetstream_source import Settings, read_span
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from backhaul_spark.decode.series import Series
 from backhaul_spark.rules.rule import SECOND_NS, Spoken
-from backhaul_spark.rules.series import Series
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from backhaul_spark.checkpoint import prepare_checkpoint, with_scheme
+from backhaul_spark.ingest.stream import run_query
 from backhaul_spark.rules.actor import OUTPUT, TwinActor, tables_of
-from backhaul_spark.source import JetStreamSource
-from backhaul_spark.stream import run_query
+from backhaul_spark.source.jetstream_source import JetStreamSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

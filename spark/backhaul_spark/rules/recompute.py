@@ -15,16 +15,23 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from backhaul_spark.decode.sample_batch import (
+    MARKS,
+    MESSAGE,
+    OTHER_MARK,
+    Batch,
+    hashes,
+    lane_hashes,
+)
+from backhaul_spark.decode.samples import Wanted, hashed, head_words, samples_of, series_codes
 from backhaul_spark.errors import TableMissing
 from backhaul_spark.rules.alert import ALERTS, Alert, alert_table
-from backhaul_spark.rules.batch import MARKS, MESSAGE, OTHER_MARK, Batch, hashes, lane_hashes
 from backhaul_spark.rules.engine import Engine
 from backhaul_spark.rules.rounds import firsts
 from backhaul_spark.rules.rule import SECOND_NS
-from backhaul_spark.rules.samples import Wanted, hashed, head_words, samples_of, series_codes
 from backhaul_spark.rules.twins import Twins
-from backhaul_spark.schemas import MARKS_TABLE, POINTS_TABLE
-from backhaul_spark.tables import dataset_of, open_table
+from backhaul_spark.tables.delta import dataset_of, open_table
+from backhaul_spark.tables.schemas import MARKS_TABLE, POINTS_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,7 +39,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from backhaul_spark.rules.batch import HeadWord
+    from backhaul_spark.decode.sample_batch import HeadWord
     from backhaul_spark.rules.plan import Plan
 
 # What was stored in so much time is taken in at once; alerts do not depend on it.

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from backhaul_spark.decode.series import Series
     from backhaul_spark.rules.alert import Kind, Severity
-    from backhaul_spark.rules.series import Series
 
     Floats = NDArray[np.float64]
     Integers = NDArray[np.int64]

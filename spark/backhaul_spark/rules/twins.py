@@ -8,7 +8,7 @@ import cbor2
 import numpy as np
 
 from backhaul_codec.state.merge import Head, join
-from backhaul_spark.rules.batch import device_hash, hashes
+from backhaul_spark.decode.sample_batch import device_hash, hashes
 from backhaul_spark.rules.repeats import lane_table
 from backhaul_spark.rules.statistics import CURVE, SERIES
 from backhaul_spark.rules.table import Table
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from backhaul_spark.rules.batch import HeadWord
+    from backhaul_spark.decode.sample_batch import HeadWord
     from backhaul_spark.rules.plan import Plan
     from backhaul_spark.rules.rule import Rule
 

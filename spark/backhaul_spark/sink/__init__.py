@@ -1,1 +1,4 @@
-"""Where the twin job's words go: alerts and commands to the hub, alerts and twins to tables."""
+"""Outcomes of the rules, sent to the hub and written to tables, each once.
+
+Enter at `outlet`. `told` remembers what was sent. Nothing here judges a reading.
+"""

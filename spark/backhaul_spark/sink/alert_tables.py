@@ -17,18 +17,18 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import CommitProperties, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from backhaul_spark.compaction import compact
 from backhaul_spark.errors import TablesBusy
-from backhaul_spark.messages import STAMP
+from backhaul_spark.nats.messages import STAMP
 from backhaul_spark.rules.snapshot import SNAPSHOTS
-from backhaul_spark.schemas import ALERTS_TABLE, TWINS_TABLE
-from backhaul_spark.tables import dataset_of, make_table
+from backhaul_spark.tables.compaction import compact
+from backhaul_spark.tables.delta import dataset_of, make_table
+from backhaul_spark.tables.schemas import ALERTS_TABLE, TWINS_TABLE
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from backhaul_spark.clock import Clock
-    from backhaul_spark.schemas import TableSpec
+    from backhaul_spark.tables.schemas import TableSpec
 
 APP = "backhaul-twin"
 # Every so many commits small files become large ones, and files that no reader can still need go.

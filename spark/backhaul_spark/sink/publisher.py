@@ -11,7 +11,6 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
 
 from backhaul_spark.clock import SYSTEM_CLOCK, Clock
-from backhaul_spark.connection import Connection
 from backhaul_spark.errors import (
     HubError,
     LoginRefused,
@@ -19,11 +18,12 @@ from backhaul_spark.errors import (
     PublishRefused,
     StreamFull,
 )
+from backhaul_spark.nats.connection import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from backhaul_spark.endpoint import Endpoint
+    from backhaul_spark.nats.endpoint import Endpoint
     from backhaul_spark.sink.outgoing import Outgoing
 
 T = TypeVar("T")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from backhaul_spark.schemas import ALERTS_TABLE, TWINS_TABLE
-from backhaul_spark.tables import dataset_of, open_table
+from backhaul_spark.tables.delta import dataset_of, open_table
+from backhaul_spark.tables.schemas import ALERTS_TABLE, TWINS_TABLE
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from backhaul_spark.schemas import TableSpec
+    from backhaul_spark.tables.schemas import TableSpec
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -11,14 +11,14 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 
-from backhaul_spark.cli import cli
+from backhaul_spark.cli.main import cli
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import NothingFound, OptionError, TableMissing, TablesBusy
 from backhaul_spark.fleet.job import Done, FleetJob
 from backhaul_spark.fleet.settings import FleetSettings
 from backhaul_spark.fleet.standing import standing
-from backhaul_spark.schemas import CERTIFICATES_TABLE, POINTS_TABLE, ROLLUPS_TABLE
-from backhaul_spark.tables import make_table
+from backhaul_spark.tables.delta import make_table
+from backhaul_spark.tables.schemas import CERTIFICATES_TABLE, POINTS_TABLE, ROLLUPS_TABLE
 from tests.support.fleet_rollups import DAY, SimulatedFleet, days_before
 
 if TYPE_CHECKING:

@@ -11,18 +11,18 @@ import pytest
 from click.testing import CliRunner
 
 from backhaul_hub.cli import cli as hub_cli
-from backhaul_spark.cli import cli
+from backhaul_spark.cli._options import source_options
+from backhaul_spark.cli.main import cli
 from backhaul_spark.clock import SYSTEM_CLOCK
-from backhaul_spark.commands._options import source_options
-from backhaul_spark.direct_get import close_connections, list_streams, read_range
-from backhaul_spark.endpoint import endpoint_from
 from backhaul_spark.fleet.job import FleetJob
 from backhaul_spark.fleet.settings import FleetSettings
 from backhaul_spark.fleet.standing import standing
-from backhaul_spark.ingest import Ingest
-from backhaul_spark.rollup import Rollup, run_here
-from backhaul_spark.schemas import POINTS_TABLE
-from backhaul_spark.tables import open_table
+from backhaul_spark.ingest.batch import Ingest
+from backhaul_spark.nats.direct_get import close_connections, list_streams, read_range
+from backhaul_spark.nats.endpoint import endpoint_from
+from backhaul_spark.rollup.rollup import Rollup, run_here
+from backhaul_spark.tables.delta import open_table
+from backhaul_spark.tables.schemas import POINTS_TABLE
 from benchmarks.planted import hub_running, score
 from tests.support.spark_frames import message_batch, task
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from backhaul_spark.fleet.readings import Readings, Windows
 from backhaul_spark.fleet.stuck import longest_runs
-from backhaul_spark.schemas import ROLLUPS_TABLE
-from backhaul_spark.tables import make_table, open_table
+from backhaul_spark.tables.delta import make_table, open_table
+from backhaul_spark.tables.schemas import ROLLUPS_TABLE
 from tests.support.fleet_rollups import CABIN, DAY, SimulatedFleet
 
 if TYPE_CHECKING:

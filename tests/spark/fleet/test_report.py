@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from backhaul_spark.cli import cli
+from backhaul_spark.cli.main import cli
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import NothingFound, OptionError, TableMissing
 from backhaul_spark.fleet import charts
 from backhaul_spark.fleet.job import FleetJob
 from backhaul_spark.fleet.report import Report
 from backhaul_spark.fleet.settings import FleetSettings
-from backhaul_spark.plot import NAME_LENGTH_MAX, plain
-from backhaul_spark.schemas import ROLLUPS_TABLE
-from backhaul_spark.tables import make_table
+from backhaul_spark.query.plot import NAME_LENGTH_MAX, plain
+from backhaul_spark.tables.delta import make_table
+from backhaul_spark.tables.schemas import ROLLUPS_TABLE
 from tests.spark.fleet.test_job import certify
 from tests.support.fleet_rollups import DAY, SimulatedFleet, days_before
 

@@ -11,16 +11,16 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 
+from backhaul_spark.cli.anomalies import anomalies
 from backhaul_spark.clock import SYSTEM_CLOCK
-from backhaul_spark.commands.anomalies import anomalies
 from backhaul_spark.fleet.job import FleetJob
 from backhaul_spark.fleet.readings import Signal
 from backhaul_spark.fleet.report import Report
 from backhaul_spark.fleet.settings import FleetSettings
 from backhaul_spark.fleet.standing import standing
 from backhaul_spark.fleet.unjudged import handed_over_later, not_compared
-from backhaul_spark.schemas import CERTIFICATES_TABLE, ROLLUPS_TABLE
-from backhaul_spark.tables import make_table
+from backhaul_spark.tables.delta import make_table
+from backhaul_spark.tables.schemas import CERTIFICATES_TABLE, ROLLUPS_TABLE
 from tests.support.fleet_rollups import DAY, SimulatedFleet, days_before
 
 if TYPE_CHECKING:

@@ -12,16 +12,24 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
 from backhaul_codec.points import JSON
 from backhaul_codec.protocol.presence import BEAT, presence_message
-from backhaul_spark import points
-from backhaul_spark.direct_get import Stored
+from backhaul_spark.decode import points
+from backhaul_spark.decode.sample_batch import (
+    ALIVE,
+    AWAY,
+    MARKS,
+    SAMPLE,
+    UNTIMELY,
+    Batch,
+    device_hash,
+)
+from backhaul_spark.decode.samples import Wanted, sample_rows
+from backhaul_spark.decode.series import Series, parse_series
 from backhaul_spark.errors import OptionError
-from backhaul_spark.messages import message_batch
+from backhaul_spark.nats.direct_get import Stored
+from backhaul_spark.nats.messages import message_batch
 from backhaul_spark.rules.actor import TwinActor, read_until, tables_of
-from backhaul_spark.rules.batch import ALIVE, AWAY, MARKS, SAMPLE, UNTIMELY, Batch, device_hash
 from backhaul_spark.rules.config import plan_from
-from backhaul_spark.rules.samples import Wanted, sample_rows
-from backhaul_spark.rules.series import Series, parse_series
-from backhaul_spark.source import Settings
+from backhaul_spark.source.jetstream_source import Settings
 from tests.support.twin_batches import T0, S
 
 if TYPE_CHECKING:

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pytest
 
+from backhaul_spark.decode.sample_batch import Batch, hashes
+from backhaul_spark.decode.series import Series
 from backhaul_spark.errors import OptionError
 from backhaul_spark.rules import rule as rule_module
-from backhaul_spark.rules.batch import Batch, hashes
 from backhaul_spark.rules.catalog import known_rules
 from backhaul_spark.rules.config import TwinSection, plan_from, read_plan
 from backhaul_spark.rules.engine import Engine
 from backhaul_spark.rules.plan import Plan
 from backhaul_spark.rules.repeats import first_times, lane_table
 from backhaul_spark.rules.rounds import rounds
-from backhaul_spark.rules.series import Series
 from backhaul_spark.rules.table import Table
 from backhaul_spark.rules.twins import Twins
 from tests.support.twin_batches import T0, Bucket, S, spoken

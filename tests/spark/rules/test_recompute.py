@@ -12,18 +12,18 @@ from click.testing import CliRunner
 
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
 from backhaul_codec.points import JSON
-from backhaul_spark.cli import cli
+from backhaul_spark.cli.main import cli
 from backhaul_spark.clock import SYSTEM_CLOCK
-from backhaul_spark.direct_get import Stored, close_connections
+from backhaul_spark.decode.sample_batch import Batch, HeadWord
+from backhaul_spark.decode.samples import Wanted, sample_rows
 from backhaul_spark.errors import OptionError, TableMissing
-from backhaul_spark.ingest import Ingest
-from backhaul_spark.messages import message_batch
+from backhaul_spark.ingest.batch import Ingest
+from backhaul_spark.nats.direct_get import Stored, close_connections
+from backhaul_spark.nats.messages import message_batch
 from backhaul_spark.rules.alert import alert_table
-from backhaul_spark.rules.batch import Batch, HeadWord
 from backhaul_spark.rules.config import plan_from
 from backhaul_spark.rules.engine import Engine
 from backhaul_spark.rules.recompute import Recompute
-from backhaul_spark.rules.samples import Wanted, sample_rows
 from backhaul_spark.rules.twins import Twins
 from tests.support.simulated_hub import simulated_hub
 from tests.support.spark_frames import task

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from backhaul_spark.rules.batch import MARKS
+from backhaul_spark.decode.sample_batch import MARKS
 from tests.support.twin_batches import T0, Bucket, S, spoken
 
 TEMP, SOC, LOAD = "battery.temp", "battery.soc", "cpu.load"

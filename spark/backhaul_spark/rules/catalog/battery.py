@@ -13,8 +13,8 @@ from backhaul_spark.rules.rule import SECOND_NS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from backhaul_spark.decode.series import Series
     from backhaul_spark.rules.rule import Finding, Rows, Said, Samples
-    from backhaul_spark.rules.series import Series
 
 _HOUR_NS = 3600 * SECOND_NS
 _Positive = Annotated[float, Meta(gt=0)]

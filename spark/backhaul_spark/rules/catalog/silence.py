@@ -9,16 +9,16 @@ import numpy as np
 from msgspec import Meta
 
 from backhaul_codec.protocol.presence import BELIEVED_S
+from backhaul_spark.decode.sample_batch import ALIVE, AWAY, MARKS
 from backhaul_spark.rules import rule
-from backhaul_spark.rules.batch import ALIVE, AWAY, MARKS
 from backhaul_spark.rules.rounds import firsts
 from backhaul_spark.rules.rule import SECOND_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from backhaul_spark.decode.series import Series
     from backhaul_spark.rules.rule import Finding, Mask, Rows, Said
-    from backhaul_spark.rules.series import Series
 
 _Positive = Annotated[float, Meta(gt=0)]
 # Marks that say why nothing came: there was no link, or nothing that could have spoken.

@@ -1,0 +1,235 @@
+"""Certify the hours of every device in the table `certificates`. Driver side, without Spark.
+
+What is judged, and by what rule, is backhaul_codec.assurance.certificates'; the hub judges by the same one.
+Here the seqs that are held are those whose points are committed (coverage). An hour once complete
+stays so, since the points table forgets nothing; so a run looks at the hours that are not complete,
+and at those that have ended since. A device of which a new ledger, or a mark from between older
+ones, has come is judged from its beginning.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+from deltalake import write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+from backhaul_codec.assurance.certificates import (
+    HOUR_NS,
+    Certificate,
+    hours_between,
+)
+from backhaul_spark.certify.facts import Facts
+from backhaul_spark.errors import TablesBusy
+from backhaul_spark.rollup.states import RUN_APP
+from backhaul_spark.tables.delta import (
+    commit_files,
+    dataset_of,
+    make_table,
+    open_coverage,
+    transactions,
+)
+from backhaul_spark.tables.schemas import (
+    CERTIFICATES_SUPERSEDED,
+    CERTIFICATES_TABLE,
+    FORKS_TABLE,
+)
+from backhaul_spark.tables.superseded import STAMP_APP, Superseded, next_stamp_us
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backhaul_spark.clock import Clock
+
+CERTIFICATES_APP = "backhaul-certificates"
+RANGES_MAX = 100
+"""Ranges that a row names; `missing` and `explained` count them all."""
+
+_SAID = (
+    *("state", "missing_ranges", "explained_ranges", "epochs", "why", "missing", "explained"),
+    "chain",
+)
+_HOUR_US = HOUR_NS // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Certified:
+    """What one run did: hours by kind, and the ingests it looked at (after, up to)."""
+
+    after_ingest: int
+    ingest: int
+    created: int = 0
+    changed: int = 0
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the numbers by name."""
+        return asdict(self)
+
+
+class Certificates:
+    """Brings the certificates under a table root up to date.
+
+    Args:
+        root: the table root.
+        clock: tells which hours have ended.
+
+    Raises:
+        TablesBusy: another run is at work.
+    """
+
+    def __init__(self, root: str, clock: Clock) -> None:
+        self._root = root
+        self._clock = clock
+        self._target, self._coverage = open_coverage(root)
+        self._table = make_table(root, CERTIFICATES_TABLE)
+        with self._one_at_a_time():
+            self._superseded = Superseded(
+                root, CERTIFICATES_SUPERSEDED, self._table, CERTIFICATES_TABLE, RUN_APP, clock
+            )
+
+    def run(self) -> Certified:
+        """Certify what is due and commit it.
+
+        Raises:
+            TablesBusy: another run committed meanwhile. Its work stands.
+        """
+        done = self._table.transaction_version(CERTIFICATES_APP) or 0
+        target = self._target
+        end_ns = self._clock.now_ns() // HOUR_NS * HOUR_NS
+        open_hours, ends = self._known_hours()
+        facts = Facts(self._root, done, target, self._coverage)
+        due = facts.news(open_hours)
+        due |= {name for name in facts.marked() if ends.get(name, 0) < end_ns}
+        rows: list[dict[str, Any]] = []
+        for name, device in facts.devices(due, open_hours):
+            times = [mark.time_ns for mark in device.marks]
+            first_ns = min(times, default=end_ns) // HOUR_NS * HOUR_NS
+            if device.from_the_beginning:
+                hours = set(hours_between(first_ns, end_ns))
+            else:
+                hours = set(hours_between(max(first_ns, ends.get(name, first_ns)), end_ns))
+                hours |= open_hours.get(name, set()) if device.touched else set()
+            if device.touched:
+                hours |= device.imports.keys()
+            rows += [_row(name, each) for each in device.certify(sorted(hours))]
+        self._keep(facts.forks)
+        return self._commit(rows, done, target)
+
+    def _keep(self, forks: list[dict[str, Any]]) -> None:
+        """Note what was found by comparing: what came again is compared once."""
+        if forks:
+            table = make_table(self._root, FORKS_TABLE)
+            write_deltalake(table, pa.Table.from_pylist(forks, FORKS_TABLE.schema), mode="append")
+
+    def _known_hours(self) -> tuple[dict[str, set[int]], dict[str, int]]:
+        """Return by device the hours that are not complete, and the end of the last hour."""
+        known = dataset_of(self._table).to_table(columns=["device", "hour", "state"])
+        known = known.set_column(1, "hour", known.column("hour").cast(pa.int64()))
+        last = known.group_by("device").aggregate([("hour", "max")]).to_pylist()
+        open_hours: dict[str, set[int]] = {}
+        for row in known.filter(pc.field("state") != "complete").to_pylist():
+            open_hours.setdefault(row["device"], set()).add(row["hour"] * 1000)
+        return open_hours, {row["device"]: (row["hour_max"] + _HOUR_US) * 1000 for row in last}
+
+    def _commit(self, rows: list[dict[str, Any]], done: int, target: int) -> Certified:
+        days = sorted({row["date"] for row in rows})
+        known = self._of_days(days)
+        run, at_us = self._run + 1, next_stamp_us(self._table, self._clock)
+        created = 0
+        superseded: list[dict[str, Any]] = []
+        for row in rows:
+            before = known.get((row["device"], row["hour"]))
+            if before is None:
+                created += 1
+            elif all(before[name] == row[name] for name in _SAID):
+                continue
+            else:
+                row["version"] = before["version"] + 1
+                superseded.append(before)
+            row |= {"certified_at": at_us, "ingest": target, "run": run}
+            known[row["device"], row["hour"]] = row
+        with self._one_at_a_time():
+            if created or superseded:
+                self._superseded.prepare(_table(superseded), run, at_us)
+                apps = {CERTIFICATES_APP: target, RUN_APP: run, STAMP_APP: at_us}
+                self._write(list(known.values()), days, apps)
+            elif target > done:
+                commit_files(self._table, CERTIFICATES_TABLE, [], {CERTIFICATES_APP: target})
+        return Certified(done, target, created, len(superseded))
+
+    @property
+    def _run(self) -> int:
+        """The number of the last run that changed a certificate."""
+        return self._table.transaction_version(RUN_APP) or 0
+
+    @contextmanager
+    def _one_at_a_time(self) -> Iterator[None]:
+        try:
+            yield
+        except CommitFailedError as error:
+            raise TablesBusy(self._root, "another run has certified meanwhile") from error
+
+    def _of_days(self, days: list[int]) -> dict[tuple[str, int], dict[str, Any]]:
+        if not days:
+            return {}
+        wanted = pa.array(days, pa.int32()).cast(pa.date32())
+        rows = dataset_of(self._table, CERTIFICATES_TABLE).to_table(
+            filter=pc.field("date").isin(wanted)
+        )
+        for name, kind in (
+            ("hour", pa.int64()),
+            ("certified_at", pa.int64()),
+            ("date", pa.int32()),
+        ):
+            position = rows.schema.get_field_index(name)
+            rows = rows.set_column(position, name, rows.column(name).cast(kind))
+        found = rows.to_pylist()
+        return {
+            (row["device"], row["hour"]): row | {"chain": row["chain"] or "[]"} for row in found
+        }
+
+    def _write(self, rows: list[dict[str, Any]], days: list[int], apps: dict[str, int]) -> None:
+        dates = pa.array(days, pa.int32()).cast(pa.date32()).to_pylist()
+        rows.sort(key=lambda row: (row["device"], row["hour"]))
+        write_deltalake(
+            self._table,
+            _table(rows),
+            mode="overwrite",
+            predicate=f"date in ({', '.join(repr(str(date)) for date in dates)})",
+            commit_properties=transactions(apps),
+        )
+
+
+def _row(device: str, found: Certificate) -> dict[str, Any]:
+    """Return a certificate as a row, stamps as numbers."""
+    explained = [[*each[:3], each.high or None, each.reason] for each in found.explained]
+    return {
+        "device": device,
+        "hour": found.hour_ns // 1000,
+        "state": found.state,
+        "missing": sum(each.high - each.low + 1 for each in found.missing),
+        "missing_ranges": json.dumps(found.missing[:RANGES_MAX]),
+        "explained": sum(each.high - each.low + 1 for each in found.explained if each.high),
+        "explained_ranges": json.dumps(explained[:RANGES_MAX]),
+        "epochs": json.dumps(found.epochs),
+        "why": found.why,
+        "chain": json.dumps(found.chain),
+        "version": 1,
+        "date": found.hour_ns // (24 * HOUR_NS),
+    }
+
+
+def _table(rows: list[dict[str, Any]]) -> pa.Table:
+    columns = []
+    for each in CERTIFICATES_TABLE.schema:
+        values = [row[each.name] for row in rows]
+        plain = {"date": pa.int32()}.get(each.name) or (
+            pa.int64() if pa.types.is_timestamp(each.type) else each.type
+        )
+        columns.append(pa.array(values, plain).cast(each.type))
+    return pa.Table.from_arrays(columns, schema=CERTIFICATES_TABLE.schema)

@@ -1,0 +1,87 @@
+"""`backhaul-spark completeness`: what the history holds of each device, and what is missing."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import click
+
+from backhaul_codec.assurance.certificate_text import line as hour_line
+from backhaul_codec.assurance.certificate_text import to_json
+from backhaul_codec.state.point_text import shown
+from backhaul_spark.cli import _options
+
+if TYPE_CHECKING:
+    from backhaul_codec.assurance.certificates import Certificate
+    from backhaul_spark.certify.completeness import LaneState
+
+SHOWN_HOLES = 5
+SHOWN_HOURS = 24
+
+
+@click.command()
+@_options.table_root
+@click.option("--device", help="Only this one.")
+@click.option("--no-update", is_flag=True, help="Show the certificates as the table has them.")
+@_options.as_json
+def completeness(table_root: str, device: str | None, no_update: bool, as_json: bool) -> None:
+    """Print what each device, lane and epoch holds and misses, and how each hour stands.
+
+    The hours are those in which the vehicle acknowledged, judged by its own marks: complete,
+    explained (what is missing has a receipt), waiting, or imported (no vehicle has spoken of it). They are brought up to date first.
+    """
+    from backhaul_spark.certify.certificates import Certificates
+    from backhaul_spark.certify.completeness import lane_states
+    from backhaul_spark.certify.read import certified_hours
+    from backhaul_spark.clock import SYSTEM_CLOCK
+    from backhaul_spark.errors import NothingFound
+
+    states = lane_states(table_root, device)
+    if device is not None and not states:
+        raise NothingFound(f"the tables hold nothing of {device}")
+    if not no_update:
+        Certificates(table_root, SYSTEM_CLOCK).run()
+    hours = certified_hours(table_root, device)
+    if as_json:
+        lanes = [state.to_dict() for state in states]
+        found = [{"device": each} | to_json(hour) for each, hour in hours]
+        print(json.dumps({"lanes": lanes, "hours": found}))
+        return
+    for state in states:
+        print(_line(state))
+    for name, group in groupby(hours, key=lambda pair: pair[0]):
+        _print_hours(name, [hour for _, hour in group])
+
+
+def _line(state: LaneState) -> str:
+    text = (
+        f"{state.device} {state.lane} epoch {state.epoch}: {state.state}, {state.points:,} points in {state.messages:,} messages, "
+        f"sequence {state.lowest} to {state.highest}"
+    )
+    if state.missing:
+        holes = ", ".join(
+            f"{low}-{high}" if low < high else str(low) for low, high in state.holes[:SHOWN_HOLES]
+        )
+        more = " ..." if len(state.holes) > SHOWN_HOLES else ""
+        text += f", {state.missing:,} missing (holes {holes}{more})"
+    for low, high, reason in state.explained[:SHOWN_HOLES]:
+        text += f", {low}-{high} will not come: {shown(reason)}"
+    return text
+
+
+def _print_hours(device: str, hours: list[Certificate]) -> None:
+    counts = Counter(hour.state for hour in hours)
+    said = ", ".join(
+        f"{counts[state]:,} {state}"
+        for state in ("complete", "imported", "explained", "waiting")
+        if counts[state]
+    )
+    print(f"{device} hours: {said}")
+    others = [hour for hour in hours if hour.state not in ("complete", "imported")]
+    if len(others) > SHOWN_HOURS:
+        print(f"  {len(others) - SHOWN_HOURS:,} earlier ones that are not complete (see --json)")
+    for hour in others[-SHOWN_HOURS:]:
+        print(f"  {hour_line(hour)}")

@@ -1,0 +1,62 @@
+"""`backhaul-spark maintain`: retention, compaction, and files that nobody needs any more."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from backhaul_spark.cli import _options
+
+
+@click.command()
+@_options.table_root
+@click.option(
+    "--points-days", type=click.IntRange(min=1), help="Days of points to keep; without it, all."
+)
+@click.option(
+    "--superseded-days",
+    type=click.IntRange(min=1),
+    help="Days for which former versions of rollups and certificates are kept; without it, all.",
+)
+@click.option(
+    "--vacuum-hours",
+    type=click.IntRange(min=1),
+    default=168,
+    show_default=True,
+    help="Hours after which files that no table refers to any more are deleted; longer than any "
+    "batch, rollup or reader takes.",
+)
+@_options.as_json
+def maintain(
+    table_root: str,
+    points_days: int | None,
+    superseded_days: int | None,
+    vacuum_hours: int,
+    as_json: bool,
+) -> None:
+    """Make large files of small ones, drop what is too old, delete files of the past.
+
+    Run it once a day, beside a running ingest or not; killed, it is run again. Rollups of days
+    whose points are dropped stay as they are, for ever.
+    """
+    from backhaul_spark.clock import SYSTEM_CLOCK
+    from backhaul_spark.jobs.maintain import Keeping, Maintenance
+
+    keeping = Keeping(points_days, superseded_days, vacuum_hours)
+    done = Maintenance(table_root, SYSTEM_CLOCK).run(keeping)
+    if as_json:
+        print(json.dumps(done.to_dict()))
+        return
+    for table, rows in done.removed_rows.items():
+        print(f"{table}: {rows:,} rows too old, removed")
+    if done.unseen_points:
+        print(f"points: {done.unseen_points:,} more once `backhaul-spark rollup` has seen them")
+    if done.doubled_points:
+        print(f"points: {done.doubled_points:,} rows of readings that stood twice, removed")
+    for table, (before, after) in done.compacted.items():
+        print(f"{table}: {before:,} files made {after:,}")
+    for table, files in done.deleted_files.items():
+        print(f"{table}: {files:,} files of the past deleted")
+    for table in done.busy:
+        print(f"{table}: somebody else is at it; run again")

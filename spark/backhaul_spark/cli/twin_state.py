@@ -1,0 +1,48 @@
+"""`backhaul-spark twin-state`: what the twin job itself remembers, for debugging."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from backhaul_spark.cli import _options
+from backhaul_spark.cli._twin_text import as_json_rows, twin_line
+
+
+@click.command("twin-state")
+@click.option(
+    "--checkpoint",
+    required=True,
+    help="Of the twin job: ROOT/_checkpoints/twin, a directory or an object store URI.",
+)
+@click.option("--config", type=click.Path(dir_okay=False), help="twin.toml, as the job has it.")
+@click.option("--device", help="This one alone.")
+@_options.as_json
+@_options.verbose
+def twin_state(
+    checkpoint: str, config: str | None, device: str | None, as_json: bool, verbose: bool
+) -> None:
+    """Print a snapshot of every device out of the job's state store, as of its last whole batch.
+
+    The table `twins` (`backhaul-spark twins`) says the same, half a minute later, without Spark.
+    """
+    from backhaul_spark.errors import NothingFound
+    from backhaul_spark.rules.config import read_plan
+    from backhaul_spark.rules.state import read_state
+    from backhaul_spark.session import spark_session
+
+    plan = read_plan(config)
+    spark = spark_session("backhaul-twin-state", verbose=verbose)
+    try:
+        found = read_state(spark, checkpoint, plan).to_pylist()
+    finally:
+        spark.stop()
+    shown = [row for row in found if device in (None, row["device"])]
+    if device is not None and not shown:
+        raise NothingFound(f"the state at {checkpoint} has no {device}")
+    if as_json:
+        print(json.dumps(as_json_rows(shown)))
+        return
+    for row in shown:
+        print(twin_line(row))

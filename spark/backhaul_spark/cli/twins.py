@@ -1,0 +1,32 @@
+"""`backhaul-spark twins [VID]`: the newest that the twin job knows of each device."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from backhaul_spark.cli import _options
+from backhaul_spark.cli._twin_text import as_json_rows, twin_line
+from backhaul_spark.errors import NothingFound
+
+
+@click.command()
+@_options.table_root
+@click.argument("device", metavar="[VID]", required=False)
+@_options.as_json
+def twins(table_root: str, device: str | None, as_json: bool) -> None:
+    """Print the newest snapshot of each device, or of VID.
+
+    Half a minute old at most while the twin job runs, and as old as its last word where it does not.
+    """
+    from backhaul_spark.sink.told import twins as told
+
+    found = told(table_root, device)
+    if device is not None and not found.num_rows:
+        raise NothingFound(f"the twin job has no snapshot of {device}")
+    if as_json:
+        print(json.dumps(as_json_rows(found.to_pylist())))
+        return
+    for row in found.to_pylist():
+        print(twin_line(row))

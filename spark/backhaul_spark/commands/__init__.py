@@ -1,1 +1,0 @@
-"""The subcommands of backhaul-spark, one a file. Heavy imports happen inside them."""

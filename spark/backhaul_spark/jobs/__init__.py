@@ -1,0 +1,4 @@
+"""Work on all tables: retention, and small files made large.
+
+Enter at `maintain`.
+"""

@@ -1,0 +1,307 @@
+"""Read streams by sequence range with JetStream's direct get, and ask what streams there are.
+
+Stateless on the server: no consumer is made, so an aborted reader leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from backhaul_codec.subjects import IMPORT_STREAM
+from backhaul_spark.clock import SYSTEM_CLOCK, Clock
+from backhaul_spark.errors import (
+    HubError,
+    HubProtocolError,
+    LoginRefused,
+    ServerBehind,
+    StreamClosed,
+    StreamMissing,
+)
+from backhaul_spark.nats.connection import Connection
+from backhaul_spark.nats.endpoint import DOWN, api_of
+from backhaul_spark.nats.messages import holes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from backhaul_spark.nats.endpoint import Endpoint
+
+# One request answers at most this much: small enough that a reader which stalls between two
+# requests never makes the server drop it as a slow consumer, large enough to hide the round trip.
+BATCH_MESSAGES = 4096
+BATCH_BYTES = 4 << 20
+ATTEMPTS = 6
+_NO_MESSAGE, _NO_STREAM = 10037, 10059
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """What a stream held when asked. `created` identifies its incarnation."""
+
+    name: str
+    created: str
+    first_seq: int
+    last_seq: int
+    messages: int
+    bytes: int
+    direct: bool = True
+    replicas: int = 1
+
+
+@dataclass(slots=True)
+class Stored:
+    """Messages as read, column by column, in stream order.
+
+    `times` are RFC 3339 with up to nine decimals, as the server writes them; `subjects` the full
+    subjects (text that is not UTF-8 has replacement characters).
+    """
+
+    seqs: list[int] = field(default_factory=list)
+    subjects: list[str] = field(default_factory=list)
+    times: list[str] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+
+
+class Reader:
+    """The requests of the data source on one connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def streams(self, patterns: list[str]) -> dict[str, StreamInfo]:
+        """Return the streams whose name fits one of `patterns` (shell style), by name.
+
+        Raises:
+            StreamMissing: a pattern without wildcards fits nothing.
+        """
+        found: dict[str, StreamInfo] = {}
+        offset, total = 0, 1
+        while offset < total:
+            page = self._api("STREAM.LIST", {"offset": offset})
+            if missing := page.get("missing"):
+                # Of a cluster: theirs are streams that no server leads at this moment.
+                raise ServerBehind(self.connection.server, ", ".join(missing), "has no leader")
+            streams = page.get("streams") or []
+            total = int(page.get("total", 0))
+            offset += max(1, len(streams))
+            for stream in streams:
+                info = _stream_info(stream)
+                if any(fnmatchcase(info.name, pattern) for pattern in patterns):
+                    found[info.name] = info
+        for name in (DOWN, IMPORT_STREAM):
+            # By its own name: "*" means what vehicles have sent.
+            if any(p[:3] == name[:3] and fnmatchcase(name, p) for p in patterns):
+                found |= self._elsewhere(name)
+        for pattern in patterns:
+            if not set("*?[") & set(pattern) and pattern not in found:
+                raise StreamMissing(pattern)
+        return dict(sorted(found.items()))
+
+    def _elsewhere(self, name: str) -> dict[str, StreamInfo]:
+        """Return what there is of a stream of account HUB, which stands in no list of UP's."""
+        header, body = self.connection.request(f"{self._api_of(name)}.STREAM.INFO.{name}", b"")
+        answer = {} if header.startswith(b"NATS/1.0 503") else json.loads(body)
+        error = answer.get("error", {})
+        if error and error.get("err_code") != _NO_STREAM:
+            # Of a cluster: it is there, and nobody leads it at this moment.
+            raise ServerBehind(self.connection.server, name, str(error.get("description")))
+        return {name: _stream_info(answer)} if "config" in answer else {}
+
+    def _api_of(self, stream: str) -> str:
+        return api_of(self.connection.api, stream)
+
+    def read(self, stream: str, lo: int, hi: int) -> Iterator[Stored]:
+        """Yield the messages `lo` to `hi` (included) that the stream still has, in order.
+
+        Deleted messages are simply not there: the caller compares sequences. What an answer leaves
+        out is believed where the stream's leader has not got it either.
+
+        Raises:
+            ServerBehind: it has; whatever was yielded is right.
+        """
+        while lo <= hi:
+            part, done = self._batch(stream, lo, hi)
+            if part.seqs:
+                self._require_gone(stream, holes(part.seqs, lo))
+                lo = part.seqs[-1] + 1
+                yield part
+            if done:
+                self._require_gone(stream, [(lo, hi)] if lo <= hi else [])
+                return
+
+    def _require_gone(self, stream: str, missing: Iterable[tuple[int, int]]) -> None:
+        """Make sure that the stream's leader has nothing of these ranges.
+
+        A direct get is answered by any server of a cluster, and one may lag behind.
+
+        Raises:
+            ServerBehind: the leader has some, or cannot know.
+        """
+        missing = list(missing)
+        info = self.streams([stream])[stream] if missing else None
+        if info is None or info.replicas == 1:
+            return
+        if info.last_seq < missing[-1][1]:
+            # A leader that the others have replaced, and that has not heard of it yet.
+            raise ServerBehind(self.connection.server, stream, f"ends at {info.last_seq} there")
+        for lo, hi in missing:
+            header, body = self.connection.request(
+                f"{self._api_of(stream)}.STREAM.MSG.GET.{stream}",
+                json.dumps({"seq": lo, "next_by_subj": ">"}).encode(),
+            )
+            answer = {} if header.startswith(b"NATS/1.0 503") else json.loads(body)
+            found = answer.get("message", {}).get("seq")
+            if found is None and answer.get("error", {}).get("err_code") != _NO_MESSAGE:
+                raise ServerBehind(self.connection.server, stream, f"has no leader to ask for {lo}")
+            if found is not None and found <= hi:
+                raise ServerBehind(self.connection.server, stream, f"is not there yet at {found}")
+
+    def _batch(self, stream: str, lo: int, hi: int) -> tuple[Stored, bool]:
+        wanted = {"seq": lo, "batch": min(BATCH_MESSAGES, hi - lo + 1), "max_bytes": BATCH_BYTES}
+        what = f"direct get of {stream} from {lo}"
+        reply = self.connection.send(
+            f"{self._api_of(stream)}.DIRECT.GET.{stream}", json.dumps(wanted).encode()
+        )
+        part = Stored()
+        while True:
+            header, body = self.connection.answer(reply, what)
+            # A sender may have put a status on its message too, but a sequence has only the server.
+            if header.startswith(b"NATS/1.0 ") and b"\r\nNats-Sequence:" not in header:
+                return part, self._is_end(stream, header, part)
+            # The server writes its fields last; a sender may have put the same names in front.
+            seq = int(_field(header, b"Nats-Sequence"))
+            if seq > hi:
+                continue  # the rest of this answer lies beyond the range: deletions moved it up
+            part.seqs.append(seq)
+            part.subjects.append(_field(header, b"Nats-Subject").decode(errors="replace"))
+            part.times.append(_field(header, b"Nats-Time-Stamp").decode())
+            part.bodies.append(body)
+
+    def _is_end(self, stream: str, header: bytes, part: Stored) -> bool:
+        status = header[9:12]
+        if status == b"204":
+            return not part.seqs or _field(header, b"Nats-Num-Pending") == b"0"
+        if status == b"404":
+            return True
+        if status == b"503":
+            if self.streams([stream])[stream].direct:
+                # Whoever reads it for others is known to a cluster's servers a little later.
+                raise ServerBehind(self.connection.server, stream, "is read by nobody just now")
+            raise StreamClosed(stream)
+        text = header[9:].split(b"\r\n", 1)[0].decode(errors="replace")
+        raise HubProtocolError(self.connection.server, f"direct get of {stream}: {text}")
+
+    def _api(self, verb: str, body: dict[str, object]) -> dict[str, Any]:
+        header, answer = self.connection.request(
+            f"{self.connection.api}.{verb}", json.dumps(body).encode()
+        )
+        if header.startswith(b"NATS/1.0 503"):
+            raise HubProtocolError(self.connection.server, "JetStream is off for this account")
+        result: dict[str, Any] = json.loads(answer)
+        if "error" in result:
+            raise HubProtocolError(self.connection.server, str(result["error"].get("description")))
+        return result
+
+
+def _stream_info(answer: dict[str, Any]) -> StreamInfo:
+    state = answer["state"]
+    return StreamInfo(
+        name=answer["config"]["name"],
+        created=answer["created"],
+        first_seq=state["first_seq"],
+        last_seq=state["last_seq"],
+        messages=state["messages"],
+        bytes=state["bytes"],
+        direct=bool(answer["config"].get("allow_direct")),
+        replicas=answer["config"].get("num_replicas", 1),
+    )
+
+
+def _field(header: bytes, name: bytes) -> bytes:
+    start = header.rfind(b"\r\n" + name + b": ")
+    if start < 0:
+        raise HubProtocolError("hub", f"an answer without {name.decode()}")
+    start += len(name) + 4
+    return header[start : header.index(b"\r\n", start)]
+
+
+_idle: dict[tuple[int, Endpoint], Connection] = {}
+
+
+@contextmanager
+def borrowed(endpoint: Endpoint) -> Iterator[Reader]:
+    """Lend this process's connection to `endpoint`, opening one if none is free.
+
+    Worker processes live for many tasks, so a connection is kept between them; by process id,
+    because a forked child must not share its parent's socket. After an error it is closed.
+    """
+    connection = _idle.pop((os.getpid(), endpoint), None) or Connection(endpoint)
+    try:
+        connection.change_inbox()
+        yield Reader(connection)
+    except BaseException:
+        connection.close()
+        raise
+    displaced = _idle.get((os.getpid(), endpoint))
+    if displaced is not None:
+        displaced.close()
+    _idle[os.getpid(), endpoint] = connection
+
+
+def close_connections() -> None:
+    """Close the connections that this process keeps between reads."""
+    while _idle:
+        _idle.popitem()[1].close()
+
+
+def read_range(
+    endpoint: Endpoint, stream: str, lo: int, hi: int, *, clock: Clock = SYSTEM_CLOCK
+) -> Iterator[Stored]:
+    """Yield messages `lo` to `hi`, connecting again where it left off when the link breaks.
+
+    Raises:
+        HubError: after six attempts in a row without a single message (about 6 s of waits).
+    """
+    failures = 0
+    while lo <= hi:
+        try:
+            with borrowed(endpoint) as reader:
+                for part in reader.read(stream, lo, hi):
+                    lo, failures = part.seqs[-1] + 1, 0
+                    yield part
+                return
+        except LoginRefused:
+            raise
+        except HubError:
+            failures += 1
+            if failures == ATTEMPTS:
+                raise
+            clock.sleep(0.2 * 2 ** (failures - 1))
+
+
+def list_streams(
+    endpoint: Endpoint, patterns: list[str], *, clock: Clock = SYSTEM_CLOCK
+) -> dict[str, StreamInfo]:
+    """Return the streams that fit `patterns`; a connection gone stale is replaced once.
+
+    Where there are several servers it is tried for as long as in `read_range`: after the loss of
+    one, a cluster needs some seconds to choose others to lead its streams.
+    """
+    attempts = 2 if len(endpoint.servers) == 1 else ATTEMPTS
+    for failures in range(attempts):
+        try:
+            with borrowed(endpoint) as reader:
+                return reader.streams(patterns)
+        except LoginRefused:
+            raise
+        except HubError:
+            if failures == attempts - 1:
+                raise
+            if attempts > 2:
+                clock.sleep(0.2 * 2**failures)
+    raise AssertionError("unreachable")

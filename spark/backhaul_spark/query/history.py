@@ -1,0 +1,278 @@
+"""Answer for one series of one device, from the tables. No Spark, no JVM.
+
+A question about one series reads a few files that partitions and statistics point to; delta-rs
+and Arrow do that in a fraction of a second, where a Spark session alone takes four to start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from backhaul_codec.subjects import SubjectError, decode_token
+from backhaul_spark.errors import NothingFound, OptionError, TableMissing
+from backhaul_spark.ingest.said_again import SAME, first_said
+from backhaul_spark.nats.messages import STAMP
+from backhaul_spark.rollup.known_at import LENGTHS, rollups_known_at
+from backhaul_spark.rollup.rollup import POINTS_FROM, ROLLUP_APP
+from backhaul_spark.tables.delta import committed_ingest, dataset_of, open_table
+from backhaul_spark.tables.schemas import POINTS_TABLE, ROLLUPS_TABLE
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+Resolution = Literal["raw", "1m", "1h", "1d"]
+# The finest resolution that still gives a plot no more rows than it has pixels, at 1 Hz.
+RAW_UP_TO = timedelta(hours=6)
+MINUTES_UP_TO = timedelta(days=10)
+
+NUMBERS = (1, 2, 3)
+TEXTS = (4,)
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Names one series of one device."""
+
+    device: str
+    node: str
+    type: str
+    key: str = ""
+
+    def __str__(self) -> str:
+        return ".".join(filter(None, (self.node, self.type, self.key)))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The history of a series.
+
+    `rows` for raw: time, value (double), text; else: window_start, count, min, max, mean, first,
+    last, texts, first_text, last_text, version, state. Ascending by time. `rolled_up_to` and `ingested`
+    are ingest numbers: where they differ, the rollups have not seen everything yet.
+    """
+
+    series: Series
+    resolution: Resolution
+    start: datetime
+    end: datetime
+    rows: pa.Table
+    untimed: int
+    rolled_up_to: int
+    ingested: int
+
+
+def parse_series(device: str, text: str) -> Series:
+    """Read `node.type` or `node.type.key`; names with other signs percent-encoded, as in subjects."""
+    tokens = text.split(".")
+    if len(tokens) not in (2, 3):
+        raise OptionError("--series", text, "node.type or node.type.key, such as battery.soc")
+    try:
+        return Series(device, *(decode_token(token) for token in tokens))
+    except SubjectError as error:
+        raise OptionError("--series", text, str(error)) from error
+
+
+def parse_time(option: str, text: str | None) -> datetime | None:
+    """Read an ISO 8601 time or date; without an offset it is UTC."""
+    if text is None:
+        return None
+    try:
+        value = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise OptionError(option, text, "a time such as 2026-01-31T12:00:00Z") from error
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+def choose_resolution(start: datetime, end: datetime) -> Resolution:
+    """Return the resolution for a span of time."""
+    if end - start <= RAW_UP_TO:
+        return "raw"
+    return "1m" if end - start <= MINUTES_UP_TO else "1h"
+
+
+class History:
+    """The tables under one root, opened for questions."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._points = open_table(root, POINTS_TABLE)
+        self._rollups = _rollups(root)
+        kept_from = self._points.metadata().configuration.get(POINTS_FROM)
+        # Of days before this one retention has taken the points; their rollups stay.
+        self._kept_from = date.fromisoformat(kept_from) if kept_from else None
+
+    def ask(
+        self,
+        series: Series,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        resolution: Resolution | Literal["auto"] = "auto",
+        known_at: datetime | None = None,
+    ) -> Answer:
+        """Return what the tables hold of a series, or held at `known_at`; without bounds, all.
+
+        Raises:
+            NotKept: superseded rollups are kept since a later time than `known_at` only.
+            NothingFound: the series has no points, or none in that time.
+            TableMissing: a rollup is asked for and there was none yet.
+        """
+        ends = self._extent(series)
+        if ends is None:
+            raise NothingFound(f"no points of {series} of {series.device}", self._known(series))
+        start, end = start or ends[0], end or ends[1] + timedelta(microseconds=1)
+        if start >= end:
+            raise OptionError("--from", start.isoformat(), f"a time before {end.isoformat()}")
+        chosen = self._choose(start, end) if resolution == "auto" else resolution
+        if chosen == "raw":
+            rows = self._raw(series, start, end, known_at)
+        else:
+            rows = self._windows(series, start, end, chosen, known_at)
+        if not rows.num_rows:
+            raise NothingFound(f"{series} of {series.device} between {start} and {end}")
+        rolled = self._rollups.transaction_version(ROLLUP_APP) if self._rollups else None
+        ingested = committed_ingest(self._points)
+        return Answer(series, chosen, start, end, rows, ends[2], rolled or 0, ingested)
+
+    def _choose(self, start: datetime, end: datetime) -> Resolution:
+        if self._rollups is None:
+            return "raw"  # slower, and right
+        chosen = choose_resolution(start, end)
+        if chosen == "raw" and self._kept_from and start.astimezone(UTC).date() < self._kept_from:
+            return "1m"
+        return chosen
+
+    def _extent(self, series: Series) -> tuple[datetime, datetime, int] | None:
+        """Return first time, last time and the number of points without a believable time."""
+        rows = _dataset(self._points).to_table(
+            columns=["time", "date"], filter=_of(series) & pc.field("dtype").isin(NUMBERS + TEXTS)
+        )
+        timed = rows.filter(pc.field("date") > _UNTIMED)
+        old = self._without_points(["window_start"], _of(series)).column("window_start")
+        known = timed.column("time"), old, pc.add(old, pa.scalar(_LAST_OF_HOUR))
+        times = pa.chunked_array([chunk for each in known for chunk in each.chunks], STAMP)
+        bounds = pc.min_max(times if len(times) else rows.column("time")).as_py()
+        if bounds["min"] is None:
+            return None
+        return bounds["min"], bounds["max"], rows.num_rows - timed.num_rows
+
+    def _without_points(self, columns: list[str], wanted: Any) -> pa.Table:
+        """Return hours of days whose points retention has taken."""
+        if self._rollups is None or self._kept_from is None:
+            return ROLLUPS_TABLE.schema.empty_table().select(columns)
+        old = (pc.field("width") == "1h") & (pc.field("date") < self._kept_from)
+        rollups = dataset_of(self._rollups, ROLLUPS_TABLE)
+        return rollups.to_table(columns=columns, filter=old & wanted)
+
+    def _raw(
+        self, series: Series, start: datetime, end: datetime, known_at: datetime | None
+    ) -> pa.Table:
+        within = (pc.field("time") >= _us(start)) & (pc.field("time") < _us(end))
+        days = (pc.field("date") >= start.astimezone(UTC).date()) & (
+            pc.field("date") <= end.astimezone(UTC).date()
+        )
+        live = pc.bit_wise_and(pc.field("tombstone"), 1) == 0
+        kinds = pc.field("dtype").isin(NUMBERS + TEXTS)
+        known = pc.field("ingested_at") <= _us(known_at or datetime.max.replace(tzinfo=UTC))
+        rows = _dataset(self._points).to_table(
+            columns=list({*SAME, "letter", "ingest", "time", "epoch", "seq", "index"}),
+            filter=_of(series) & days & within & live & kinds & known,
+        )
+        rows = first_said(rows)
+        rows = rows.sort_by([(n, "ascending") for n in ("time_ns", "seq", "index", "epoch")])
+        return pa.table(
+            {
+                "time": rows.column("time"),
+                "value": _as_double(rows),
+                "text": rows.column("value_text"),
+            }
+        )
+
+    def _windows(
+        self,
+        series: Series,
+        start: datetime,
+        end: datetime,
+        width: Resolution,
+        known_at: datetime | None,
+    ) -> pa.Table:
+        begin = pc.field("window_start")
+        start, end = start.astimezone(UTC), end.astimezone(UTC)
+        wanted = (
+            (pc.field("width") == width)
+            & (pc.field("date") >= start.date())
+            & (pc.field("date") <= end.date())
+            & _of(series)
+            & (begin >= _us(_begin(start, width)))
+            & (begin < _us(end))
+        )
+        if known_at is None:
+            table = self._rollups or open_table(self._root, ROLLUPS_TABLE)
+            rows = dataset_of(table, ROLLUPS_TABLE).to_table(filter=wanted)
+        else:
+            rows = rollups_known_at(self._root, known_at, wanted)
+        return rows.select(
+            [
+                *("window_start", "count", "min", "max", "mean", "first", "last", "nans"),
+                *("texts", "first_text", "last_text", "version", "state"),
+            ]
+        ).sort_by("window_start")
+
+    def _known(self, series: Series) -> str:
+        """Say what there is instead."""
+        of_device = pc.field("device") == series.device
+        columns = ["node", "type", "key"]
+        rows = _dataset(self._points).to_table(columns=columns, filter=of_device)
+        rows = pa.concat_tables([rows, self._without_points(columns, of_device)])
+        if not rows.num_rows:
+            return f"the tables hold nothing of {series.device}; see `backhaul-spark completeness`"
+        names = rows.group_by(columns).aggregate([]).to_pylist()
+        known = sorted(str(Series(series.device, **row)) for row in names if row["node"])
+        return f"{series.device} has: {', '.join(known[:20])}" + (" ..." if len(known) > 20 else "")
+
+
+_UNTIMED = date(1970, 1, 1)
+_LAST_OF_HOUR = LENGTHS["1h"] - timedelta(microseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _rollups(root: str) -> DeltaTable | None:
+    try:
+        return open_table(root, ROLLUPS_TABLE)
+    except TableMissing:
+        return None
+
+
+def _dataset(table: DeltaTable) -> Any:
+    return dataset_of(table)
+
+
+def _us(moment: datetime) -> pa.Scalar:
+    return pa.scalar(moment, pa.timestamp("us", tz="UTC"))
+
+
+def _of(series: Series) -> Any:
+    return (
+        (pc.field("device") == series.device)
+        & (pc.field("node") == series.node)
+        & (pc.field("type") == series.type)
+        & (pc.field("key") == series.key)
+    )
+
+
+def _as_double(rows: pa.Table) -> pa.ChunkedArray:
+    """Return the numbers as doubles, null for text. Whole numbers beyond 2^53 are rounded."""
+    whole = rows.column("value_i64").combine_chunks()
+    signed = whole.cast(pa.float64(), safe=False)
+    unsigned = whole.view(pa.uint64()).cast(pa.float64(), safe=False)
+    is_unsigned = pc.equal(rows.column("dtype"), 3)
+    return pc.coalesce(rows.column("value_f64"), pc.if_else(is_unsigned, unsigned, signed))
+
+
+def _begin(moment: datetime, width: Resolution) -> datetime:
+    """Return the beginning of the window that a moment lies in."""
+    return moment - (moment - _EPOCH) % LENGTHS[width]

@@ -1,0 +1,142 @@
+"""Plan a rollup's tasks: which files they read, and how the hours are cut among them. Pure."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from backhaul_spark.nats.messages import STAMP
+from backhaul_spark.rollup.tasks import SumHours
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltalake import DeltaTable
+    from numpy.typing import NDArray
+
+# Points that one task reads, sorts and sums in memory (about 200 bytes each while it does).
+TASK_POINTS = 1 << 20
+# What one commit takes on at most, as all of it is in the driver's memory: new points, and minutes of
+# series that they touch (60, then 300 bytes each).
+ROUND_POINTS = 1 << 24
+ROUND_MINUTES = 1 << 21
+
+
+def files_of(points: DeltaTable) -> pa.Table:
+    """Return path, rows, ingests and hours (first, last) of the files with believable times."""
+    actions = pa.table(points.get_add_actions(flatten=True))
+    actions = actions.filter(
+        pc.field("partition.date") > pa.scalar(0, pa.int32()).cast(pa.date32())
+    )
+
+    def hours(name: str) -> pa.Array:
+        stamps = actions.column(name).cast(STAMP).cast(pa.int64()).to_numpy()
+        return pa.array(np.floor_divide(stamps, 3_600_000_000))
+
+    return pa.table(
+        {
+            "path": pa.array([unquote(p) for p in actions.column("path").to_pylist()], pa.string()),
+            "rows": actions.column("num_records").cast(pa.int64()),
+            "first_ingest": actions.column("min.ingest").cast(pa.int64()),
+            "last_ingest": actions.column("max.ingest").cast(pa.int64()),
+            "first_hour": hours("min.time"),
+            "last_hour": hours("max.time"),
+        }
+    )
+
+
+def last_to_look_at(files: pa.Table, done: int, target: int) -> int:
+    """Return up to which ingest one round looks: about ROUND_POINTS points, at least one ingest.
+
+    Args:
+        files: as of files_of.
+        done: up to which ingest all is rolled up.
+        target: the last ingest there is.
+    """
+    fresh = files.filter(pc.field("last_ingest") > done).sort_by("last_ingest")
+    many = np.flatnonzero(np.cumsum(fresh.column("rows").to_numpy()) >= ROUND_POINTS)
+    return fresh.column("last_ingest")[many[0]].as_py() if len(many) else target
+
+
+def last_to_sum_up(touched: pa.Table, last: int) -> int:
+    """Return up to which ingest one round goes: about ROUND_MINUTES minutes, at least one ingest."""
+    ingests = np.sort(touched.column("ingest").to_numpy())
+    if len(ingests) <= ROUND_MINUTES:
+        return last
+    return max(int(ingests[ROUND_MINUTES]) - 1, int(ingests[0]))
+
+
+def plan_sums(uri: str, files: pa.Table, touched: pa.Table, ingest: int) -> list[SumHours]:
+    """Cut the touched hours into tasks of about TASK_POINTS points up to `ingest`, with their files.
+
+    An hour with more points than that is cut by device; one device's hour is never cut.
+    """
+    if not touched.num_rows:
+        return []
+    files = files.filter(pc.field("first_ingest") <= ingest)
+    hour = np.floor_divide(touched.column("minute").to_numpy(), 60)
+    hours = np.unique(hour)
+    points = _points_an_hour(files, hours)
+    number = np.floor_divide(np.cumsum(points) - points, TASK_POINTS)  # the task of each hour
+    tasks = []
+    for group in np.unique(number).tolist():
+        chosen = hours[number == group]
+        rows = touched.filter(pa.array(np.isin(hour, chosen)))
+        paths = _paths_within(files, chosen)
+        pieces = int(points[number == group].sum() // TASK_POINTS) + 1
+        span = int(chosen[0]), int(chosen[-1])
+        tasks += [SumHours(uri, paths, *span, ingest, part) for part in _by_device(rows, pieces)]
+    return tasks
+
+
+def _points_an_hour(files: pa.Table, hours: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Estimate the points of each hour, taking a file's as spread evenly over its time."""
+    estimate = np.zeros(len(hours))
+    columns = (files.column(name).to_numpy() for name in ("first_hour", "last_hour", "rows"))
+    for first, last, rows in zip(*columns, strict=True):
+        inside = (hours >= first) & (hours <= last)
+        estimate[inside] += rows / (last - first + 1)
+    return estimate
+
+
+def _paths_within(files: pa.Table, hours: NDArray[np.int64]) -> tuple[str, ...]:
+    first, last = files.column("first_hour").to_numpy(), files.column("last_hour").to_numpy()
+    # Of the sorted hours, more are <= last than are < first: one lies within.
+    inside = np.searchsorted(hours, last, "right") > np.searchsorted(hours, first, "left")
+    return tuple(files.filter(pa.array(inside)).column("path").to_pylist())
+
+
+def _by_device(touched: pa.Table, pieces: int) -> list[pa.Table]:
+    devices = np.asarray(sorted(touched.column("device").unique().to_pylist()), dtype=object)
+    parts = np.array_split(devices, min(pieces, len(devices)))
+    if len(parts) == 1:
+        return [touched]
+    column = touched.column("device")
+    return [touched.filter(pc.is_in(column, value_set=pa.array(part))) for part in parts]
+
+
+def by_device(rows: pa.Table, size: int) -> Iterator[pa.Table]:
+    """Yield `rows` (with a column device) in parts of about `size`; a device's are never parted."""
+    rows = rows.sort_by("device").combine_chunks()
+    if not rows.num_rows:
+        return
+    device = rows.column("device")
+    begins = np.append(True, pc.not_equal(device[1:], device[:-1]).to_numpy())
+    starts = np.flatnonzero(begins)
+    number = starts // size
+    cuts = [*starts[np.append(True, number[1:] != number[:-1])].tolist(), rows.num_rows]
+    for start, end in pairwise(cuts):
+        yield rows.slice(start, end - start)
+
+
+def bundles(files: pa.Table) -> list[list[str]]:
+    """Group files (as of files_of) into tasks of about TASK_POINTS rows; return their paths."""
+    rows = files.column("rows").to_numpy()
+    number = np.floor_divide(np.cumsum(rows) - rows, TASK_POINTS)
+    paths = np.asarray(files.column("path").to_pylist(), dtype=object)
+    return [paths[number == group].tolist() for group in np.unique(number).tolist()]

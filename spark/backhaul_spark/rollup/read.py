@@ -1,0 +1,86 @@
+"""Read the readings of points that belong into windows, a few at a time. Executor side, without Spark.
+
+Arrow's own scanner reads ahead of whoever takes its batches: of rows that a file has by the million in a
+few bytes that was half a gigabyte.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from backhaul_spark.tables.files import open_input
+from backhaul_spark.tables.part_file import read_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+LETTERS = pa.array(["f", "p"])
+DTYPES = pa.array([1, 2, 3, 4], pa.int16())
+_ASKED = ("letter", "dtype", "tombstone", "device", "time_ns", "ingest")
+
+
+class Wanted(NamedTuple):
+    """Which readings: after one ingest, up to another; at some times (ns, from and up to); of some devices."""
+
+    after: int
+    last: int
+    times_ns: tuple[int, int] | None = None
+    devices: pa.Array | None = None
+
+    def group(self, group: pq.RowGroupMetaData) -> bool:
+        """Say by its bounds whether a row group may hold some."""
+        for at in range(group.num_columns):
+            column = group.column(at)
+            known = column.statistics
+            if known is None or not known.has_min_max:
+                continue
+            name = column.path_in_schema
+            if name == "ingest" and (known.max <= self.after or known.min > self.last):
+                return False
+            if name == "time_ns" and self.times_ns is not None:
+                start, end = self.times_ns
+                if known.max < start or known.min > end:
+                    return False
+        return True
+
+    def rows(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return which rows are: none that is deleted, is no reading, or has no time one could believe.
+
+        (Files of the date 1970-01-01 are not among those that are read.)
+        """
+        ingest, time_ns = batch.column("ingest"), batch.column("time_ns")
+        found = pc.and_(pc.greater(ingest, self.after), pc.less_equal(ingest, self.last))
+        found = pc.and_(found, _among(batch.column("letter"), LETTERS))
+        found = pc.and_(found, pc.is_in(batch.column("dtype"), DTYPES))
+        found = pc.and_(found, pc.equal(pc.bit_wise_and(batch.column("tombstone"), 1), 0))
+        if self.times_ns is not None:
+            start, end = self.times_ns
+            within = pc.and_(pc.greater_equal(time_ns, start), pc.less_equal(time_ns, end))
+            found = pc.and_(found, within)
+        if self.devices is not None:
+            found = pc.and_(found, _among(batch.column("device"), self.devices))
+        return found
+
+
+def readings(
+    uri: str, paths: Iterable[str], columns: Iterable[str], wanted: Wanted
+) -> Iterator[pa.RecordBatch]:
+    """Yield those readings of some files of points; texts as dictionaries."""
+    names = [*columns]
+    asked = [*names, *(name for name in _ASKED if name not in names)]
+    for path in paths:
+        with open_input(uri, path) as source:
+            for batch in read_batches(source, asked, wanted.group):
+                rows = wanted.rows(batch)
+                if pc.any(rows).as_py():
+                    yield batch.filter(rows).select(names)
+
+
+def _among(column: pa.DictionaryArray, values: pa.Array) -> Any:
+    """Return which rows have one of some values; each is looked up once a batch."""
+    return pc.is_in(column.dictionary, values).take(column.indices)

@@ -1,0 +1,274 @@
+"""Restate the rollups: exactly the windows that points have come into since the last time.
+
+Every point carries the number of the ingest that brought it, and the rollups table remembers, in
+the very commit that restates, up to which ingest it has looked. So nothing is looked at twice and
+nothing is forgotten, whatever crashed. Driver side; the tasks are in rollup_tasks.py.
+
+What has come in since is taken on in rounds of whole ingests, each with a commit of its own, so that
+a rollup that has not run for days does not need the memory of days.
+
+Order of a round, and what a crash after each step leaves behind:
+
+1. windows are summed up                    nothing
+2. files are written                        nobody refers to them; `maintain` clears them away
+3. the rows they supersede are kept         rows under a number that rollups does not have; the next
+                                            run takes them out
+4. the rollups commit                       all of it has happened
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import date
+from typing import TYPE_CHECKING
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+from deltalake.exceptions import CommitFailedError
+
+from backhaul_spark.decode.windows import WINDOWS
+from backhaul_spark.errors import TableMissing, TablesBusy
+from backhaul_spark.rollup.days import sum_days
+from backhaul_spark.rollup.files import RollupFiles
+from backhaul_spark.rollup.plan import (
+    bundles,
+    by_device,
+    files_of,
+    last_to_look_at,
+    last_to_sum_up,
+    plan_sums,
+)
+from backhaul_spark.rollup.rows import SERIES
+from backhaul_spark.rollup.states import States
+from backhaul_spark.rollup.tasks import (
+    TOUCHED,
+    FindTouched,
+    SumHours,
+    first_touches,
+    packed,
+    unpacked,
+)
+from backhaul_spark.tables.delta import (
+    commit_files,
+    committed_ingest,
+    dataset_of,
+    make_table,
+    open_table,
+    table_uri,
+)
+from backhaul_spark.tables.schemas import (
+    CERTIFICATES_TABLE,
+    POINTS_TABLE,
+    ROLLUPS_SUPERSEDED,
+    ROLLUPS_TABLE,
+)
+from backhaul_spark.tables.superseded import STAMP_APP, Superseded, next_stamp_us
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from deltalake import DeltaTable
+    from pyspark.sql import SparkSession
+
+    from backhaul_spark.clock import Clock
+    from backhaul_spark.rollup.states import DayStates
+
+ROLLUP_APP = "backhaul-rollup"
+# Up to which run of the certificates their states are in.
+STATES_APP = "backhaul-rollup-states"
+# Property of points: days before this one are (being) taken out by retention.
+POINTS_FROM = "backhaul.points_from"
+
+# New hours of series that are summed up to days at a time, about 1 KB each with a day's others.
+DAY_HOURS = 1 << 16
+
+Task = FindTouched | SumHours
+
+
+@dataclass(frozen=True, slots=True)
+class Restated:
+    """What one rollup did: windows by kind, and the ingests it looked at (after, up to).
+
+    `restamped` windows have another state, and figures as before. `too_late` counts minutes of
+    series that points came into whose day has been taken out by retention: they stay as they are.
+    """
+
+    after_ingest: int
+    ingest: int
+    created: int = 0
+    restated: int = 0
+    restamped: int = 0
+    too_late: int = 0
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the numbers by name."""
+        return asdict(self)
+
+    def then(self, later: Restated) -> Restated:
+        """Return what both did together."""
+        counts = ("created", "restated", "restamped", "too_late")
+        sums = {name: getattr(self, name) + getattr(later, name) for name in counts}
+        return replace(later, after_ingest=self.after_ingest, **sums)
+
+
+def run_here(tasks: Sequence[Task]) -> list[pa.Table]:
+    """Run the tasks in this process, one after the other."""
+    return [task.run() for task in tasks]
+
+
+def run_on(spark: SparkSession) -> Callable[[Sequence[Task]], list[pa.Table]]:
+    """Return a runner that spreads tasks over Spark's executors."""
+
+    def run(tasks: Sequence[Task]) -> list[pa.Table]:
+        if not tasks:
+            return []
+        # An RDD, as each task shall take along its own touched windows and not those of all.
+        spread = spark.sparkContext.parallelize(tasks, len(tasks))
+        return [unpacked(each) for each in spread.map(lambda task: packed(task.run())).collect()]
+
+    return run
+
+
+class Rollup:
+    """One restatement of the rollups under a table root.
+
+    Args:
+        root: the table root.
+        clock: for `restated_at`.
+        runner: runs tasks and returns their tables, in order.
+        after: called with the name of each step when it is done; tests end the process there.
+
+    Raises:
+        TablesBusy: another rollup is at work.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        clock: Clock,
+        runner: Callable[[Sequence[Task]], list[pa.Table]],
+        after: Callable[[str], None] = lambda step: None,
+    ) -> None:
+        self._root = root
+        self._clock = clock
+        self._run_tasks = runner
+        self._after = after
+        self._states = States(_certificates(root))
+        self._points = open_table(root, POINTS_TABLE)
+        self._rollups = make_table(root, ROLLUPS_TABLE)
+        self._seen_run = self._rollups.transaction_version(STATES_APP) or 0
+        with _one_at_a_time(root):
+            self._superseded = Superseded(
+                root, ROLLUPS_SUPERSEDED, self._rollups, ROLLUPS_TABLE, ROLLUP_APP, clock
+            )
+
+    def run(self) -> Restated:
+        """Restate what is due and commit it; does nothing when nothing came in.
+
+        Raises:
+            TablesBusy: another rollup committed meanwhile. Its work, and each round, stands; run
+                again later.
+        """
+        target = committed_ingest(self._points)
+        result = self._round(target)
+        while result.ingest < target:
+            result = result.then(self._round(target))
+        return result
+
+    def _round(self, last: int) -> Restated:
+        done = self._rollups.transaction_version(ROLLUP_APP) or 0
+        if last <= done and not self._states.days_changed(self._seen_run, done):
+            return Restated(done, last)
+        windows, target, too_late = self._windows(done, last)
+        self._after("summed")
+        # A certificate that was judged with points of later rounds says nothing of rows without them.
+        summed = max(target, done)
+        days = self._states.days_changed(self._seen_run, summed)
+        seen_run = self._states.run_at(self._seen_run, summed)
+        at_us = next_stamp_us(self._rollups, self._clock)
+        uri = table_uri(self._root, ROLLUPS_TABLE.name)
+        files = RollupFiles(uri, self._rollups, target, at_us)
+        day_of = windows.column("window_start").cast(pa.date32())
+        for day in sorted(days | set(day_of.unique().to_pylist())):
+            states = self._states.of_day(day, self._seen_run, summed)
+            self._merge_day(files, day, windows.filter(pc.equal(day_of, day)), states)
+        self._after("files")
+        with _one_at_a_time(self._root):
+            self._superseded.prepare(files.superseded, target, at_us)
+            self._after("superseded")
+            apps = {ROLLUP_APP: target, STATES_APP: seen_run, STAMP_APP: at_us}
+            commit_files(self._rollups, ROLLUPS_TABLE, files.actions, apps)
+        self._seen_run = seen_run
+        self._after("rollups")
+        return Restated(done, target, files.created, files.restated, files.restamped, too_late)
+
+    def _windows(self, done: int, last: int) -> tuple[pa.Table, int, int]:
+        """Return windows of minutes and hours that are due, up to which ingest, what is too late."""
+        if last <= done:
+            return WINDOWS.empty_table(), done, 0  # not `last`: an older look must not take it back
+        uri = table_uri(self._root, POINTS_TABLE.name)
+        files = files_of(self._points)
+        last = last_to_look_at(files, done, last)
+        fresh = files.filter((pc.field("last_ingest") > done) & (pc.field("first_ingest") <= last))
+        finds = [FindTouched(uri, tuple(paths), done, last) for paths in bundles(fresh)]
+        touched = first_touches(pa.concat_tables([TOUCHED.empty_table(), *self._run_tasks(finds)]))
+        target = last_to_sum_up(touched, last)
+        touched = touched.filter(pc.field("ingest") <= target)
+        kept = touched.filter(pc.field("minute") >= self._first_minute())
+        self._after("touched")
+        windows = self._run_tasks(plan_sums(uri, files, kept, target))
+        found = pa.concat_tables([WINDOWS.empty_table(), *windows])
+        return found, target, touched.num_rows - kept.num_rows
+
+    def _first_minute(self) -> int:
+        """Return the first minute (since 1970) of which the table has, or had, all points."""
+        day = self._points.metadata().configuration.get(POINTS_FROM)
+        if not day:
+            return -(1 << 62)
+        return date.fromisoformat(day).toordinal() * 1440 - date(1970, 1, 1).toordinal() * 1440
+
+    def _merge_day(self, files: RollupFiles, day: date, rows: pa.Table, states: DayStates) -> None:
+        hours = rows.filter(pc.field("width") == "1h")
+        files.merge("1m", day, rows.filter(pc.field("width") == "1m"), states)
+        files.merge("1h", day, hours, states)
+        files.merge("1d", day, self._day(hours, day), states)
+
+    def _day(self, hours: pa.Table, day: date) -> pa.Table:
+        """Return the windows of a day for the series that have new `hours` in it.
+
+        Some devices at a time: with each new hour of a series up to 23 others are read.
+        """
+        known = dataset_of(self._rollups, ROLLUPS_TABLE)
+        parts = [WINDOWS.empty_table()]
+        for new in by_device(hours, DAY_HOURS):
+            devices = new.column("device")
+            bounds = pc.min_max(devices).as_py()
+            wanted = (
+                (pc.field("width") == "1h")
+                & (pc.field("date") == day)
+                & (pc.field("device") >= bounds["min"])
+                & (pc.field("device") <= bounds["max"])
+                & pc.field("device").isin(devices.unique())
+            )
+            others = known.to_table(columns=WINDOWS.names, filter=wanted)
+            others = others.join(new.select(SERIES), SERIES, join_type="left semi")
+            same = [*SERIES, "window_start"]
+            others = others.join(new.select(same), same, join_type="left anti")
+            parts.append(sum_days(pa.concat_tables([new, others.select(WINDOWS.names)])))
+        return pa.concat_tables(parts)
+
+
+def _certificates(root: str) -> DeltaTable | None:
+    try:
+        return open_table(root, CERTIFICATES_TABLE)
+    except TableMissing:
+        return None
+
+
+@contextmanager
+def _one_at_a_time(root: str) -> Iterator[None]:
+    try:
+        yield
+    except CommitFailedError as error:
+        raise TablesBusy(root, "another rollup has committed meanwhile") from error

@@ -1,0 +1,140 @@
+"""Make large files of the small ones of a table. The rows stay what they are. No Spark.
+
+Not delta-rs's own compaction: it checks nothing that two of them would trip over, and two at a
+time each put the same rows into a new file (ADR 27). A commit here moves the id UPKEEP_APP, so of
+two that work at the same time one is refused, while appends pass by both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from deltalake.exceptions import CommitFailedError
+
+from backhaul_spark.errors import TablesBusy
+from backhaul_spark.tables.delta import (
+    add_action,
+    commit_files,
+    open_table,
+    remove_action,
+    table_uri,
+)
+from backhaul_spark.tables.files import open_input
+from backhaul_spark.tables.part_file import PartFile, by_dictionary, read_batches, row_groups
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from deltalake import DeltaTable
+
+    from backhaul_spark.clock import Clock
+    from backhaul_spark.tables.schemas import TableSpec
+
+# Carried by everything that takes files out of a table that others append to.
+UPKEEP_APP = "backhaul-upkeep"
+FILE_BYTES = 128 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One file of a table: path (relative), size in bytes, rows, and its partition."""
+
+    path: str
+    size: int
+    rows: int
+    partition: Mapping[str, str]
+
+
+def data_files(table: DeltaTable, spec: TableSpec) -> list[DataFile]:
+    """Return the files of a table as loaded, by path: what came first is first in its partition."""
+    actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    found = [
+        DataFile(
+            unquote(each["path"]),
+            each["size_bytes"],
+            each["num_records"],
+            {name: str(each[f"partition.{name}"]) for name in spec.partition_by},
+        )
+        for each in actions
+    ]
+    return sorted(found, key=lambda file: file.path)
+
+
+def compact(root: str, spec: TableSpec, clock: Clock) -> tuple[int, int]:
+    """Rewrite small files, a commit for each partition that has several; return (before, after).
+
+    Raises:
+        TableMissing: the table is not there.
+        TablesBusy: somebody else takes out files at the same time. What is committed stays.
+    """
+    table = open_table(root, spec)
+    before = after = 0
+    for small in bundles(data_files(table, spec)):
+        before += len(small)
+        after += 1
+        _merge(root, table, spec, small, clock)
+    return before, after
+
+
+def bundles(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
+    """Yield files of one partition that together give one of about FILE_BYTES, two or more."""
+    partitions: dict[tuple[str, ...], list[DataFile]] = {}
+    for file in files:
+        if file.size < FILE_BYTES // 2:
+            partitions.setdefault(tuple(file.partition.values()), []).append(file)
+    for _, small in sorted(partitions.items()):
+        bundle: list[DataFile] = []
+        size = 0
+        for file in small:
+            if size + file.size > FILE_BYTES:
+                if len(bundle) > 1:
+                    yield bundle
+                bundle, size = [], 0
+            bundle.append(file)
+            size += file.size
+        if len(bundle) > 1:
+            yield bundle
+
+
+def _merge(
+    root: str, table: DeltaTable, spec: TableSpec, small: list[DataFile], clock: Clock
+) -> None:
+    uri = table_uri(root, spec.name)
+    schema = by_dictionary(
+        pa.schema([field for field in spec.schema if field.name not in spec.partition_by])
+    )
+    number = table.version() + 1
+    part = PartFile(uri, small[0].partition, number, schema)
+    for rows in row_groups(_batches(uri, small, schema)):
+        part.write(rows)
+    now_ns = clock.now_ns()
+    added = add_action(part.close(), now_ns, data_change=False)
+    removed = [
+        remove_action(each.path, each.size, each.partition, now_ns, data_change=False)
+        for each in small
+    ]
+    try:
+        commit_files(table, spec, [added, *removed], {UPKEEP_APP: number})
+    except CommitFailedError as error:
+        raise TablesBusy(root, f"somebody else tidies up {spec.name}") from error
+
+
+def _batches(uri: str, files: list[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for file in files:
+        with open_input(uri, file.path) as source:
+            for batch in read_batches(source):
+                yield from as_schema(pa.Table.from_batches([batch]), schema).to_batches()
+
+
+def as_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows of a file with the columns of `schema`; null where an older file has none."""
+    columns = [
+        rows.column(field.name).cast(field.type)
+        if field.name in rows.column_names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
