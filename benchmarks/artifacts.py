@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 import psutil  # type: ignore[import-untyped]
 
-from backhaul_agent.artifact_client import ArtifactClient
 from backhaul_agent.client import connect
+from backhaul_agent.client.artifacts import ArtifactClient
 from backhaul_codec import decode
 from backhaul_codec.subjects import parse_uplink
 from backhaul_hub.objects import CHUNK_BYTES, Objects

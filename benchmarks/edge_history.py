@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from backhaul_agent.history import Merge, Question, chunks
-from backhaul_agent.history_reader import LedgerHistory
-from backhaul_agent.ledger import Ledger
-from backhaul_agent.ledger_rows import Changes, Outgoing
+from backhaul_agent.history.ledger_source import LedgerHistory
+from backhaul_agent.history.merge import Merge, Question, chunks
+from backhaul_agent.ledger.ledger import Ledger
+from backhaul_agent.ledger.rows import Changes, Outgoing
 from backhaul_codec import Point, decode, encode_frame
 from backhaul_codec.subjects import frame_subject
 

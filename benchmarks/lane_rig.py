@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.config import load
-from backhaul_agent.link_config import (
+from backhaul_agent.leaf.streams import (
     in_stream,
     in_stream_config,
     out_consumer_config,

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from backhaul_agent.login import login_options
+from backhaul_agent.leaf.login import login_options
 from demo.patient import PATIENCE_S, connect
 from demo.rig import Part, program, run_to_end
 from tests.support.agent_streams import points_of

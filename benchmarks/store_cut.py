@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from backhaul_agent.errors import LedgerError
-from backhaul_agent.ledger import Ledger
-from backhaul_agent.ledger_rows import Changes, Outgoing
+from backhaul_agent.ledger.ledger import Ledger
+from backhaul_agent.ledger.rows import Changes, Outgoing
 from backhaul_codec import Point, encode_point
 from backhaul_hub.errors import HubError
 from backhaul_hub.jetstream import JetStreamApi

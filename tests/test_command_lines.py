@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-import backhaul_agent.cli
+import backhaul_agent.cli.main
 import backhaul_hub.cli
 import backhaul_spark.cli.main
 from backhaul_codec.programs.command_line import harmless, install_hint
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from backhaul_codec.programs.command_line import Subcommands
 
 GROUPS: dict[str, Subcommands] = {
-    "backhaul-agent": backhaul_agent.cli.cli,
+    "backhaul-agent": backhaul_agent.cli.main.cli,
     "backhaul-hub": backhaul_hub.cli.cli,
     "backhaul-spark": backhaul_spark.cli.main.cli,
 }

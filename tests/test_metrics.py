@@ -14,8 +14,8 @@ from urllib.request import urlopen
 
 import pytest
 
-import backhaul_agent.metrics
-import backhaul_agent.metrics_server
+import backhaul_agent.status.metrics
+import backhaul_agent.status.metrics_server
 import backhaul_hub.metrics
 import backhaul_hub.metrics_server
 from backhaul_codec.assurance.conditions import Condition, Severity
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "metrics.md").read_text()
-ALL = (*backhaul_hub.metrics.METRICS, *backhaul_agent.metrics.METRICS)
+ALL = (*backhaul_hub.metrics.METRICS, *backhaul_agent.status.metrics.METRICS)
 
 
 def documented(text: str) -> dict[str, tuple[str, tuple[str, ...]]]:
@@ -44,7 +44,7 @@ def documented(text: str) -> dict[str, tuple[str, tuple[str, ...]]]:
     ("heading", "metrics"),
     [
         ("## At the hub", backhaul_hub.metrics.METRICS),
-        ("## On the vehicle", backhaul_agent.metrics.METRICS),
+        ("## On the vehicle", backhaul_agent.status.metrics.METRICS),
     ],
 )
 def test_every_metric_is_documented_and_nothing_else(
@@ -93,7 +93,9 @@ def test_the_hub_counts_devices_lanes_and_conditions_and_names_no_device() -> No
     assert list(backhaul_hub.metrics.samples(facts, [], 0)) == []
 
 
-@pytest.mark.parametrize("server", [backhaul_agent.metrics_server, backhaul_hub.metrics_server])
+@pytest.mark.parametrize(
+    "server", [backhaul_agent.status.metrics_server, backhaul_hub.metrics_server]
+)
 async def test_half_open_questions_neither_add_up_nor_shut_others_out(server: ModuleType) -> None:
     port = free_port()
 
@@ -152,7 +154,9 @@ def listening(port: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("server", [backhaul_agent.metrics_server, backhaul_hub.metrics_server])
+@pytest.mark.parametrize(
+    "server", [backhaul_agent.status.metrics_server, backhaul_hub.metrics_server]
+)
 async def test_a_question_that_is_left_open_is_refused_without_a_traceback_and_the_next_answered(
     server: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

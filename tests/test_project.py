@@ -10,7 +10,7 @@ import click
 import msgspec
 import pytest
 
-import backhaul_agent.cli
+import backhaul_agent.cli.main
 import backhaul_agent.config
 import backhaul_hub.cli
 import backhaul_hub.config
@@ -53,7 +53,7 @@ def test_every_pin_is_exact_and_hashed_and_names_no_host(name: str) -> None:
 @pytest.mark.parametrize(
     ("group", "program"),
     [
-        (backhaul_agent.cli.cli, "backhaul-agent"),
+        (backhaul_agent.cli.main.cli, "backhaul-agent"),
         (backhaul_hub.cli.cli, "backhaul-hub"),
         (backhaul_spark.cli.main.cli, "backhaul-spark"),
     ],

@@ -1,1 +1,7 @@
-"""The part of backhaul that runs on the vehicle; start reading at `cli.main`."""
+"""The vehicle's agent: it records what programs publish, and brings each record to the hub once.
+
+A point travels through the rooms `ingest`, `commit`, `ledger`, and `uplink`; the hub's messages
+come in through `downlink`. `daemon` builds all parts and runs them. Enter there, or at `cli` for
+the command line and at `client` for programs. No module here imports the hub's or Spark's packages;
+all share `backhaul_codec`.
+"""

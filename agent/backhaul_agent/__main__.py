@@ -1,5 +1,5 @@
 """`python -m backhaul_agent`: the same as `backhaul-agent`."""
 
-from backhaul_agent.cli import main
+from backhaul_agent.cli.main import main
 
 main()

@@ -22,53 +22,53 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_agent import metrics_server
-from backhaul_agent.artifact_service import ArtifactService
-from backhaul_agent.artifact_store import ArtifactStore
-from backhaul_agent.artifacts import Artifacts
-from backhaul_agent.command_service import CommandService
-from backhaul_agent.comparison import Comparison
-from backhaul_agent.config_service import ConfigService
-from backhaul_agent.downlink import Downlink
-from backhaul_agent.epoch_gate import EpochGate
-from backhaul_agent.epoch_words import EpochWords
-from backhaul_agent.epochs import Epochs, Verdict
+from backhaul_agent.artifacts.manager import Artifacts
+from backhaul_agent.artifacts.service import ArtifactService
+from backhaul_agent.artifacts.store import ArtifactStore
+from backhaul_agent.commands.service import CommandService
+from backhaul_agent.commit.epoch_gate import EpochGate
+from backhaul_agent.commit.epochs import Epochs, Verdict
+from backhaul_agent.commit.heads import on_points
+from backhaul_agent.commit.marks import Marks
+from backhaul_agent.commit.writer import Writer
+from backhaul_agent.downlink.downlink import Downlink
+from backhaul_agent.enrol.key_rotation import KeyRotation
 from backhaul_agent.errors import LedgerCorruptError, LedgerStorageError, alone_in, damage_in
-from backhaul_agent.events import event
-from backhaul_agent.flow import Flow
-from backhaul_agent.head_keeper import on_points
-from backhaul_agent.health_watch import HealthWatch
-from backhaul_agent.history_service import HistoryService
-from backhaul_agent.holes import Asks
-from backhaul_agent.hub_clock import HubClock
-from backhaul_agent.intake import Intake
-from backhaul_agent.jetstream import JetStream
-from backhaul_agent.key_rotation import KeyRotation
-from backhaul_agent.lane import Lane
-from backhaul_agent.lanes import Lanes
-from backhaul_agent.leaf_store import LeafStore
-from backhaul_agent.ledger import Ledger
-from backhaul_agent.ledger_damage import set_aside
-from backhaul_agent.ledger_lock import LedgerLock
-from backhaul_agent.ledger_schema import open_file
-from backhaul_agent.link import Link, requester
-from backhaul_agent.link_config import link_window
-from backhaul_agent.link_news import LinkNews
-from backhaul_agent.listener import Listener
-from backhaul_agent.machine import identify
-from backhaul_agent.marks import Marks
-from backhaul_agent.metrics import METRICS, samples
-from backhaul_agent.replay_service import ReplayService
-from backhaul_agent.reserve import Reserve
-from backhaul_agent.restamp import Restamps
-from backhaul_agent.service import serve
-from backhaul_agent.standstill import Standstill
-from backhaul_agent.status import status
-from backhaul_agent.timekeeper import Timekeeper
-from backhaul_agent.uplink_state import UplinkState
-from backhaul_agent.visits import Visits
-from backhaul_agent.watermarks import Watermarks
-from backhaul_agent.writer import Writer
+from backhaul_agent.history.service import HistoryService
+from backhaul_agent.hub_time.hub_clock import HubClock
+from backhaul_agent.ingest.listener import Listener
+from backhaul_agent.ingest.parse import Intake
+from backhaul_agent.ingest.replay_service import ReplayService
+from backhaul_agent.leaf.connection import Link, requester
+from backhaul_agent.leaf.jetstream import JetStream
+from backhaul_agent.leaf.link_state import UplinkState
+from backhaul_agent.leaf.store_health import LeafStore
+from backhaul_agent.leaf.streams import link_window
+from backhaul_agent.ledger.damage import set_aside
+from backhaul_agent.ledger.disk_reserve import Reserve
+from backhaul_agent.ledger.lane_routing import Lanes
+from backhaul_agent.ledger.ledger import Ledger
+from backhaul_agent.ledger.lock import LedgerLock
+from backhaul_agent.ledger.schema import open_file
+from backhaul_agent.ledger.system_events import event
+from backhaul_agent.metered.controller import Visits
+from backhaul_agent.status import metrics_server
+from backhaul_agent.status.health_watch import HealthWatch
+from backhaul_agent.status.machine import identify
+from backhaul_agent.status.metrics import METRICS, samples
+from backhaul_agent.status.service import serve
+from backhaul_agent.status.status import status
+from backhaul_agent.sync.on_link_up import LinkNews
+from backhaul_agent.sync.restamp import Restamps
+from backhaul_agent.sync.service import ConfigService
+from backhaul_agent.time_sync.timekeeper import Timekeeper
+from backhaul_agent.uplink.comparison import Comparison
+from backhaul_agent.uplink.dispatch import Watermarks
+from backhaul_agent.uplink.epoch_sync import EpochWords
+from backhaul_agent.uplink.flow_control import Flow
+from backhaul_agent.uplink.lane import Lane
+from backhaul_agent.uplink.resend_requests import Asks
+from backhaul_agent.uplink.stall_report import Standstill
 from backhaul_codec.protocol.rotation import SUBJECT as rotation_subject
 
 if TYPE_CHECKING:
@@ -78,8 +78,8 @@ if TYPE_CHECKING:
 
     from backhaul_agent.clock import Clock
     from backhaul_agent.config import Config
-    from backhaul_agent.ledger_schema import Opener
-    from backhaul_agent.sdnotify import Notifier
+    from backhaul_agent.ledger.schema import Opener
+    from backhaul_agent.systemd_notify import Notifier
 
 DRAIN_S_MAX = 5.0
 SET_ASIDE_MAX = 3  # ledgers in one run: a disk that damages one after the other is of no use

@@ -30,8 +30,8 @@ import sqlite3
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from backhaul_agent.ledger_damage import says_damaged
-from backhaul_agent.reserve import says_full
+from backhaul_agent.ledger.damage import says_damaged
+from backhaul_agent.ledger.disk_reserve import says_full
 
 if TYPE_CHECKING:
     from pathlib import Path

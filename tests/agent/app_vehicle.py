@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from click.testing import CliRunner
 from nats.errors import Error as NatsError
 
-from backhaul_agent.cli import cli
+from backhaul_agent.cli.main import cli
 from backhaul_agent.client import Agent, connect
 from backhaul_codec.protocol.identity import Identity, encode_identity
 from demo.patient import PATIENCE_S, PatientClient

@@ -13,7 +13,7 @@ import nats
 from backhaul_agent.clock import SystemClock
 from backhaul_agent.config import parse
 from backhaul_agent.daemon import Daemon
-from backhaul_agent.sdnotify import Notifier
+from backhaul_agent.systemd_notify import Notifier
 from demo import patient
 from tests.agent.test_ledger import FailingDisk
 from tests.support.agent_process import running

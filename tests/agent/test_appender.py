@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from backhaul_agent.appender import Appender, Limits, State, Tail, Turn
-from backhaul_agent.steps import STEPS_MAX, Step, Steps
+from backhaul_agent.ledger.sequence_offsets import STEPS_MAX, Step, Steps
+from backhaul_agent.uplink.appender import Appender, Limits, State, Tail, Turn
 
 EPOCH = 7
 LIMITS = Limits(window_messages=4, window_bytes=1000, outstanding_bytes=10_000, answer_s=5.0)

@@ -18,9 +18,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from backhaul_agent.appender import Appender, Limits, State, Tail, Turn
-from backhaul_agent.resend import Resends, Work
-from backhaul_agent.steps import Step, Steps
+from backhaul_agent.ledger.sequence_offsets import Step, Steps
+from backhaul_agent.uplink.appender import Appender, Limits, State, Tail, Turn
+from backhaul_agent.uplink.resend import Resends, Work
 from backhaul_codec.ranges import RangeSet
 
 EPOCH = 7

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from backhaul_agent.artifact_jobs import (
+from backhaul_agent.artifacts.jobs import (
     BACKOFF_S_MAX,
     BACKOFF_S_MIN,
     SLOTS_MAX,

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import pytest
 
-from backhaul_agent.artifact_client import ArtifactClient
-from backhaul_agent.artifact_jobs import State
-from backhaul_agent.artifact_service import ArtifactService
-from backhaul_agent.artifact_store import ArtifactStore
-from backhaul_agent.artifacts import Artifacts
+from backhaul_agent.artifacts.jobs import State
+from backhaul_agent.artifacts.manager import Artifacts
+from backhaul_agent.artifacts.service import ArtifactService
+from backhaul_agent.artifacts.store import ArtifactStore
+from backhaul_agent.client.artifacts import ArtifactClient
 from backhaul_agent.config import ArtifactsConfig, Config, DeviceConfig
 from backhaul_agent.errors import Code, RefusedError
-from backhaul_agent.uplink_state import UplinkState
+from backhaul_agent.leaf.link_state import UplinkState
 from backhaul_codec.state.merge import Heads
 from tests.support.agent_clock import FakeClock
 from tests.support.waiting import until
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from backhaul_agent.artifact_store import Waiting
+    from backhaul_agent.artifacts.store import Waiting
 
 PIECES = (b"1" * 100_000, b"2" * 100_000)  # more than a file buffers
 WHOLE = b"".join(PIECES)

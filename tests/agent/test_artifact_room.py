@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from backhaul_agent import artifact_room
-from backhaul_agent.artifact_jobs import State
-from backhaul_agent.artifact_service import ArtifactService
-from backhaul_agent.artifact_store import ArtifactStore
-from backhaul_agent.artifacts import Artifacts
+from backhaul_agent.artifacts import room as artifact_room
+from backhaul_agent.artifacts.jobs import State
+from backhaul_agent.artifacts.manager import Artifacts
+from backhaul_agent.artifacts.service import ArtifactService
+from backhaul_agent.artifacts.store import ArtifactStore
 from backhaul_agent.config import ArtifactsConfig, Config, DeviceConfig
 from backhaul_agent.errors import ArtifactError, Code, RefusedError
-from backhaul_agent.uplink_state import UplinkState
+from backhaul_agent.leaf.link_state import UplinkState
 from backhaul_codec.protocol import blobs
 from backhaul_codec.state.merge import Heads
 from tests.support.agent_clock import FakeClock

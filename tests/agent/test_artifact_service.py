@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_agent import artifact_service
-from backhaul_agent import artifacts as artifacts_module
-from backhaul_agent.artifact_service import ArtifactService
-from backhaul_agent.artifact_store import ArtifactStore, Waiting
-from backhaul_agent.artifacts import Artifacts
+from backhaul_agent.artifacts import manager as artifacts_module
+from backhaul_agent.artifacts import service as artifact_service
+from backhaul_agent.artifacts.manager import Artifacts
+from backhaul_agent.artifacts.service import ArtifactService
+from backhaul_agent.artifacts.store import ArtifactStore, Waiting
 from backhaul_agent.config import ArtifactsConfig, Config, DeviceConfig
 from backhaul_agent.errors import Code, RefusedError
-from backhaul_agent.uplink_state import UplinkState
+from backhaul_agent.leaf.link_state import UplinkState
 from tests.support.agent_clock import FakeClock
 from tests.support.waiting import until
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from backhaul_agent.batch import BATCHES_IN_FLIGHT, Batch
+from backhaul_agent.client.batch import BATCHES_IN_FLIGHT, Batch
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_codec import Point
 from tests.support.waiting import until

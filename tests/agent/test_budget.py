@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_agent.ages import Ages, Mark
-from backhaul_agent.budget import (
+from backhaul_agent.ledger.age_index import Ages, Mark
+from backhaul_agent.ledger.eviction_policy import (
     ACCOUNT,
     CONFIG,
     EVENT,

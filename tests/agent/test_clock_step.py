@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from backhaul_agent.clock_step import StepGuard
-from backhaul_agent.clock_sync import Sample
 from backhaul_agent.config import ClockConfig
-from backhaul_agent.hub_clock import HubClock, Quality
+from backhaul_agent.hub_time.estimator import Sample
+from backhaul_agent.hub_time.hub_clock import HubClock, Quality
+from backhaul_agent.hub_time.step import StepGuard
 from tests.agent.test_hub_clock import DAY, MS, Vehicle
 
 S = 10**9

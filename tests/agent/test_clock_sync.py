@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from backhaul_agent.clock_sync import SAMPLES_MAX, Estimate, Estimator, Sample
+from backhaul_agent.hub_time.estimator import SAMPLES_MAX, Estimate, Estimator, Sample
 
 MS, S = 10**6, 10**9
 PPM = 50.0

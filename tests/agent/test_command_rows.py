@@ -5,9 +5,9 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING
 
-from backhaul_agent import command_rows
-from backhaul_agent.command_rows import Arrived, State
-from backhaul_agent.ledger_rows import Changes
+from backhaul_agent.ledger import command_rows
+from backhaul_agent.ledger.command_rows import Arrived, State
+from backhaul_agent.ledger.rows import Changes
 from tests.agent.test_commands import NOW, S
 from tests.agent.test_ledger import open_ledger
 

@@ -12,10 +12,11 @@ from unittest.mock import ANY
 
 import pytest
 
-from backhaul_agent import child, command_runs
-from backhaul_agent.command_book import End
-from backhaul_agent.command_rows import State
-from backhaul_agent.command_runs import NotDeliveredError, ask_program, run_executable
+from backhaul_agent.commands import child
+from backhaul_agent.commands import handlers as command_runs
+from backhaul_agent.commands.decide import End
+from backhaul_agent.commands.handlers import NotDeliveredError, ask_program, run_executable
+from backhaul_agent.ledger.command_rows import State
 from demo import patient
 from tests.agent.test_commands import Connection, row
 from tests.support.waiting import until

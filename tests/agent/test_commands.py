@@ -14,14 +14,14 @@ import pytest
 from nats.errors import ConnectionClosedError
 from structlog.testing import capture_logs
 
-from backhaul_agent.command_book import RUNS_MAX, CommandBook, End, Step, read
-from backhaul_agent.command_rows import CommandRow, State
-from backhaul_agent.command_service import SINCE, CommandService
+from backhaul_agent.commands.decide import RUNS_MAX, CommandBook, End, Step, read
+from backhaul_agent.commands.service import SINCE, CommandService
+from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import ClockConfig, CommandConfig, CommandsConfig, Config, DeviceConfig
-from backhaul_agent.downlink import Inbound
-from backhaul_agent.hub_clock import HubClock
-from backhaul_agent.ledger_rows import Changes, Inward
-from backhaul_agent.writer import Writer
+from backhaul_agent.downlink.downlink import Inbound
+from backhaul_agent.hub_time.hub_clock import HubClock
+from backhaul_agent.ledger.command_rows import CommandRow, State
+from backhaul_agent.ledger.rows import Changes, Inward
 from backhaul_codec import Opaque, decode
 from tests.agent.test_ledger import open_ledger
 from tests.support.agent_clock import FakeClock
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from backhaul_agent.ledger import Ledger
+    from backhaul_agent.ledger.ledger import Ledger
 
 NOW = FakeClock().now_ns
 S = 1_000_000_000
@@ -231,7 +231,7 @@ class InStream:
 async def test_a_finished_command_that_came_again_leaves_in_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backhaul_agent.command_service.LOOK_S", 0.01)
+    monkeypatch.setattr("backhaul_agent.commands.service.LOOK_S", 0.01)
     handler = shell("once", "echo fine")
     async with vehicle(tmp_path, handler) as it:
         await it.send("c1", "once")

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from backhaul_agent import comparison
-from backhaul_agent.comparison import Comparison
+from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import Config, DeviceConfig
-from backhaul_agent.confirmations import Confirmations
-from backhaul_agent.ledger_rows import Adopted, Changes, Row
-from backhaul_agent.reconcile import SPARE, spare_of
-from backhaul_agent.resend import Work
-from backhaul_agent.writer import Writer
+from backhaul_agent.ledger.rows import Adopted, Changes, Row
+from backhaul_agent.uplink import comparison
+from backhaul_agent.uplink.comparison import Comparison
+from backhaul_agent.uplink.confirmations import Confirmations
+from backhaul_agent.uplink.reconcile import SPARE, spare_of
+from backhaul_agent.uplink.resend import Work
 from backhaul_codec import chain, decode, hash_of, peek
 from backhaul_codec.wire.envelope import NO_LINK
 from tests.agent.test_ledger import open_ledger, outgoing
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from backhaul_agent.jetstream import JetStream
-    from backhaul_agent.lane import Lane
-    from backhaul_agent.ledger import Ledger
+    from backhaul_agent.leaf.jetstream import JetStream
+    from backhaul_agent.ledger.ledger import Ledger
+    from backhaul_agent.uplink.lane import Lane
 
 CONFIG = Config(device=DeviceConfig(id="VID-001", token="t"))
 OTHERS = "0" * 12

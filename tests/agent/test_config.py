@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from backhaul_agent.cli import cli
+from backhaul_agent.cli.main import cli
 from backhaul_agent.config import load, parse
 from backhaul_agent.errors import ConfigError
-from backhaul_agent.lanes import Lanes
-from backhaul_agent.link_config import link_window
+from backhaul_agent.leaf.streams import link_window
+from backhaul_agent.ledger.lane_routing import Lanes
 
 if TYPE_CHECKING:
     import os

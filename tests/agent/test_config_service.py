@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from backhaul_agent.cli import cli
+from backhaul_agent.cli.main import cli
 from backhaul_agent.client import connect
-from backhaul_agent.config_client import ConfigClient
+from backhaul_agent.client.config import ConfigClient
 from backhaul_agent.errors import RefusedError
 from backhaul_codec import Kind, Opaque, Point, encode_frame, encode_point
 from tests.agent.bench import Bench, bench

@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_agent.budget import CONFIG
-from backhaul_agent.config_requests import (
+from backhaul_agent.commit.heads import HeadKeeper
+from backhaul_agent.errors import RefusedError
+from backhaul_agent.ledger.eviction_policy import CONFIG
+from backhaul_agent.ledger.rows import Inward
+from backhaul_agent.sync.requests import (
     CreateRequest,
     MirrorRequest,
     MoveRequest,
@@ -22,10 +25,7 @@ from backhaul_agent.config_requests import (
     find,
     read,
 )
-from backhaul_agent.config_writes import ConfigWrites
-from backhaul_agent.errors import RefusedError
-from backhaul_agent.head_keeper import HeadKeeper
-from backhaul_agent.ledger_rows import Inward
+from backhaul_agent.sync.writes import ConfigWrites
 from backhaul_codec import Opaque, Point
 from backhaul_codec.state.merge import Head, HeadKey
 from backhaul_codec.subjects import parse_leaf
@@ -34,7 +34,7 @@ from backhaul_codec.wire.placed import Placed, decode_placed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backhaul_agent.framer import Write
+    from backhaul_agent.commit.framer import Write
 
 NOON = 1_700_000_000_000_000_000
 CAR = "VID-001"

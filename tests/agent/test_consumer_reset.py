@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_agent.config import Config, DeviceConfig
-from backhaul_agent.jetstream import JetStream
-from backhaul_agent.link import requester
-from backhaul_agent.link_config import out_consumer_config, out_stream_config
+from backhaul_agent.leaf.connection import requester
+from backhaul_agent.leaf.jetstream import JetStream
+from backhaul_agent.leaf.streams import out_consumer_config, out_stream_config
 from demo import patient
 from tests.support.nats_server import DOMAIN, NatsServer
 

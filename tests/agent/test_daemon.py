@@ -17,7 +17,7 @@ from backhaul_agent.clock import SystemClock
 from backhaul_agent.config import parse
 from backhaul_agent.daemon import SET_ASIDE_MAX, Daemon
 from backhaul_agent.errors import LedgerError, RefusedError
-from backhaul_agent.link_config import OUT_FIRST_SEQ
+from backhaul_agent.leaf.streams import OUT_FIRST_SEQ
 from backhaul_codec import Opaque, Point, decode, encode_frame
 from demo import patient
 from tests.agent.bench import Bench, Recorder, bench
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.nats
 
 @pytest.fixture(autouse=True)
 def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backhaul_agent.in_reader.POLL_S", 0.05)
+    monkeypatch.setattr("backhaul_agent.downlink.reader.POLL_S", 0.05)
 
 
 REFUSING = 'bytes_max = 1048576\nwhen_full = "refuse"\n'
@@ -153,8 +153,8 @@ async def test_a_corrupt_row_is_set_aside_and_the_hub_is_told(
 async def commit_directly(it: Bench, count: int) -> None:
     """Put frames into the ledger without a connection."""
     writer = running_parts(it)._writer
-    from backhaul_agent.arrivals import Arrival
-    from backhaul_agent.framer import Frame
+    from backhaul_agent.commit.framer import Frame
+    from backhaul_agent.commit.queues import Arrival
 
     done = asyncio.Semaphore(0)
     for number in range(count):

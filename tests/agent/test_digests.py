@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backhaul_agent.digests import ROUNDS_MAX, SETTLE_S, Digests, messages_of
-from backhaul_agent.downlink import Inbound
-from backhaul_agent.head_keeper import HeadKeeper
-from backhaul_agent.lanes import Lanes
-from backhaul_agent.ledger_lanes import Lane
-from backhaul_agent.ledger_rows import Inward
-from backhaul_agent.steps import Steps
+from backhaul_agent.commit.heads import HeadKeeper
+from backhaul_agent.downlink.downlink import Inbound
+from backhaul_agent.ledger.lane_routing import Lanes
+from backhaul_agent.ledger.lanes import Lane
+from backhaul_agent.ledger.rows import Inward
+from backhaul_agent.ledger.sequence_offsets import Steps
+from backhaul_agent.sync.digests import ROUNDS_MAX, SETTLE_S, Digests, messages_of
 from backhaul_codec import Opaque, Point, decode
 from backhaul_codec.state.merge import Head, HeadKey, Heads
 from backhaul_codec.subjects import parse_leaf
@@ -25,7 +25,7 @@ from tests.support.agent_clock import FakeClock
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from backhaul_agent.ledger_rows import Outgoing
+    from backhaul_agent.ledger.rows import Outgoing
 
 NOON = 1_700_000_000_000_000_000
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_agent.arrivals import Arrival
-from backhaul_agent.budget import EVENT, TELEMETRY
+from backhaul_agent.commit.framer import Frame, Write
+from backhaul_agent.commit.queues import Arrival
+from backhaul_agent.commit.writer import Writer
 from backhaul_agent.errors import LedgerStorageError, RefusedError
-from backhaul_agent.events import event
-from backhaul_agent.framer import Frame, Write
-from backhaul_agent.ledger import Ledger
-from backhaul_agent.reserve import Reserve, says_full
-from backhaul_agent.writer import Writer
+from backhaul_agent.ledger.disk_reserve import Reserve, says_full
+from backhaul_agent.ledger.eviction_policy import EVENT, TELEMETRY
+from backhaul_agent.ledger.ledger import Ledger
+from backhaul_agent.ledger.system_events import event
 from backhaul_codec import Point, encode_frame
 from tests.agent.test_ledger import FailingDisk, open_ledger
 from tests.agent.test_room import account_loosely, receipts, room_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from backhaul_agent.framer import Content
+    from backhaul_agent.commit.framer import Content
     from tests.support.small_disk import SmallDisk
 
 __all__ = ["small_disk"]
@@ -104,8 +104,8 @@ class Bench:
 async def bench(
     directory: Path, reserve: Reserve, monkeypatch: pytest.MonkeyPatch, **options: Any
 ) -> AsyncIterator[Bench]:
-    monkeypatch.setattr("backhaul_agent.room.RETAKE_S", 0.02)
-    monkeypatch.setattr("backhaul_agent.writer.RETRY_S", 0.02)
+    monkeypatch.setattr("backhaul_agent.commit.eviction.RETAKE_S", 0.02)
+    monkeypatch.setattr("backhaul_agent.commit.writer.RETRY_S", 0.02)
     ledger = await Ledger.open(
         directory / "ledger.db", device="VID-001", bytes_max=256 * MIB, epoch=lambda: 42,
         reserve=reserve, **options,
@@ -284,7 +284,7 @@ async def test_a_disk_with_space_that_fails_in_another_way_is_not_asked_again_at
 
     try:
         with monkeypatch.context() as failing:
-            failing.setattr("backhaul_agent.ledger_room.release", fail)
+            failing.setattr("backhaul_agent.ledger.eviction_queries.release", fail)
             with pytest.raises(LedgerStorageError, match="disk I/O error"):
                 await room.upkeep()
         assert room.upkeep_due_s() > clock.monotonic_s()

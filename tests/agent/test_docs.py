@@ -8,10 +8,10 @@ import re
 from pathlib import Path
 
 import backhaul_agent
-from backhaul_agent import config_requests
-from backhaul_agent.cli import COMMANDS
-from backhaul_agent.config_requests import PointRequest, read
+from backhaul_agent.cli.main import COMMANDS
 from backhaul_agent.errors import Code
+from backhaul_agent.sync import requests as config_requests
+from backhaul_agent.sync.requests import PointRequest, read
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(backhaul_agent.__file__).parent

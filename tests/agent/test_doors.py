@@ -12,9 +12,9 @@ import pytest
 import pytest_asyncio
 from nats.errors import Error as NatsError
 
-from backhaul_agent import doors as doors_module
-from backhaul_agent.apps import DOORS, door_subject
-from backhaul_agent.doors import Doors, Heard, program_of
+from backhaul_agent.apps import doors as doors_module
+from backhaul_agent.apps.doors import Doors, Heard, program_of
+from backhaul_agent.apps.rights import DOORS, door_subject
 from demo import patient
 from demo.ports import free_port
 from demo.rig import Part

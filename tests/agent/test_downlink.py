@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import Config, DeviceConfig
-from backhaul_agent.downlink import Downlink, Inbound
+from backhaul_agent.downlink.downlink import Downlink, Inbound
 from backhaul_agent.errors import JetStreamError
-from backhaul_agent.jetstream import JetStream
-from backhaul_agent.ledger import Ledger
-from backhaul_agent.link import requester
-from backhaul_agent.resend import read_ask
-from backhaul_agent.writer import Writer
+from backhaul_agent.leaf.connection import requester
+from backhaul_agent.leaf.jetstream import JetStream
+from backhaul_agent.ledger.ledger import Ledger
+from backhaul_agent.uplink.resend import read_ask
 from demo import patient
 from tests.agent.test_ledger import FailingDisk
 from tests.support.agent_clock import FakeClock
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_agent.ledger_rows import Inward
+    from backhaul_agent.ledger.rows import Inward
     from tests.support.nats_server import NatsServer
 
 pytestmark = pytest.mark.nats
@@ -126,7 +126,7 @@ async def reader(
 
 @pytest.fixture(autouse=True)
 def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backhaul_agent.in_reader.POLL_S", 0.05)
+    monkeypatch.setattr("backhaul_agent.downlink.reader.POLL_S", 0.05)
 
 
 async def test_each_message_is_handed_over_once_in_order(
@@ -149,7 +149,7 @@ async def test_each_message_is_handed_over_once_in_order(
 async def test_news_wake_the_reader_without_a_poll(
     tmp_path: Path, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backhaul_agent.in_reader.POLL_S", 3600.0)
+    monkeypatch.setattr("backhaul_agent.downlink.reader.POLL_S", 3600.0)
     await make_stream(nats_server, "s.note.1")
     async with reader(tmp_path, nats_server) as it:
         await it.until_read(1)
@@ -217,7 +217,7 @@ async def test_a_full_disk_holds_the_position_back_and_passes(
     tmp_path: Path, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the messages changed and the position are one transaction: both or none."""
-    monkeypatch.setattr("backhaul_agent.writer.RETRY_S", 0.0)
+    monkeypatch.setattr("backhaul_agent.commit.writer.RETRY_S", 0.0)
     async with reader(tmp_path, nats_server) as it:
         await it.api("STREAM.CREATE.IN", STREAM)
         it.disk.error = OSError(28, "No space left on device")
@@ -246,7 +246,7 @@ class Flaky(JetStream):
 async def test_it_is_at_the_end_once_all_that_has_come_is_committed(
     tmp_path: Path, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backhaul_agent.writer.RETRY_S", 0.0)
+    monkeypatch.setattr("backhaul_agent.commit.writer.RETRY_S", 0.0)
     await make_stream(nats_server, "s.note.1")
     async with reader(tmp_path, nats_server) as it:
         jetstream = JetStream(requester(it.client))

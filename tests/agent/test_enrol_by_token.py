@@ -12,11 +12,12 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from backhaul_agent import units, vehicle_files
-from backhaul_agent.commands import enrol
-from backhaul_agent.enrol_by_token import begin
+from backhaul_agent.cli import enrol
+from backhaul_agent.enrol import systemd_units as units
+from backhaul_agent.enrol import vehicle_files
+from backhaul_agent.enrol.by_token import begin
+from backhaul_agent.enrol.vehicle_files import Directory, Wishes
 from backhaul_agent.errors import EnrolmentFailedError, UnitsError, VehicleFilesError
-from backhaul_agent.vehicle_files import Directory, Wishes
 from backhaul_codec.protocol.credentials import parse_credentials
 from backhaul_codec.protocol.enrolment import write_token
 from backhaul_codec.protocol.identity import Identity

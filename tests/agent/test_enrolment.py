@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 from nats.errors import NoRespondersError
 
-from backhaul_agent.enrolment import Attempt, ask, key_for, new_key, write_attempt
+from backhaul_agent.enrol.request import Attempt, ask, key_for, new_key, write_attempt
+from backhaul_agent.enrol.temporary_leaf import asking, temporary_leaf
 from backhaul_agent.errors import EnrolmentFailedError
-from backhaul_agent.temporary_leaf import asking, temporary_leaf
 from backhaul_codec.protocol.enrolment import Refused, read_request, write_answer
 from backhaul_codec.protocol.identity import Identity
 from demo.ports import free_port
@@ -192,7 +192,7 @@ async def test_the_server_ends_with_a_killed_parent_and_the_next_run_clears_up(
     script = """\
 import asyncio, sys
 from pathlib import Path
-from backhaul_agent.temporary_leaf import asking, temporary_leaf
+from backhaul_agent.enrol.temporary_leaf import asking, temporary_leaf
 from tests.support.enrolment_tokens import some_token
 
 async def main():

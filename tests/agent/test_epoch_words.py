@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from backhaul_agent.adoption import Adoption
+from backhaul_agent.commit.epoch_gate import EpochGate
+from backhaul_agent.commit.epochs import Epochs
+from backhaul_agent.commit.framer import pack
+from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import Config, DeviceConfig
-from backhaul_agent.confirmations import Confirmations
-from backhaul_agent.epoch_gate import EpochGate
-from backhaul_agent.epoch_words import SPAN_MAX, EpochWords
-from backhaul_agent.epochs import Epochs
-from backhaul_agent.framer import pack
-from backhaul_agent.hub_clock import HubClock
-from backhaul_agent.jetstream import JetStream, Stored
-from backhaul_agent.ledger_rows import Changes, Staged
-from backhaul_agent.writer import Writer
+from backhaul_agent.hub_time.hub_clock import HubClock
+from backhaul_agent.leaf.jetstream import JetStream, Stored
+from backhaul_agent.ledger.rows import Changes, Staged
+from backhaul_agent.uplink.adoption import Adoption
+from backhaul_agent.uplink.confirmations import Confirmations
+from backhaul_agent.uplink.epoch_sync import SPAN_MAX, EpochWords
 from backhaul_codec import Point, encode_point
 from tests.agent.test_ledger import open_ledger, outgoing
 from tests.agent.test_ledger_epochs import opening
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
     from pathlib import Path
 
-    from backhaul_agent.lane import Lane
-    from backhaul_agent.ledger import Ledger
+    from backhaul_agent.ledger.ledger import Ledger
+    from backhaul_agent.uplink.lane import Lane
 
 CONFIG = Config(device=DeviceConfig(id="VID-001", token="t"))
 STAGED, OTHER = (Point("n", "t", number, float(number)) for number in (1, 2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backhaul_agent.epochs import EPOCHS_MAX, PATIENCE_OWN_S, PATIENCE_S, Epochs, Verdict
+from backhaul_agent.commit.epochs import EPOCHS_MAX, PATIENCE_OWN_S, PATIENCE_S, Epochs, Verdict
 
 LAST = {"live": 10, "bulk": 20}
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from backhaul_agent.budget import EVENT, class_of
-from backhaul_agent.cli import cli
+from backhaul_agent.cli.main import cli
 from backhaul_agent.client import connect
 from backhaul_agent.clock import stamp_ms
+from backhaul_agent.commit.framer import value_class
 from backhaul_agent.config import ClockConfig, Config, DeviceConfig, IngestConfig
 from backhaul_agent.errors import RefusedError
-from backhaul_agent.event_intake import EventIntake
-from backhaul_agent.framer import value_class
-from backhaul_agent.hub_clock import HubClock
-from backhaul_agent.intake import Intake
-from backhaul_agent.visits import OWN_EVENTS
+from backhaul_agent.hub_time.hub_clock import HubClock
+from backhaul_agent.ingest.parse import Intake
+from backhaul_agent.ingest.parse_event import EventIntake
+from backhaul_agent.ledger.eviction_policy import EVENT, class_of
+from backhaul_agent.metered.controller import OWN_EVENTS
 from backhaul_codec import Opaque, decode
 from backhaul_codec.subjects import SYSTEM_EVENTS, app_event_subject, parse_leaf
 from tests.agent.bench import bench
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul_agent.clock import Clock
-    from backhaul_agent.framer import Event
+    from backhaul_agent.commit.framer import Event
     from tests.support.nats_server import NatsServer
 
 CONFIG = Config(

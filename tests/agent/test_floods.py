@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from backhaul_agent.apps.floods import NOTE_EVERY_S, Floods, Shares
 from backhaul_agent.config import IngestConfig
 from backhaul_agent.errors import RefusedError
-from backhaul_agent.floods import NOTE_EVERY_S, Floods, Shares
 
 
 def test_one_program_never_has_all_of_the_room() -> None:

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backhaul_agent.commit.framer import Frame, Framer, Points, pack, unpack
 from backhaul_agent.config import FrameConfig
-from backhaul_agent.framer import Frame, Framer, Points, pack, unpack
 from backhaul_codec import Opaque, Point, decode, encode_frame
 from tests.support import strategies
 
 if TYPE_CHECKING:
-    from backhaul_agent.framer import Plan
+    from backhaul_agent.commit.framer import Plan
 
 LIMITS = FrameConfig(points_max=5, bytes_max=1024, age_s_max=1.0)
 NODES = ("a", "b")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from backhaul_agent.config import HealthConfig
-from backhaul_agent.health import AgentHealth
+from backhaul_agent.status.health import AgentHealth
 from backhaul_codec.assurance.vehicle_conditions import KINDS
 
 DOCS = Path(__file__).parents[2] / "docs" / "health.md"

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from backhaul_agent import history
-from backhaul_agent.commands.history import read_time
+from backhaul_agent.cli.history import read_time
 from backhaul_agent.errors import RefusedError
-from backhaul_agent.history import CHUNK_POINTS, POINTS_MAX, Merge, chunks, read_request
+from backhaul_agent.history import merge as history
+from backhaul_agent.history.merge import CHUNK_POINTS, POINTS_MAX, Merge, chunks, read_request
 from backhaul_codec import Opaque, Value
 from backhaul_codec.state.json_values import value_from_json
 from tests.support.agent_clock import FakeClock

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_agent.framer import Framer, Points
-from backhaul_agent.history import Merge, Question
-from backhaul_agent.history_reader import LedgerHistory
-from backhaul_agent.ledger_rows import Changes, Outgoing, Staged
+from backhaul_agent.commit.framer import Framer, Points
+from backhaul_agent.history.ledger_source import LedgerHistory
+from backhaul_agent.history.merge import Merge, Question
+from backhaul_agent.ledger.rows import Changes, Outgoing, Staged
 from backhaul_codec import Point, encode_frame, encode_point
 from backhaul_codec.subjects import (
     edge_frame_subject,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from backhaul_agent.ledger import Ledger
+    from backhaul_agent.ledger.ledger import Ledger
 
 ASKED = Question("battery", "soc", "", 0, 10_000, 100_000)
 
@@ -199,7 +199,7 @@ async def test_a_limit_stops_between_two_stamps(ledger: Ledger) -> None:
 
 async def test_the_index_finds_the_rows(ledger: Ledger) -> None:
     """The rows of a series are found by subject and time, not by reading the ledger."""
-    from backhaul_agent import history_reader
+    from backhaul_agent.history import ledger_source as history_reader
 
     rows = await ledger.query(
         "EXPLAIN QUERY PLAN " + history_reader._SLICE, "f.n", 0, 0, 0, 9, 0, 10

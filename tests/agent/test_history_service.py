@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from backhaul_agent import history_service
+from backhaul_agent.cli.history import command
 from backhaul_agent.client import Agent, connect
-from backhaul_agent.commands.history import command
+from backhaul_agent.client.history import history
 from backhaul_agent.errors import NoAgentError, RefusedError
-from backhaul_agent.history_client import history
-from backhaul_agent.history_reader import SLICE_ROWS, LedgerHistory
+from backhaul_agent.history import service as history_service
+from backhaul_agent.history.ledger_source import SLICE_ROWS, LedgerHistory
 from backhaul_codec import Point
 from tests.agent.bench import Bench, bench
 from tests.support.agent_streams import watermark
@@ -59,8 +59,8 @@ async def test_everything_a_vehicle_still_has_comes_once_in_order(
     streams: str,
 ) -> None:
     """What is staged, framed, live, and what the ledger has forgotten but OUT still has."""
-    monkeypatch.setattr("backhaul_agent.history_out.BATCH", 7)
-    monkeypatch.setattr("backhaul_agent.in_reader.POLL_S", 0.05)
+    monkeypatch.setattr("backhaul_agent.history.stream_source.BATCH", 7)
+    monkeypatch.setattr("backhaul_agent.downlink.reader.POLL_S", 0.05)
     noise = random.Random(1)
     async with (
         bench(tmp_path, nats_server, extra=streams, ledger="bytes_max = 1048576\n") as it,

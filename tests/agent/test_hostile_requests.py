@@ -11,13 +11,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from backhaul_agent import config_service, history_service
-from backhaul_agent.artifacts import Artifacts
+from backhaul_agent.artifacts.manager import Artifacts
 from backhaul_agent.client import connect
 from backhaul_agent.errors import Code, RefusedError
-from backhaul_agent.intake import Intake
-from backhaul_agent.replay_book import Bundle, Question, ReplayBook
-from backhaul_agent.replay_service import KEPT, PUT
+from backhaul_agent.history import service as history_service
+from backhaul_agent.ingest.parse import Intake
+from backhaul_agent.ingest.replay_book import Bundle, Question, ReplayBook
+from backhaul_agent.ingest.replay_service import KEPT, PUT
+from backhaul_agent.sync import service as config_service
 from tests.agent.bench import bench
 from tests.support.agent_streams import points_of
 from tests.support.hostile_json import TOKENS, Hostile

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_agent.clock_sync import Sample
 from backhaul_agent.config import ClockConfig
-from backhaul_agent.hub_clock import CEILING_NS, FLOOR_NS, HubClock, Quality
+from backhaul_agent.hub_time.estimator import Sample
+from backhaul_agent.hub_time.hub_clock import CEILING_NS, FLOOR_NS, HubClock, Quality
 from tests.support.agent_clock import FakeClock
 
 MS, S = 10**6, 10**9

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_agent.in_position import Cursor, hub_place
-from backhaul_agent.jetstream import Stored
+from backhaul_agent.downlink.position import Cursor, hub_place
+from backhaul_agent.leaf.jetstream import Stored
 
 
 def message(seq: int, hub_seq: int = 0, identity: str = "made1") -> Stored:

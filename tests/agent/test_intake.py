@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backhaul_agent.commit.framer import Frame, Framer, Points
 from backhaul_agent.config import Config, DeviceConfig, FrameConfig, IngestConfig
 from backhaul_agent.errors import RefusedError
-from backhaul_agent.framer import Frame, Framer, Points
-from backhaul_agent.intake import Intake
+from backhaul_agent.ingest.parse import Intake
 from backhaul_codec import Opaque, Point, decode, encode_frame, encode_point
 from backhaul_codec.state.rfc3339 import time_ns_of
 from backhaul_codec.wire.expansion import FRAME_EXPANDED_MAX, FRAME_POINTS_MAX

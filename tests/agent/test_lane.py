@@ -16,20 +16,20 @@ import msgspec
 import pytest
 from nats.errors import TimeoutError as NatsTimeoutError
 
-from backhaul_agent.adoption import Adoption, Held
-from backhaul_agent.arrivals import Arrival
+from backhaul_agent.commit.framer import Frame
+from backhaul_agent.commit.queues import Arrival
+from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import Config, DeviceConfig
-from backhaul_agent.confirmations import Claim
-from backhaul_agent.epoch_words import EpochWords
-from backhaul_agent.framer import Frame
-from backhaul_agent.jetstream import JetStream
-from backhaul_agent.lane import Lane
-from backhaul_agent.ledger import Ledger
-from backhaul_agent.ledger_rows import Changes, Inward, Settled
-from backhaul_agent.out_stream import OutStream
-from backhaul_agent.resend import Ask
-from backhaul_agent.steps import Step, Steps
-from backhaul_agent.writer import Writer
+from backhaul_agent.leaf.jetstream import JetStream
+from backhaul_agent.ledger.ledger import Ledger
+from backhaul_agent.ledger.rows import Changes, Inward, Settled
+from backhaul_agent.ledger.sequence_offsets import Step, Steps
+from backhaul_agent.uplink.adoption import Adoption, Held
+from backhaul_agent.uplink.confirmations import Claim
+from backhaul_agent.uplink.epoch_sync import EpochWords
+from backhaul_agent.uplink.lane import Lane
+from backhaul_agent.uplink.out_stream import OutStream
+from backhaul_agent.uplink.resend import Ask
 from backhaul_codec import Point, chain, decode, encode_frame, hash_of, peek
 from backhaul_codec.wire.envelope import NO_LINK
 from backhaul_codec.wire.retime import retime
@@ -289,7 +289,7 @@ async def test_lost_answers_are_found_in_the_tail(rig: Rig) -> None:
 async def test_a_leaf_that_answers_nothing_is_asked_again(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backhaul_agent.lane.RETRY_S_MIN", 0.001)
+    monkeypatch.setattr("backhaul_agent.uplink.lane.RETRY_S_MIN", 0.001)
     await rig.commit(2)
     rig.leaf.down = True
     async with rig.connected(Connection(rig.leaf)):

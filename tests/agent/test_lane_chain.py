@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from backhaul_agent.appender import Tail
-from backhaul_agent.lane_chain import choose
-from backhaul_agent.ledger_lanes import Lane
-from backhaul_agent.steps import Step, Steps
+from backhaul_agent.ledger.lanes import Lane
+from backhaul_agent.ledger.sequence_offsets import Step, Steps
+from backhaul_agent.uplink.appender import Tail
+from backhaul_agent.uplink.epoch_order import choose
 
 # Three epochs: 7 with 10 seqs, 8 with 5, and 9, the current one.
 OLD = Steps("old stream", [Step(0, 1)])

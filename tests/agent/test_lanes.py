@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_agent.config import Config, DeviceConfig
-from backhaul_agent.events import event
-from backhaul_agent.lanes import Lanes
-from backhaul_agent.ledger_rows import Outgoing
-from backhaul_agent.link_config import in_stream_config, out_consumer_config, out_stream_config
+from backhaul_agent.leaf.streams import in_stream_config, out_consumer_config, out_stream_config
+from backhaul_agent.ledger.lane_routing import Lanes
+from backhaul_agent.ledger.rows import Outgoing
+from backhaul_agent.ledger.system_events import event
 from backhaul_codec.subjects import frame_subject, lane_of, parse_leaf, point_subject
 
 LANES = Lanes(["battery", "front left"])

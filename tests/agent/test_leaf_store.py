@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner
 from nats.errors import TimeoutError as NatsTimeoutError
 
+from backhaul_agent.cli import leaf_check
 from backhaul_agent.client import connect
-from backhaul_agent.commands import leaf_check
-from backhaul_agent.jetstream import JetStream
-from backhaul_agent.leaf_config import LeafServer, render_leaf
-from backhaul_agent.leaf_store import SILENT, LeafStore, free_bytes, needs_restart
+from backhaul_agent.leaf.config_text import LeafServer, render_leaf
+from backhaul_agent.leaf.jetstream import JetStream
+from backhaul_agent.leaf.store_health import SILENT, LeafStore, free_bytes, needs_restart
 from backhaul_codec import Opaque
 from backhaul_codec.protocol.identity import Identity
 from demo import patient

@@ -15,9 +15,9 @@ from backhaul_agent.errors import (
     LedgerOlderError,
     LedgerStorageError,
 )
-from backhaul_agent.ledger import Ledger
-from backhaul_agent.ledger_rows import Changes, Outgoing, Quarantine, Staged
-from backhaul_agent.ledger_schema import SCHEMA_VERSION, open_file
+from backhaul_agent.ledger.ledger import Ledger
+from backhaul_agent.ledger.rows import Changes, Outgoing, Quarantine, Staged
+from backhaul_agent.ledger.schema import SCHEMA_VERSION, open_file
 from backhaul_codec import Point, encode_point, peek
 from backhaul_codec.wire.envelope import CHAINED_BYTES, HEADER_BYTES
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_agent import ledger_chain
-from backhaul_agent.confirmations import UNPROVEN, Claim, Confirmations
-from backhaul_agent.ledger_rows import Adopted, Changes, Opening, OwnRow, Row, Settled
+from backhaul_agent.ledger import chain as ledger_chain
+from backhaul_agent.ledger.rows import Adopted, Changes, Opening, OwnRow, Row, Settled
+from backhaul_agent.uplink.confirmations import UNPROVEN, Claim, Confirmations
 from backhaul_codec import chain, hash_of, peek, restamp
 from backhaul_codec.protocol.words import FORKED
 from backhaul_codec.wire.envelope import NO_LINK
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from backhaul_agent.ledger import Ledger
+    from backhaul_agent.ledger.ledger import Ledger
 
 
 @pytest.fixture

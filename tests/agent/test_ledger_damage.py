@@ -21,9 +21,9 @@ from backhaul_agent.errors import (
     LedgerNewerError,
     LedgerStorageError,
 )
-from backhaul_agent.ledger_damage import asides, frames_committed, set_aside
-from backhaul_agent.ledger_rows import Changes, Outgoing, Staged
-from backhaul_agent.ledger_schema import SCHEMA, SCHEMA_VERSION, TABLES
+from backhaul_agent.ledger.damage import asides, frames_committed, set_aside
+from backhaul_agent.ledger.rows import Changes, Outgoing, Staged
+from backhaul_agent.ledger.schema import SCHEMA, SCHEMA_VERSION, TABLES
 from backhaul_codec import CodecError, Point, encode_frame, peek
 from backhaul_codec.subjects import SubjectError, parse_leaf
 from backhaul_codec.wire.placed import check_placed
@@ -32,8 +32,8 @@ from tests.agent.test_ledger import open_ledger
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul_agent.ledger import Ledger
-    from backhaul_agent.ledger_rows import Row
+    from backhaul_agent.ledger.ledger import Ledger
+    from backhaul_agent.ledger.rows import Row
 
 COMMITS = 16
 

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_agent import ledger_lanes
 from backhaul_agent.errors import LedgerStorageError
-from backhaul_agent.events import epoch_event
-from backhaul_agent.ledger_rows import Changes, LaneStep, Opening, Outgoing
-from backhaul_agent.steps import Step
+from backhaul_agent.ledger import lanes as ledger_lanes
+from backhaul_agent.ledger.rows import Changes, LaneStep, Opening, Outgoing
+from backhaul_agent.ledger.sequence_offsets import Step
+from backhaul_agent.ledger.system_events import epoch_event
 from backhaul_codec import peek
 from tests.agent.test_ledger import FailingDisk, open_ledger, outgoing
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul_agent.ledger import Ledger
+    from backhaul_agent.ledger.ledger import Ledger
 
 
 def opening(epoch: int = 43) -> Opening:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_agent.errors import LedgerInUseError, LedgerStorageError
-from backhaul_agent.ledger_damage import asides, set_aside
-from backhaul_agent.ledger_lock import LedgerLock
-from backhaul_agent.reserve import Reserve
+from backhaul_agent.ledger.damage import asides, set_aside
+from backhaul_agent.ledger.disk_reserve import Reserve
+from backhaul_agent.ledger.lock import LedgerLock
 from demo.ports import free_port
 from tests.support.agent_process import AgentProcess
 from tests.support.waiting import until
@@ -207,7 +207,7 @@ def test_on_a_full_disk_the_reserve_makes_room_for_the_lock(
             raise OSError(errno.ENOSPC, "No space left on device")
         return really(name, *rest)
 
-    monkeypatch.setattr("backhaul_agent.ledger_lock.os.open", full)
+    monkeypatch.setattr("backhaul_agent.ledger.lock.os.open", full)
     with pytest.raises(LedgerStorageError) as told, LedgerLock(path):
         pass
     assert told.value.disk_full

@@ -9,7 +9,7 @@ import pytest
 from nats.errors import ConnectionClosedError
 
 from backhaul_agent.config import Config, DeviceConfig, NatsConfig
-from backhaul_agent.link import Link
+from backhaul_agent.leaf.connection import Link
 from tests.support.raw_publish import publish_raw
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ class SilentClient:
 
 @pytest.fixture
 def link(monkeypatch: pytest.MonkeyPatch) -> Link:
-    monkeypatch.setattr("backhaul_agent.link.OwnClient", SilentClient)
-    monkeypatch.setattr("backhaul_agent.link.LOOK_S", 0.001)
-    monkeypatch.setattr("backhaul_agent.link.RETRY_S_MIN", 0.001)
+    monkeypatch.setattr("backhaul_agent.leaf.connection.OwnClient", SilentClient)
+    monkeypatch.setattr("backhaul_agent.leaf.connection.LOOK_S", 0.001)
+    monkeypatch.setattr("backhaul_agent.leaf.connection.RETRY_S_MIN", 0.001)
     return Link(Config(device=DeviceConfig(id="VID-001", token="tok")), lambda error: None)
 
 

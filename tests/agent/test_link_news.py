@@ -9,13 +9,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from backhaul_agent.commit.heads import HeadKeeper
 from backhaul_agent.config import Config, DeviceConfig
-from backhaul_agent.digests import SETTLE_S
 from backhaul_agent.errors import LedgerStorageError
-from backhaul_agent.head_keeper import HeadKeeper
-from backhaul_agent.ledger_rows import Row
-from backhaul_agent.link_news import LinkNews
-from backhaul_agent.uplink_state import UplinkState
+from backhaul_agent.leaf.link_state import UplinkState
+from backhaul_agent.ledger.rows import Row
+from backhaul_agent.sync.digests import SETTLE_S
+from backhaul_agent.sync.on_link_up import LinkNews
 from backhaul_codec import Opaque, Point, decode, encode_frame
 from backhaul_codec.state.merge import Head, HeadKey
 from tests.support.agent_clock import FakeClock
@@ -23,7 +23,7 @@ from tests.support.agent_clock import FakeClock
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from backhaul_agent.ledger_rows import Outgoing
+    from backhaul_agent.ledger.rows import Outgoing
 
 CONFIG = Config(device=DeviceConfig(id="VID-001", token="tok"))
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_agent import link_probe
-from backhaul_agent.leaf_config import LeafServer, leaf_urls_of, render_leaf
-from backhaul_agent.link_probe import explain, why_no_link
+from backhaul_agent.enrol import link_probe
+from backhaul_agent.enrol.link_probe import explain, why_no_link
+from backhaul_agent.leaf.config_text import LeafServer, leaf_urls_of, render_leaf
 from backhaul_codec.protocol.credentials import Credentials
 from backhaul_codec.protocol.identity import Identity
 from backhaul_hub.nats_jwt import Rights, user_jwt

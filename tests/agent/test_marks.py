@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_agent.arrivals import Arrival
+from backhaul_agent.commit.framer import Points
+from backhaul_agent.commit.marks import HOUR_NS, LOOK_S, REST_S_MIN, Marks
+from backhaul_agent.commit.queues import Arrival
+from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import Config, DeviceConfig
-from backhaul_agent.framer import Points
-from backhaul_agent.ledger import Ledger
-from backhaul_agent.marks import HOUR_NS, LOOK_S, REST_S_MIN, Marks
-from backhaul_agent.writer import Writer
+from backhaul_agent.ledger.ledger import Ledger
 from backhaul_codec import Point, decode, hash_of, peek
 from tests.support.agent_clock import FakeClock
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from backhaul_agent.ledger_rows import Changes
+    from backhaul_agent.ledger.rows import Changes
 
 HALF_PAST_NS = 1_700_000_000_000_000_000 // HOUR_NS * HOUR_NS + HOUR_NS // 2
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_agent.commands.status import link_lines
-from backhaul_agent.metered import (
+from backhaul_agent.cli.status import link_lines
+from backhaul_agent.metered.policy import (
     BACKOFF_S_MAX,
     STALL_S,
     Facts,

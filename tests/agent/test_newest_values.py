@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backhaul_agent.newest_values import (
+from backhaul_agent.sync.newest_values import (
     BURST_BYTES_MIN,
     BURST_S,
     EVERY_S,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_agent.client import Agent, connect
-from backhaul_agent.config_client import ConfigClient
+from backhaul_agent.client.config import ConfigClient
 from backhaul_codec import Kind, Point, encode_point
 from demo import patient
 from tests.agent.bench import Bench, bench
@@ -38,7 +38,7 @@ DOWN = {"name": "DOWN", "subjects": ["in.VID-001.>"], "max_msgs_per_subject": 1}
 
 @pytest.fixture(autouse=True)
 def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backhaul_agent.in_reader.POLL_S", 0.05)
+    monkeypatch.setattr("backhaul_agent.downlink.reader.POLL_S", 0.05)
 
 
 async def test_kills_lose_and_double_nothing_in_any_lane(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from backhaul_agent.jetstream import JetStream, Stored
-from backhaul_agent.out_stream import OutStream
-from backhaul_agent.resend import Work
+from backhaul_agent.leaf.jetstream import JetStream, Stored
+from backhaul_agent.uplink.out_stream import OutStream
+from backhaul_agent.uplink.resend import Work
 from backhaul_codec import Point, encode_point
 
 if TYPE_CHECKING:

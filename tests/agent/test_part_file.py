@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pytest
 
-from backhaul_agent.artifact_store import ArtifactStore, Waiting
+from backhaul_agent.artifacts.partial_file import SYNC_BYTES, SYNC_S, Part, has_digest, open_part
+from backhaul_agent.artifacts.store import ArtifactStore, Waiting
 from backhaul_agent.config import ArtifactsConfig
 from backhaul_agent.errors import ArtifactError
-from backhaul_agent.part_file import SYNC_BYTES, SYNC_S, Part, has_digest, open_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

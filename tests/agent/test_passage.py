@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_agent.pace import FLOOR_BYTES, QUEUE_S, Pace
-from backhaul_agent.passage import ANSWER_S_MAX, Passage, Span
+from backhaul_agent.artifacts.rate_limit import FLOOR_BYTES, QUEUE_S, Pace
+from backhaul_agent.artifacts.transfer_state import ANSWER_S_MAX, Passage, Span
 from backhaul_codec.protocol.blobs import PIECE_BYTES_MAX, WINDOW_BYTES_MAX
 
 

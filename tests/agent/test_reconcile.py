@@ -7,11 +7,11 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_agent.adoption import unknown
-from backhaul_agent.ledger_lanes import Lane
-from backhaul_agent.ledger_rows import OwnRow
-from backhaul_agent.reconcile import MOVED, Spare, Verdicts, judge, question_of, spare_of
-from backhaul_agent.resend import Work
+from backhaul_agent.ledger.lanes import Lane
+from backhaul_agent.ledger.rows import OwnRow
+from backhaul_agent.uplink.adoption import unknown
+from backhaul_agent.uplink.reconcile import MOVED, Spare, Verdicts, judge, question_of, spare_of
+from backhaul_agent.uplink.resend import Work
 from backhaul_codec import Point, chain, encode_frame, encode_point, hash_of
 from backhaul_codec.wire.envelope import NO_LINK
 

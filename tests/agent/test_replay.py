@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from backhaul_agent.cli import cli
+from backhaul_agent.cli.main import cli
 from backhaul_agent.clock import SystemClock
 from backhaul_agent.replay.run import Pace
 from backhaul_codec.errors import MappingError

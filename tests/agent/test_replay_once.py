@@ -13,11 +13,11 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from backhaul_agent.cli import cli
+from backhaul_agent.cli.main import cli
 from backhaul_agent.client import connect
 from backhaul_agent.errors import Code, RefusedError
+from backhaul_agent.ingest.replay_book import PLACES, Bundle, Kept, ReplayBook
 from backhaul_agent.replay.feed import kept_of
-from backhaul_agent.replay_book import PLACES, Bundle, Kept, ReplayBook
 from backhaul_codec.errors import MappingError
 from backhaul_codec.recordings.chain import Chain, source_of
 from backhaul_codec.recordings.mapping import load

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_agent.holes import FORGOTTEN, LOST, MISSING, Span, reasons
-from backhaul_agent.ledger_lanes import Lane as LaneState
-from backhaul_agent.out_stream import OutStream, headers_of
-from backhaul_agent.reconcile import MOVED
-from backhaul_agent.resend import (
+from backhaul_agent.ledger.lanes import Lane as LaneState
+from backhaul_agent.uplink.out_stream import OutStream, headers_of
+from backhaul_agent.uplink.reconcile import MOVED
+from backhaul_agent.uplink.resend import (
     ALLOWED_BYTES_MAX,
     ALLOWED_BYTES_MIN,
     RUN_MESSAGES,
@@ -23,6 +22,7 @@ from backhaul_agent.resend import (
     Work,
     read_ask,
 )
+from backhaul_agent.uplink.resend_requests import FORGOTTEN, LOST, MISSING, Span, reasons
 from backhaul_codec import Point, decode, encode_frame
 from tests.agent.test_lane import Connection, Rig, rig, until
 

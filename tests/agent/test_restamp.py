@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_agent.config_requests import CreateRequest, NodeRequest, PointRequest, SetRequest
-from backhaul_agent.downlink import Inbound
-from backhaul_agent.ledger_rows import Inward
-from backhaul_agent.restamp import Restamps
+from backhaul_agent.downlink.downlink import Inbound
+from backhaul_agent.ledger.rows import Inward
+from backhaul_agent.sync.requests import CreateRequest, NodeRequest, PointRequest, SetRequest
+from backhaul_agent.sync.restamp import Restamps
 from backhaul_codec import Point
 from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.subjects import parse_leaf
@@ -18,7 +18,7 @@ from backhaul_codec.wire.placed import Placed, decode_placed
 from tests.agent.test_config_writes import CAR, NOON, Vehicle
 
 if TYPE_CHECKING:
-    from backhaul_agent.ledger_rows import Outgoing
+    from backhaul_agent.ledger.rows import Outgoing
 
 HOUR = 3600 * 10**9
 

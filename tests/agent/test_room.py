@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from backhaul_agent.ages import Ages, Mark
-from backhaul_agent.budget import CONFIG, EVENT, STATE, TELEMETRY
+from backhaul_agent.commit.eviction import Room
 from backhaul_agent.errors import LedgerStorageError
-from backhaul_agent.events import event, receipt
-from backhaul_agent.lanes import Lanes
-from backhaul_agent.ledger_rows import Changes, Outgoing
-from backhaul_agent.reserve import Reserve
-from backhaul_agent.room import Room
+from backhaul_agent.ledger.age_index import Ages, Mark
+from backhaul_agent.ledger.disk_reserve import Reserve
+from backhaul_agent.ledger.eviction_policy import CONFIG, EVENT, STATE, TELEMETRY
+from backhaul_agent.ledger.lane_routing import Lanes
+from backhaul_agent.ledger.rows import Changes, Outgoing
+from backhaul_agent.ledger.system_events import event, receipt
 from backhaul_codec import Opaque, Point, decode, encode_point
 from tests.agent.test_ledger import FailingDisk, open_ledger
 from tests.support.agent_clock import FakeClock
@@ -24,7 +24,7 @@ from tests.support.agent_clock import FakeClock
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul_agent.ledger import Ledger
+    from backhaul_agent.ledger.ledger import Ledger
 
 MIB = 1 << 20
 SUBJECTS = {TELEMETRY: "f.n", STATE: "p.n.t.%", CONFIG: "p.a.b.t.%", EVENT: "e.crash"}

@@ -12,18 +12,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_agent.arrivals import Arrival
-from backhaul_agent.clock_sync import Sample
+from backhaul_agent.commit.framer import Points, Write
+from backhaul_agent.commit.queues import Arrival
+from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import ClockConfig, Config, DeviceConfig, FrameConfig
 from backhaul_agent.errors import LedgerStorageError
-from backhaul_agent.events import clock_body, event
-from backhaul_agent.framer import Points, Write
-from backhaul_agent.hub_clock import HubClock, Quality, State
-from backhaul_agent.ledger_rows import Outgoing, Pending
-from backhaul_agent.settle import SETTLE_ROWS, Correction, Corrections, Settler, correct, settled
-from backhaul_agent.timekeeper import Timekeeper
-from backhaul_agent.uplink_state import UplinkState
-from backhaul_agent.writer import Writer
+from backhaul_agent.hub_time.estimator import Sample
+from backhaul_agent.hub_time.hub_clock import HubClock, Quality, State
+from backhaul_agent.leaf.link_state import UplinkState
+from backhaul_agent.ledger.rows import Outgoing, Pending
+from backhaul_agent.ledger.system_events import clock_body, event
+from backhaul_agent.time_sync.correct_stamps import (
+    SETTLE_ROWS,
+    Correction,
+    Corrections,
+    Settler,
+    correct,
+    settled,
+)
+from backhaul_agent.time_sync.timekeeper import Timekeeper
 from backhaul_codec import Opaque, Point, decode, encode_frame, encode_point
 from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.wire.placed import Placed
@@ -34,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from backhaul_agent.ledger import Ledger
-    from backhaul_agent.ledger_rows import Row
+    from backhaul_agent.ledger.ledger import Ledger
+    from backhaul_agent.ledger.rows import Row
 
 S = 10**9
 NOW = 1_780_000_000 * S
@@ -362,7 +369,7 @@ async def test_config_written_without_a_clock_stands_and_is_put_right(tmp_path: 
     # The hub's word arrives, from a time that is far ahead of what this vehicle takes for now.
     system.advance(100)
     hub_ns = NOW + system.steady_ns() - 5 * S
-    from backhaul_agent.ledger_rows import Inward
+    from backhaul_agent.ledger.rows import Inward
 
     theirs = Point("battery", "limit", hub_ns, 2.0, "", 0, "hub")
     agent.writer._owed.inbound.append(Inward(received=[Placed("", theirs)]))
@@ -409,7 +416,7 @@ async def test_a_disk_that_fails_while_stamps_are_put_right_corrects_them_later_
 async def test_a_better_estimate_that_comes_while_the_disk_fails_changes_the_order_of_no_readings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backhaul_agent.settle.SETTLE_ROWS", 1)
+    monkeypatch.setattr("backhaul_agent.time_sync.correct_stamps.SETTLE_ROWS", 1)
     system = FakeClock(0)
     agent = await Agent.start(tmp_path / "ledger.db", system, FailingDisk(), "boot-a")
     for number in (1, 2):

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from backhaul_agent.artifact_jobs import NODE, STATE_KEY
-from backhaul_agent.artifact_store import ArtifactStore
-from backhaul_agent.artifacts import Artifacts
-from backhaul_agent.carrier import CancelledJobError
+from backhaul_agent.artifacts.jobs import NODE, STATE_KEY
+from backhaul_agent.artifacts.manager import Artifacts
+from backhaul_agent.artifacts.partial_file import Part
+from backhaul_agent.artifacts.store import ArtifactStore
+from backhaul_agent.artifacts.transfer import CancelledJobError
 from backhaul_agent.config import ArtifactsConfig, Config, DeviceConfig
-from backhaul_agent.config_requests import value_of
-from backhaul_agent.part_file import Part
-from backhaul_agent.uplink_state import UplinkState
+from backhaul_agent.leaf.link_state import UplinkState
+from backhaul_agent.sync.requests import value_of
 from backhaul_codec.state.json_values import value_to_json
 from backhaul_codec.state.merge import Head, HeadKey, Heads
 from tests.support.agent_clock import FakeClock
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from backhaul_agent.artifact_jobs import Job
-    from backhaul_agent.config_requests import SetRequest
+    from backhaul_agent.artifacts.jobs import Job
+    from backhaul_agent.sync.requests import SetRequest
 
 CONTENT = b"firmware"
 VERSION = f"fw@{hashlib.sha256(CONTENT).hexdigest()}"

@@ -15,16 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_agent import clock
-from backhaul_agent.cli import COMMANDS, cli, main
-from backhaul_agent.confirmations import Claim
-from backhaul_agent.downlink import Inbound
+from backhaul_agent.cli.main import COMMANDS, cli, main
+from backhaul_agent.downlink.downlink import Inbound
 from backhaul_agent.errors import JetStreamError
-from backhaul_agent.jetstream import JetStream, covers
-from backhaul_agent.ledger_rows import Inward
-from backhaul_agent.link import requester
+from backhaul_agent.leaf.connection import requester
+from backhaul_agent.leaf.jetstream import JetStream, covers
+from backhaul_agent.ledger.rows import Inward
 from backhaul_agent.logs import Bursts
-from backhaul_agent.sdnotify import Notifier
-from backhaul_agent.watermarks import Watermark, Watermarks, read_watermark
+from backhaul_agent.systemd_notify import Notifier
+from backhaul_agent.uplink.confirmations import Claim
+from backhaul_agent.uplink.dispatch import Watermark, Watermarks, read_watermark
 from tests.support.agent_clock import FakeClock
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ def test_the_daemon_imports_no_desk_tools() -> None:
     import sys
 
     code = (
-        "import sys, backhaul_agent.commands.run\n"
+        "import sys, backhaul_agent.cli.run\n"
         "heavy = {'numpy', 'pyarrow', 'pandas', 'pyspark', 'backhaul_agent.replay', 'backhaul_codec.recordings'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backhaul_agent.standstill import PAUSE_S_MAX, Standstill
+from backhaul_agent.uplink.stall_report import PAUSE_S_MAX, Standstill
 
 
 def test_a_lane_is_told_less_and_less_often_while_it_stands_still() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul_agent.framer import pack
-from backhaul_agent.ledger_rows import StagedRow
-from backhaul_agent.suspects import SUSPECTS, Suspects
+from backhaul_agent.commit.framer import pack
+from backhaul_agent.commit.unconfirmed_rows import SUSPECTS, Suspects
+from backhaul_agent.ledger.rows import StagedRow
 from backhaul_codec import Point
 
 if TYPE_CHECKING:

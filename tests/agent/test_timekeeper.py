@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import backhaul_agent.clock_exchange as exchange_module
-from backhaul_agent.clock_exchange import WANTED, Exchange
+import backhaul_agent.time_sync.exchange as exchange_module
 from backhaul_agent.config import ClockConfig, Config, DeviceConfig
-from backhaul_agent.hub_clock import HubClock, Quality, State
-from backhaul_agent.timekeeper import Patience, is_news
+from backhaul_agent.hub_time.hub_clock import HubClock, Quality, State
+from backhaul_agent.time_sync.exchange import WANTED, Exchange
+from backhaul_agent.time_sync.timekeeper import Patience, is_news
 from backhaul_codec.protocol.vehicle_report import VehicleReport
 from tests.support.agent_clock import FakeClock
 from tests.support.waiting import until
@@ -112,7 +112,7 @@ class Hub:
 async def asking(
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[tuple[Hub, Exchange, HubClock, list[int]]]:
-    monkeypatch.setattr("backhaul_agent.clock_exchange.PAUSES_S", (0.001,))
+    monkeypatch.setattr("backhaul_agent.time_sync.exchange.PAUSES_S", (0.001,))
     system = FakeClock(0)
     config = Config(
         device=DeviceConfig(id="VID-001", token="tok"), clock=ClockConfig(interval_s=1000)
@@ -208,7 +208,7 @@ async def test_the_hub_is_told_of_the_vehicle_at_link_up_on_change_and_with_each
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By questions that are asked anyway; each time until one of them is answered."""
-    monkeypatch.setattr("backhaul_agent.clock_exchange.PAUSES_S", (0.001,))
+    monkeypatch.setattr("backhaul_agent.time_sync.exchange.PAUSES_S", (0.001,))
     system = FakeClock(0)
     config = Config(device=DeviceConfig(id="VID-001", token="tok"), clock=ClockConfig(interval_s=1))
     clock, hub = HubClock(system, config.clock), Hub(system)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from nats.errors import NoRespondersError
 
-from backhaul_agent.uplink_state import UplinkState, link_in
+from backhaul_agent.leaf.link_state import UplinkState, link_in
 
 ANSWER = b'{"server":{},"data":{"account_statz":[{"acc":"VEH","leafnodes":%d}]}}'
 
@@ -39,7 +39,7 @@ def test_everybody_is_told_each_time_the_link_comes_up_and_only_then() -> None:
 async def test_a_leaf_that_does_not_answer_leaves_it_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("backhaul_agent.uplink_state.LOOK_S", 0.001)
+    monkeypatch.setattr("backhaul_agent.leaf.link_state.LOOK_S", 0.001)
     state, answers = UplinkState(), [ANSWER % 1, None, ANSWER % 1]
 
     async def request(_: str, __: bytes) -> bytes:

@@ -11,7 +11,7 @@ import nkeys
 import pytest
 from click.testing import CliRunner
 
-from backhaul_agent.cli import cli
+from backhaul_agent.cli.main import cli
 from backhaul_agent.config import load
 from backhaul_agent.errors import ConfigError, VehicleFilesError
 from backhaul_codec.protocol.credentials import parse_credentials, parse_seed
@@ -308,7 +308,7 @@ def test_a_program_that_is_let_in_as_it_is_shut_out_has_a_key_or_no_rights(
         if not wanted:  # `rm` has the server asked whether it is so
             adds.append(app("add", "logger"))
 
-    monkeypatch.setattr("backhaul_agent.commands.app._take_over", meanwhile)
+    monkeypatch.setattr("backhaul_agent.cli.app._take_over", meanwhile)
     assert app("add", "logger") is None
     assert app("rm", "logger") is None
     assert isinstance(adds[0], VehicleFilesError)

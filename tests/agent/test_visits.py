@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from backhaul_agent.config import Config, DeviceConfig
-from backhaul_agent.uplink_state import UplinkState
-from backhaul_agent.visits import Visits
+from backhaul_agent.leaf.link_state import UplinkState
+from backhaul_agent.metered.controller import Visits
 from tests.support.agent_clock import FakeClock
 
 HEARD, BEFORE = {"lag": 0, "active": 1_000_000_000}, {"lag": 0, "active": 3_000_000_000}

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from backhaul_agent.arrivals import Arrival
+from backhaul_agent.commit.framer import Content, Frame, Points
+from backhaul_agent.commit.queues import Arrival
+from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import Config, DeviceConfig, FrameConfig, IngestConfig
 from backhaul_agent.errors import RefusedError
-from backhaul_agent.events import event
-from backhaul_agent.framer import Content, Frame, Points
-from backhaul_agent.ledger import Ledger
-from backhaul_agent.ledger_rows import Changes, Inward, Quarantine
-from backhaul_agent.writer import Writer
+from backhaul_agent.ledger.ledger import Ledger
+from backhaul_agent.ledger.rows import Changes, Inward, Quarantine
+from backhaul_agent.ledger.system_events import event
 from backhaul_codec import Opaque, Point, decode
 from backhaul_codec.state.merge import Head, HeadKey
 from backhaul_codec.wire.placed import Placed
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from backhaul_agent.head_keeper import Changed
+    from backhaul_agent.commit.heads import Changed
 
 CONFIG = Config(
     device=DeviceConfig(id="VID-001", token="tok"),
@@ -193,7 +193,7 @@ async def test_a_failing_disk_refuses_clearly_and_heals(tmp_path: Path) -> None:
 async def test_what_the_agent_owes_is_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backhaul_agent.writer.RETRY_S", 0.01)
+    monkeypatch.setattr("backhaul_agent.commit.writer.RETRY_S", 0.01)
     async with bench(tmp_path) as it:
         for number in range(5):
             it.submit(number, waits=True)
@@ -212,7 +212,7 @@ async def test_what_the_agent_owes_is_retried(
 async def test_what_comes_to_be_owed_during_a_failing_commit_is_not_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backhaul_agent.writer.RETRY_S", 0.01)
+    monkeypatch.setattr("backhaul_agent.commit.writer.RETRY_S", 0.01)
     async with bench(tmp_path) as it:
         for number in range(10):
             it.submit(number, waits=True)
@@ -338,7 +338,7 @@ async def test_state_becomes_a_head_and_survives_a_restart(tmp_path: Path) -> No
 async def test_what_the_hub_wrote_is_merged_with_its_position_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backhaul_agent.writer.RETRY_S", 0.01)
+    monkeypatch.setattr("backhaul_agent.commit.writer.RETRY_S", 0.01)
     written = Point(node="n", type="t", time=7, value=7.0, origin="hub")
     async with bench(tmp_path) as it:
         it.disk.error = sqlite3.OperationalError("disk I/O error")

@@ -17,7 +17,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_agent.client import connect
 from backhaul_agent.errors import AgentError
-from backhaul_agent.leaf_store import needs_restart
+from backhaul_agent.leaf.store_health import needs_restart
 from tests.chaos.faults_ledger import note_set_aside
 from tests.chaos.kinds import ONE_SERVER, kind
 from tests.chaos.schedule import Habit

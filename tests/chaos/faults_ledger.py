@@ -15,8 +15,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from backhaul_agent.framer import unpack
-from backhaul_agent.ledger_damage import asides
+from backhaul_agent.commit.framer import unpack
+from backhaul_agent.ledger.damage import asides
 from tests.chaos.damage import Damage, proved
 from tests.chaos.evidence import LaneName
 from tests.chaos.kinds import kind

@@ -13,8 +13,8 @@ from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
 from backhaul_agent.client import Agent, connect
+from backhaul_agent.client.config import ConfigClient
 from backhaul_agent.clock import stamp_ms
-from backhaul_agent.config_client import ConfigClient
 from backhaul_agent.errors import AgentError, NoAgentError, RefusedError
 from backhaul_codec import Point
 from demo import patient

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_agent.command_book import CommandBook, End
-from backhaul_agent.command_rows import CommandRow, State
+from backhaul_agent.commands.decide import CommandBook, End
 from backhaul_agent.config import CommandConfig
+from backhaul_agent.ledger.command_rows import CommandRow, State
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
 from backhaul_codec.assurance.certificates import HOUR_NS
 from tests.chaos.checker import RULES, check

@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from backhaul_agent.events import app_event
-from backhaul_agent.framer import pack
-from backhaul_agent.ledger_rows import Changes, Outgoing, Staged
+from backhaul_agent.commit.framer import pack
+from backhaul_agent.ledger.rows import Changes, Outgoing, Staged
+from backhaul_agent.ledger.system_events import app_event
 from backhaul_codec import Point, encode_frame, encode_point
 from tests.agent.test_ledger import open_ledger
 from tests.chaos.damage import Damage, Rollback, proved

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from backhaul_agent.framer import pack
+from backhaul_agent.commit.framer import pack
 from backhaul_codec import (
     Opaque,
     Point,

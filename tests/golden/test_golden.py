@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_agent.ledger_rows import Changes, Settled
-from backhaul_agent.ledger_schema import SCHEMA_VERSION
+from backhaul_agent.ledger.rows import Changes, Settled
+from backhaul_agent.ledger.schema import SCHEMA_VERSION
 from backhaul_codec import chain, check, decode, hash_of, peek, restamp
 from backhaul_codec.bulk.columns import decode_columns
 from backhaul_codec.ranges import RangeSet

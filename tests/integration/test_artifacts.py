@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_agent.artifact_client import ArtifactClient
 from backhaul_agent.client import connect
+from backhaul_agent.client.artifacts import ArtifactClient
 from backhaul_agent.errors import RefusedError
 from backhaul_codec.protocol import blobs
 from backhaul_hub.objects import Objects

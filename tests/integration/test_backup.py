@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_agent.client import connect
-from backhaul_agent.config_client import ConfigClient
+from backhaul_agent.client.config import ConfigClient
 from backhaul_hub.nkey import new_key
 from demo.rig import RigError, run_to_end
 

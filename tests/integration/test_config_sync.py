@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_agent.client import connect
-from backhaul_agent.config_client import ConfigClient
+from backhaul_agent.client.config import ConfigClient
 from backhaul_codec import Opaque, Point, decode
 from tests.integration.conftest import World, lane
 

@@ -18,7 +18,7 @@ import pytest
 from nats.errors import Error as NatsError
 from nats.js.api import ConsumerConfig
 
-import backhaul_agent.metrics as agent_metrics
+import backhaul_agent.status.metrics as agent_metrics
 import backhaul_hub.metrics as hub_metrics
 from backhaul_agent.client import connect
 from demo.ports import free_port

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_agent.client import connect
-from backhaul_agent.config_client import ConfigClient
+from backhaul_agent.client.config import ConfigClient
 from backhaul_hub.clock import SystemClock
 from demo.rig import Part
 from tests.chaos.wall import Wall

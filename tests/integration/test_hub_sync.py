@@ -13,7 +13,7 @@ import pytest
 from nats.errors import Error as NatsError
 
 from backhaul_agent.client import connect
-from backhaul_agent.config_client import ConfigClient
+from backhaul_agent.client.config import ConfigClient
 from backhaul_codec import decode
 from backhaul_codec.subjects import parse_uplink
 from demo.rig import RigError, program, run_to_end

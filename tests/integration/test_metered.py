@@ -12,10 +12,10 @@ import pytest
 from nats.errors import Error as NatsError
 
 from backhaul_agent.client import connect
+from backhaul_agent.client.config import ConfigClient
 from backhaul_agent.config import load
-from backhaul_agent.config_client import ConfigClient
 from backhaul_agent.errors import LinkSwitchError
-from backhaul_agent.link_switch import LinkSwitch
+from backhaul_agent.metered.link_switch import LinkSwitch
 from backhaul_codec import Point
 from demo.rig import program, run_to_end, wait_for_log
 from demo.shaped_relay import ShapedRelay

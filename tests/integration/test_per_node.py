@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from backhaul_agent.client import connect
-from backhaul_agent.config_client import ConfigClient
+from backhaul_agent.client.config import ConfigClient
 from backhaul_codec import Point
 from backhaul_codec.subjects import parse_uplink
 from backhaul_codec.wire.placed import decode_placed

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from backhaul_agent.cli import cli as agent_cli
+from backhaul_agent.cli.main import cli as agent_cli
 from backhaul_codec.protocol.identity import Identity, encode_identity
 from backhaul_hub.cli import cli as hub_cli
 from demo.ports import free_port

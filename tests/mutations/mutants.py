@@ -15,7 +15,7 @@ MUTANTS = (
     Mutant(
         "ledger-not-synced",
         "the ledger commits without fsync",
-        "agent/backhaul_agent/ledger_schema.py",
+        "agent/backhaul_agent/ledger/schema.py",
         'execute("PRAGMA synchronous = FULL")',
         'execute("PRAGMA synchronous = OFF")',
         named("tests/agent/test_ledger.py", "test_synced_at_every_commit"),
@@ -31,7 +31,7 @@ MUTANTS = (
     Mutant(
         "acknowledged-early",
         "a program hears `kept` before the commit",
-        "agent/backhaul_agent/writer.py",
+        "agent/backhaul_agent/commit/writer.py",
         "        self._pending.append(",
         ACKNOWLEDGED_EARLY,
         named("tests/agent/test_writer.py", "test_a_failing_disk_refuses_clearly_and_heals"),
@@ -39,7 +39,7 @@ MUTANTS = (
     Mutant(
         "evicted-in-silence",
         "what is evicted leaves no receipt",
-        "agent/backhaul_agent/room.py",
+        "agent/backhaul_agent/commit/eviction.py",
         "changes.messages.append(self._receipt(lane.name, lane.epoch, lo, hi, reason, chain))",
         "pass",
         named(
@@ -50,7 +50,7 @@ MUTANTS = (
     Mutant(
         "expected-sequence-forgotten",
         "messages are appended without the last sequence that is expected",
-        "agent/backhaul_agent/lane.py",
+        "agent/backhaul_agent/uplink/lane.py",
         'headers={"Nats-Expected-Last-Sequence": str(expected), **headers}',
         "headers=dict(headers)",
         named("tests/agent/test_lane.py", "test_only_the_first_of_the_late_appends_arrives"),
@@ -58,7 +58,7 @@ MUTANTS = (
     Mutant(
         "resend-dropped",
         "of what the hub asks for again the first run is dropped",
-        "agent/backhaul_agent/resend.py",
+        "agent/backhaul_agent/uplink/resend.py",
         "self._asked = deque(works)",
         "self._asked = deque(list(works)[1:])",
         named("tests/agent/test_resend.py", "test_a_newer_request_replaces_the_older_but_no_drain"),
@@ -66,7 +66,7 @@ MUTANTS = (
     Mutant(
         "command-run-again",
         "a command that a kill cut short is started again",
-        "agent/backhaul_agent/command_book.py",
+        "agent/backhaul_agent/commands/decide.py",
         "return self._is_safe(row) and row.runs < RUNS_MAX",
         "return row.runs < RUNS_MAX",
         named(
@@ -180,7 +180,7 @@ MUTANTS = (
     Mutant(
         "hub-step-believed",
         "a vehicle follows the hub's clock on one answer, wherever that was set to",
-        "agent/backhaul_agent/clock_step.py",
+        "agent/backhaul_agent/hub_time/step.py",
         "        if not self._confirmed(",
         "        if False and not self._confirmed(",
         named(
@@ -203,7 +203,7 @@ MUTANTS = (
     Mutant(
         "own-future-stands",
         "a state that a wrong clock stamped stands on its vehicle until that time has come",
-        "agent/backhaul_agent/head_keeper.py",
+        "agent/backhaul_agent/commit/heads.py",
         "            if not self._put_instead(parent, point):\n",
         "            if True:\n",
         named(
@@ -225,7 +225,7 @@ MUTANTS = (
     Mutant(
         "frame-passed-whole",
         "a program's frame leaves the vehicle as it is, whatever it comes to",
-        "agent/backhaul_agent/intake.py",
+        "agent/backhaul_agent/ingest/parse.py",
         "if content.n > FRAME_POINTS_MAX or content.size > FRAME_EXPANDED_MAX:",
         "if content.n < 0:",
         named(
@@ -308,7 +308,7 @@ MUTANTS = (
     Mutant(
         "ledger-of-two-moments",
         "a ledger with older tables under a newer header is set aside as damaged",
-        "agent/backhaul_agent/ledger_schema.py",
+        "agent/backhaul_agent/ledger/schema.py",
         "if older == version or (older is not None and await _is_sound(db)):",
         "if older == version:",
         named(

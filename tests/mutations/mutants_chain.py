@@ -13,7 +13,7 @@ CHAIN_MUTANTS = (
     Mutant(
         "watermark-without-hash",
         "a vehicle believes the hub's watermark without comparing the hash",
-        "agent/backhaul_agent/confirmations.py",
+        "agent/backhaul_agent/uplink/confirmations.py",
         "own = await self._ledger.hash_at(lane, claim.seq)",
         "own = claim.hash",
         named(
@@ -25,7 +25,7 @@ CHAIN_MUTANTS = (
     Mutant(
         "over-unheard",
         "a vehicle goes on in an epoch of which the hub says that it is over",
-        "agent/backhaul_agent/confirmations.py",
+        "agent/backhaul_agent/uplink/confirmations.py",
         "if claim.fork == _FORKED or (claim.fork and lane.epoch == self._ledger.epoch):",
         "if claim.fork == _FORKED:",
         named(
@@ -44,7 +44,7 @@ CHAIN_MUTANTS = (
     Mutant(
         "different-is-held",
         "a message counts as held where the hub holds another one in its place",
-        "agent/backhaul_agent/reconcile.py",
+        "agent/backhaul_agent/uplink/reconcile.py",
         'if held in ("", hash_of(row.subject, row.body).hex()):',
         "if held is not None:",
         named(
@@ -55,7 +55,7 @@ CHAIN_MUTANTS = (
     Mutant(
         "lacking-is-settled",
         "an epoch counts as settled though the hub lacks some of it",
-        "agent/backhaul_agent/comparison.py",
+        "agent/backhaul_agent/uplink/comparison.py",
         "        if again or later:\n",
         "        if (again or later) and rows:\n",
         named(
@@ -66,7 +66,7 @@ CHAIN_MUTANTS = (
     Mutant(
         "compared-early",
         "an epoch is compared while some of it is on its way to the hub",
-        "agent/backhaul_agent/comparison.py",
+        "agent/backhaul_agent/uplink/comparison.py",
         "return await OutStream(jetstream, lane.stream).taken(self._durable) >= known[1]",
         "return True",
         named(
@@ -77,7 +77,7 @@ CHAIN_MUTANTS = (
     Mutant(
         "purged-before-adoption",
         "OUT is emptied without taking in what the ledger does not know",
-        "agent/backhaul_agent/lane.py",
+        "agent/backhaul_agent/uplink/lane.py",
         "        await self.adoption.take_in(out, everything=True)\n",
         "",
         named(
@@ -88,7 +88,7 @@ CHAIN_MUTANTS = (
     Mutant(
         "others-word-adopted",
         "what OUT alone holds is left out where the hub holds another's message in its place",
-        "agent/backhaul_agent/adoption.py",
+        "agent/backhaul_agent/uplink/adoption.py",
         "            hash_of(row.subject, row.body) == held.hash\n",
         "            True\n",
         named(
@@ -99,7 +99,7 @@ CHAIN_MUTANTS = (
     Mutant(
         "newer-out-unseen",
         "an OUT that holds newer epochs than the ledger counts as put back with it",
-        "agent/backhaul_agent/epoch_words.py",
+        "agent/backhaul_agent/uplink/epoch_sync.py",
         "if any(run.epoch not in self._ledger.epochs for run in out.runs):",
         "if not out.runs:",
         named(
@@ -110,7 +110,7 @@ CHAIN_MUTANTS = (
     Mutant(
         "ledger-lock-not-taken",
         "the ledger's lock is not taken",
-        "agent/backhaul_agent/ledger_lock.py",
+        "agent/backhaul_agent/ledger/lock.py",
         "fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)",
         "fcntl.flock(handle, fcntl.LOCK_UN)",
         named(

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from nats.errors import NoRespondersError
 
-from backhaul_agent.apps import Apps
-from backhaul_agent.apps_config import render_apps
-from backhaul_agent.enrolment import new_key
-from backhaul_agent.leaf_config import APPS_FILE, LeafServer, render_leaf
+from backhaul_agent.apps.accounts_text import render_apps
+from backhaul_agent.apps.rights import Apps
+from backhaul_agent.enrol.request import new_key
+from backhaul_agent.leaf.config_text import APPS_FILE, LeafServer, render_leaf
 from backhaul_codec.protocol.credentials import Credentials
 from backhaul_hub.jetstream import JetStreamApi
 from demo import patient

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backhaul_agent.resend import Ask
+from backhaul_agent.uplink.resend import Ask
 from backhaul_codec import Point
 from backhaul_codec.assurance.certificates import LaneId, LaneRecord, Mark, certify, lane_records
 from backhaul_codec.protocol.vehicle_report import VehicleReport
@@ -21,7 +21,7 @@ from tests.simulation.models import DownModel, Source, UpModel
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from backhaul_agent.epoch_words import Ends, Known
+    from backhaul_agent.uplink.epoch_sync import Ends, Known
     from backhaul_codec.assurance.certificates import Certificate
     from backhaul_hub.chain import Watermark
     from tests.simulation.models import Message

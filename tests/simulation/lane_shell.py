@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from backhaul_agent.adoption import Adoption, Held
-from backhaul_agent.appender import Appender, Limits, State, Tail, Turn
-from backhaul_agent.comparison import EMPTY_S, OWED_S
-from backhaul_agent.confirmations import Confirmations
-from backhaul_agent.epoch_words import PASSED_MARGIN
-from backhaul_agent.epochs import Epochs, Verdict
-from backhaul_agent.holes import LOST, MISSING, reasons
-from backhaul_agent.lane_chain import choose
-from backhaul_agent.ledger_chain import UNCHAINED, ChainEnd
-from backhaul_agent.ledger_lanes import Lane, entered, opened
-from backhaul_agent.ledger_rows import OwnRow, Row
-from backhaul_agent.reconcile import (
+from backhaul_agent.commit.epochs import Epochs, Verdict
+from backhaul_agent.ledger.chain import UNCHAINED, ChainEnd
+from backhaul_agent.ledger.lanes import Lane, entered, opened
+from backhaul_agent.ledger.rows import OwnRow, Row
+from backhaul_agent.ledger.sequence_offsets import Step, Steps
+from backhaul_agent.uplink.adoption import Adoption, Held
+from backhaul_agent.uplink.appender import Appender, Limits, State, Tail, Turn
+from backhaul_agent.uplink.comparison import EMPTY_S, OWED_S
+from backhaul_agent.uplink.confirmations import Confirmations
+from backhaul_agent.uplink.epoch_order import choose
+from backhaul_agent.uplink.epoch_sync import PASSED_MARGIN
+from backhaul_agent.uplink.reconcile import (
     ASK_ROWS,
     MOVED,
     Spare,
@@ -26,8 +26,8 @@ from backhaul_agent.reconcile import (
     question_of,
     spare_of,
 )
-from backhaul_agent.resend import Ask, Resends, Work
-from backhaul_agent.steps import Step, Steps
+from backhaul_agent.uplink.resend import Ask, Resends, Work
+from backhaul_agent.uplink.resend_requests import LOST, MISSING, reasons
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.state.merge import HeadKey, Heads
 from backhaul_codec.wire.envelope import NO_LINK
@@ -36,8 +36,8 @@ from tests.simulation.models import Appended, Message, OutModel, at_once
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from backhaul_agent.confirmations import Claim
-    from backhaul_agent.ledger_rows import Adopted, Changes
+    from backhaul_agent.ledger.rows import Adopted, Changes
+    from backhaul_agent.uplink.confirmations import Claim
     from backhaul_codec import Point
     from tests.simulation.vehicle import Vehicle
 
@@ -156,7 +156,7 @@ class Ledger:
 
 
 class OutReader:
-    """OUT as `backhaul_agent.out_stream.OutStream` shows it to who adopts from it."""
+    """OUT as `backhaul_agent.uplink.out_stream.OutStream` shows it to who adopts from it."""
 
     def __init__(self, out: OutModel) -> None:
         self._out = out
@@ -218,7 +218,7 @@ class Cores:
 
 
 class LaneShell:
-    """Does for one lane what `backhaul_agent.lane.Lane` does, without its asyncio and its NATS."""
+    """Does for one lane what `backhaul_agent.uplink.lane.Lane` does, without its asyncio and its NATS."""
 
     def __init__(self, vehicle: Vehicle, name: str) -> None:
         self.name = name

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
-from backhaul_agent.events import JSON_DTYPE
+from backhaul_agent.ledger.system_events import JSON_DTYPE
 from backhaul_codec import Point, chain, encode_point, hash_of
 from backhaul_codec.points import Opaque
 from backhaul_codec.wire.envelope import NO_LINK

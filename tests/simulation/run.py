@@ -20,7 +20,7 @@ from tests.simulation.vehicle import Vehicle
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backhaul_agent.epoch_words import Ends, Known
+    from backhaul_agent.uplink.epoch_sync import Ends, Known
     from tests.simulation.models import Message
 
 SECOND_NS = 1_000_000_000

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_agent.adoption import Adoption
-from backhaul_agent.appender import Appender
-from backhaul_agent.confirmations import Confirmations
-from backhaul_agent.epochs import Epochs, Verdict
-from backhaul_agent.holes import reasons
-from backhaul_agent.ledger_rows import Adopted, Inward
-from backhaul_agent.reconcile import Spare, Verdicts, judge
-from backhaul_agent.resend import Resends
+from backhaul_agent.commit.epochs import Epochs, Verdict
+from backhaul_agent.ledger.rows import Adopted, Inward
+from backhaul_agent.uplink.adoption import Adoption
+from backhaul_agent.uplink.appender import Appender
+from backhaul_agent.uplink.confirmations import Confirmations
+from backhaul_agent.uplink.reconcile import Spare, Verdicts, judge
+from backhaul_agent.uplink.resend import Resends
+from backhaul_agent.uplink.resend_requests import reasons
 from backhaul_codec import chain
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.state.merge import Change, Head, HeadKey, Heads, Merged
@@ -27,12 +27,12 @@ from tests.simulation.vehicle import Vehicle
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from backhaul_agent.confirmations import Claim
-    from backhaul_agent.holes import Span
-    from backhaul_agent.ledger_lanes import Lane
-    from backhaul_agent.ledger_rows import OwnRow
-    from backhaul_agent.out_stream import OutStream
-    from backhaul_agent.resend import Work
+    from backhaul_agent.ledger.lanes import Lane
+    from backhaul_agent.ledger.rows import OwnRow
+    from backhaul_agent.uplink.confirmations import Claim
+    from backhaul_agent.uplink.out_stream import OutStream
+    from backhaul_agent.uplink.resend import Work
+    from backhaul_agent.uplink.resend_requests import Span
     from backhaul_codec import Point
 
 SEEDS_MAX = 400

@@ -6,11 +6,11 @@ from copy import copy, deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from backhaul_agent.confirmations import Claim
-from backhaul_agent.epoch_words import EpochWords
-from backhaul_agent.epochs import Verdict
-from backhaul_agent.reconcile import SPARE
-from backhaul_agent.resend import Ask
+from backhaul_agent.commit.epochs import Verdict
+from backhaul_agent.uplink.confirmations import Claim
+from backhaul_agent.uplink.epoch_sync import EpochWords
+from backhaul_agent.uplink.reconcile import SPARE
+from backhaul_agent.uplink.resend import Ask
 from backhaul_codec import Point, hash_of
 from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.wire.envelope import NO_LINK
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from random import Random
     from typing import Protocol
 
-    from backhaul_agent.epoch_words import Ends, Known
-    from backhaul_agent.ledger_lanes import Lane
-    from backhaul_agent.reconcile import Verdicts
+    from backhaul_agent.ledger.lanes import Lane
+    from backhaul_agent.uplink.epoch_sync import Ends, Known
+    from backhaul_agent.uplink.reconcile import Verdicts
     from backhaul_hub.chain import Watermark
 
     class AskHub(Protocol):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
-from backhaul_agent.digests import messages_of
+from backhaul_agent.sync.digests import messages_of
 from backhaul_codec import Point, encode_frame, encode_point, restamp
 from backhaul_codec.state.merge import Head, HeadKey
 from backhaul_codec.subjects import node_frame_subject, point_subject

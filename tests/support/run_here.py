@@ -6,14 +6,14 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import backhaul_agent.cli
+import backhaul_agent.cli.main
 import backhaul_hub.cli
 
 if TYPE_CHECKING:
     import click
 
 _COMMANDS: dict[str, click.Command] = {
-    "backhaul-agent": backhaul_agent.cli.cli,
+    "backhaul-agent": backhaul_agent.cli.main.cli,
     "backhaul-hub": backhaul_hub.cli.cli,
 }
 

@@ -14,13 +14,14 @@ from functools import partial
 from pathlib import Path
 
 from backhaul_agent import daemon as daemon_module
-from backhaul_agent import logs, settle
+from backhaul_agent import logs
 from backhaul_agent.clock import SystemClock, boot_id
 from backhaul_agent.config import load
 from backhaul_agent.daemon import Daemon
-from backhaul_agent.machine import identify
-from backhaul_agent.sdnotify import Notifier
-from backhaul_agent.vehicle_files import DEVICE_CREDS
+from backhaul_agent.enrol.vehicle_files import DEVICE_CREDS
+from backhaul_agent.status.machine import identify
+from backhaul_agent.systemd_notify import Notifier
+from backhaul_agent.time_sync import correct_stamps as settle
 
 
 class SkewedClock(SystemClock):

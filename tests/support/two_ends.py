@@ -9,13 +9,13 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from backhaul_agent.config_requests import PointRequest, SetRequest
-from backhaul_agent.config_writes import ConfigWrites, message_of
-from backhaul_agent.digests import Digests
-from backhaul_agent.downlink import Inbound
-from backhaul_agent.head_keeper import HeadKeeper, on_points
-from backhaul_agent.ledger_rows import Inward
-from backhaul_agent.restamp import Restamps
+from backhaul_agent.commit.heads import HeadKeeper, on_points
+from backhaul_agent.downlink.downlink import Inbound
+from backhaul_agent.ledger.rows import Inward
+from backhaul_agent.sync.digests import Digests
+from backhaul_agent.sync.requests import PointRequest, SetRequest
+from backhaul_agent.sync.restamp import Restamps
+from backhaul_agent.sync.writes import ConfigWrites, message_of
 from backhaul_codec import Point
 from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.wire.placed import Placed
@@ -27,7 +27,7 @@ from tests.support.hub_sync import FakeClock as HubClock
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from backhaul_agent.ledger_rows import Outgoing
+    from backhaul_agent.ledger.rows import Outgoing
     from backhaul_codec.state.merge import Head
 
 S = 10**9

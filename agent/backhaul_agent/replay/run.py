@@ -7,7 +7,7 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from backhaul_agent.client import connect
+from backhaul_agent.client.client import connect
 from backhaul_agent.errors import AgentError
 from backhaul_agent.replay.feed import Feed, Outcome, StoppedError, kept_of
 from backhaul_codec.errors import MappingError
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from backhaul_agent.client import Agent
+    from backhaul_agent.client.client import Agent
     from backhaul_agent.clock import Clock
-    from backhaul_agent.replay_book import Kept
+    from backhaul_agent.ingest.replay_book import Kept
     from backhaul_codec import Point
     from backhaul_codec.recordings.mapping import Mapping
     from backhaul_codec.recordings.points import Row

@@ -1,0 +1,239 @@
+"""Connections by which programs reach the agent, beside its own: what one program floods is in no other's way.
+
+What programs publish and ask over one connection waits in one queue of the leaf server. A program that
+sends faster than the agent takes fills it; the server then cuts the agent, and all others wait behind it.
+So apps.conf gives each program with an account of its own a **door**: its requests come under
+``agent.from.<door>.<program>.``, and each door is a connection of the agent's. A server slows down, or cuts,
+who sends to a door that is full; the other doors and the agent's own connection notice nothing.
+
+A session of the agent's opens them all before it serves. Who serves uses `hear` where it would subscribe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+from backhaul_agent.apps.rights import DOORS, FROM, door_subject
+from backhaul_agent.cancellation import heed_cancel
+from backhaul_codec.nats.hardy_client import HardyClient
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from nats.aio.client import Client
+    from nats.aio.subscription import Subscription
+
+    Callback = Callable[[Msg], Awaitable[None]]
+    OnBusy = Callable[[str, str, str], None]
+    Connect = Callable[[HardyClient, Callable[[Exception], Awaitable[None]]], Awaitable[None]]
+
+OPEN_S_MAX = 5.0
+LOOK_S = 0.1
+# What a program must have sent for its door to have been cut for it, and not for anything else.
+CUT_BYTES_MIN = 8 << 20
+# A program's messages are dealt with for so long before others get their turn.
+TURN_S = 0.005
+_PREFIX_TOKENS = 4
+log = structlog.get_logger("doors")
+
+
+class DoorMsg(Msg):
+    """A message from a program, under the subject that the program used."""
+
+    program: str = ""
+
+
+def program_of(message: Msg) -> str:
+    """Return which program sent a message, as the server knows it; empty where it has no account of its own."""
+    return message.program if isinstance(message, DoorMsg) else ""
+
+
+class DoorClient(HardyClient):
+    """Tells at once of a message there is no room for, before anything of it is decoded."""
+
+    msg_class = DoorMsg
+
+    def __init__(self, on_busy: OnBusy) -> None:
+        super().__init__()
+        self.sent_bytes: Counter[str] = Counter()
+        self._on_busy = on_busy
+
+    async def _process_msg(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
+    ) -> None:
+        heard = self._subs.get(sid)
+        if heard is not None and (
+            heard._pending_queue.full()
+            or heard._pending_size + len(data) >= heard._pending_bytes_limit > 0
+        ):
+            program, name = _told_apart(subject.decode(errors="replace"))
+            self.sent_bytes[program] += len(data)
+            self._on_busy(program, name, reply.decode(errors="replace"))
+            return
+        await super()._process_msg(sid, subject, reply, data, headers)
+
+    def _build_message(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
+    ) -> Any:
+        message = super()._build_message(sid, subject, reply, data, headers)
+        program, name = _told_apart(message.subject)
+        if program:
+            self.sent_bytes[program] += len(data)
+            message.program, message.subject = program, name
+        return message
+
+
+def _told_apart(subject: str) -> tuple[str, str]:
+    """Return the program, and the subject that it used; an inbox is nobody's."""
+    if not subject.startswith(f"{FROM}."):
+        return "", subject
+    *_, program, rest = subject.split(".", _PREFIX_TOKENS)
+    return program, rest
+
+
+@dataclass(slots=True)
+class Heard:
+    """What is heard at every door, and on the agent's own connection where ``own`` is that."""
+
+    subject: str
+    callback: Callback
+    limits: dict[str, Any]
+    own: Subscription | None = None
+    at_doors: dict[int, Subscription] = field(default_factory=dict)
+
+    async def drain(self) -> None:
+        """Take in what the server has delivered, then no more."""
+        heard = [*self.at_doors.values(), *([self.own] if self.own else [])]
+        self.at_doors.clear()
+        # All at once: what waits at a door that is flooded is not to cost the others their time.
+        await asyncio.gather(*map(_drain, heard))
+
+
+class Doors:
+    """All doors of a session: opened once, and each again whenever the server has cut it.
+
+    Args:
+        connect: connects a client, with a callback for its errors.
+        on_busy: told of a message there is no room for: program, subject, reply subject.
+        on_cut: told of the program for which a door was cut.
+    """
+
+    def __init__(self, connect: Connect, on_busy: OnBusy, on_cut: Callable[[str], None]) -> None:
+        self._connect = connect
+        self._on_busy = on_busy
+        self._on_cut = on_cut
+        self._heard: list[Heard] = []
+        self._clients: dict[int, DoorClient] = {}
+
+    async def open(self) -> None:
+        """Open every door. Raises: NatsError, OSError, TimeoutError: the server is gone, or refuses."""
+        for door in range(DOORS):
+            await self._open(door)
+
+    async def run(self) -> None:
+        """Open again what was cut, for as long as the session lives (the caller cancels)."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for door, client in list(self._clients.items()):
+                if client.is_closed:
+                    await self._open_again(door, client.sent_bytes)
+
+    async def close(self) -> None:
+        """Close all doors."""
+        clients, self._clients = list(self._clients.values()), {}
+        self._heard.clear()
+        for client in clients:
+            await client.close()
+
+    async def hear(self, heard: Heard) -> None:
+        """Hear it at every door from now on."""
+        self._heard.append(heard)
+        for door, client in self._clients.items():
+            if not client.is_closed:
+                await _subscribe(client, door, heard)
+
+    async def flush(self) -> None:
+        """Return when the server knows all that is heard. Raises: NatsError."""
+        for client in self._clients.values():
+            if not client.is_closed:
+                await client.flush()
+
+    async def _open(self, door: int) -> None:
+        client = DoorClient(self._on_busy)
+
+        async def note(error: Exception) -> None:
+            log.debug("door", door=door, error=str(error))
+
+        try:
+            async with asyncio.timeout(OPEN_S_MAX):
+                await self._connect(client, note)
+            heed_cancel()
+            for heard in self._heard:
+                await _subscribe(client, door, heard)
+        except BaseException:
+            await client.close()
+            raise
+        self._clients[door] = client
+
+    async def _open_again(self, door: int, sent_bytes: Counter[str]) -> None:
+        try:
+            await self._open(door)
+        except (NatsError, OSError, TimeoutError) as error:
+            log.warning("a door could not be opened", door=door, error=str(error))
+            return
+        # The server is there, and has let in this one: it did not end by itself.
+        for program, sent in sent_bytes.most_common(1):
+            log.warning("the server has cut a door", door=door, program=program, sent_bytes=sent)
+            if sent >= CUT_BYTES_MIN:
+                self._on_cut(program)
+
+
+class OwnClient(HardyClient):
+    """The agent's own connection, and the doors beside it; None where programs have no accounts."""
+
+    doors: Doors | None = None
+
+
+async def hear(client: Client, subject: str, callback: Callback, **limits: Any) -> Heard:
+    """Subscribe to what programs publish or ask, on this connection and at the doors beside it."""
+    heard = Heard(subject, callback, limits)
+    heard.own = await client.subscribe(subject, cb=callback, **limits)
+    await hear_at_doors(client, heard)
+    return heard
+
+
+async def hear_at_doors(client: Client, heard: Heard) -> None:
+    """Subscribe at the doors beside a connection, where it has any."""
+    if isinstance(client, OwnClient) and client.doors is not None:
+        await client.doors.hear(heard)
+
+
+async def _drain(subscription: Subscription) -> None:
+    try:
+        await subscription.drain()  # type: ignore[no-untyped-call]
+    except NatsError as error:
+        log.warning("could not unsubscribe in order", error=str(error))
+
+
+async def _subscribe(client: DoorClient, door: int, heard: Heard) -> None:
+    loop = asyncio.get_running_loop()
+    since_s = loop.time()
+
+    async def in_turn(message: Msg) -> None:
+        nonlocal since_s
+        await heard.callback(message)
+        # A queue that is never empty would never let go of the loop.
+        if loop.time() - since_s > TURN_S:
+            await asyncio.sleep(0)
+            since_s = loop.time()
+
+    heard.at_doors[door] = await client.subscribe(
+        door_subject(door, "*", heard.subject), cb=in_turn, **heard.limits
+    )

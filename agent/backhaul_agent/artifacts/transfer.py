@@ -1,0 +1,193 @@
+"""Moves one file over the link, in either direction: the shell around `passage.Passage`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Protocol
+
+from backhaul_agent.artifacts.jobs import State
+from backhaul_agent.artifacts.rate_limit import Pace
+from backhaul_agent.artifacts.transfer_state import Passage
+from backhaul_agent.errors import ArtifactError
+from backhaul_codec.protocol import blobs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from typing import BinaryIO
+
+    from backhaul_agent.artifacts.jobs import Job
+    from backhaul_agent.artifacts.partial_file import Part
+    from backhaul_agent.artifacts.requests import Talk
+    from backhaul_agent.clock import Clock
+    from backhaul_agent.leaf.link_state import UplinkState
+
+LOOK_S = (
+    1.0  # how soon it is noticed that the link came up again, or nobody wants the file any more
+)
+SILENT_MAX = 4  # losses in a row without any answer
+STORING_S, STORING_TRIES = 10.0, 30
+
+
+class CancelledJobError(Exception):
+    """Nobody wants the file any more."""
+
+
+class _End(Protocol):
+    """What is done with one file's pieces."""
+
+    async def say(self, offset: int, length: int) -> None:
+        """Ask for a piece, or send it."""
+
+    async def take(self, passage: Passage, answer: blobs.Answer) -> None:
+        """Take in an answer."""
+
+    async def begin(self) -> blobs.Answer:
+        """Have the hub open the file (again)."""
+
+
+class Carrier:
+    """Paces what is moved. ``moved_bytes``: all that has arrived; ``asked_bytes``: repeats too.
+
+    ``require_free``: sees that the disk takes so many bytes more, or raises an ArtifactError.
+    """
+
+    def __init__(
+        self, clock: Clock, uplink: UplinkState, require_free: Callable[[int], None]
+    ) -> None:
+        self.moved_bytes = 0
+        self.asked_bytes = 0
+        self._clock = clock
+        self._uplink = uplink
+        self._require_free = require_free
+        self._down, self._up = Pace(), Pace()
+
+    def link_carries(self, bytes_s: float) -> None:
+        """Take note of what the link was measured to carry."""
+        for pace in (self._down, self._up):
+            pace.link_carries(bytes_s)
+
+    async def find(self, talk: Talk, job: Job) -> None:
+        """Learn which version is meant, once the link is up. Raises: ArtifactError."""
+        await self._linked(job)
+        found = await talk.ask(blobs.Find(talk.number, job.name, job.digest))
+        assert isinstance(found, blobs.Found)
+        job.digest, job.size = found.digest, found.size
+
+    async def fetch(self, talk: Talk, job: Job, part: Part) -> None:
+        """Bring what a part lacks. Raises: ArtifactError, OSError, CancelledJobError."""
+        passage = Passage(job.size, part.held, self._down)
+        await self._pass(talk, job, passage, _Fetching(talk, job, part, self))
+
+    async def send(self, talk: Talk, job: Job, path: Path) -> None:
+        """Send a file; return when the hub has stored it. Raises: as `fetch`."""
+        await self._linked(job)
+        with contextlib.closing(await asyncio.to_thread(path.open, "rb")) as file:
+            sending = _Sending(talk, job, file, self._clock)
+            held = await sending.begin()
+            assert isinstance(held, blobs.Held)
+            passage = Passage(job.size, held.offset, self._up)
+            await sending.take(passage, held)
+            for _ in range(STORING_TRIES):
+                await self._pass(talk, job, passage, sending)
+                if sending.done:
+                    return
+                job.state = State.CHECKING  # and being stored: a large file takes its time
+                try:
+                    await sending.take(passage, await talk.hear(STORING_S))
+                except TimeoutError:
+                    await sending.take(passage, await sending.begin())
+        raise ArtifactError("the hub holds all of it, and does not store it", code="silent")
+
+    async def _pass(self, talk: Talk, job: Job, passage: Passage, end: _End) -> None:
+        """Move all bytes that are left, over as many links as it takes."""
+        ups, silent = self._uplink.ups, 0
+        while passage.done < passage.size:
+            if self._uplink.ups != ups or not self._uplink.up:
+                await self._linked(job)
+                ups = self._uplink.ups
+                passage.pace.new_link()
+                passage.lost()
+            asked, before = passage.asked_bytes, passage.done
+            while span := passage.next(self._clock.monotonic_s()):
+                await end.say(*span)
+            self.asked_bytes += passage.asked_bytes - asked
+            try:
+                await end.take(passage, await talk.hear(LOOK_S))
+                silent = 0
+            except TimeoutError:
+                if passage.overdue(self._clock.monotonic_s()):
+                    passage.lost()
+                    silent += 1
+            except ArtifactError as error:
+                if error.code != blobs.NOT_OPEN:
+                    raise
+                passage.lost()  # the control plane was started again
+                await end.take(passage, await end.begin())
+            self.moved_bytes += max(0, passage.done - before)
+            job.moved = passage.done
+            if job.cancelled:
+                raise CancelledJobError
+            if silent >= SILENT_MAX:
+                raise ArtifactError("the hub does not answer about artifacts", code="silent")
+
+    async def _linked(self, job: Job) -> None:
+        """Return when the link is up."""
+        while not self._uplink.up:
+            if job.cancelled:
+                raise CancelledJobError
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._uplink.wait_up()
+
+
+class _Fetching:
+    """A file that comes."""
+
+    def __init__(self, talk: Talk, job: Job, part: Part, carrier: Carrier) -> None:
+        self._talk, self._job, self._part = talk, job, part
+        self._clock, self._require_free = carrier._clock, carrier._require_free
+
+    async def say(self, offset: int, length: int) -> None:
+        await self._talk.say(blobs.Read(self._talk.number, self._job.digest, offset, length))
+
+    async def take(self, passage: Passage, answer: blobs.Answer) -> None:
+        now_s = self._clock.monotonic_s()
+        if isinstance(answer, blobs.Piece) and passage.arrived(
+            now_s, answer.offset, len(answer.data)
+        ):
+            await asyncio.to_thread(self._append, answer.data, now_s)
+
+    def _append(self, data: bytes, now_s: float) -> None:
+        self._require_free(len(data))
+        self._part.append(data, now_s)
+
+    async def begin(self) -> blobs.Answer:
+        job, talk = self._job, self._talk
+        return await talk.ask(blobs.Find(talk.number, job.name, job.digest))
+
+
+class _Sending:
+    """A file that goes."""
+
+    def __init__(self, talk: Talk, job: Job, file: BinaryIO, clock: Clock) -> None:
+        self.done = False
+        self._talk, self._job, self._file, self._clock = talk, job, file, clock
+
+    async def say(self, offset: int, length: int) -> None:
+        data = await asyncio.to_thread(self._read, offset, length)
+        await self._talk.say(blobs.Write(self._talk.number, self._job.digest, offset, data))
+
+    def _read(self, offset: int, length: int) -> bytes:
+        self._file.seek(offset)
+        return self._file.read(length)
+
+    async def take(self, passage: Passage, answer: blobs.Answer) -> None:
+        if isinstance(answer, blobs.Held):
+            passage.held(self._clock.monotonic_s(), answer.offset)
+            self.done |= answer.done
+
+    async def begin(self) -> blobs.Answer:
+        job, talk = self._job, self._talk
+        return await talk.ask(blobs.Offer(talk.number, job.name, job.digest, job.size))

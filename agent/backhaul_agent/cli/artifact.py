@@ -1,0 +1,129 @@
+"""`backhaul-agent artifact get | put | ls | cancel`: files from the hub and to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from backhaul_agent.cli.options import server_options
+from backhaul_agent.client.artifacts import ArtifactClient
+from backhaul_agent.client.client import connect
+from backhaul_agent.errors import Code, RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@click.group(name="artifact")
+def command() -> None:
+    """Fetch files that the hub keeps, and send files there.
+
+    The agent does it, beside readings and after them; this only asks and shows. Broken off by
+    whatever, both go on from where they were.
+    """
+
+
+@command.command()
+@click.argument("name")
+@click.argument("dest", type=click.Path(path_type=Path))
+@server_options
+def get(name: str, dest: Path, login: dict[str, Any]) -> None:
+    """Fetch artifact NAME into DEST (a file or directory), which appears when all is checked."""
+    target = dest / name if dest.is_dir() else dest
+
+    async def fetch() -> dict[str, Any]:
+        async with connect(**login) as agent:
+            return await ArtifactClient(agent).fetch(name, target, _Line())
+
+    job = _run(fetch, target)
+    click.echo(f"{target}: {job['bytes']} bytes, SHA-256 {job['digest']}")
+
+
+@command.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--name", default="", help="Its name at the hub.  [default: the file's]")
+@click.option("--no-wait", is_flag=True, help="Return once the agent has a copy of its own.")
+@server_options
+def put(file: Path, name: str, no_wait: bool, login: dict[str, Any]) -> None:
+    """Send FILE to the hub, as it is now.
+
+    Once the agent has its copy, the file is sent whatever happens here; one of the same name that
+    was sent before is replaced.
+    """
+
+    async def send() -> str:
+        async with connect(**login) as agent:
+            files = ArtifactClient(agent)
+            number = await files.hand_over(file, name, _Line())
+            if not no_wait:
+                await files.sent(number, _Line())
+            return number
+
+    number = _run(send, file)
+    click.echo(f"{name or file.name}: {'queued as ' + number if no_wait else 'stored at the hub'}")
+
+
+@command.command()
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@server_options
+def ls(as_json: bool, login: dict[str, Any]) -> None:
+    """Show slots, what is being fetched, and what waits to be sent."""
+
+    async def look() -> dict[str, Any]:
+        async with connect(**login) as agent:
+            return await ArtifactClient(agent).status()
+
+    status = asyncio.run(look())
+    if as_json:
+        click.echo(json.dumps(status, indent=2, ensure_ascii=False))
+        return
+    for each in status["files"]:
+        click.echo(f"{each['kind']:<7} {each['id']:<17} {each['name']}: {describe(each)}")
+
+
+@command.command()
+@click.argument("number", metavar="ID")
+@server_options
+def cancel(number: str, login: dict[str, Any]) -> None:
+    """Give up sending a file; `ls` shows its ID."""
+
+    async def stop() -> None:
+        async with connect(**login) as agent:
+            await ArtifactClient(agent).cancel(number)
+
+    asyncio.run(stop())
+
+
+def describe(job: dict[str, Any]) -> str:
+    """Return how far a file has got, for people."""
+    text = f"{job['state']}, {job['moved'] / 1e6:.1f} of {job['bytes'] / 1e6:.1f} MB"
+    if job.get("failure"):
+        text += f": {job['failure']} (tried again in {job['retry_s']:.0f} s)"
+    return text
+
+
+class _Line:
+    """One line on stderr that is written over, where that is a terminal."""
+
+    def __init__(self) -> None:
+        self._shown = ""
+
+    def __call__(self, job: dict[str, Any]) -> None:
+        text = describe(job)
+        if sys.stderr.isatty():
+            click.echo(f"\r{text:<{len(self._shown)}}", nl=False, err=True)
+            self._shown = text
+            if job["moved"] == job["bytes"] and job["state"] in ("ready", "handing over"):
+                click.echo(err=True)
+
+
+def _run(work: Callable[[], Any], place: Path) -> Any:
+    try:
+        return asyncio.run(work())
+    except OSError as error:
+        raise RefusedError(Code.STORAGE, f"{place}: {error.strerror}") from error

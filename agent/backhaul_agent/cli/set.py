@@ -1,0 +1,85 @@
+"""`backhaul-agent set`: write configuration on this vehicle."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import click
+
+from backhaul_agent.cli.options import server_options
+from backhaul_agent.client.client import connect
+from backhaul_agent.client.config import ConfigClient
+from backhaul_agent.errors import Code, RefusedError
+from backhaul_codec import CodecError
+from backhaul_codec.state import point_text
+from backhaul_codec.state.json_values import parse_assignment, parse_path, value_to_json
+
+
+@click.command(name="set")
+@click.argument("assignments", metavar="[NODE.TYPE[.KEY][:DTYPE]=VALUE]...", nargs=-1)
+@click.option(
+    "--delete",
+    "deletions",
+    metavar="NODE.TYPE[.KEY]",
+    multiple=True,
+    help="Delete this point. Writing it again puts it back.",
+)
+@click.option("--parent", default="", help="Write points of the edge that leads down from here.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@server_options
+def command(
+    assignments: tuple[str, ...],
+    deletions: tuple[str, ...],
+    parent: str,
+    as_json: bool,
+    login: dict[str, Any],
+) -> None:
+    """Write points of one node; all of them together, or none.
+
+    It is done when this returns, and durable; the hub learns of it now or when the link is back.
+
+    A VALUE that is a number is a float64, one in double quotes or anything else is text, an object
+    or array is JSON; say otherwise with a DTYPE: battery.cells:int64=96, mode.name:text=1.
+    """
+    node, points = points_of(assignments, deletions)
+    written = asyncio.run(_set(login, node, points, parent))
+    if as_json:
+        click.echo(json.dumps({"points": written}, indent=2, ensure_ascii=False))
+    else:
+        click.echo("\n".join(point_text.table(written)))
+
+
+def points_of(
+    assignments: tuple[str, ...], deletions: tuple[str, ...] = ()
+) -> tuple[str, list[dict[str, Any]]]:
+    """Return the node and what to write of it, as ``agent.set`` takes it.
+
+    Raises:
+        RefusedError: an assignment is none, or they are of several nodes.
+    """
+    points: list[dict[str, Any]] = []
+    nodes: set[str] = set()
+    try:
+        for said in map(parse_assignment, assignments):
+            value, dtype = value_to_json(said.value)
+            points.append({"type": said.type, "key": said.key, "value": value, "dtype": dtype})
+            nodes.add(said.node)
+        for node, type_, key in map(parse_path, deletions):
+            points.append({"type": type_, "key": key, "delete": True})
+            nodes.add(node)
+    except CodecError as error:
+        raise RefusedError(Code.BAD_FIELD, error.reason) from error
+    if not nodes:
+        raise click.UsageError("nothing to write: NODE.TYPE=VALUE, or --delete NODE.TYPE")
+    if len(nodes) > 1:
+        raise RefusedError(Code.BAD_FIELD, "one write is of one node: write the others after it")
+    return nodes.pop(), points
+
+
+async def _set(
+    login: dict[str, Any], node: str, points: list[dict[str, Any]], parent: str
+) -> list[dict[str, Any]]:
+    async with connect(**login) as agent:
+        return await ConfigClient(agent).write(node, points, parent=parent)

@@ -1,0 +1,127 @@
+"""Carrying a command out: by a configured executable, or by a local program that answers on NATS."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
+
+from backhaul_agent.apps.rights import COMMANDS, OPEN_COMMANDS
+from backhaul_agent.commands.child import Child
+from backhaul_agent.commands.decide import End, Said
+from backhaul_agent.ledger.command_rows import State
+from backhaul_codec.strict.json import JsonError, read_json, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+    from backhaul_agent.ledger.command_rows import CommandRow
+
+LOOK_S = 0.25
+COMPLAINT_BYTES_MAX = 1024  # of what it prints on standard error: for the log
+
+
+async def run_executable(
+    row: CommandRow, run: Sequence[str], *, timeout_s: float, result_bytes_max: int
+) -> End:
+    """Run a program, without a shell: parameters on its input, what it prints is the result.
+
+    It is over when its process exits. Its whole process group ends at the timeout, and when the caller
+    cancels. What it left running after its exit is not ended, but loses its output.
+    """
+    names = {"BACKHAUL_COMMAND_ID": row.id, "BACKHAUL_COMMAND_NAME": row.name}
+    child = Child(result_bytes_max, COMPLAINT_BYTES_MAX)
+    try:
+        await child.start(run, row.params, os.environ | names)
+    except (OSError, ValueError) as error:
+        return End(State.FAILED, f"{run[0]} cannot be started: {error}")
+    try:
+        code, wrong = await _ended(child, timeout_s)
+        left_open = await child.rest()
+    finally:
+        await child.end()
+        child.close()
+    printed: dict[str, Any] = {"exit": code, "output": child.output.text()}
+    if child.output.cut:
+        printed["truncated"] = True
+    if left_open:
+        printed["output_left_open"] = True
+    said = Said(child.complaint.text(), child.complaint.bytes, child.output.cut, left_open)
+    return End(State.FAILED if wrong else State.DONE, wrong, msgspec.json.encode(printed), said)
+
+
+async def _ended(child: Child, timeout_s: float) -> tuple[int | None, str]:
+    """Wait for the end, or make one; return the exit status, and what went wrong."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            code = await child.wait()
+    except TimeoutError:
+        await child.end()
+        return child.code, f"killed after {timeout_s:g} s"
+    return code, f"exit status {code}" if code else ""
+
+
+class NotDeliveredError(Exception):
+    """No program had the command: nobody answers for it, or the leaf server is away."""
+
+
+async def ask_program(
+    client: Client, row: CommandRow, *, timeout_s: float, result_bytes_max: int
+) -> End:
+    """Ask the local program that answers on ``cmd.<name>``.
+
+    Raises:
+        NotDeliveredError: nobody got it; asking again is safe.
+    """
+    body = {"id": row.id, "name": row.name, "deadline_ns": row.deadline_ns}
+    payload = msgspec.json.encode(body | {"params": msgspec.Raw(row.params)})
+    # The program that was given the command, before any that came without a key.
+    for subject in (f"{COMMANDS}.{row.name}", f"{OPEN_COMMANDS}.{row.name}"):
+        if client.is_closed:
+            break
+        try:
+            asking = asyncio.ensure_future(client.request(subject, payload, timeout=timeout_s))
+            answer = await _unless_closed(asking, lambda: client.is_closed)
+        except NoRespondersError:
+            continue
+        except (NatsError, OSError) as error:
+            why = str(error) or type(error).__name__
+            return End(State.INTERRUPTED, f"its program did not answer ({why}); it may be done")
+        if answer is None:
+            return End(State.INTERRUPTED, "the leaf server went away meanwhile; it may be done")
+        return _answered(answer.data, result_bytes_max)
+    raise NotDeliveredError
+
+
+async def _unless_closed(asking: asyncio.Future[Msg], closed: Callable[[], bool]) -> Msg | None:
+    """Return the answer, None where the connection is closed first: then there will be none."""
+    try:
+        while not asking.done():
+            await asyncio.wait([asking], timeout=LOOK_S)
+            if closed() and not asking.done():
+                return None
+        return asking.result()
+    finally:
+        asking.cancel()
+
+
+def _answered(data: bytes, bytes_max: int) -> End:
+    """Take an answer: JSON; ``{"error": …}`` says that it failed, anything else is the result."""
+    if len(data) > bytes_max:
+        return End(State.DONE, f"its result had {len(data)} bytes, {bytes_max} are kept: none is")
+    try:
+        said = read_json(data or b"null")
+    except JsonError as error:
+        why = "not JSON" if error.code in ("json", "deep") else f"no JSON to be passed on: {error}"
+        return End(State.FAILED, f"its program's answer is {why}")
+    if isinstance(said, dict) and said.keys() == {"error"}:
+        why = said["error"]
+        return End(State.FAILED, why if isinstance(why, str) else str(why))
+    return End(State.DONE, "", write_json(said))

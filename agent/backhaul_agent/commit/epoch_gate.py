@@ -1,0 +1,104 @@
+"""What the writer asks before it commits: may it, under which epoch, and which staged rows go along.
+
+Between the writer and the pure judges, `epochs` of the epoch and `suspects` of staged rows.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from random import SystemRandom
+from typing import TYPE_CHECKING
+
+import structlog
+
+from backhaul_agent.commit.epochs import Epochs, Verdict
+from backhaul_agent.commit.unconfirmed_rows import NO_SUSPECTS, SUSPECTS, Suspects
+from backhaul_agent.ledger.rows import Opening
+from backhaul_agent.ledger.schema import draw_epoch
+from backhaul_agent.ledger.system_events import epoch_event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from backhaul_agent.hub_time.hub_clock import HubClock
+    from backhaul_agent.ledger.ledger import Ledger
+    from backhaul_agent.ledger.rows import Changes, Outgoing, StagedRow
+    from backhaul_codec import Point
+
+log = structlog.get_logger("epochs")
+
+
+class EpochGate:
+    """The epoch of one ledger. Only the commit task calls `cleared`, `open` and `opened`.
+
+    Without a judge the epoch goes on: tools that write a ledger are not a vehicle.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        clock: HubClock,
+        epochs: Epochs | None = None,
+        random_u32: Callable[[], int] | None = None,
+    ) -> None:
+        self.epochs = epochs or Epochs(fresh=True, lanes=(), last_seq=ledger.last_seq)
+        self.suspects = Suspects()
+        self._ledger = ledger
+        self._clock = clock
+        self._random_u32 = random_u32 or partial(SystemRandom().getrandbits, 32)
+
+    async def restore(self) -> list[StagedRow]:
+        """Take staged rows in, under suspicion; return those that are damaged.
+
+        Raises:
+            LedgerStorageError: the ledger cannot be read.
+        """
+        ledger = self._ledger
+        last_seqs = {name: lane.last_seq for name, lane in ledger.lanes.items()}
+        owed = {lane.epoch for lane in ledger.closed.values() if not lane.whole}
+        self.epochs.former = len(owed)
+        rows = await ledger.staged()
+        return self.suspects.restore(rows, ledger.epoch, last_seqs, ledger.meta)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it is not decided under which epoch to commit."""
+        return self.epochs.verdict is Verdict.WAITING
+
+    @property
+    def due(self) -> bool:
+        """Whether something is to be committed for this alone."""
+        if self.epochs.verdict is Verdict.OVER or self.suspects.news:
+            return True
+        return not self.waiting and self.suspects.of(self._ledger.epoch)
+
+    def cleared(self) -> list[tuple[StagedRow, list[Point]]]:
+        """Return staged rows that are no suspects any more, with their points, once."""
+        if self.epochs.verdict is Verdict.GOES_ON:
+            self.suspects.clear(self._ledger.epoch)
+        return self.suspects.take_cleared()
+
+    def open(self, changes: Changes) -> None:
+        """Let a new epoch begin with ``changes`` if the one there was is over."""
+        judged = self.suspects.meta()  # of which epoch they are must be known from then on
+        if self._ledger.meta.get(SUSPECTS, NO_SUSPECTS) != judged[SUSPECTS]:
+            changes.meta |= judged
+        if self.epochs.verdict is Verdict.OVER:
+            changes.used = {}  # of lanes that are closed now
+            new = draw_epoch(self._random_u32, self._ledger.epochs)
+            word = partial(_word, new, self.epochs.why, self._clock.time_ns(), self._clock.mark)
+            changes.opening = Opening(new, word)
+
+    def opened(self, changes: Changes) -> bool:
+        """Take in that ``changes`` are durable; return whether an epoch began with them."""
+        if changes.opening is None:
+            return False
+        log.warning("a new epoch begins", epoch=self._ledger.epoch, why=self.epochs.why)
+        self.epochs.opened()
+        return True
+
+
+def _word(
+    new: int, why: str, time_ns: int, boot: int, old: int, last_seqs: dict[str, int]
+) -> Outgoing:
+    return epoch_event(old, new, last_seqs, why, time_ns)._replace(boot=boot)

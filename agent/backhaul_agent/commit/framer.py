@@ -1,0 +1,371 @@
+"""Which points go into which message: a pure core, no I/O.
+
+Acknowledging and framing are two things. A point is acknowledged as soon as a commit has made it
+durable, but a good frame needs hundreds of points. So points that do not fill a frame yet are
+*staged*: durable rows, also kept in memory per node. When a node's buffer is full (points or bytes)
+or old enough, one transaction writes the frame and deletes the staged rows it replaces.
+
+The order in which a node's points arrived is kept, across single points and whole client frames. A
+frame says one thing about the clock, so points whose stamps differ in that go into different frames:
+while the vehicle does not know the time, those that it stamped itself and those that came with a stamp.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+
+import msgspec
+
+from backhaul_agent.ledger.eviction_policy import ACCOUNT, STATE, TELEMETRY, class_of
+from backhaul_agent.ledger.rows import Changes, Outgoing, Staged
+from backhaul_codec import CodecError, Opaque, Point, encode_frame, encode_point
+from backhaul_codec.subjects import frame_subject, point_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from backhaul_agent.config import FrameConfig
+    from backhaul_codec.wire.placed import Placed
+    from backhaul_codec.wire.split import Piece
+
+POINT_BYTES = 16  # a rough weight of a point's time, series index and number
+BUFFERED_POINTS_MAX = 50_000  # over all nodes; past it every buffer is framed, however small
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Points of one node, as they came; ``live``: each becomes a message of its own.
+
+    ``boot``: what their stamps wait for, 0 for nothing; ``clock``: how good the stamps are (0 synced,
+    1 holdover, 2 unset).
+    """
+
+    node: str
+    points: Sequence[Point]
+    live: bool = False
+    boot: int = 0
+    clock: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A client's frame that is large enough to pass through as it is (already checked).
+
+    ``rest``: of one that was too large, and came apart, what follows the first.
+    """
+
+    node: str
+    body: bytes
+    points: int
+    times: tuple[int, int]  # of its earliest and latest point
+    boot: int = 0
+    rest: Sequence[Piece] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Config written through the agent: its messages are ready, and these are the points in them."""
+
+    messages: Sequence[Outgoing]
+    placed: Sequence[Placed]
+
+    @property
+    def points(self) -> int:
+        """Return how many points are written."""
+        return len(self.placed)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What a program reported as an event: its message is ready."""
+
+    message: Outgoing
+    points: ClassVar[int] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a recording: kept together, with the fact of how far the recording is kept.
+
+    ``noted`` goes to the ledger's meta table, where ``expected`` must stand until then.
+    """
+
+    parts: Sequence[Points | Frame]
+    points: int
+    noted: dict[str, str | int]
+    expected: dict[str, str | int | None]
+
+
+Content: TypeAlias = "Points | Frame | Write | Event | Rows"
+
+
+def value_class(content: Content) -> int:
+    """Return the value class of the dearest message that this becomes."""
+    if isinstance(content, Write):
+        return worth(content.messages)
+    if isinstance(content, Event):
+        return worth([content.message])
+    return STATE if isinstance(content, Points) and content.live else TELEMETRY
+
+
+def worth(messages: Iterable[Outgoing]) -> int:
+    """Return the class of the dearest message, receipts and their like not counted."""
+    classes = [
+        class_of(message.subject) if message.value_class is None else message.value_class
+        for message in messages
+    ]
+    return max((found for found in classes if found < ACCOUNT), default=TELEMETRY)
+
+
+class Bin(NamedTuple):
+    """Which points go into one frame: of a node, with stamps of one kind (see `Points`)."""
+
+    node: str
+    boot: int = 0
+    clock: int = 0
+
+
+@dataclass(slots=True)
+class Buffer:
+    """What a bin has in memory: staged rows' points first, then those not staged yet."""
+
+    opened_s: float
+    points: list[Point] = field(default_factory=list)
+    bytes: int = 0
+    staged_ids: list[int] = field(default_factory=list)
+    staged_points: int = 0
+
+    def copy(self) -> Buffer:
+        """Return a copy that can be changed without touching this one."""
+        return Buffer(
+            self.opened_s, self.points[:], self.bytes, self.staged_ids[:], self.staged_points
+        )
+
+
+@dataclass(slots=True)
+class Plan:
+    """One transaction to be, and the buffers as they are once it is durable."""
+
+    changes: Changes
+    buffers: dict[Bin, Buffer]
+    staged_bins: list[Bin] = field(default_factory=list)
+    lost_points: int = 0
+
+
+class Framer:
+    """Turns arrivals into transactions. `plan` changes nothing; `applied` does.
+
+    So a commit that fails is simply not applied, and its arrivals are refused.
+    """
+
+    def __init__(self, limits: FrameConfig) -> None:
+        self._limits = limits
+        self._buffers: dict[Bin, Buffer] = {}
+        self.buffered_points = 0
+
+    def restore(
+        self,
+        node: str,
+        row_id: int,
+        points: Sequence[Point],
+        now_s: float,
+        boot: int = 0,
+        clock: int = 0,
+    ) -> None:
+        """Take back a staged row found at the start."""
+        buffer = self._buffers.setdefault(Bin(node, boot, clock), Buffer(now_s))
+        buffer.points += points
+        buffer.bytes += sum(map(_weight, points))
+        buffer.staged_ids.append(row_id)
+        buffer.staged_points += len(points)
+        self.buffered_points += len(points)
+
+    def deadline_s(self) -> float | None:
+        """Return when the oldest buffer must be framed, on the monotonic clock."""
+        if not self._buffers:
+            return None
+        return min(buffer.opened_s for buffer in self._buffers.values()) + self._limits.age_s_max
+
+    def plan(
+        self, arrivals: Iterable[Content], now_s: float, *, flush: bool = False, mark: int = 0
+    ) -> Plan:
+        """Return the transaction that makes ``arrivals`` durable and frames what is due.
+
+        With ``flush`` every buffer is framed, whatever its age. ``mark``: the boot that stamps wait
+        for now; what waits for another is framed, so that nothing is left to be put right but
+        messages.
+        """
+        plan = Plan(Changes(), {})
+        self._cut_marked(plan, now_s, mark)
+        for arrival in arrivals:
+            if isinstance(arrival, Rows):
+                plan.changes.meta |= arrival.noted
+                plan.changes.expected |= arrival.expected
+                for part in arrival.parts:
+                    self._take(plan, part, now_s)
+            else:
+                self._take(plan, arrival, now_s)
+        if flush or self.buffered_points > BUFFERED_POINTS_MAX:
+            due = dict.fromkeys([*self._buffers, *plan.buffers])
+        else:
+            oldest_s = now_s - self._limits.age_s_max
+            due = {n: None for n, buffer in self._buffers.items() if buffer.opened_s <= oldest_s}
+        for bin_ in due:
+            self._cut(plan, bin_, now_s)
+        self._cut_marked(plan, now_s, mark)
+        self._stage(plan)
+        return plan
+
+    def applied(self, plan: Plan, staged_ids: Sequence[int]) -> None:
+        """Take over a plan whose transaction is durable; ids of its staged rows in order."""
+        for bin_, row_id in zip(plan.staged_bins, staged_ids, strict=True):
+            plan.buffers[bin_].staged_ids.append(row_id)
+        for bin_, buffer in plan.buffers.items():
+            before = self._buffers.pop(bin_, None)
+            self.buffered_points += len(buffer.points) - (len(before.points) if before else 0)
+            if buffer.points:
+                buffer.staged_points = len(buffer.points)
+                self._buffers[bin_] = buffer
+
+    def _take(self, plan: Plan, arrival: Points | Frame | Write | Event, now_s: float) -> None:
+        if isinstance(arrival, Write):
+            plan.changes.messages += arrival.messages
+        elif isinstance(arrival, Event):
+            plan.changes.messages.append(arrival.message)
+        elif isinstance(arrival, Frame):
+            self._pass_on(plan, arrival, now_s)
+        elif arrival.live:
+            plan.changes.messages += map(partial(_live, boot=arrival.boot), arrival.points)
+        else:
+            self._add(plan, arrival, now_s)
+
+    def _buffer(self, plan: Plan, bin_: Bin, now_s: float) -> Buffer:
+        if bin_ not in plan.buffers:
+            known = self._buffers.get(bin_)
+            plan.buffers[bin_] = known.copy() if known else Buffer(now_s)
+        return plan.buffers[bin_]
+
+    def _cut_marked(self, plan: Plan, now_s: float, mark: int) -> None:
+        for bin_ in dict.fromkeys([*self._buffers, *plan.buffers]):
+            if bin_.boot and bin_.boot != mark:
+                self._cut(plan, bin_, now_s)
+
+    def _pass_on(self, plan: Plan, frame: Frame, now_s: float) -> None:
+        """Add a client's frame as it is, after all of its node that came before."""
+        for bin_ in dict.fromkeys([*self._buffers, *plan.buffers]):
+            if bin_.node == frame.node:
+                self._cut(plan, bin_, now_s)
+        for body, times in ((frame.body, frame.times), *frame.rest):
+            message = Outgoing("bulk", frame_subject(frame.node), body)
+            plan.changes.messages.append(message._replace(times=times, boot=frame.boot))
+
+    def _add(self, plan: Plan, arrival: Points, now_s: float) -> None:
+        bin_ = Bin(arrival.node, arrival.boot, arrival.clock)
+        buffer = self._buffer(plan, bin_, now_s)
+        for point in arrival.points:
+            weight = _weight(point)
+            if buffer.bytes + weight > self._limits.bytes_max and buffer.points:
+                self._cut(plan, bin_, now_s)
+                buffer = plan.buffers[bin_]
+            buffer.points.append(point)
+            buffer.bytes += weight
+            if len(buffer.points) >= self._limits.points_max:
+                self._cut(plan, bin_, now_s)
+                buffer = plan.buffers[bin_]
+
+    def _cut(self, plan: Plan, bin_: Bin, now_s: float) -> None:
+        """Write a buffer as frames and leave an empty one."""
+        buffer = self._buffer(plan, bin_, now_s)
+        size = self._limits.points_max
+        for start in range(0, len(buffer.points), size):
+            self._frame(plan, bin_, buffer.points[start : start + size])
+        plan.changes.unstage += buffer.staged_ids
+        plan.buffers[bin_] = Buffer(now_s)
+
+    def _frame(self, plan: Plan, bin_: Bin, points: list[Point]) -> None:
+        """Add one frame; points that cannot be encoded are split off one by one, and counted.
+
+        Ingest has checked every point, so this is a net under our own mistakes: an acknowledged
+        point that poisons its frame must not stop the whole ledger.
+        """
+        try:
+            body = encode_frame(points, epoch=0, seq=0, clock=bin_.clock)
+        except CodecError:
+            if len(points) == 1:
+                plan.lost_points += 1
+                return
+            middle = len(points) // 2
+            self._frame(plan, bin_, points[:middle])
+            self._frame(plan, bin_, points[middle:])
+            return
+        stamps = [point.time for point in points]
+        message = Outgoing("bulk", frame_subject(bin_.node), body, boot=bin_.boot)
+        plan.changes.messages.append(message._replace(times=(min(stamps), max(stamps))))
+
+    def _stage(self, plan: Plan) -> None:
+        for bin_, buffer in plan.buffers.items():
+            if fresh := buffer.points[buffer.staged_points :]:
+                node, boot, clock = bin_
+                plan.changes.staged.append(Staged(node, len(fresh), pack(fresh), boot, clock))
+                plan.staged_bins.append(bin_)
+
+
+def _live(point: Point, *, boot: int) -> Outgoing:
+    subject = point_subject(point.node, point.type, point.key)
+    body = encode_point(point, epoch=0, seq=0)
+    return Outgoing("live", subject, body, times=(point.time, point.time), boot=boot)
+
+
+def _weight(point: Point) -> int:
+    value = point.value
+    if isinstance(value, str | bytes):
+        return POINT_BYTES + len(value)
+    return POINT_BYTES + (len(value.data) if isinstance(value, Opaque) else 0)
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(list[tuple[str, str, int, Any, int, str]])
+
+
+def pack(points: Iterable[Point]) -> bytes:
+    """Return the points of one node as MessagePack: ten times quicker than a frame of a few.
+
+    The ledger keeps a checksum beside it. An opaque value is a pair of dtype and bytes.
+    """
+    return _encoder.encode(
+        [
+            (
+                point.type,
+                point.key,
+                point.time,
+                (point.value.dtype, point.value.data)
+                if isinstance(point.value, Opaque)
+                else point.value,
+                point.tombstone,
+                point.origin,
+            )
+            for point in points
+        ]
+    )
+
+
+def unpack(node: str, body: bytes) -> list[Point]:
+    """Return the points of a staged row.
+
+    Raises:
+        msgspec.DecodeError: the row does not hold what `pack` wrote.
+    """
+    return [
+        Point(
+            node=node,
+            type=type_,
+            key=key,
+            time=time,
+            value=Opaque(*value) if isinstance(value, list) else value,
+            tombstone=tombstone,
+            origin=origin,
+        )
+        for type_, key, time, value, tombstone, origin in _decoder.decode(body)
+    ]

@@ -1,0 +1,182 @@
+"""What local programs publish under ``app.`` and report as events: received, checked, queued, answered."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import structlog
+from nats.errors import Error as NatsError
+
+from backhaul_agent.apps.doors import Doors, Heard, hear, program_of
+from backhaul_agent.apps.floods import TOO_MUCH, Floods, Shares
+from backhaul_agent.cancellation import heed_cancel
+from backhaul_agent.clock import CLOCK_HEADER
+from backhaul_agent.commit.queues import Arrival, points_in
+from backhaul_agent.errors import Code, RefusedError
+from backhaul_agent.ingest.parse_event import EVENT_PREFIX, EVENT_SUBJECTS, EventIntake
+from backhaul_agent.logs import Bursts
+from backhaul_agent.unforeseen import unforeseen
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+    from nats.errors import SlowConsumerError
+
+    from backhaul_agent.apps.doors import Connect
+    from backhaul_agent.clock import Clock
+    from backhaul_agent.commit.framer import Content
+    from backhaul_agent.commit.writer import Writer
+    from backhaul_agent.config import Config
+    from backhaul_agent.ingest.parse import Intake
+
+# What may wait on any other subject that programs ask on; who comes beyond it is told that we are busy.
+# The client's own limits, 524,288 messages and 128 MB a subject, are more than the agent may have.
+ASKED: dict[str, Any] = {"pending_msgs_limit": 1024, "pending_bytes_limit": 8 << 20}
+APP_SUBJECTS = "app.>"
+REJECTED_PREFIX = "agent.rejected."  # and the subject of what was refused
+NOTES_MAX_MIN = 4096
+log = structlog.get_logger("ingest")
+
+
+class Listener:
+    """The shell around `intake.Intake` and `writer.Writer`; lives as long as the daemon."""
+
+    def __init__(self, intake: Intake, writer: Writer, config: Config, clock: Clock) -> None:
+        self.received = 0
+        self.refusals = Bursts(clock)
+        self.floods = Floods()
+        self._clock = clock
+        self._shares = Shares(config.ingest)
+        self._intake = intake
+        self._events = EventIntake(intake, value_bytes_max=config.ingest.value_bytes_max)
+        self._writer = writer
+        self._limits = config.ingest
+        # Room for an answer to everything that may be pending; notes that nobody asked for may
+        # take half of it, so that a flood of them cannot crowd out a "kept".
+        self._notes_max = max(NOTES_MAX_MIN, config.ingest.pending_messages_max)
+        self._answers: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(2 * self._notes_max)
+        self._kept: dict[int, bytes] = {}
+        self._heard: list[Heard] = []
+
+    async def listen(self, client: Client) -> None:
+        """Subscribe on a new connection."""
+        self._heard = [
+            await hear(
+                *(client, subjects, self._on_message),
+                pending_msgs_limit=self._limits.pending_messages_max,
+                pending_bytes_limit=self._limits.pending_bytes_max,
+            )
+            for subjects in (APP_SUBJECTS, EVENT_SUBJECTS)
+        ]
+
+    def doors(self, connect: Connect) -> Doors:
+        """Return the doors beside a new connection; what there is no room for is refused here."""
+        return Doors(connect, self.on_busy, self.floods.note_cut)
+
+    async def stop(self) -> None:
+        """Take in what the server has delivered, then no more."""
+        heard, self._heard = self._heard, []
+        await asyncio.gather(*(each.drain() for each in heard))
+
+    async def send_answers(self, client: Client) -> None:
+        """Send answers for as long as the connection lives (the caller cancels)."""
+        while True:
+            subject, payload = await self._answers.get()
+            try:
+                await client.publish(subject, payload)
+                heed_cancel()
+            except NatsError as error:
+                log.debug("answer not sent", subject=subject, error=str(error))
+            finally:
+                self._answers.task_done()
+
+    async def answered(self) -> None:
+        """Wait until every answer given so far is on its way."""
+        await self._answers.join()
+
+    def on_overrun(self, error: SlowConsumerError) -> None:
+        """Refuse a message that the NATS client has no room for, instead of losing it silently."""
+        self._refuse(error.subject, error.reply, 1, TOO_MUCH)
+
+    def on_busy(self, program: str, subject: str, reply: str, points: int = 1) -> None:
+        """Refuse what a program sends beyond what there is room for, at as little cost as can be."""
+        self.floods.refuse(program, points)
+        if self._answers.qsize() >= self._notes_max:
+            pass  # the rest of the room is for who does not flood
+        elif reply:
+            self._send(reply, _BUSY_ANSWER)
+        elif points_noted := self.floods.note_due(program, self._clock.monotonic_s()):
+            note = {"subject": subject, "points": points_noted, **_said(TOO_MUCH)}
+            self._send(f"{REJECTED_PREFIX}{subject}", msgspec.json.encode(note))
+        if count := self.refusals.note(Code.BUSY, points):
+            log.warning("refused", code=Code.BUSY, points=count, subject=subject, program=program)
+
+    async def _on_message(self, message: Msg) -> None:
+        self.received += 1
+        subject, reply, size = message.subject, message.reply, len(message.data)
+        program = program_of(message)
+        points = 1
+        try:
+            self._shares.require(program, size)
+            word = (message.headers or {}).get(CLOCK_HEADER, "")
+            parse = self._events.parse if subject.startswith(EVENT_PREFIX) else self._intake.parse
+            content = parse(subject, message.data, clock=word)
+            points = points_in(content)
+            answer = partial(self._answer, subject, reply, program, size)
+            self._writer.submit(Arrival(content, size, bool(reply), answer))
+            self._shares.take(program, size)
+        except RefusedError as error:
+            if program and error.code == Code.BUSY:
+                self.on_busy(program, subject, reply, points)
+            else:
+                self._refuse(subject, reply, points, error)
+        except Exception as error:  # noqa: BLE001 - who asked is answered, and others go on
+            self._refuse(subject, reply, points, unforeseen(subject, error))
+
+    def _answer(
+        self,
+        subject: str,
+        reply: str,
+        program: str,
+        size: int,
+        content: Content,
+        refusal: RefusedError | None,
+    ) -> None:
+        self._shares.give(program, size)
+        count = points_in(content)
+        if refusal is not None:
+            self._refuse(subject, reply, count, refusal)
+        elif reply:
+            if count not in self._kept:
+                self._kept[count] = msgspec.json.encode({"kept": count})
+            self._send(reply, self._kept[count])
+
+    def _refuse(self, subject: str, reply: str, points: int, error: RefusedError) -> None:
+        body = _said(error)
+        if reply:
+            self._send(reply, msgspec.json.encode(body))
+        elif self._answers.qsize() < self._notes_max:
+            # Nobody waits for the answer: whoever cares can listen in one place.
+            note = {"subject": subject, "points": points, **body}
+            self._send(f"{REJECTED_PREFIX}{subject}", msgspec.json.encode(note))
+        if count := self.refusals.note(error.code, points):
+            log.warning(
+                "refused", code=error.code, points=count, subject=subject, error=error.message
+            )
+
+    def _send(self, subject: str, payload: bytes) -> None:
+        try:
+            self._answers.put_nowait((subject, payload))
+        except asyncio.QueueFull:
+            if count := self.refusals.note("answers_dropped"):
+                log.warning("answers dropped: they cannot be sent as fast", answers=count)
+
+
+def _said(error: RefusedError) -> dict[str, Any]:
+    return {"error": {"code": error.code, "message": error.message}}
+
+
+_BUSY_ANSWER = msgspec.json.encode(_said(TOO_MUCH))

@@ -1,0 +1,161 @@
+"""The ledger's rows of commands: what came, what was started, how it ended (docs/commands.md).
+
+A row is written in the transaction that notes that IN was read so far, is `running` before anything
+is started, and holds the result from the transaction that sends it. So the rows are the queue: nothing
+about a command is only in memory.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from backhaul_agent.ledger.rows import Statement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backhaul_agent.ledger.reader import LedgerReader
+
+SCHEMA = """
+CREATE TABLE commands (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    params BLOB NOT NULL,
+    sent_ns INTEGER NOT NULL,
+    deadline_ns INTEGER NOT NULL,
+    state TEXT NOT NULL DEFAULT 'waiting',
+    runs INTEGER NOT NULL DEFAULT 0,
+    ended_ns INTEGER NOT NULL DEFAULT 0,
+    said BLOB NOT NULL DEFAULT x'',
+    owed INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX commands_open ON commands (number) WHERE state IN ('waiting', 'running') OR owed > 0;
+"""
+ROWS_MAX_TIMES = 10  # beyond so many times `[commands] rows_max` no command is taken in
+REMEMBER_S_MIN = 3600.0  # after its deadline: longer than any clock here is wrong
+
+
+class State(StrEnum):
+    """Where a command stands on the vehicle; all but the first two are for ever."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    INTERRUPTED = "interrupted"
+
+
+class Arrived(NamedTuple):
+    """A command as the hub sent it. ``sent_ns`` and ``deadline_ns`` by the hub's clock."""
+
+    id: str
+    name: str
+    params: bytes
+    sent_ns: int
+    deadline_ns: int
+
+
+class CommandRow(NamedTuple):
+    """A command as the ledger has it. ``runs``: how often it was started."""
+
+    number: int
+    id: str
+    name: str
+    params: bytes
+    sent_ns: int
+    deadline_ns: int
+    state: State
+    runs: int
+
+
+class Owed(NamedTuple):
+    """A finished command that came again: its result is to be sent once more."""
+
+    number: int
+    id: str
+    ended_ns: int
+    said: bytes
+
+
+def take_in(command: Arrived, rows_max: int) -> Statement:
+    """Note a command; one that is known is owed its result, and one too many is left out."""
+    return Statement(
+        "INSERT INTO commands (id, name, params, sent_ns, deadline_ns) SELECT ?, ?, ?, ?, ? "
+        "WHERE (SELECT count(*) FROM commands) < ? OR EXISTS (SELECT 1 FROM commands WHERE id = ?) "
+        "ON CONFLICT (id) DO UPDATE SET owed = 1",
+        (*command, rows_max * ROWS_MAX_TIMES, command.id),
+    )
+
+
+def begin(number: int) -> Statement:
+    """Note that a command is being started; from here on it may have been."""
+    return Statement(
+        "UPDATE commands SET state = 'running', runs = runs + 1 WHERE number = ?", (number,)
+    )
+
+
+def finish(number: int, state: State, ended_ns: int, said: bytes) -> Statement:
+    """Note how a command ended; the same transaction sends ``said``."""
+    return Statement(
+        "UPDATE commands SET state = ?, ended_ns = ?, said = ?, params = x'', owed = 0 "
+        "WHERE number = ?",
+        (state, ended_ns, said, number),
+    )
+
+
+def answered(number: int) -> Statement:
+    """Note that a result was sent again, in the same transaction."""
+    return Statement("UPDATE commands SET owed = 0 WHERE number = ?", (number,))
+
+
+def forget(now_ns: int, days_max: float, rows_max: int) -> Statement:
+    """Forget finished commands that are too old or too many, but none that could still be run.
+
+    What comes again after its deadline is not run, known or not; so only that may be forgotten.
+    """
+    return Statement(
+        "DELETE FROM commands WHERE state NOT IN ('waiting', 'running') AND owed = 0 "
+        "AND deadline_ns < ? AND (deadline_ns < ? "
+        "OR number <= (SELECT max(number) FROM commands) - ?)",
+        (now_ns - round(REMEMBER_S_MIN * 1e9), now_ns - round(days_max * 86_400e9), rows_max),
+    )
+
+
+async def oldest(ledger: LedgerReader) -> CommandRow | None:
+    """Return the first command that is not finished, in order of arrival.
+
+    Raises:
+        LedgerStorageError: SQLite could not read.
+    """
+    rows = await ledger.query(
+        "SELECT number, id, name, params, sent_ns, deadline_ns, state, runs FROM commands "
+        "WHERE state IN ('waiting', 'running') ORDER BY number LIMIT 1"
+    )
+    return next((CommandRow(*row)._replace(state=State(row[6])) for row in rows), None)
+
+
+async def owed(ledger: LedgerReader, rows_max: int) -> list[Owed]:
+    """Return finished commands that came again. Raises: LedgerStorageError."""
+    return [
+        Owed(*row)
+        for row in await ledger.query(
+            "SELECT number, id, ended_ns, said FROM commands WHERE owed > 0 "
+            "AND state NOT IN ('waiting', 'running') ORDER BY number LIMIT ?",
+            rows_max,
+        )
+    ]
+
+
+async def finished(ledger: LedgerReader, ids: Sequence[str]) -> list[str]:
+    """Return which of these commands are finished. Raises: LedgerStorageError."""
+    rows = await ledger.query(
+        "SELECT commands.id FROM commands JOIN json_each(?) ON value = commands.id "
+        "WHERE state NOT IN ('waiting', 'running')",
+        msgspec.json.encode(ids).decode(),
+    )
+    return [row[0] for row in rows]

@@ -1,0 +1,90 @@
+"""What this vehicle tells the hub of itself (`backhaul_codec.protocol.vehicle_report`), and when.
+
+Nothing is sent for it alone but where a condition begins or ends while the link is up: everything else goes
+along with a question for the time that is asked anyway (`clock_exchange.py`).
+"""
+
+from __future__ import annotations
+
+import shutil
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backhaul_codec.protocol.vehicle_report import CONDITIONS_MAX, VehicleReport, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from backhaul_agent.clock import Clock
+    from backhaul_agent.status.machine import Machine
+    from backhaul_codec.assurance.conditions import Condition
+
+CHANGES_S_MIN = 30.0
+"""Between two questions that are asked for a change alone: conditions that come and go must not cost more."""
+
+Codes = tuple[tuple[str, str], ...]
+
+
+def disk_pct(place: Path) -> int | None:
+    """Return how much of a directory's disk is taken, in percent, None where it cannot be seen."""
+    try:
+        found = shutil.disk_usage(place)
+    except OSError:
+        return None
+    return 100 - 100 * found.free // max(1, found.used + found.free)
+
+
+class SelfReport:
+    """Makes reports, and knows what the last one said.
+
+    Args:
+        status: the agent's (status.py).
+        shown: the vehicle's conditions, the worst first.
+        disk_pct: how much of a directory's disk is taken, in percent; None where it cannot be seen.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        machine: Machine,
+        status: Callable[[], dict[str, Any]],
+        shown: Callable[[], Sequence[Condition]],
+        disk_pct: Callable[[Path], int | None] = disk_pct,
+    ) -> None:
+        self.machine = machine
+        self._clock = clock
+        self._version = version("backhaul")
+        self._status = status
+        self._shown = shown
+        self._disk_pct = disk_pct
+        self._said: Codes = ()
+        self._changed_s: float | None = None
+
+    def make(self) -> VehicleReport:
+        """Return what is to be said now; it is going out."""
+        ledger = self._status()["ledger"]
+        self._said = self._codes()
+        return VehicleReport(
+            self.machine.machine,
+            self.machine.boot,
+            self.machine.run,
+            self._version,
+            ledger_pct=100 * ledger["bytes"] // max(1, ledger["bytes_max"]),
+            disk_pct=self._disk_pct(Path(ledger["path"]).parent),
+            conditions=self._said,
+        )
+
+    def is_due(self, up: bool | None) -> bool:
+        """Return whether to ask now for the sake of the report alone: a condition began or ended."""
+        if not up or self._codes() == self._said:
+            return False
+        now_s = self._clock.monotonic_s()
+        if self._changed_s is not None and now_s - self._changed_s < CHANGES_S_MIN:
+            return False
+        self._changed_s = now_s
+        return True
+
+    def _codes(self) -> Codes:
+        found = ((each.code, printable(each.about)) for each in self._shown()[:CONDITIONS_MAX])
+        return tuple(found)

@@ -1,0 +1,235 @@
+"""Asking the hub what time it is, over core NATS: the shell around `hub_clock.HubClock`.
+
+A question is ``{"t1"}`` on ``clk.<device>``, the answer ``{"t1", "t2", "t3"}`` on
+``clkr.<device>.<token>``. Neither is stored, so an answer is fresh or does not come. With the link down
+nobody at the leaf has asked for questions, so they end there and cost nothing.
+
+Along with the time goes what the hub knows of epochs of the ledger (`epoch_words.py`): ``"epochs"`` in a
+question lists some, in the answer it has of each lane the highest seq known and the watermark, or is null
+while the hub has not read all that it holds. ``"lanes"`` of ``"epoch"`` tells the hub how far lanes go
+that stand still (`standstill.py`). ``"hashes"`` asks for the hashes of some of a lane's messages
+(`comparison.py`); beside ``"epochs"`` the answer has in ``"chain"`` the hash at each watermark. And
+``"vehicle"`` is what this vehicle says of itself (`self_report.py`): with the first question after the link
+came up, or a condition changed, with that of each interval, and again until one of them is answered.
+``"yield_s"`` in an answer: another machine with this identity is online; for so long it is that one's turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import structlog
+from msgspec import Meta
+from nats.errors import Error as NatsError
+
+from backhaul_agent.cancellation import heed_cancel
+from backhaul_agent.hub_time.estimator import Sample
+from backhaul_agent.logs import Bursts
+from backhaul_codec.strict.json import Reader
+from backhaul_codec.wire.envelope import HASH_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+    from backhaul_agent.config import Config
+    from backhaul_agent.hub_time.hub_clock import HubClock
+    from backhaul_agent.uplink.comparison import Comparison
+    from backhaul_agent.uplink.epoch_sync import EpochWords
+    from backhaul_agent.uplink.reconcile import HashQuestion
+    from backhaul_codec.protocol.vehicle_report import VehicleReport
+    from backhaul_codec.subjects import Lane
+
+Seq = Annotated[int, Meta(ge=0, lt=1 << 62)]
+Hash = Annotated[str, Meta(pattern=rf"^([0-9a-f]{{{2 * HASH_BYTES}}})?$")]
+Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+# When to ask, in seconds after the first question: the first may go before the hub has told the leaf
+# that it listens, and on a slow link answers take seconds. The last pause repeats.
+PAUSES_S = (0.2, 0.3, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+WANTED = 4  # answers after the link came up, or the wall clock jumped: the best of them counts
+WANTED_AGAIN = 1
+YIELD_S_MAX = 300.0
+ASKED_MAX = 32  # questions that an answer may still come for
+log = structlog.get_logger("clock")
+
+
+class Hashes(msgspec.Struct, frozen=True):
+    """The hashes of a lane's messages from ``lo`` on, as `reconcile.judge` takes them."""
+
+    lane: str
+    epoch: int
+    lo: int
+    hashes: list[Hash | None]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the hub says."""
+
+    t1: Int64
+    t2: Int64
+    t3: Int64
+    epochs: dict[int, dict[str, tuple[Seq, Seq]]] | None = None
+    chain: dict[int, dict[str, tuple[Hash, int]]] = {}
+    hashes: Hashes | None = None
+    yield_s: Annotated[float, Meta(ge=0, le=YIELD_S_MAX)] = 0.0
+
+
+_read = Reader(Answer).read
+
+
+class Exchange:
+    """Asks when the link comes up, when told to, and every `interval_s`; lives as long as the daemon."""
+
+    def __init__(
+        self,
+        config: Config,
+        clock: HubClock,
+        on_answer: Callable[[], None],
+        words: EpochWords | None = None,
+        report: Callable[[], VehicleReport] | None = None,
+        comparison: Comparison | None = None,
+    ) -> None:
+        self.on_yield: Callable[[float], None] = lambda _: None
+        """Called with the seconds for which this machine is to stay away."""
+        self.answers = 0
+        self.garbage = 0
+        self.round_trip_ns: int | None = None
+        self._question = f"clk.{config.device.id}"
+        self._answer = f"clkr.{config.device.id}.{config.device.token}"
+        self._interval_s = config.clock.interval_s
+        self._clock = clock
+        self._on_answer = on_answer
+        self._words = words
+        self._comparison = comparison
+        if comparison is not None:
+            comparison.ask = self._news_come
+        self._asked: deque[int] = deque(maxlen=ASKED_MAX)
+        self._wanted = WANTED
+        self._news = asyncio.Event()
+        self._still: dict[str, Any] = {}
+        self._still_since = 0  # no question before this has said it
+        self._report = report
+        self._unreported_since: int | None = None  # likewise; None: all is said
+        self._idle = False
+        self._bursts = Bursts(clock)
+
+    def due(self) -> None:
+        """Have the hub asked now, a few times, and told of this vehicle."""
+        self._wanted = WANTED
+        self.report()
+
+    def report(self) -> None:
+        """Have the hub told of this vehicle, by the next question that is answered."""
+        if self._report is not None:
+            self._unreported_since = self._clock.steady_ns()
+        self._news.set()
+
+    def look(self) -> None:
+        """Begin to ask where something is to be learned since the last answer. To be called now and then."""
+        if self._idle and self._is_due():
+            self._news.set()
+
+    def tell(self, epoch: int, lanes: Mapping[Lane, int]) -> None:
+        """Have the hub told how far these lanes of an epoch go, by the next question that is answered."""
+        untold = self._still["lanes"] if self._still.get("epoch") == epoch else {}
+        if (still := {"epoch": epoch, "lanes": {**untold, **lanes}}) != self._still:
+            self._still, self._still_since = still, self._clock.steady_ns()
+        self._news.set()
+
+    async def run(self, client: Client) -> None:
+        """Ask for as long as this connection lives (the caller cancels)."""
+        answers = await client.subscribe(self._answer, cb=self._take)
+        self.due()
+        try:
+            while True:
+                await self._ask(client)
+                self._idle = True
+                await self._pause(self._interval_s)
+                self._idle = False
+                self.report()
+                self._wanted = max(self._wanted, WANTED_AGAIN)
+        finally:
+            self._idle = False
+            if not client.is_closed:
+                with contextlib.suppress(NatsError):
+                    await answers.unsubscribe()
+
+    async def _ask(self, client: Client) -> None:
+        """Ask until there are as many answers as wanted, and nothing is left to be told or learned."""
+        pauses = iter(PAUSES_S)
+        while self._is_due():
+            self._news.clear()
+            t1 = self._clock.steady_ns()
+            self._asked.append(t1)
+            question: dict[str, Any] = {"t1": t1} | self._still
+            if self._report is not None and self._unreported_since is not None:
+                question["vehicle"] = self._report()
+            if epochs := self._epochs():
+                question["epochs"] = epochs
+            if hashes := self._hashes():
+                question["hashes"] = hashes._asdict()
+            await client.publish(self._question, msgspec.json.encode(question))
+            heed_cancel()
+            if await self._pause(next(pauses, PAUSES_S[-1])):
+                pauses = iter(PAUSES_S)
+
+    def _is_due(self) -> bool:
+        unsaid = self._still or self._unreported_since is not None
+        # A step of the hub's clock is looked at again and again, until it is confirmed or over.
+        unsure = self._clock.steps.step is not None
+        return self._wanted > 0 or bool(unsaid or unsure or self._epochs() or self._hashes())
+
+    def _epochs(self) -> list[int]:
+        return self._words.wanted() if self._words is not None else []
+
+    def _hashes(self) -> HashQuestion | None:
+        return self._comparison.question if self._comparison is not None else None
+
+    def _news_come(self) -> None:
+        self._news.set()
+
+    async def _pause(self, pause_s: float) -> bool:
+        """Wait; return whether the wait was cut short because the hub is to be asked anew."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await self._news.wait()
+                return True
+        return False
+
+    async def _take(self, message: Msg) -> None:
+        t4 = self._clock.steady_ns()
+        try:
+            answer = _read(message.data)
+            if answer.t1 not in self._asked:
+                return self._refuse("nobody asked, or it was answered before")
+            self._asked.remove(answer.t1)
+            sample = Sample(answer.t1, answer.t2, answer.t3, t4)
+            self._clock.adopt(sample)
+        except ValueError as error:
+            return self._refuse(str(error))
+        self.answers += 1
+        self.round_trip_ns = sample.round_trip_ns
+        self._wanted -= 1
+        if answer.t1 >= self._still_since:
+            self._still = {}
+        if self._unreported_since is not None and answer.t1 >= self._unreported_since:
+            self._unreported_since = None
+        self._on_answer()
+        if answer.yield_s:
+            self.on_yield(answer.yield_s)
+        if self._words is not None and answer.epochs is not None:
+            self._words.heard(answer.epochs, answer.chain)
+        if self._comparison is not None and (told := answer.hashes) is not None:
+            self._comparison.heard(told.lane, told.epoch, told.lo, told.hashes)
+        return None
+
+    def _refuse(self, why: str) -> None:
+        self.garbage += 1
+        if count := self._bursts.note("answer"):
+            log.warning("answers about the time not believed", answers=count, error=why)
