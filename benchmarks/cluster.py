@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from backhaul_codec import peek
-from backhaul_hub.stored import StoredReader
+from backhaul_hub.nats.stream_reader import StoredReader
 from demo.cluster_rig import ClusterRig
 from demo.rig import DeviceRig, HubRig
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_hub.stored import Stored
+    from backhaul_hub.nats.stream_reader import Stored
 
 _STREAM = "UP_00"
 _TIMEOUT_S = 240.0

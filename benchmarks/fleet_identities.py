@@ -8,12 +8,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
 from backhaul_codec.protocol.credentials import Credentials
-from backhaul_hub.account_keeper import AccountKeeper
+from backhaul_hub.access.keys import read_keys
+from backhaul_hub.access.logins import vehicle_jwt
+from backhaul_hub.access.push import AccountKeeper
 from backhaul_hub.clock import SystemClock
-from backhaul_hub.keys import read_keys
-from backhaul_hub.logins import vehicle_jwt
-from backhaul_hub.nkey import new_key
-from backhaul_hub.registry import Device, Registry
+from backhaul_hub.db.store import Device, Registry
+from backhaul_hub.nats.nkey import new_key
 from demo.rig import HubRig
 from tests.security.leaf_client import RawLeaf
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_hub.keys import HubKeys
+    from backhaul_hub.access.keys import HubKeys
 
 _AT_ONCE = 20
 

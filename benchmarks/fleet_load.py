@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 
-from backhaul_hub.commands._ask import hub_client
-from backhaul_hub.jetstream import JetStreamApi
-from backhaul_hub.stored import StoredReader
+from backhaul_hub.cli._ask import hub_client
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.nats.stream_reader import StoredReader
 from demo.rig import Part, program
 
 from . import scratch

@@ -11,11 +11,11 @@ import statistics
 import time
 from typing import TYPE_CHECKING
 
-from backhaul_hub.accounts import account_jwts
+from backhaul_hub.access.logins import vehicle_jwt
+from backhaul_hub.access.revocations import Revocation, in_force, revoke
+from backhaul_hub.access.rules import account_jwts
 from backhaul_hub.clock import SystemClock
-from backhaul_hub.logins import vehicle_jwt
-from backhaul_hub.nkey import new_key
-from backhaul_hub.revocations import Revocation, in_force, revoke
+from backhaul_hub.nats.nkey import new_key
 
 from . import scratch
 from .errors import BenchmarkError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
-from backhaul_hub.enrol import DeviceSettings, create_device
+from backhaul_hub.enrol.add_device import DeviceSettings, create_device
 
 from . import scratch
 from .figures import Figure, at_most, report

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from backhaul_codec.subjects import point_subject
-from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.nats.jetstream import JetStreamApi
 
 from .errors import LostDataError
 from .figures import Figure

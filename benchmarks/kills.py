@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
-from backhaul_hub.commands._ask import hub_client
+from backhaul_hub.cli._ask import hub_client
 from backhaul_spark.rules.config import read_plan
 from backhaul_spark.rules.recompute import Recompute
 from demo.rig import program, run_to_end

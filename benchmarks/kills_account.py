@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from backhaul_hub.stored import Stored
+    from backhaul_hub.nats.stream_reader import Stored
 
 _MINUTE_NS = 60_000_000_000
 _SECOND_NS = 1_000_000_000

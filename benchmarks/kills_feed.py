@@ -11,10 +11,10 @@ import random
 from typing import TYPE_CHECKING
 
 from backhaul_hub.config import load
-from backhaul_hub.connection import connect
+from backhaul_hub.nats.connection import connect
+from backhaul_hub.nats.stream_reader import Stored, StoredReader
 from backhaul_hub.shards import up_name
 from backhaul_hub.simulated.target import INBOX, publish_subject, simulator_login
-from backhaul_hub.stored import Stored, StoredReader
 from demo.rig import program, run_to_end
 
 from .kills_account import Told

@@ -22,14 +22,14 @@ from backhaul_agent.leaf.streams import (
     out_stream_config,
 )
 from backhaul_codec.subjects import SHARED_LANES, node_lane
+from backhaul_hub.access.keys import read_keys
 from backhaul_hub.clock import SystemClock
-from backhaul_hub.down_consumers import ensure_down_consumers
-from backhaul_hub.jetstream import JetStreamApi
-from backhaul_hub.keys import read_keys
-from backhaul_hub.lanes import out_stream
-from backhaul_hub.registry import Registry
-from backhaul_hub.reset_service import ResetService
-from backhaul_hub.sources import lane_source
+from backhaul_hub.db.store import Registry
+from backhaul_hub.lane_names import out_stream
+from backhaul_hub.links.down_consumers import ensure_down_consumers
+from backhaul_hub.links.reset_service import ResetService
+from backhaul_hub.links.sources import lane_source
+from backhaul_hub.nats.jetstream import JetStreamApi
 from demo.relay import Relay
 from demo.rig import DeviceRig, HubRig
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
 
     from backhaul_agent.config import Config
-    from backhaul_hub.registry import Device
+    from backhaul_hub.db.store import Device
 
 UP = "UP_00"
 SHARED = SHARED_LANES

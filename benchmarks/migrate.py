@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
+from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError
-from backhaul_hub.jetstream import JetStreamApi
-from backhaul_hub.registry import Registry
-from backhaul_hub.snapshots import Snapshot, copy
-from backhaul_hub.stream_digest import digest_blocks, ranges
-from backhaul_hub.streams import declared_streams, reconcile
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.nats.snapshots import Snapshot, copy
+from backhaul_hub.streams.streams import declared_streams, reconcile
+from backhaul_hub.uplink.stream_digest import digest_blocks, ranges
 from demo.rig import HubRig, program, run_to_end
 
 from . import scratch
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_hub.jetstream import Json
+    from backhaul_hub.nats.jetstream import Json
 
 _UP = "UP_00"
 _SUBJECT = "up.VID-001.f.battery"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import psutil  # type: ignore[import-untyped]
 
 from backhaul_codec import encode_frame
-from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.nats.jetstream import JetStreamApi
 from demo.shaped_relay import ShapedRelay
 
 from . import scratch

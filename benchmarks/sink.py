@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
-from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.nats.connection import Connection
 from backhaul_spark.nats.direct_get import Reader

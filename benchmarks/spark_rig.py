@@ -16,7 +16,7 @@ import psutil  # type: ignore[import-untyped]
 import pyspark
 
 from backhaul_hub.clock import SystemClock
-from backhaul_hub.setup import HubLayout
+from backhaul_hub.setup.hub_directory import HubLayout
 from backhaul_hub.simulated.target import make_test_hub
 from demo.ports import free_port
 from demo.rig import Part, program

@@ -25,7 +25,7 @@ from backhaul_agent.ledger.ledger import Ledger
 from backhaul_agent.ledger.rows import Changes, Outgoing
 from backhaul_codec import Point, encode_point
 from backhaul_hub.errors import HubError
-from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.nats.jetstream import JetStreamApi
 from demo.ports import free_port
 from demo.rig import Part, program
 

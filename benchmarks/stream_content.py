@@ -11,9 +11,9 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_codec.bulk.columns import decode_columns
 from backhaul_hub.errors import HubError
-from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.nats.stream_reader import Stored, StoredReader
 from backhaul_hub.shards import inbox_subject
-from backhaul_hub.stored import Stored, StoredReader
 from demo.patient import PATIENCE_S
 
 from .errors import BenchmarkError, LostDataError

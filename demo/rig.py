@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from nats.errors import Error as NatsError
 
+from backhaul_hub.access.keys import read_keys
+from backhaul_hub.access.logins import new_login
 from backhaul_hub.clock import SystemClock
-from backhaul_hub.keys import read_keys
-from backhaul_hub.logins import new_login
 from backhaul_hub.private_files import write_private
 
 from .patient import connect
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_hub.accounts import AccountName
+    from backhaul_hub.access.rules import AccountName
 
     Runner = Callable[[list[str]], Awaitable[str]]
 

@@ -13,7 +13,7 @@ import click
 import pytest
 
 import backhaul_agent.cli.main
-import backhaul_hub.cli
+import backhaul_hub.cli.main
 import backhaul_spark.cli.main
 from backhaul_codec.programs.command_line import harmless, install_hint
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 GROUPS: dict[str, Subcommands] = {
     "backhaul-agent": backhaul_agent.cli.main.cli,
-    "backhaul-hub": backhaul_hub.cli.cli,
+    "backhaul-hub": backhaul_hub.cli.main.cli,
     "backhaul-spark": backhaul_spark.cli.main.cli,
 }
 EXTRAS = [
@@ -236,7 +236,7 @@ def test_no_text_reaches_a_terminal_as_an_order(text: str) -> None:
         f"    print({text!r})\n    click.echo({text!r})\n    raise ValueError({text!r})\n"
         "command_line.Subcommands.get_command = lambda *_: odd\n"
         "del sys.argv[1]\n"
-        "command_line.run(importlib.import_module('backhaul_hub.cli').cli, program, ValueError)\n"
+        "command_line.run(importlib.import_module('backhaul_hub.cli.main').cli, program, ValueError)\n"
     )
     done = run(source, "backhaul-hub", "odd")
     assert done.returncode == 1

@@ -16,12 +16,12 @@ import pytest
 
 import backhaul_agent.status.metrics
 import backhaul_agent.status.metrics_server
-import backhaul_hub.metrics
-import backhaul_hub.metrics_server
+import backhaul_hub.health.metrics
+import backhaul_hub.health.metrics_server
 from backhaul_codec.assurance.conditions import Condition, Severity
 from backhaul_codec.assurance.metrics import COUNTER, Metric
 from backhaul_codec.programs import scrapes
-from backhaul_hub.health import DeviceFacts, Facts, LaneFacts
+from backhaul_hub.health.judge import DeviceFacts, Facts, LaneFacts
 from demo.ports import free_port
 from tests.support.waiting import until
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "metrics.md").read_text()
-ALL = (*backhaul_hub.metrics.METRICS, *backhaul_agent.status.metrics.METRICS)
+ALL = (*backhaul_hub.health.metrics.METRICS, *backhaul_agent.status.metrics.METRICS)
 
 
 def documented(text: str) -> dict[str, tuple[str, tuple[str, ...]]]:
@@ -43,7 +43,7 @@ def documented(text: str) -> dict[str, tuple[str, tuple[str, ...]]]:
 @pytest.mark.parametrize(
     ("heading", "metrics"),
     [
-        ("## At the hub", backhaul_hub.metrics.METRICS),
+        ("## At the hub", backhaul_hub.health.metrics.METRICS),
         ("## On the vehicle", backhaul_agent.status.metrics.METRICS),
     ],
 )
@@ -78,7 +78,7 @@ def test_the_hub_counts_devices_lanes_and_conditions_and_names_no_device() -> No
     facts = Facts([], [temporary, durable], {"UP_00": 9}, {"UP_00": 1}, devices)
     found = {
         (sample.metric.name.removeprefix("backhaul_hub_"), sample.labels): float(sample.value)
-        for sample in backhaul_hub.metrics.samples(facts, [down, down], 5_000_000_000)
+        for sample in backhaul_hub.health.metrics.samples(facts, [down, down], 5_000_000_000)
     }
     assert found == {
         ("looked_timestamp_seconds", ()): 5, ("devices", ()): 3, ("devices_connected", ()): 2,
@@ -90,11 +90,11 @@ def test_the_hub_counts_devices_lanes_and_conditions_and_names_no_device() -> No
         ("consumer_pending_messages", ("UP_00", "d")): 1,
         ("consumer_ack_pending_messages", ("UP_00", "d")): 2,
     }  # fmt: skip
-    assert list(backhaul_hub.metrics.samples(facts, [], 0)) == []
+    assert list(backhaul_hub.health.metrics.samples(facts, [], 0)) == []
 
 
 @pytest.mark.parametrize(
-    "server", [backhaul_agent.status.metrics_server, backhaul_hub.metrics_server]
+    "server", [backhaul_agent.status.metrics_server, backhaul_hub.health.metrics_server]
 )
 async def test_half_open_questions_neither_add_up_nor_shut_others_out(server: ModuleType) -> None:
     port = free_port()
@@ -155,7 +155,7 @@ def listening(port: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    "server", [backhaul_agent.status.metrics_server, backhaul_hub.metrics_server]
+    "server", [backhaul_agent.status.metrics_server, backhaul_hub.health.metrics_server]
 )
 async def test_a_question_that_is_left_open_is_refused_without_a_traceback_and_the_next_answered(
     server: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

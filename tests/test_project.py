@@ -12,7 +12,7 @@ import pytest
 
 import backhaul_agent.cli.main
 import backhaul_agent.config
-import backhaul_hub.cli
+import backhaul_hub.cli.main
 import backhaul_hub.config
 import backhaul_spark.cli.main
 from benchmarks.__main__ import BENCHMARKS
@@ -54,7 +54,7 @@ def test_every_pin_is_exact_and_hashed_and_names_no_host(name: str) -> None:
     ("group", "program"),
     [
         (backhaul_agent.cli.main.cli, "backhaul-agent"),
-        (backhaul_hub.cli.cli, "backhaul-hub"),
+        (backhaul_hub.cli.main.cli, "backhaul-hub"),
         (backhaul_spark.cli.main.cli, "backhaul-spark"),
     ],
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from backhaul_hub.errors import ConfigError
-from backhaul_hub.server_text import lines, quoted
+from backhaul_hub.nats_conf_text import lines, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -15,8 +15,8 @@ from backhaul_agent.enrol.link_probe import explain, why_no_link
 from backhaul_agent.leaf.config_text import LeafServer, leaf_urls_of, render_leaf
 from backhaul_codec.protocol.credentials import Credentials
 from backhaul_codec.protocol.identity import Identity
-from backhaul_hub.nats_jwt import Rights, user_jwt
-from backhaul_hub.nkey import new_key
+from backhaul_hub.nats.jwt import Rights, user_jwt
+from backhaul_hub.nats.nkey import new_key
 from demo.ports import free_port
 from tests.support.enrolment_tokens import user_key
 from tests.support.nats_server import NatsServer

@@ -14,7 +14,7 @@ import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from backhaul_hub.registry import Registry
+from backhaul_hub.db.store import Registry
 from tests.chaos.damage import Rollback
 from tests.chaos.evidence import LaneName
 from tests.chaos.faults_registry import REGISTRY

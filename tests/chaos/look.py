@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul_codec.assurance.certificates import HOUR_NS, hours_between
 from backhaul_codec.subjects import LIVE
-from backhaul_hub.certify import certificates_of
-from backhaul_hub.health_kinds import TWO_MACHINES
-from backhaul_hub.registry import Registry
-from backhaul_hub.stored import StoredReader
-from backhaul_hub.twin_streams import EVENTS
+from backhaul_hub.db.store import Registry
+from backhaul_hub.health.conditions import TWO_MACHINES
+from backhaul_hub.nats.stream_reader import StoredReader
+from backhaul_hub.streams.twin_streams import EVENTS
+from backhaul_hub.uplink.certify import certificates_of
 from benchmarks.commands import OVER, waiting
 from demo.rig import RigError
 from tests.chaos.evidence import Found, Uplinks, heads_of, twin_event
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_hub.stored import Stored
+    from backhaul_hub.nats.stream_reader import Stored
     from tests.chaos.evidence import Place
     from tests.chaos.world import Vehicle, World
 

@@ -16,10 +16,10 @@ from backhaul_codec import chain, check, decode, hash_of, peek, restamp
 from backhaul_codec.bulk.columns import decode_columns
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.wire.envelope import NO_LINK
-from backhaul_hub import schema
-from backhaul_hub.chain import Fork, Watermark
-from backhaul_hub.continuity import Continuity, Explained, LaneKey
-from backhaul_hub.registry import Position, Registry
+from backhaul_hub.continuity.chain import Fork, Watermark
+from backhaul_hub.continuity.lane_book import Continuity, Explained, LaneKey
+from backhaul_hub.db import migrations as schema
+from backhaul_hub.db.store import Position, Registry
 from tests.agent.test_ledger import open_ledger, outgoing
 
 from .make import HERE, plain

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import nats
 import pytest_asyncio
 
+from backhaul_hub.access.keys import read_keys
+from backhaul_hub.access.logins import new_login
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
-from backhaul_hub.enrol import DeviceSettings, create_device
-from backhaul_hub.keys import read_keys
-from backhaul_hub.logins import new_login
-from backhaul_hub.people import May, Person
-from backhaul_hub.people_book import add_person
+from backhaul_hub.enrol.add_device import DeviceSettings, create_device
+from backhaul_hub.people.credentials import add_person
+from backhaul_hub.people.identity import May, Person
 from demo import patient
 from demo.patient import PatientClient
 from demo.rig import HubRig

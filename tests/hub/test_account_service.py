@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from nats.errors import TimeoutError as NatsTimeoutError
 
-from backhaul_hub import account_service
-from backhaul_hub.account_service import SUBJECT, push_on_request
+from backhaul_hub.access import service as account_service
+from backhaul_hub.access.service import SUBJECT, push_on_request
 from backhaul_hub.errors import HubError
 
 

@@ -13,26 +13,26 @@ import pytest
 from nats.errors import NoRespondersError
 
 from backhaul_codec.protocol.credentials import Credentials
-from backhaul_hub.account_keeper import AccountKeeper
-from backhaul_hub.accounts import ACCOUNTS, PAYLOAD_BYTES_MAX, vehicle_rights
+from backhaul_hub.access.key_rotations import Rotation, begin
+from backhaul_hub.access.keys import HubKeys, read_keys
+from backhaul_hub.access.logins import new_login, vehicle_jwt
+from backhaul_hub.access.push import AccountKeeper
+from backhaul_hub.access.revocations import FOR_EVER_S, Revocation, in_force
+from backhaul_hub.access.rules import ACCOUNTS, PAYLOAD_BYTES_MAX, vehicle_rights
+from backhaul_hub.access.up_guard import guessable_names, leading_to_api
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import Login as HubLogin
 from backhaul_hub.config import load
-from backhaul_hub.connection import connect
+from backhaul_hub.db.store import Device, Registry
 from backhaul_hub.errors import HubError
-from backhaul_hub.fellow_servers import ask_each
-from backhaul_hub.jetstream import JetStreamApi
-from backhaul_hub.keys import HubKeys, read_keys
-from backhaul_hub.lanes import NODES_MAX
-from backhaul_hub.logins import new_login, vehicle_jwt
-from backhaul_hub.nats_jwt import Account, Rights, account_jwt, body_of, user_jwt
-from backhaul_hub.nkey import Key, new_key
-from backhaul_hub.registry import Device, Registry
-from backhaul_hub.revocations import FOR_EVER_S, Revocation, in_force
-from backhaul_hub.rotations import Rotation, begin
-from backhaul_hub.setup import create_hub
-from backhaul_hub.streams import stream_names
-from backhaul_hub.up_guard import guessable_names, leading_to_api
+from backhaul_hub.lane_names import NODES_MAX
+from backhaul_hub.nats.connection import connect
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.nats.jwt import Account, Rights, account_jwt, body_of, user_jwt
+from backhaul_hub.nats.nkey import Key, new_key
+from backhaul_hub.nats.system_requests import ask_each
+from backhaul_hub.setup.hub_directory import create_hub
+from backhaul_hub.streams.streams import stream_names
 from demo.cluster_rig import NAMES, ClusterRig
 from demo.rig import HubRig
 from tests.security.leaf_client import RawLeaf
@@ -91,7 +91,9 @@ class Hub:
 
 @pytest.fixture
 async def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hub]:
-    monkeypatch.setattr("backhaul_hub.fellow_servers._WAIT_S", 60.0)  # for the one that there is
+    monkeypatch.setattr(
+        "backhaul_hub.nats.system_requests._WAIT_S", 60.0
+    )  # for the one that there is
     async with AsyncExitStack() as stack:
         rig = HubRig(tmp_path / "hub")
         layout = local_layout(rig.client_port, rig.leaf_port)
@@ -108,7 +110,7 @@ async def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a login that is refused fail after a second: the client tries until then."""
-    monkeypatch.setattr("backhaul_hub.connection._CONNECT_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("backhaul_hub.nats.connection._CONNECT_TIMEOUT_S", 1.0)
 
 
 @pytest.mark.nats
@@ -155,7 +157,7 @@ async def test_an_account_up_that_a_server_has_opened_is_closed_again(
     async with hub.rig.connection_in("UP") as up:
         assert await guessable_names(hub.system, hub.keys, 1) == set()
         with monkeypatch.context() as patch:
-            patch.setattr("backhaul_hub.accounts.account_jwt", written)
+            patch.setattr("backhaul_hub.access.rules.account_jwt", written)
             assert await hub.keeper.push(hub.system) == ["SYS"]
             same = (await hub.keeper.build(NOW_S + 60))["UP"]
             await up.flush()
@@ -178,7 +180,7 @@ async def test_a_server_that_has_account_up_open_is_told_of_it_once_more(
     async def found(*_: object) -> set[str]:
         return answers.pop(0)
 
-    monkeypatch.setattr("backhaul_hub.account_keeper.guessable_names", found)
+    monkeypatch.setattr("backhaul_hub.access.push.guessable_names", found)
     assert await hub.keeper.push(hub.system) == ["UP"]
     assert await hub.keeper.push(hub.system) == []
 

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 from nats.aio.msg import Msg
 
-from backhaul_hub import connection, fellow_servers
-from backhaul_hub.ask_service import OF_ONE_MAX
-from backhaul_hub.commands import _ask, command
+from backhaul_hub.cli import _ask
+from backhaul_hub.cli.values import command
 from backhaul_hub.config import Login
 from backhaul_hub.errors import HubError
+from backhaul_hub.nats import connection
+from backhaul_hub.nats import system_requests as fellow_servers
+from backhaul_hub.people.ask_service import OF_ONE_MAX
 from demo import patient
 from demo.shaped_relay import ShapedRelay
 from tests.support.keyed_server import KeyedServer

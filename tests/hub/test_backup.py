@@ -12,27 +12,27 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_hub.backup import Backup
-from backhaul_hub.backup_choice import Choice
-from backhaul_hub.config import load
-from backhaul_hub.errors import BackupError, HubError
-from backhaul_hub.jetstream import JetStreamApi
-from backhaul_hub.manifest import (
+from backhaul_hub.artifacts.object_store import Objects
+from backhaul_hub.backup.backup import Backup
+from backhaul_hub.backup.manifest import (
     MANIFEST,
     PARTIAL,
     load_manifest,
     store_manifest,
 )
-from backhaul_hub.objects import Objects
-from backhaul_hub.registry import Device, Position, Registry
-from backhaul_hub.restore import Restore, whole_backup
-from backhaul_hub.snapshots import Snapshot, copy
-from backhaul_hub.stream_digest import (
+from backhaul_hub.backup.restore import Restore, whole_backup
+from backhaul_hub.backup.selection import Choice
+from backhaul_hub.config import load
+from backhaul_hub.db.store import Device, Position, Registry
+from backhaul_hub.errors import BackupError, HubError
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.nats.snapshots import Snapshot, copy
+from backhaul_hub.streams.streams import declared_streams, reconcile
+from backhaul_hub.uplink.stream_digest import (
     Block,
     digest_blocks,
     ranges,
 )
-from backhaul_hub.streams import declared_streams, reconcile
 from demo import patient
 from tests.support.nats_server import NatsServer
 
@@ -214,7 +214,7 @@ async def test_hub_db_is_taken_before_up(hub: HubConfig, client: Client, tmp_pat
 KILLS_ITSELF = """
 import os, signal, sys, threading, time
 from pathlib import Path
-from backhaul_hub.cli import main
+from backhaul_hub.cli.main import main
 
 growing = Path(sys.argv.pop(1))
 

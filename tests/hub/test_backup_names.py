@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from backhaul_hub.backup_files import configuration_files, put_missing_files
-from backhaul_hub.commands.artifact import artifact
-from backhaul_hub.errors import ArtifactError, BackupError
-from backhaul_hub.manifest import (
+from backhaul_hub.artifacts.object_store import file_digest
+from backhaul_hub.backup.files import configuration_files, put_missing_files
+from backhaul_hub.backup.manifest import (
     MANIFEST,
     ArtifactEntry,
     EmptyEntry,
@@ -22,10 +21,11 @@ from backhaul_hub.manifest import (
     new_file,
     store_manifest,
 )
-from backhaul_hub.objects import file_digest
+from backhaul_hub.backup.restore import whole_backup
+from backhaul_hub.cli.values.artifact import artifact
+from backhaul_hub.errors import ArtifactError, BackupError
 from backhaul_hub.private_files import alone_in, private_directory
-from backhaul_hub.restore import whole_backup
-from backhaul_hub.setup import create_hub
+from backhaul_hub.setup.hub_directory import create_hub
 from tests.support.hub_layout import local_layout
 
 if TYPE_CHECKING:

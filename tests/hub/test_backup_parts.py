@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_hub.backup_choice import NOT_KEPT, Choice, chosen
-from backhaul_hub.backup_files import configuration_files, copy_database
-from backhaul_hub.errors import BackupError
-from backhaul_hub.manifest import (
+from backhaul_hub.backup.files import configuration_files, copy_database
+from backhaul_hub.backup.manifest import (
     MANIFEST,
     PARTIAL,
     FileEntry,
@@ -21,9 +19,11 @@ from backhaul_hub.manifest import (
     new_file,
     store_manifest,
 )
-from backhaul_hub.restore import whole_backup
-from backhaul_hub.rotation import begin_next, drop_oldest
-from backhaul_hub.stream_digest import (
+from backhaul_hub.backup.restore import whole_backup
+from backhaul_hub.backup.retention import begin_next, drop_oldest
+from backhaul_hub.backup.selection import NOT_KEPT, Choice, chosen
+from backhaul_hub.errors import BackupError
+from backhaul_hub.uplink.stream_digest import (
     Block,
     compare,
     ranges,
@@ -34,7 +34,7 @@ from backhaul_hub.stream_digest import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul_hub.jetstream import Json
+    from backhaul_hub.nats.jetstream import Json
 
 SECOND_NS = 10**9
 

@@ -16,12 +16,12 @@ import pytest
 from nats.aio.msg import Msg
 
 from backhaul_codec.protocol import blobs
-from backhaul_hub.blob_service import WAITING_BYTES_MAX, BlobService
+from backhaul_hub.artifacts.object_store import CHUNK_BYTES, Objects
+from backhaul_hub.artifacts.service import WAITING_BYTES_MAX, BlobService
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import Artifacts
 from backhaul_hub.errors import ArtifactError, HubError
-from backhaul_hub.objects import CHUNK_BYTES, Objects
-from backhaul_hub.twin_streams import BLOBS
+from backhaul_hub.streams.twin_streams import BLOBS
 from demo import patient
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_hub.objects import Artifact
+    from backhaul_hub.artifacts.object_store import Artifact
     from tests.support.nats_server import NatsServer
 
 pytestmark = pytest.mark.nats
@@ -196,7 +196,9 @@ async def test_an_object_that_goes_while_it_is_found_holds_nobody_up(
         async def then_it_goes(name: str) -> Artifact | None:
             found = await info(name)
             await it.objects.remove(name)
-            monkeypatch.setattr("backhaul_hub.objects._SILENCE_S_MAX", 0.1)  # none comes any more
+            monkeypatch.setattr(
+                "backhaul_hub.artifacts.object_store._SILENCE_S_MAX", 0.1
+            )  # none comes any more
             return found
 
         monkeypatch.setattr(it.service._objects, "info", then_it_goes)
@@ -219,7 +221,7 @@ async def test_a_store_that_is_emptied_while_it_is_listed_holds_nobody_up(
             return found
 
         monkeypatch.setattr(jetstream, "get_last_msg", then_it_is_empty)
-        monkeypatch.setattr("backhaul_hub.objects._LISTED_S_MAX", 1.0)
+        monkeypatch.setattr("backhaul_hub.artifacts.object_store._LISTED_S_MAX", 1.0)
         async with asyncio.timeout(60):
             with pytest.raises(HubError, match="does not answer"):
                 await it.objects.list()

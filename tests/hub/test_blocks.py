@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_codec.ranges import RangeSet
-from backhaul_hub.blocks import (
+from backhaul_hub.continuity.blocks import (
     BLOCK_MESSAGES,
     GRAIN_MESSAGES,
     Block,
@@ -18,7 +18,7 @@ from backhaul_hub.blocks import (
     block_of,
     limits_explain,
 )
-from backhaul_hub.continuity import LaneKey
+from backhaul_hub.continuity.lane_book import LaneKey
 
 LANE = LaneKey("VID-001", "bulk", 7)
 SECOND_NS = 10**9
@@ -62,7 +62,7 @@ def test_a_block_goes_on_where_it_was_left_off() -> None:
     first = BlockLog()
     first.add(5, 50, (LANE, 1))
     ((block, lanes),) = first.take_changes()
-    from backhaul_hub.blocks import BlockContent
+    from backhaul_hub.continuity.blocks import BlockContent
 
     again = BlockLog(BlockContent(block, dict(lanes)))
     again.add(7, 70, (LANE, 2))

@@ -11,11 +11,11 @@ from click.testing import CliRunner, Result
 
 from backhaul_codec.assurance.certificates import HOUR_NS, TWO_MACHINES
 from backhaul_codec.protocol.words import FORKED, ClockWord, EpochWord, MarkWord, Receipt
-from backhaul_hub.cli import cli
-from backhaul_hub.continuity import Continuity, LaneKey
-from backhaul_hub.registry import Device, Position, Registry
-from backhaul_hub.word_book import MARKS_KEPT_NS, WordBook
-from backhaul_hub.word_store import marks_of, restore
+from backhaul_hub.cli.main import cli
+from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+from backhaul_hub.db.store import Device, Position, Registry
+from backhaul_hub.uplink.device_words import MARKS_KEPT_NS, WordBook
+from backhaul_hub.uplink.device_words_store import marks_of, restore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from backhaul_hub.allowance import BURST, REFILL_S, Allowance
-from backhaul_hub.clock_service import ClockService
+from backhaul_hub.links.clock_service import ClockService
+from backhaul_hub.nats.rate_limit import BURST, REFILL_S, Allowance
 
 TOKENS = {"VID-001": "tok1", "VID-002": "tok2"}
 

@@ -10,12 +10,21 @@ import pytest
 
 from backhaul_codec import Opaque, Point, encode_point
 from backhaul_codec.subjects import parse_uplink
-from backhaul_hub import command_rows
-from backhaul_hub.command_book import AWAY, UNHEARD, Command, CommandBook, Doubt, Key, State, late
-from backhaul_hub.continuity import Continuity, LaneKey
-from backhaul_hub.examine import Examined, examine
-from backhaul_hub.registry import Registry
-from backhaul_hub.word_book import WordBook
+from backhaul_hub.commands import rows as command_rows
+from backhaul_hub.commands.lifecycle import (
+    AWAY,
+    UNHEARD,
+    Command,
+    CommandBook,
+    Doubt,
+    Key,
+    State,
+    late,
+)
+from backhaul_hub.continuity.examine import Examined, examine
+from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+from backhaul_hub.db.store import Registry
+from backhaul_hub.uplink.device_words import WordBook
 from tests.support.waiting import until
 
 from .test_commands import DONE, KEY, NOW, RULES, Running, S, booked, examined, vehicle_says

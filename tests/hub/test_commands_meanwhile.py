@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_codec.protocol.enrolment import request_subject, write_request
-from backhaul_hub import enrol, people_book, revoking, rotating
-from backhaul_hub.consumers import Change
-from backhaul_hub.enrol import change_nodes
-from backhaul_hub.enrolment_service import EnrolmentService
+from backhaul_hub.access.revocations import Revocation, revoke
+from backhaul_hub.db.store import Registry
+from backhaul_hub.enrol import add_device as enrol
+from backhaul_hub.enrol import revoke as revoking
+from backhaul_hub.enrol import rotate as rotating
+from backhaul_hub.enrol.add_device import change_nodes
+from backhaul_hub.enrol.rotate import begin_rotation
+from backhaul_hub.enrol.service import EnrolmentService
 from backhaul_hub.errors import RegistryError
-from backhaul_hub.nats_jwt import body_of
-from backhaul_hub.people import May, Person
-from backhaul_hub.people_book import add_person, remove_person
-from backhaul_hub.people_rows import Known, insertion, known_people, removal
-from backhaul_hub.registry import Registry
-from backhaul_hub.revocations import Revocation, revoke
-from backhaul_hub.rotating import begin_rotation
+from backhaul_hub.nats.jwt import body_of
+from backhaul_hub.people import credentials as people_book
+from backhaul_hub.people.credentials import add_person, remove_person
+from backhaul_hub.people.identity import May, Person
+from backhaul_hub.people.rows import Known, insertion, known_people, removal
+from backhaul_hub.uplink.consumer import Change
 
 from .test_enrolment_service import KEY, OTHER, Hub, S, _signed, code_of
 

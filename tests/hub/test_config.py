@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul_hub.access.keys import read_keys
 from backhaul_hub.config import load
 from backhaul_hub.errors import ConfigError
-from backhaul_hub.keys import read_keys
-from backhaul_hub.nats_jwt import body_of
-from backhaul_hub.nkey import read_key
-from backhaul_hub.setup import HubLayout, create_hub
+from backhaul_hub.nats.jwt import body_of
+from backhaul_hub.nats.nkey import read_key
+from backhaul_hub.setup.hub_directory import HubLayout, create_hub
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,10 +12,10 @@ from nats.errors import UnexpectedEOF
 
 from backhaul_codec.protocol.credentials import Credentials
 from backhaul_hub.config import Login
-from backhaul_hub.connection import connect, heard
 from backhaul_hub.errors import HubError
-from backhaul_hub.nats_jwt import user_jwt
-from backhaul_hub.nkey import new_key
+from backhaul_hub.nats.connection import connect, heard
+from backhaul_hub.nats.jwt import user_jwt
+from backhaul_hub.nats.nkey import new_key
 from tests.support.moody_server import MoodyServer
 from tests.support.raw_publish import publish_raw
 from tests.support.waiting import until
@@ -131,7 +131,7 @@ async def test_a_refused_connection_leaves_no_socket_open(
     login: Login, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is given up while the client closes what was refused."""
-    monkeypatch.setattr("backhaul_hub.connection._CONNECT_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("backhaul_hub.nats.connection._CONNECT_TIMEOUT_S", 0.0)
     async with MoodyServer().listening() as server:
         server.lets_in = False
         gc.disable()  # which would close it, some time

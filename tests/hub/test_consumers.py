@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_codec import Point, encode_frame
-from backhaul_hub.consumers import Change
-from backhaul_hub.continuity import Continuity, LaneKey
-from backhaul_hub.jetstream import JetStreamApi
-from backhaul_hub.registry import Registry
-from backhaul_hub.uplink import UplinkReader
+from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+from backhaul_hub.db.store import Registry
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.uplink.consumer import Change
+from backhaul_hub.uplink.reader import UplinkReader
 from demo import patient
 from tests.support.waiting import until
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul_codec.wire.expansion import Expansion
-    from backhaul_hub.examine import Examined
+    from backhaul_hub.continuity.examine import Examined
     from tests.support.nats_server import NatsServer
 
 pytestmark = pytest.mark.nats

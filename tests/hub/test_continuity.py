@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_codec.ranges import RangeSet
-from backhaul_hub.continuity import (
+from backhaul_hub.continuity.lane_book import (
     EPOCHS_MAX,
     FORGOTTEN_AFTER_NS,
     HOLES_MAX,

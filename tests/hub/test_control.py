@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from backhaul_hub import metrics_server
+from backhaul_hub.cli._tell import tell_hub
 from backhaul_hub.clock import SystemClock
-from backhaul_hub.command_book import AWAY, UNHEARD
-from backhaul_hub.commands._tell import tell_hub
+from backhaul_hub.commands.lifecycle import AWAY, UNHEARD
 from backhaul_hub.config import load
-from backhaul_hub.control import ControlPlane
-from backhaul_hub.down_consumers import down_consumers
-from backhaul_hub.enrol import DeviceSettings, create_device
+from backhaul_hub.control.control_plane import ControlPlane
+from backhaul_hub.control.single_instance import Sole
+from backhaul_hub.db.store import Device
+from backhaul_hub.enrol.add_device import DeviceSettings, create_device
+from backhaul_hub.enrol.rotate import begin_rotation
 from backhaul_hub.errors import HubError, JetStreamError
-from backhaul_hub.jetstream import CLUSTER_NOT_AVAILABLE
-from backhaul_hub.leafs import Leafs
-from backhaul_hub.registry import Device
-from backhaul_hub.rotating import begin_rotation
-from backhaul_hub.setup import create_hub
-from backhaul_hub.sole import Sole
-from backhaul_hub.streams import DOWN, declared_streams
+from backhaul_hub.health import metrics_server
+from backhaul_hub.links.down_consumers import down_consumers
+from backhaul_hub.links.leaf_connections import Leafs
+from backhaul_hub.nats.jetstream import CLUSTER_NOT_AVAILABLE
+from backhaul_hub.setup.hub_directory import create_hub
+from backhaul_hub.streams.streams import DOWN, declared_streams
 from demo.rig import HubRig
 from tests.support.hub_layout import local_layout
 from tests.support.waiting import until
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from backhaul_hub.jetstream import Json
+    from backhaul_hub.nats.jetstream import Json
 
 VID = Device("VID-001", "ab12", "", 0)
 OTHER = Device("VID-002", "cd34", "", 0)
@@ -192,8 +192,8 @@ async def test_a_device_is_told_again_while_its_link_is_up(
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for the one server that there is, also where it stands still for some seconds."""
-    monkeypatch.setattr("backhaul_hub.fellow_servers._WAIT_S", 60.0)
-    monkeypatch.setattr("backhaul_hub.connection._CONNECT_TIMEOUT_S", 60.0)
+    monkeypatch.setattr("backhaul_hub.nats.system_requests._WAIT_S", 60.0)
+    monkeypatch.setattr("backhaul_hub.nats.connection._CONNECT_TIMEOUT_S", 60.0)
 
 
 @pytest.mark.nats

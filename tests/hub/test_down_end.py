@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from backhaul_hub.down_end import JUMP, SHORTER_LOOKS, DownEnd
+from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError
-from backhaul_hub.registry import Registry
+from backhaul_hub.links.down_end import JUMP, SHORTER_LOOKS, DownEnd
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from backhaul_hub.jetstream import JetStreamApi
+    from backhaul_hub.nats.jetstream import JetStreamApi
 
 
 class Down:

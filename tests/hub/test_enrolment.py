@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_codec.protocol.enrolment import Refused, Request
-from backhaul_hub import enrolment_rows
-from backhaul_hub.enrolment import Accept, Enrolment, Repeat, decide
-from backhaul_hub.registry import Device, Registry
+from backhaul_hub.db.store import Device, Registry
+from backhaul_hub.enrol import rows as enrolment_rows
+from backhaul_hub.enrol.rules import Accept, Enrolment, Repeat, decide
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from backhaul_hub.consumers import Change
-    from backhaul_hub.enrolment import Decision
+    from backhaul_hub.enrol.rules import Decision
+    from backhaul_hub.uplink.consumer import Change
 
 S = 1_000_000_000
 NOW = 1_700_000_000 * S

@@ -19,23 +19,23 @@ from backhaul_codec.protocol.enrolment import (
     write_request,
 )
 from backhaul_codec.protocol.identity import Identity
-from backhaul_hub import enrolment_rows
-from backhaul_hub.allowance import BURST
+from backhaul_hub.access.identity_documents import Documents
+from backhaul_hub.access.key_rotations import rotations
+from backhaul_hub.access.keys import read_keys
+from backhaul_hub.access.revocations import revocations
 from backhaul_hub.config import load
-from backhaul_hub.consumers import Change
-from backhaul_hub.documents import Documents
-from backhaul_hub.enrol import DeviceSettings, change_nodes, create_device
-from backhaul_hub.enrolment_service import EnrolmentService
+from backhaul_hub.db.store import Device, Registry
+from backhaul_hub.enrol import rows as enrolment_rows
+from backhaul_hub.enrol.add_device import DeviceSettings, change_nodes, create_device
+from backhaul_hub.enrol.revoke import leave_for_servers, revoke_device
+from backhaul_hub.enrol.rotate import begin_rotation
+from backhaul_hub.enrol.service import EnrolmentService
+from backhaul_hub.enrol.tokens import make_token
 from backhaul_hub.errors import ConfigError, HubError, RegistryError
-from backhaul_hub.keys import read_keys
-from backhaul_hub.nats_jwt import body_of
-from backhaul_hub.registry import Device, Registry
-from backhaul_hub.revocations import revocations
-from backhaul_hub.revoking import leave_for_servers, revoke_device
-from backhaul_hub.rotating import begin_rotation
-from backhaul_hub.rotations import rotations
-from backhaul_hub.setup import create_hub
-from backhaul_hub.tokens import make_token
+from backhaul_hub.nats.jwt import body_of
+from backhaul_hub.nats.rate_limit import BURST
+from backhaul_hub.setup.hub_directory import create_hub
+from backhaul_hub.uplink.consumer import Change
 from demo.ports import free_port
 from tests.support.enrolment_tokens import user_key
 

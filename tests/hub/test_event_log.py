@@ -21,14 +21,14 @@ from backhaul_codec.assurance.certificates import (
 )
 from backhaul_codec.points import JSON
 from backhaul_codec.protocol.words import MarkWord
-from backhaul_hub.cli import cli
+from backhaul_hub.cli.main import cli
 from backhaul_hub.clock import SystemClock
-from backhaul_hub.continuity import Continuity, LaneKey
-from backhaul_hub.event_log import EventLog, find_events, hiding, read_event, standing
-from backhaul_hub.jetstream import JetStreamApi
-from backhaul_hub.registry import Device, Position, Registry
-from backhaul_hub.streams import declared_streams, reconcile
-from backhaul_hub.word_book import WordBook
+from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+from backhaul_hub.db.store import Device, Position, Registry
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.streams.streams import declared_streams, reconcile
+from backhaul_hub.twin.event_log import EventLog, find_events, hiding, read_event, standing
+from backhaul_hub.uplink.device_words import WordBook
 from demo import patient
 from tests.hub.test_twin_streams import make_hub
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_hub.event_log import Found
-    from backhaul_hub.jetstream import Json
+    from backhaul_hub.nats.jetstream import Json
+    from backhaul_hub.twin.event_log import Found
     from tests.support.nats_server import NatsServer
 
 ARMED = "fleet.prod.veh.VID-001.evt.armed"

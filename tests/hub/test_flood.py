@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_hub.flood import FORGOTTEN_S, Budget, Carried, FloodWatch, Goods
+from backhaul_hub.flood.detector import FORGOTTEN_S, Budget, Carried, FloodWatch, Goods
 
 HONEST, RUDE = "VID-001", "VID-666"
 BUDGETS = {

@@ -12,21 +12,22 @@ from structlog.testing import capture_logs
 
 from backhaul_codec.wire.expansion import Expansion, expansion_of
 from backhaul_codec.wire.messages import frame_layout
-from backhaul_hub import control, flood_guard
-from backhaul_hub.account_keeper import jwts_there
-from backhaul_hub.allowance import BURST, Pace
+from backhaul_hub.access.keys import read_keys
+from backhaul_hub.access.push import jwts_there
+from backhaul_hub.cli._tell import tell_hub
 from backhaul_hub.clock import SystemClock
-from backhaul_hub.commands._tell import tell_hub
 from backhaul_hub.config import Flood, load
-from backhaul_hub.enrol import DeviceSettings, create_device
+from backhaul_hub.control import control_plane as control
+from backhaul_hub.enrol.add_device import DeviceSettings, create_device
 from backhaul_hub.errors import HubError
-from backhaul_hub.flood import Carried, FloodWatch, Goods, Suspension
-from backhaul_hub.flood_guard import LATE_NS, FloodGuard
-from backhaul_hub.keys import read_keys
-from backhaul_hub.nats_jwt import body_of
-from backhaul_hub.reception import Reception
-from backhaul_hub.reset_service import ResetService
-from backhaul_hub.setup import create_hub
+from backhaul_hub.flood import guard as flood_guard
+from backhaul_hub.flood.detector import Carried, FloodWatch, Goods, Suspension
+from backhaul_hub.flood.guard import LATE_NS, FloodGuard
+from backhaul_hub.links.reception import Reception
+from backhaul_hub.links.reset_service import ResetService
+from backhaul_hub.nats.jwt import body_of
+from backhaul_hub.nats.rate_limit import BURST, Pace
+from backhaul_hub.setup.hub_directory import create_hub
 from demo import patient
 from demo.rig import HubRig
 from tests.support.bombs import points_bomb
@@ -271,7 +272,9 @@ async def test_who_is_kept_out_stays_out_when_a_command_tells_the_servers(
     kept = {RUDE: Suspension(0, 1e12, Goods.BYTES, "a flood")}
     monkeypatch.setattr(FloodWatch, "all_suspended", lambda watch, now_s: kept)
     monkeypatch.setattr(control, "_ACCOUNTS_INTERVAL_S", 3600.0)
-    monkeypatch.setattr("backhaul_hub.fellow_servers._WAIT_S", 60.0)  # for the one that there is
+    monkeypatch.setattr(
+        "backhaul_hub.nats.system_requests._WAIT_S", 60.0
+    )  # for the one that there is
     rig = HubRig(tmp_path / "hub")
     layout = local_layout(rig.client_port, rig.leaf_port)
     create_hub(rig.directory, layout)

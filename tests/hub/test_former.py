@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_codec.ranges import RangeSet
-from backhaul_hub.chain import Fork, Watermark
-from backhaul_hub.continuity import LaneKey
+from backhaul_hub.continuity.chain import Fork, Watermark
+from backhaul_hub.continuity.former_epochs import EPOCHS_MAX, FormerEpochs
+from backhaul_hub.continuity.lane_book import LaneKey
 from backhaul_hub.errors import HubError
-from backhaul_hub.former import EPOCHS_MAX, FormerEpochs
-from backhaul_hub.telling import Teller
+from backhaul_hub.uplink.notify import Teller
 from tests.support.waiting import until
 
 from .test_telling import KEY, Hub

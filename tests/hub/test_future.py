@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from backhaul_codec import Point
 from backhaul_codec.wire.placed import Placed
-from backhaul_hub.future import FutureRule, restamps
+from backhaul_hub.continuity.future_stamps import FutureRule, restamps
 
 NOW = 1_800_000_000 * 10**9
 RULE = FutureRule(5.0)

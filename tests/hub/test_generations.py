@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul_hub.access.generations import Generation, digest_of, next_generation, of_jwt
+from backhaul_hub.access.keys import HubKeys, write_keys
+from backhaul_hub.access.revocation_log import NAME, RevocationLog
+from backhaul_hub.access.revocations import FOR_A_WHILE_S, FOR_EVER_S, Revocation
 from backhaul_hub.errors import ConfigError
-from backhaul_hub.generations import Generation, digest_of, next_generation, of_jwt
-from backhaul_hub.keys import HubKeys, write_keys
-from backhaul_hub.nats_jwt import Account, account_jwt, body_of, generation_of, with_revocations
-from backhaul_hub.nkey import new_key
-from backhaul_hub.revocation_log import NAME, RevocationLog
-from backhaul_hub.revocations import FOR_A_WHILE_S, FOR_EVER_S, Revocation
+from backhaul_hub.nats.jwt import Account, account_jwt, body_of, generation_of, with_revocations
+from backhaul_hub.nats.nkey import new_key
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul_hub.nkey import Key
+    from backhaul_hub.nats.nkey import Key
 
 NEW, OLD = "says this now", "said that before"
 NOTHING = Generation()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_codec import Point, chain, encode_frame, hash_of
-from backhaul_hub.chain import Fork
-from backhaul_hub.hashes import Hashes
+from backhaul_hub.continuity.chain import Fork
+from backhaul_hub.uplink.hashes import Hashes
 from tests.support.waiting import until
 
 from .test_losses import up

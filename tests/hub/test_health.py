@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul_codec.assurance.vehicle_conditions import KINDS as VEHICLE_KINDS
 from backhaul_codec.protocol.vehicle_report import VehicleReport
-from backhaul_hub.commands.status import lines
+from backhaul_hub.cli.server.status import lines
 from backhaul_hub.config import Health
-from backhaul_hub.health import DeviceFacts, Facts, HubHealth, LaneFacts
-from backhaul_hub.health_kinds import KINDS, OF_VEHICLES
-from backhaul_hub.identities import Evidence, Sighting
-from backhaul_hub.vehicles import Told
+from backhaul_hub.health.conditions import KINDS, OF_VEHICLES
+from backhaul_hub.health.judge import DeviceFacts, Facts, HubHealth, LaneFacts
+from backhaul_hub.vehicles.core import Told
+from backhaul_hub.vehicles.identities import Evidence, Sighting
 
 if TYPE_CHECKING:
     from backhaul_codec.assurance.conditions import Condition

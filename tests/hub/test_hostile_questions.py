@@ -16,9 +16,9 @@ from backhaul_codec.protocol import blobs
 from backhaul_codec.protocol.enrolment import EnrolmentError, read_request, read_token
 from backhaul_codec.protocol.identity import IdentityError, decode_identity
 from backhaul_codec.protocol.rotation import read_wish
-from backhaul_hub.answers import respond_to
-from backhaul_hub.reset_service import says_too_much
-from backhaul_hub.shadow_document import version_of
+from backhaul_hub.links.reset_service import says_too_much
+from backhaul_hub.nats.replies import respond_to
+from backhaul_hub.shadow.document import version_of
 from tests.hub.people_hub import MINE, WAIT_S, People
 from tests.hub.test_clock_service import serving
 from tests.support.hostile_json import TOKENS, Hostile

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_codec.protocol.vehicle_report import VehicleReport
-from backhaul_hub.identities import (
+from backhaul_hub.vehicles.identities import (
     KEPT_MAX,
     LASTS_NS,
     RUNS_KEPT_MAX,

@@ -20,10 +20,11 @@ from backhaul_codec.recordings.mapping import DeviceOf, load
 from backhaul_codec.recordings.points import Row
 from backhaul_codec.recordings.readers import Chunk
 from backhaul_codec.subjects import SubjectError, parse_uplink
-from backhaul_hub.backup_files import set_created
+from backhaul_hub.backup.files import set_created
 from backhaul_hub.config import Health
+from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError
-from backhaul_hub.health import Facts, HubHealth
+from backhaul_hub.health.judge import Facts, HubHealth
 from backhaul_hub.imports import run
 from backhaul_hub.imports.blocks import BLOCK_ROWS, epoch_of, messages, pack, stretch_of
 from backhaul_hub.imports.files import files_below, groups, look
@@ -40,7 +41,6 @@ from backhaul_hub.imports.import_rows import (
 )
 from backhaul_hub.imports.run import ChangedError, Flow
 from backhaul_hub.imports.split import Blocks, Splitter
-from backhaul_hub.registry import Registry
 from tests.hub.test_clock_service import HubClock
 
 if TYPE_CHECKING:

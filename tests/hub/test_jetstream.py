@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from backhaul_hub.errors import JetStreamError
-from backhaul_hub.jetstream import (
+from backhaul_hub.nats.jetstream import (
     CLUSTER_NOT_AVAILABLE,
     CONSUMER_NOT_FOUND,
     NO_SUITABLE_PEERS,
@@ -55,7 +55,7 @@ async def test_any_other_refusal_to_delete_is_told() -> None:
 async def test_servers_of_a_cluster_that_do_not_all_know_one_another_yet_are_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("backhaul_hub.jetstream._AGAIN_S", 0)
+    monkeypatch.setattr("backhaul_hub.nats.jetstream._AGAIN_S", 0)
     cluster = Cluster(0, STREAM_NOT_FOUND, first=(CLUSTER_NOT_AVAILABLE, NO_SUITABLE_PEERS))
     with pytest.raises(JetStreamError) as told:
         await api_of(cluster).request("STREAM.CREATE.UP_00")

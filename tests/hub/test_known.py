@@ -7,10 +7,10 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from backhaul_hub.clock_service import EPOCHS_MAX, ClockService
-from backhaul_hub.continuity import Continuity, LaneKey
+from backhaul_hub.continuity.lane_book import Continuity, LaneKey
 from backhaul_hub.errors import JetStreamError
-from backhaul_hub.known import WAIT_S_MAX, Known
+from backhaul_hub.links.clock_service import EPOCHS_MAX, ClockService
+from backhaul_hub.uplink.known_epochs import WAIT_S_MAX, Known
 from tests.hub.test_clock_service import TOKENS, HubClock, Wire
 
 

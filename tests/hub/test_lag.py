@@ -8,19 +8,19 @@ import pytest
 from structlog.testing import capture_logs
 
 from backhaul_hub.config import load
-from backhaul_hub.continuity import Continuity, LaneKey
-from backhaul_hub.leafs import Link
-from backhaul_hub.registry import Device
-from backhaul_hub.setup import create_hub
-from backhaul_hub.source_keeper import SourceKeeper
-from backhaul_hub.sources import lane_source
+from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+from backhaul_hub.db.store import Device
+from backhaul_hub.links.leaf_connections import Link
+from backhaul_hub.links.source_keeper import SourceKeeper
+from backhaul_hub.links.sources import lane_source
+from backhaul_hub.setup.hub_directory import create_hub
 from tests.support.hub_layout import local_layout
 from tests.support.hub_sync import FakeClock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul_hub.jetstream import Json
+    from backhaul_hub.nats.jetstream import Json
 
 BULK = LaneKey("VID-001", "bulk", 7)
 DEVICE = Device(BULK.device, "ab", "", 0)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from backhaul_hub.db.store import Device
 from backhaul_hub.errors import ConfigError
-from backhaul_hub.lanes import check_nodes, down_filters, down_subject, lanes_of
-from backhaul_hub.registry import Device
+from backhaul_hub.lane_names import check_nodes, down_filters, down_subject, lanes_of
 
 PLAIN = Device("VID-001", "ab", "", 0)
 OWN = Device("VID-001", "ab", "", 0, nodes=("battery", "motor rear"), leaving=("gps",))

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_hub.clock import SystemClock
-from backhaul_hub.leafs import Leafs
+from backhaul_hub.links.leaf_connections import Leafs
 from benchmarks.fleet_identities import Fleet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from backhaul_hub.flood import Carried
+    from backhaul_hub.flood.detector import Carried
 
 pytestmark = pytest.mark.nats
 KNOWN, NAMELESS, LATER = "VID-001", "VID-002", "VID-003"

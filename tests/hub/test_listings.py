@@ -11,14 +11,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from backhaul_codec.state.point_text import columns, shown
-from backhaul_hub import enrolment_rows
-from backhaul_hub.cli import cli
-from backhaul_hub.commands.devices import table
-from backhaul_hub.commands.status import lines
-from backhaul_hub.commands.tokens import described
-from backhaul_hub.enrolment import Enrolment
-from backhaul_hub.registry import Registry
-from backhaul_hub.setup import HubLayout, create_hub
+from backhaul_hub.cli.fleet.devices import table
+from backhaul_hub.cli.fleet.tokens import described
+from backhaul_hub.cli.main import cli
+from backhaul_hub.cli.server.status import lines
+from backhaul_hub.db.store import Registry
+from backhaul_hub.enrol import rows as enrolment_rows
+from backhaul_hub.enrol.rules import Enrolment
+from backhaul_hub.setup.hub_directory import HubLayout, create_hub
 from demo.ports import free_port
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ def told(monkeypatch: pytest.MonkeyPatch) -> None:
     async def tell(*_: Any, **__: Any) -> None:
         return None
 
-    for command in ("add_device", "user"):
-        monkeypatch.setattr(f"backhaul_hub.commands.{command}.tell_hub", tell)
+    for command in ("fleet.add_device", "server.user"):
+        monkeypatch.setattr(f"backhaul_hub.cli.{command}.tell_hub", tell)
 
 
 def run(hub: Path, *words: str) -> Result:

@@ -11,16 +11,16 @@ from backhaul_codec import Opaque, Point, encode_point
 from backhaul_codec.points import JSON
 from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.subjects import parse_uplink
-from backhaul_hub.continuity import LaneKey
-from backhaul_hub.examine import Examined
-from backhaul_hub.live import LiveEvents, told_document
-from backhaul_hub.rebroadcast import up_subjects
-from backhaul_hub.shadow_bucket import Revision
+from backhaul_hub.broadcast.events import LiveEvents, told_document
+from backhaul_hub.broadcast.points import up_subjects
+from backhaul_hub.continuity.examine import Examined
+from backhaul_hub.continuity.lane_book import LaneKey
+from backhaul_hub.shadow.bucket import Revision
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from backhaul_hub.rebroadcast import Told
+    from backhaul_hub.broadcast.points import Told
 
 DEVICE = "VID-001"
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_hub.errors import RegistryError
-from backhaul_hub.jetstream import JetStreamApi
-from backhaul_hub.stored import Stored, StoredReader
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.nats.stream_reader import Stored, StoredReader
 from demo import patient
 from tests.support.waiting import until
 
@@ -246,7 +246,7 @@ async def test_what_a_server_that_lags_behind_does_not_have_is_not_taken_for_los
         seen = Behind.asked
         await until(lambda: Behind.asked > seen + 2, "asked three times more")
 
-    monkeypatch.setattr("backhaul_hub.uplink.StoredReader", Behind)
+    monkeypatch.setattr("backhaul_hub.uplink.reader.StoredReader", Behind)
     async with up.reading() as reader:
         await up.settles((1, 20))
         monkeypatch.setattr(Behind, "last", 10)
@@ -266,7 +266,7 @@ async def test_what_a_server_that_lags_behind_does_not_have_is_not_taken_for_los
 async def test_what_a_lagging_server_leaves_out_of_a_thinned_stream_is_not_taken_for_lost(
     up: Up, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backhaul_hub.uplink.StoredReader", Behind)
+    monkeypatch.setattr("backhaul_hub.uplink.reader.StoredReader", Behind)
     async with up.reading():
         await up.settles((1, 20))
         monkeypatch.setattr(Behind, "last", 10)

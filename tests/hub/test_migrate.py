@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING
 import pytest
 from nats.errors import NoRespondersError
 
-from backhaul_hub.bridge import Bridge, render_bridge
+from backhaul_hub.access.keys import read_keys
+from backhaul_hub.artifacts.object_store import Objects
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
-from backhaul_hub.connection import connect
+from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import BackupError, HubError
-from backhaul_hub.jetstream import JetStreamApi
-from backhaul_hub.keys import read_keys
-from backhaul_hub.migrate import Migration
-from backhaul_hub.mirrors import can_be_mirrored, mirror_of
-from backhaul_hub.moved import require_here
-from backhaul_hub.objects import Objects
-from backhaul_hub.registry import Registry
-from backhaul_hub.setup import create_hub
-from backhaul_hub.streams import declared_streams, reconcile, stream_names
-from backhaul_hub.tls_files import CA, TLS
-from backhaul_hub.tls_setup import TlsChoice
+from backhaul_hub.migrate.bridge import Bridge, render_bridge
+from backhaul_hub.migrate.migrate import Migration
+from backhaul_hub.migrate.mirrors import can_be_mirrored, mirror_of
+from backhaul_hub.nats.connection import connect
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.setup.hub_directory import create_hub
+from backhaul_hub.start_guard import require_here
+from backhaul_hub.streams.streams import declared_streams, reconcile, stream_names
+from backhaul_hub.tls.files import CA, TLS
+from backhaul_hub.tls.setup import TlsChoice
 from demo.ports import free_port
 from demo.rig import HubRig
 from tests.support.hub_layout import local_layout
@@ -287,7 +287,7 @@ async def test_a_mirror_that_lacks_the_front_is_no_copy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of a stream with an age, too: age has not taken what is missing there."""
-    monkeypatch.setattr("backhaul_hub.migrate._BEHIND_MESSAGES_MAX", 0)
+    monkeypatch.setattr("backhaul_hub.migrate.migrate._BEHIND_MESSAGES_MAX", 0)
     await write(up, "up.VID-001.f.battery", 600)
     await begin().run(prepare=True)
     here, there = JetStreamApi(client), JetStreamApi(other)
@@ -365,7 +365,7 @@ async def test_a_leaf_port_that_is_none_is_said(
             raise TimeoutError  # its time is over once it has dialled, and no sooner
         return await answers(bridge, subject)
 
-    monkeypatch.setattr("backhaul_hub.bridge._CONNECT_S_MAX", 120.0)
+    monkeypatch.setattr("backhaul_hub.migrate.bridge._CONNECT_S_MAX", 120.0)
     monkeypatch.setattr(Bridge, "_answers", until_refused)
     wrong = f"nats-leaf://127.0.0.1:{free_port()}"
     with pytest.raises(BackupError, match=r"are not joined: .*refused"):

@@ -9,10 +9,10 @@ import nacl.exceptions
 import nacl.signing
 import pytest
 
+from backhaul_hub.access.keys import HubKeys, key_directory, read_keys, write_keys
 from backhaul_hub.errors import ConfigError, KeyRefusedError
-from backhaul_hub.keys import HubKeys, key_directory, read_keys, write_keys
-from backhaul_hub.nats_jwt import Rights, body_of, same_but_for_time, user_jwt
-from backhaul_hub.nkey import Key, new_key, read_key
+from backhaul_hub.nats.jwt import Rights, body_of, same_but_for_time, user_jwt
+from backhaul_hub.nats.nkey import Key, new_key, read_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,16 +6,16 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from backhaul_codec.protocol.vehicle_report import VehicleReport
-from backhaul_hub.continuity import Continuity
-from backhaul_hub.one_machine import SERVICE, serve_one_machine
-from backhaul_hub.vehicle_keeper import VehicleKeeper
-from backhaul_hub.vehicles import Vehicles
+from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.vehicles.core import Vehicles
+from backhaul_hub.vehicles.keeper import VehicleKeeper
+from backhaul_hub.vehicles.one_machine import SERVICE, serve_one_machine
 from tests.support.hub_sync import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from backhaul_hub.consumers import Change
+    from backhaul_hub.uplink.consumer import Change
 
 
 class Rows:

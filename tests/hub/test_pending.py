@@ -9,7 +9,7 @@ import pytest
 from nats.errors import TimeoutError as NatsTimeoutError
 from nats.js.api import DeliverPolicy
 
-from backhaul_hub.pending import pending
+from backhaul_hub.nats.ephemeral_reader import pending
 
 
 class Server:

@@ -12,24 +12,24 @@ from hypothesis import strategies as st
 
 from backhaul_codec.state.merge import Head, HeadKey
 from backhaul_codec.state.tree_text import describe, render
-from backhaul_hub.conflicts import Side
+from backhaul_hub.continuity.future_stamps import FutureRule
+from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError, RightsError, WriteRefusedError
-from backhaul_hub.future import FutureRule
-from backhaul_hub.heads import FLEET
-from backhaul_hub.people import May, Person, person_of, require_person_name
-from backhaul_hub.people_services import PeopleServices
-from backhaul_hub.readings import Readings
-from backhaul_hub.registry import Registry
-from backhaul_hub.scope import Scope, Subtree
-from backhaul_hub.sync_service import SyncService
-from backhaul_hub.writes import Put
+from backhaul_hub.people.identity import May, Person, person_of, require_person_name
+from backhaul_hub.people.scope import Scope, Subtree
+from backhaul_hub.people.services import PeopleServices
+from backhaul_hub.sync.conflicts import Side
+from backhaul_hub.sync.heads import FLEET
+from backhaul_hub.sync.newest_readings import Readings
+from backhaul_hub.sync.service import SyncService
+from backhaul_hub.sync.writes import Put
 from tests.support.tree_hub import TreeHub
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from backhaul_hub.people_services import Hub as PeoplesHub
+    from backhaul_hub.people.services import Hub as PeoplesHub
 
 DEVICES = ("VID-001", "VID-002", "VID-003")
 ANNA = Person("anna", "plant-7", May.WRITE)

@@ -17,14 +17,14 @@ from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeoutError
 
 from backhaul_codec.assurance.certificates import HOUR_NS
-from backhaul_hub.cli import cli
+from backhaul_hub.cli._tell import tell_hub
+from backhaul_hub.cli.main import cli
 from backhaul_hub.clock import SystemClock
-from backhaul_hub.commands._tell import tell_hub
 from backhaul_hub.config import load
 from backhaul_hub.errors import ConfigError, RightsError
-from backhaul_hub.people import May, Person
-from backhaul_hub.people_book import add_person, remove_person
-from backhaul_hub.people_login import read_person
+from backhaul_hub.people.credentials import add_person, remove_person
+from backhaul_hub.people.identity import May, Person
+from backhaul_hub.people.login import read_person
 from demo import patient
 from tests.support.nats_server import NatsServer
 from tests.support.waiting import until
@@ -176,7 +176,9 @@ async def test_with_wider_permissions_the_same_attempts_succeed(people: People) 
 async def test_who_is_removed_is_cut_and_never_comes_back(
     people: People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backhaul_hub.fellow_servers._WAIT_S", 60.0)  # for the one that there is
+    monkeypatch.setattr(
+        "backhaul_hub.nats.system_requests._WAIT_S", 60.0
+    )  # for the one that there is
     emil = Person("emil", "plant-7", May.READ)
     guest = await people.add(emil)
     kept = people.creds(emil).read_text()

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from backhaul_codec import Opaque, Point, Value, encode_frame, encode_point
-from backhaul_hub.examine import LAYOUT_BYTES_MAX, examine
-from backhaul_hub.future import FutureRule
-from backhaul_hub.heads import HeadChange
-from backhaul_hub.readings import BEHIND_FRAMES, SERIES_MAX, Reading, Readings, Series
-from backhaul_hub.rebroadcast import told, told_reading
+from backhaul_hub.broadcast.points import told, told_reading
+from backhaul_hub.continuity.examine import LAYOUT_BYTES_MAX, examine
+from backhaul_hub.continuity.future_stamps import FutureRule
+from backhaul_hub.sync.heads import HeadChange
+from backhaul_hub.sync.newest_readings import BEHIND_FRAMES, SERIES_MAX, Reading, Readings, Series
 from tests.support.hub_sync import DEVICE, START_NS, FakeClock, Hub
 
 if TYPE_CHECKING:
-    from backhaul_hub.sync import Announcement
+    from backhaul_hub.sync.core import Announcement
 
 SECOND_NS = 10**9
 SOC = Series("battery", "soc", "")
@@ -181,7 +181,7 @@ def test_no_frame_is_proven_a_second_time(monkeypatch: pytest.MonkeyPatch) -> No
     readings = some_readings()
     body = encode_frame([Point("battery", "soc", 7, 81.5)], epoch=1, seq=1)
     said = examine(f"up.{DEVICE}.f.battery", body)
-    monkeypatch.setattr("backhaul_hub.examine.frame_layout", None)
+    monkeypatch.setattr("backhaul_hub.continuity.examine.frame_layout", None)
     readings.on_message(said, True)
     readings.take_changes()
     assert readings.of(DEVICE)[SOC].value == 81.5

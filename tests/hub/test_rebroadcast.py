@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
-from backhaul_hub import rebroadcast
-from backhaul_hub.rebroadcast import Rebroadcast, Told
+from backhaul_hub.broadcast import points as rebroadcast
+from backhaul_hub.broadcast.points import Rebroadcast, Told
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

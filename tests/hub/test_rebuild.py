@@ -10,30 +10,30 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from nats.errors import OutboundBufferLimitError
 
-from backhaul_hub import adopter
-from backhaul_hub.adopter import Adopter
+from backhaul_hub.access.generations import generations
+from backhaul_hub.access.key_rotations import Rotation
+from backhaul_hub.access.keys import read_keys
+from backhaul_hub.access.logins import vehicle_jwt
+from backhaul_hub.access.revocation_log import RevocationLog
+from backhaul_hub.access.revocations import Revocation, revocations, revoke
+from backhaul_hub.backup.last_backup import LastBackup, last_backup, note_backup
+from backhaul_hub.backup.lost_registry import FORMER, require_registry
+from backhaul_hub.backup.rebuild import Rebuilt, rebuild
+from backhaul_hub.backup.traces import Traces, traces, traces_in_files
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
-from backhaul_hub.down_consumers import device_of_durable
-from backhaul_hub.enrol import DeviceSettings, create_device
+from backhaul_hub.db.store import Device, Registry
+from backhaul_hub.enrol import adopter
+from backhaul_hub.enrol.add_device import DeviceSettings, create_device
+from backhaul_hub.enrol.adopter import Adopter
+from backhaul_hub.enrol.revoke import leave_for_servers, revoke_device
 from backhaul_hub.errors import HubError, LostRegistryError
-from backhaul_hub.generations import generations
-from backhaul_hub.keys import read_keys
-from backhaul_hub.last_backup import LastBackup, last_backup, note_backup
-from backhaul_hub.logins import vehicle_jwt
-from backhaul_hub.lost_registry import FORMER, require_registry
-from backhaul_hub.nats_jwt import body_of
-from backhaul_hub.people import May, Person
-from backhaul_hub.people_book import add_person, remove_person
-from backhaul_hub.people_rows import known_people
-from backhaul_hub.rebuild import Rebuilt, rebuild
-from backhaul_hub.registry import Device, Registry
-from backhaul_hub.revocation_log import RevocationLog
-from backhaul_hub.revocations import Revocation, revocations, revoke
-from backhaul_hub.revoking import leave_for_servers, revoke_device
-from backhaul_hub.rotations import Rotation
-from backhaul_hub.setup import create_hub
-from backhaul_hub.traces import Traces, traces, traces_in_files
+from backhaul_hub.links.down_consumers import device_of_durable
+from backhaul_hub.nats.jwt import body_of
+from backhaul_hub.people.credentials import add_person, remove_person
+from backhaul_hub.people.identity import May, Person
+from backhaul_hub.people.rows import known_people
+from backhaul_hub.setup.hub_directory import create_hub
 from tests.support.enrolment_tokens import user_key
 from tests.support.hub_layout import local_layout
 from tests.support.waiting import until
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from backhaul_hub.accounts import AccountName
-    from backhaul_hub.jetstream import Json
+    from backhaul_hub.access.rules import AccountName
+    from backhaul_hub.nats.jetstream import Json
 
 CLOCK = SystemClock()
 VID, OTHER, THIRD = "VID-001", "VID-002", "VID-003"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from backhaul_hub import reception
 from backhaul_hub.errors import HubError
-from backhaul_hub.reception import Reception
+from backhaul_hub.links import reception
+from backhaul_hub.links.reception import Reception
 
 if TYPE_CHECKING:
     import pytest

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_hub.down_consumers import drop_stale_consumers, ensure_down_consumers
+from backhaul_hub.db.store import Device
 from backhaul_hub.errors import (
     HubError,
     JetStreamError,
     LimitsLoweredError,
     StreamConflictError,
 )
-from backhaul_hub.jetstream import JetStreamApi
-from backhaul_hub.registry import Device
-from backhaul_hub.sources import Place, apply_sources, places_of, sourced
-from backhaul_hub.stored import StoredReader
-from backhaul_hub.streams import (
+from backhaul_hub.links.down_consumers import drop_stale_consumers, ensure_down_consumers
+from backhaul_hub.links.sources import Place, apply_sources, places_of, sourced
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.nats.stream_reader import StoredReader
+from backhaul_hub.streams.streams import (
     quiet_undeclared_shards,
     reconcile,
     stream_names,

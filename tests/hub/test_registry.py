@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_codec.ranges import RangeSet
-from backhaul_hub import turn
-from backhaul_hub.consumers import Change
-from backhaul_hub.continuity import Explained, LaneKey, LaneState
+from backhaul_hub.continuity.lane_book import Explained, LaneKey, LaneState
+from backhaul_hub.db import turn
+from backhaul_hub.db.store import Device, Position, Registry, node_changes
 from backhaul_hub.errors import RegistryError
-from backhaul_hub.registry import Device, Position, Registry, node_changes
+from backhaul_hub.uplink.consumer import Change
 
 if TYPE_CHECKING:
     from pathlib import Path

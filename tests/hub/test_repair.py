@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from backhaul_hub.continuity import Continuity, LaneKey
-from backhaul_hub.repair import (
+from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+from backhaul_hub.continuity.resend_policy import (
     GRACE_S,
     PATIENCE_S,
     PATIENCE_S_MAX,

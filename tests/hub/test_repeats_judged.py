@@ -6,11 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING, cast
 
 from backhaul_codec import Point, encode_frame
-from backhaul_hub.chain import Fork
-from backhaul_hub.continuity import Continuity, LaneKey
-from backhaul_hub.registry import Registry
-from backhaul_hub.stored import Stored
-from backhaul_hub.uplink import UplinkReader
+from backhaul_hub.continuity.chain import Fork
+from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+from backhaul_hub.db.store import Registry
+from backhaul_hub.nats.stream_reader import Stored
+from backhaul_hub.uplink.reader import UplinkReader
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_hub.hashes import Hashes
-    from backhaul_hub.jetstream import JetStreamApi
+    from backhaul_hub.nats.jetstream import JetStreamApi
+    from backhaul_hub.uplink.hashes import Hashes
 
 
 class Looking:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from backhaul_hub.commands.devices import compact
-from backhaul_hub.continuity import Continuity, LaneKey
-from backhaul_hub.registry import Device
-from backhaul_hub.report import Report
-from backhaul_hub.vehicles import Vehicles
+from backhaul_hub.cli.fleet.devices import compact
+from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+from backhaul_hub.db.store import Device
+from backhaul_hub.health.report import Report
+from backhaul_hub.vehicles.core import Vehicles
 
 FLEET = [f"VID-{number:05}" for number in range(5000)]
 DEVICES = {id_: Device(id_, "ab", "", 0) for id_ in reversed(FLEET)}

@@ -17,19 +17,19 @@ import pytest
 
 from backhaul_codec.protocol.credentials import Credentials
 from backhaul_codec.protocol.identity import decode_identity
-from backhaul_hub import accounts
-from backhaul_hub.account_keeper import AccountKeeper
-from backhaul_hub.accounts import vehicle_rights
+from backhaul_hub.access import rules as accounts
+from backhaul_hub.access.keys import read_keys
+from backhaul_hub.access.push import AccountKeeper
+from backhaul_hub.access.rules import vehicle_rights
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
-from backhaul_hub.down_consumers import ensure_down_consumers
-from backhaul_hub.enrol import DeviceSettings, change_nodes, create_device
-from backhaul_hub.jetstream import JetStreamApi
-from backhaul_hub.keys import read_keys
-from backhaul_hub.registry import Device, Registry
-from backhaul_hub.reset_service import ResetService
-from backhaul_hub.setup import create_hub, write_accounts
-from backhaul_hub.streams import DOWN
+from backhaul_hub.db.store import Device, Registry
+from backhaul_hub.enrol.add_device import DeviceSettings, change_nodes, create_device
+from backhaul_hub.links.down_consumers import ensure_down_consumers
+from backhaul_hub.links.reset_service import ResetService
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.setup.hub_directory import create_hub, write_accounts
+from backhaul_hub.streams.streams import DOWN
 from demo import patient
 from demo.rig import HubRig
 from tests.support.hub_layout import local_layout

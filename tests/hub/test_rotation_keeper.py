@@ -9,17 +9,17 @@ import pytest
 
 from backhaul_codec.protocol.rotation import prove_key, read_wish
 from backhaul_codec.protocol.words import KeyWord
-from backhaul_hub import rotation_keeper
-from backhaul_hub.consumers import Change
-from backhaul_hub.enrol import DeviceSettings, change_nodes, create_device
+from backhaul_hub.access.key_rotations import rotations
+from backhaul_hub.access.keys import read_keys
+from backhaul_hub.access.revocations import revocations
+from backhaul_hub.db.store import Registry
+from backhaul_hub.enrol import rotation_keeper
+from backhaul_hub.enrol.add_device import DeviceSettings, change_nodes, create_device
+from backhaul_hub.enrol.rotate import begin_rotation
+from backhaul_hub.enrol.rotation_keeper import RotationKeeper
 from backhaul_hub.errors import HubError
-from backhaul_hub.keys import read_keys
-from backhaul_hub.nats_jwt import body_of
-from backhaul_hub.registry import Registry
-from backhaul_hub.revocations import revocations
-from backhaul_hub.rotating import begin_rotation
-from backhaul_hub.rotation_keeper import RotationKeeper
-from backhaul_hub.rotations import rotations
+from backhaul_hub.nats.jwt import body_of
+from backhaul_hub.uplink.consumer import Change
 from tests.support.waiting import until
 
 from .test_enrolment_service import KEY, OTHER, Hub
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
-    from backhaul_hub.jetstream import JetStreamApi
-    from backhaul_hub.registry import Device
+    from backhaul_hub.db.store import Device
+    from backhaul_hub.nats.jetstream import JetStreamApi
 
 VID, LATER = "VID-001", "VID-002"
 

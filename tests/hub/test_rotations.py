@@ -10,9 +10,17 @@ from click.testing import CliRunner
 
 from backhaul_codec.protocol.rotation import Wish, prove_key
 from backhaul_codec.protocol.words import KeyWord
-from backhaul_hub.commands import rotate
-from backhaul_hub.registry import Registry
-from backhaul_hub.rotations import Rotation, begin, drop, heard, logged_in, put, rotations
+from backhaul_hub.access.key_rotations import (
+    Rotation,
+    begin,
+    drop,
+    heard,
+    logged_in,
+    put,
+    rotations,
+)
+from backhaul_hub.cli.fleet import rotate
+from backhaul_hub.db.store import Registry
 from tests.support.enrolment_tokens import user_key
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from backhaul_hub.continuity import LaneKey
-from backhaul_hub.said import Words
+from backhaul_hub.continuity.lane_book import LaneKey
+from backhaul_hub.sync.device_knowledge import Words
 
 LIVE = LaneKey("VID-001", "live", 7)
 

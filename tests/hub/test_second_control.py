@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_hub.account_keeper import AccountKeeper, jwts_there, revoked_for_ever
+from backhaul_hub.access.keys import read_keys
+from backhaul_hub.access.push import AccountKeeper, jwts_there, revoked_for_ever
+from backhaul_hub.access.revocation_log import RevocationLog
+from backhaul_hub.access.revocations import FOR_A_WHILE_S, Revocation, revocations
+from backhaul_hub.cli._tell import tell_hub
 from backhaul_hub.clock import SystemClock
-from backhaul_hub.commands._tell import tell_hub
 from backhaul_hub.config import load
-from backhaul_hub.control import ControlPlane
-from backhaul_hub.enrol import DeviceSettings, create_device
+from backhaul_hub.control.control_plane import ControlPlane
+from backhaul_hub.db.store import Registry
+from backhaul_hub.enrol.add_device import DeviceSettings, create_device
+from backhaul_hub.enrol.revoke import leave_for_servers, revoke_device
 from backhaul_hub.errors import HubError, OlderRegistryError
-from backhaul_hub.health_kinds import REGISTRY_OLDER
-from backhaul_hub.keys import read_keys
-from backhaul_hub.nats_jwt import generation_of, revocations_of
-from backhaul_hub.people import May, Person
-from backhaul_hub.people_book import add_person, remove_person
-from backhaul_hub.registry import Registry
-from backhaul_hub.revocation_log import RevocationLog
-from backhaul_hub.revocations import FOR_A_WHILE_S, Revocation, revocations
-from backhaul_hub.revoking import leave_for_servers, revoke_device
-from backhaul_hub.setup import create_hub, jwts_in_files, write_accounts
+from backhaul_hub.health.conditions import REGISTRY_OLDER
+from backhaul_hub.nats.jwt import generation_of, revocations_of
+from backhaul_hub.people.credentials import add_person, remove_person
+from backhaul_hub.people.identity import May, Person
+from backhaul_hub.setup.hub_directory import create_hub, jwts_in_files, write_accounts
 from demo.rig import HubRig
 from tests.support.hub_layout import local_layout
 from tests.support.waiting import until
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_hub.accounts import AccountName
+    from backhaul_hub.access.rules import AccountName
 
 CLOCK = SystemClock()
 VID, OTHER = "VID-001", "VID-002"
@@ -117,7 +117,9 @@ class Scene:
 
 @pytest.fixture
 async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
-    monkeypatch.setattr("backhaul_hub.fellow_servers._WAIT_S", 60.0)  # for the one that there is
+    monkeypatch.setattr(
+        "backhaul_hub.nats.system_requests._WAIT_S", 60.0
+    )  # for the one that there is
     async with AsyncExitStack() as stack:
         rig = HubRig(tmp_path / "hub")
         create_hub(rig.directory, local_layout(rig.client_port, rig.leaf_port))

@@ -9,13 +9,13 @@ import pytest
 from click.testing import CliRunner
 from nats.errors import NoRespondersError
 
-from backhaul_hub import sole
-from backhaul_hub.cli import cli
+from backhaul_hub.cli.main import cli
 from backhaul_hub.config import load
-from backhaul_hub.enrol import DeviceSettings, create_device
+from backhaul_hub.control import single_instance as sole
+from backhaul_hub.control.single_instance import Sole
+from backhaul_hub.enrol.add_device import DeviceSettings, create_device
 from backhaul_hub.errors import ConfigError, HubError
 from backhaul_hub.servers import ServerPlace, read_places, server_directories, urls
-from backhaul_hub.sole import Sole
 from demo import patient
 
 from .test_setup import FixedClock

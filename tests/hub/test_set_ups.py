@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from backhaul_hub.set_ups import SETTLED_S, SetUps
+from backhaul_hub.links.recent_setups import SETTLED_S, SetUps
 from tests.support.hub_sync import FakeClock
 from tests.support.waiting import until
 

@@ -11,19 +11,19 @@ import pytest
 from backhaul_codec.protocol.credentials import parse_credentials
 from backhaul_codec.protocol.identity import Identity, Link, decode_identity
 from backhaul_codec.ranges import RangeSet
-from backhaul_hub.account_keeper import AccountKeeper
+from backhaul_hub.access.keys import read_keys, write_keys
+from backhaul_hub.access.logins import add_twin_login
+from backhaul_hub.access.push import AccountKeeper
 from backhaul_hub.config import load
-from backhaul_hub.continuity import LaneKey, LaneState
-from backhaul_hub.enrol import DeviceSettings, change_nodes, create_device
+from backhaul_hub.continuity.lane_book import LaneKey, LaneState
+from backhaul_hub.db.store import Position, Registry
+from backhaul_hub.enrol.add_device import DeviceSettings, change_nodes, create_device
 from backhaul_hub.errors import ConfigError, RegistryError
-from backhaul_hub.keys import read_keys, write_keys
-from backhaul_hub.lanes import lanes_of
-from backhaul_hub.logins import add_twin_login
-from backhaul_hub.nats_jwt import body_of
-from backhaul_hub.nkey import read_key
-from backhaul_hub.registry import Position, Registry
+from backhaul_hub.lane_names import lanes_of
+from backhaul_hub.nats.jwt import body_of
+from backhaul_hub.nats.nkey import read_key
 from backhaul_hub.servers import ServerPlace
-from backhaul_hub.setup import HubLayout, create_hub
+from backhaul_hub.setup.hub_directory import HubLayout, create_hub
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from backhaul_codec.state.merge import HeadKey
 from backhaul_hub.errors import WriteRefusedError
-from backhaul_hub.shadow import Desired, Shadows
-from backhaul_hub.sync import peer_of
-from backhaul_hub.writes import Put
+from backhaul_hub.shadow.core import Desired, Shadows
+from backhaul_hub.sync.core import peer_of
+from backhaul_hub.sync.writes import Put
 from tests.support.hub_sync import DEVICE, START_NS, FakeClock, Hub, Link, Vehicle
 
 SECOND_NS = 10**9

@@ -13,7 +13,7 @@ from backhaul_codec import Opaque, Point
 from backhaul_codec.points import JSON
 from backhaul_codec.state.merge import HeadKey
 from backhaul_hub.errors import HubError, WriteRefusedError
-from backhaul_hub.shadow_document import (
+from backhaul_hub.shadow.document import (
     DESIRED_BYTES_MAX,
     FIELDS_MAX,
     desired_field,

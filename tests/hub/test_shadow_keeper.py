@@ -15,17 +15,17 @@ from nats.js.errors import KeyWrongLastSequenceError
 
 from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.subjects import parse_uplink
-from backhaul_hub.continuity import LaneKey
-from backhaul_hub.downlink import Publisher
+from backhaul_hub.continuity.examine import Examined
+from backhaul_hub.continuity.future_stamps import FutureRule
+from backhaul_hub.continuity.lane_book import LaneKey
+from backhaul_hub.db.store import Device, Registry
 from backhaul_hub.errors import HubError, RegistryError
-from backhaul_hub.examine import Examined
-from backhaul_hub.future import FutureRule
-from backhaul_hub.jetstream import JetStreamApi
-from backhaul_hub.registry import Device, Registry
-from backhaul_hub.shadow_keeper import ShadowKeeper
-from backhaul_hub.streams import declared_streams, reconcile
-from backhaul_hub.sync import HubSync
-from backhaul_hub.sync_store import restore
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.shadow.service import ShadowKeeper
+from backhaul_hub.streams.streams import declared_streams, reconcile
+from backhaul_hub.sync.core import HubSync
+from backhaul_hub.sync.outbox import Publisher
+from backhaul_hub.sync.restore import restore
 from demo import patient
 from tests.hub.test_twin_streams import make_hub
 from tests.support.hub_sync import DEVICE, FakeClock, Vehicle
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from nats.js.kv import KeyValue
 
     from backhaul_hub.config import HubConfig
-    from backhaul_hub.consumers import Change
+    from backhaul_hub.uplink.consumer import Change
     from tests.support.nats_server import NatsServer
 
 pytestmark = pytest.mark.nats

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_hub import side_by_side
-from backhaul_hub.side_by_side import SideBySide
-from backhaul_hub.stored import Stored
+from backhaul_hub.migrate import compare as side_by_side
+from backhaul_hub.migrate.compare import SideBySide
+from backhaul_hub.nats.stream_reader import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from backhaul_hub.jetstream import Json
+    from backhaul_hub.nats.jetstream import Json
 
 S = 1_000_000_000
 DAY_S = 86_400

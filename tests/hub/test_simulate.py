@@ -12,16 +12,16 @@ from click.testing import CliRunner, Result
 
 from backhaul_codec import peek
 from backhaul_codec.subjects import BULK
-from backhaul_hub.cli import cli
+from backhaul_hub.cli._ask import hub_client
+from backhaul_hub.cli.main import cli
 from backhaul_hub.clock import SystemClock
-from backhaul_hub.commands._ask import hub_client
 from backhaul_hub.config import load
-from backhaul_hub.connection import connect
-from backhaul_hub.enrol import DeviceSettings, create_device
+from backhaul_hub.enrol.add_device import DeviceSettings, create_device
 from backhaul_hub.errors import ConfigError, HubError
-from backhaul_hub.jetstream import JetStreamApi
-from backhaul_hub.lanes import out_stream
-from backhaul_hub.setup import HubLayout, create_hub
+from backhaul_hub.lane_names import out_stream
+from backhaul_hub.nats.connection import connect
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.setup.hub_directory import HubLayout, create_hub
 from backhaul_hub.simulated.fleet import Fleet, Plan
 from backhaul_hub.simulated.lanes import Sourced
 from backhaul_hub.simulated.load import ACKNOWLEDGED_EVERY, Store, source_header

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from nats.errors import OutboundBufferLimitError
 
-from backhaul_hub import sole
+from backhaul_hub.control import single_instance as sole
+from backhaul_hub.control.single_instance import SUBJECT, Sole
 from backhaul_hub.errors import HubError
-from backhaul_hub.sole import SUBJECT, Sole
 from demo import patient
 
 if TYPE_CHECKING:

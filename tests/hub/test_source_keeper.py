@@ -11,14 +11,14 @@ import pytest
 
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
-from backhaul_hub.continuity import Continuity
+from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.db.store import Device
 from backhaul_hub.errors import HubError
-from backhaul_hub.jetstream import JetStreamApi
-from backhaul_hub.leafs import Link
-from backhaul_hub.registry import Device
-from backhaul_hub.setup import HubLayout, create_hub
-from backhaul_hub.source_keeper import SourceKeeper
-from backhaul_hub.sources import sourced
+from backhaul_hub.links.leaf_connections import Link
+from backhaul_hub.links.source_keeper import SourceKeeper
+from backhaul_hub.links.sources import sourced
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.setup.hub_directory import HubLayout, create_hub
 from demo import patient
 from tests.support.waiting import until
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_hub.jetstream import Json
+    from backhaul_hub.nats.jetstream import Json
     from tests.support.nats_server import NatsServer
 
 pytestmark = pytest.mark.nats

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_hub.jetstream import JetStreamApi
-from backhaul_hub.registry import Device
+from backhaul_hub.db.store import Device
+from backhaul_hub.links.sources import Place, SourcePlan, apply_sources, lane_source, untouched_s
+from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.shards import up_name
-from backhaul_hub.sources import Place, SourcePlan, apply_sources, lane_source, untouched_s
 from demo import patient
 from demo.ports import free_port
 from tests.support.nats_server import NatsServer

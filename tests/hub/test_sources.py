@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_hub.registry import Device
-from backhaul_hub.sources import (
+from backhaul_hub.db.store import Device
+from backhaul_hub.links.sources import (
     SETUP_S,
     OwedWatch,
     Place,

@@ -7,13 +7,13 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from backhaul_hub import stream_watch
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
+from backhaul_hub.control import stream_watch
+from backhaul_hub.control.stream_watch import StreamWatch
 from backhaul_hub.errors import JetStreamError
-from backhaul_hub.jetstream import CLUSTER_NOT_AVAILABLE, INSUFFICIENT_STORAGE
-from backhaul_hub.setup import create_hub
-from backhaul_hub.stream_watch import StreamWatch
+from backhaul_hub.nats.jetstream import CLUSTER_NOT_AVAILABLE, INSUFFICIENT_STORAGE
+from backhaul_hub.setup.hub_directory import create_hub
 from tests.support.hub_layout import local_layout
 from tests.support.waiting import until
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from backhaul_hub.jetstream import Json
+    from backhaul_hub.nats.jetstream import Json
 
 
 async def test_lanes_are_watched_while_other_streams_are_in_trouble(

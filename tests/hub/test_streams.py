@@ -6,16 +6,16 @@ from typing import Any, cast
 
 import pytest
 
-from backhaul_hub import streams
 from backhaul_hub.errors import JetStreamError
-from backhaul_hub.jetstream import (
+from backhaul_hub.nats.jetstream import (
     ACCOUNT_NOT_ENABLED,
     INSUFFICIENT_STORAGE,
     STREAM_NOT_MADE,
     JetStreamApi,
 )
 from backhaul_hub.shards import api_subject, inbox_subject, shard_of
-from backhaul_hub.streams import differences, reconcile
+from backhaul_hub.streams import streams
+from backhaul_hub.streams.streams import differences, reconcile
 
 
 def test_no_difference_where_the_server_says_more_than_was_declared() -> None:

@@ -14,9 +14,9 @@ from backhaul_codec import Opaque, Point, decode, encode_frame, encode_point
 from backhaul_codec.state.merge import HeadKey, Heads
 from backhaul_codec.subjects import parse_leaf
 from backhaul_codec.wire.placed import decode_placed
-from backhaul_hub.conflicts import insertion
-from backhaul_hub.heads import is_hub_origin
-from backhaul_hub.writes import Put
+from backhaul_hub.sync.conflicts import insertion
+from backhaul_hub.sync.heads import is_hub_origin
+from backhaul_hub.sync.writes import Put
 from tests.support.hub_sync import DEVICE, START_NS, FakeClock, Hub, Link, Vehicle
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from backhaul_codec.ranges import RangeSet
-from backhaul_hub.continuity import Continuity, LaneKey
+from backhaul_hub.continuity.lane_book import Continuity, LaneKey
 from backhaul_hub.errors import HubError
-from backhaul_hub.telling import Teller
+from backhaul_hub.uplink.notify import Teller
 from tests.support.hub_sync import FakeClock
 from tests.support.waiting import until
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner, Result
 
-from backhaul_hub.cli import cli
+from backhaul_hub.cli.main import cli
 from backhaul_hub.errors import CertificateError
-from backhaul_hub.setup import HubLayout, create_hub
-from backhaul_hub.tls_files import make_certificates
+from backhaul_hub.setup.hub_directory import HubLayout, create_hub
+from backhaul_hub.tls.files import make_certificates
 from demo.ports import free_port
 
 from .test_tls_files import own
@@ -40,7 +40,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> None:
     async def tell(directory: Path, config: HubConfig, *, files: bool) -> None:
         return None
 
-    monkeypatch.setattr("backhaul_hub.commands.tls.tell_hub", tell)
+    monkeypatch.setattr("backhaul_hub.cli.server.tls.tell_hub", tell)
 
 
 def run(hub: Path, *words: str) -> Result:

@@ -13,8 +13,11 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from backhaul_hub import authority, handshake, tls_files
-from backhaul_hub.authority import (
+from backhaul_hub.errors import CertificateError
+from backhaul_hub.private_files import write_private
+from backhaul_hub.tls import authority, handshake
+from backhaul_hub.tls import files as tls_files
+from backhaul_hub.tls.authority import (
     AUTHORITY_LIFE,
     SERVER_LIFE,
     names_of,
@@ -23,11 +26,8 @@ from backhaul_hub.authority import (
     read_authority,
     read_certificates,
 )
-from backhaul_hub.certificate_facts import facts
-from backhaul_hub.errors import CertificateError
-from backhaul_hub.handshake import require_accepted
-from backhaul_hub.private_files import write_private
-from backhaul_hub.tls_files import (
+from backhaul_hub.tls.facts import facts
+from backhaul_hub.tls.files import (
     OwnCertificate,
     Renewal,
     former_authorities,
@@ -37,6 +37,7 @@ from backhaul_hub.tls_files import (
     server_certificates,
     use_certificate,
 )
+from backhaul_hub.tls.handshake import require_accepted
 
 if TYPE_CHECKING:
     from pathlib import Path

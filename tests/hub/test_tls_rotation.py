@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_hub.authority import AUTHORITY_LIFE, SERVER_LIFE, read_certificates
-from backhaul_hub.certificate_watch import CertificateWatch
 from backhaul_hub.clock import SystemClock
-from backhaul_hub.fellow_servers import ask_all, reload_servers
-from backhaul_hub.tls_files import Renewal, make_certificates, renew, server_certificates
-from backhaul_hub.tls_text import tls_block
+from backhaul_hub.nats.system_requests import ask_all, reload_servers
+from backhaul_hub.tls.authority import AUTHORITY_LIFE, SERVER_LIFE, read_certificates
+from backhaul_hub.tls.conf_text import tls_block
+from backhaul_hub.tls.files import Renewal, make_certificates, renew, server_certificates
+from backhaul_hub.tls.watch import CertificateWatch
 from demo import patient
 from demo.ports import free_port
 from tests.support.nats_server import NatsServer
@@ -95,7 +95,7 @@ leafnodes {{
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
     """A hub's server that runs; with it all that were made through it are stopped."""
-    monkeypatch.setattr("backhaul_hub.fellow_servers._WAIT_S", DEADLINE_S)
+    monkeypatch.setattr("backhaul_hub.nats.system_requests._WAIT_S", DEADLINE_S)
     hub = HubServer(tmp_path)
     hub.server.start()
     try:

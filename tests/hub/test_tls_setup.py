@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner, Result
 
-from backhaul_hub.authority import names_of
-from backhaul_hub.cli import cli
+from backhaul_hub.cli.main import cli
 from backhaul_hub.config import load
 from backhaul_hub.errors import CertificateError
 from backhaul_hub.servers import server_directories
-from backhaul_hub.tls_files import has_tls, server_certificates, trusted_authorities
-from backhaul_hub.tls_setup import is_loopback
+from backhaul_hub.tls.authority import names_of
+from backhaul_hub.tls.files import has_tls, server_certificates, trusted_authorities
+from backhaul_hub.tls.setup import is_loopback
 from tests.support.nats_server import server_binary
 
 from .test_tls_files import NOW, own

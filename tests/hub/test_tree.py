@@ -11,8 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from backhaul_codec.state.tree_text import describe, render
 from backhaul_hub.errors import WriteRefusedError
-from backhaul_hub.heads import FLEET
-from backhaul_hub.tree import FleetTree
+from backhaul_hub.sync.heads import FLEET
+from backhaul_hub.sync.tree import FleetTree
 from tests.support.hub_sync import Link, Vehicle
 from tests.support.tree_hub import TreeHub
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backhaul_codec import Value
-    from backhaul_hub.tree_writes import TreeWrite
+    from backhaul_hub.sync.tree_writes import TreeWrite
 
 DEVICES = ("VID-001", "VID-002")
 

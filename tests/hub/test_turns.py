@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backhaul_hub.turns import TOGETHER_S, TURN_S, Turns, Who
+from backhaul_hub.vehicles.turns import TOGETHER_S, TURN_S, Turns, Who
 
 A, B = ("aa", "a1", "r1"), ("bb", "b1", "r2")
 RESTARTED = ("aa", "a1", "r9")

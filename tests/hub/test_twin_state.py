@@ -15,14 +15,13 @@ from hypothesis import strategies as st
 from backhaul_codec import Opaque, Point, encode_frame
 from backhaul_codec.points import JSON
 from backhaul_codec.state.merge import HeadKey
-from backhaul_hub.examine import examine
-from backhaul_hub.future import FutureRule
-from backhaul_hub.jetstream import JetStreamApi
-from backhaul_hub.readings import BEHIND_FRAMES, Readings
-from backhaul_hub.state_publisher import StatePublisher
-from backhaul_hub.state_recall import look_back, recall
-from backhaul_hub.streams import declared_streams, reconcile
-from backhaul_hub.twin_state import (
+from backhaul_hub.continuity.examine import examine
+from backhaul_hub.continuity.future_stamps import FutureRule
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.streams.streams import declared_streams, reconcile
+from backhaul_hub.sync.newest_readings import BEHIND_FRAMES, Readings
+from backhaul_hub.sync.writes import Put
+from backhaul_hub.twin.state_messages import (
     VALUE_JSON_BYTES_MAX,
     StateKey,
     StateValue,
@@ -32,7 +31,8 @@ from backhaul_hub.twin_state import (
     state_body,
     state_subject,
 )
-from backhaul_hub.writes import Put
+from backhaul_hub.twin.state_publisher import StatePublisher
+from backhaul_hub.twin.state_recall import look_back, recall
 from demo import patient
 from tests.hub.test_twin_streams import make_hub
 from tests.support.hub_sync import DEVICE, START_NS, FakeClock, Hub, Vehicle

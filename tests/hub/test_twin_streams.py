@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from backhaul_hub.cli import cli
+from backhaul_hub.cli.main import cli
 from backhaul_hub.config import TWIN_BYTES_MAX, load
 from backhaul_hub.errors import JetStreamError, LimitsLoweredError, StreamConflictError
-from backhaul_hub.jetstream import JetStreamApi
-from backhaul_hub.room import store_bytes_max, twin_bytes_max
-from backhaul_hub.setup import HubLayout, create_hub
-from backhaul_hub.streams import declared_streams, planned, reconcile
-from backhaul_hub.twin_streams import device_prefix
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.setup.hub_directory import HubLayout, create_hub
+from backhaul_hub.streams.disk_shares import store_bytes_max, twin_bytes_max
+from backhaul_hub.streams.streams import declared_streams, planned, reconcile
+from backhaul_hub.streams.twin_streams import device_prefix
 from demo import patient
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from backhaul_hub.config import HubConfig
-    from backhaul_hub.jetstream import Json
+    from backhaul_hub.nats.jetstream import Json
     from tests.support.nats_server import NatsServer
 
 GIB = 1 << 30

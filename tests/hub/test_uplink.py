@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from backhaul_codec import CodecError, Opaque, Point, encode_frame, encode_point
 from backhaul_codec.protocol.words import ClockWord, EpochWord, MarkWord, Receipt, Word
-from backhaul_hub.continuity import Continuity, LaneKey
-from backhaul_hub.examine import LAYOUT_BYTES_MAX, SEQ_MAX, UnreadableError, examine
-from backhaul_hub.registry import Registry
-from backhaul_hub.word_book import WordBook
-from backhaul_hub.word_store import marks_of
+from backhaul_hub.continuity.examine import LAYOUT_BYTES_MAX, SEQ_MAX, UnreadableError, examine
+from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+from backhaul_hub.db.store import Registry
+from backhaul_hub.uplink.device_words import WordBook
+from backhaul_hub.uplink.device_words_store import marks_of
 
 if TYPE_CHECKING:
     from pathlib import Path

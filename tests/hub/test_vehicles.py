@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_hub.consumers import Change
-from backhaul_hub.continuity import Continuity, LaneKey
-from backhaul_hub.identities import LASTS_NS, told
-from backhaul_hub.leafs import Link
-from backhaul_hub.registry import Position, Registry
-from backhaul_hub.vehicle_keeper import VehicleKeeper
-from backhaul_hub.vehicles import Vehicles, restored
+from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+from backhaul_hub.db.store import Position, Registry
+from backhaul_hub.links.leaf_connections import Link
+from backhaul_hub.uplink.consumer import Change
+from backhaul_hub.vehicles.core import Vehicles, restored
+from backhaul_hub.vehicles.identities import LASTS_NS, told
+from backhaul_hub.vehicles.keeper import VehicleKeeper
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from backhaul_codec import Point, encode_frame, encode_point
 from backhaul_codec.points import JSON, Opaque
-from backhaul_hub.continuity import Continuity, LaneKey, LaneState
-from backhaul_hub.jetstream import JetStreamApi
-from backhaul_hub.registry import Registry
-from backhaul_hub.uplink import UplinkReader
-from backhaul_hub.word_book import WordBook
-from backhaul_hub.word_store import restore
+from backhaul_hub.continuity.lane_book import Continuity, LaneKey, LaneState
+from backhaul_hub.db.store import Registry
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.uplink.device_words import WordBook
+from backhaul_hub.uplink.device_words_store import restore
+from backhaul_hub.uplink.reader import UplinkReader
 from demo import patient
 from tests.support.waiting import until
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from backhaul_hub.jetstream import Json
+    from backhaul_hub.nats.jetstream import Json
     from tests.support.nats_server import NatsServer
 
 STREAM = "UP_00"

@@ -17,7 +17,7 @@ from backhaul_agent.client import connect
 from backhaul_agent.client.artifacts import ArtifactClient
 from backhaul_agent.errors import RefusedError
 from backhaul_codec.protocol import blobs
-from backhaul_hub.objects import Objects
+from backhaul_hub.artifacts.object_store import Objects
 from demo.rig import program, run_to_end
 from demo.shaped_relay import ShapedRelay
 

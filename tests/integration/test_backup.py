@@ -15,7 +15,7 @@ import pytest
 
 from backhaul_agent.client import connect
 from backhaul_agent.client.config import ConfigClient
-from backhaul_hub.nkey import new_key
+from backhaul_hub.nats.nkey import new_key
 from demo.rig import RigError, run_to_end
 
 from .conftest import World, lane

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_hub.allowance import REFILL_S
+from backhaul_hub.nats.rate_limit import REFILL_S
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg

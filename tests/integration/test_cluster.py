@@ -17,7 +17,7 @@ import pytest
 from backhaul_agent.client import connect
 from backhaul_codec import decode
 from backhaul_codec.subjects import parse_uplink
-from backhaul_hub.stored import StoredReader
+from backhaul_hub.nats.stream_reader import StoredReader
 from demo.cluster_rig import NAMES, ClusterRig
 from demo.rig import DeviceRig, RigError, program, run_to_end
 

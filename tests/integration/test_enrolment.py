@@ -26,12 +26,12 @@ from backhaul_codec.protocol.enrolment import (
     write_token,
 )
 from backhaul_codec.protocol.identity import Identity
+from backhaul_hub.access.key_rotations import rotations
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
-from backhaul_hub.enrol import DeviceSettings
-from backhaul_hub.registry import Registry
-from backhaul_hub.rotations import rotations
-from backhaul_hub.tokens import make_token
+from backhaul_hub.db.store import Registry
+from backhaul_hub.enrol.add_device import DeviceSettings
+from backhaul_hub.enrol.tokens import make_token
 from demo.rig import DeviceRig, Part, RigError, program, run_to_end, wait_for_log
 from tests.security.leaf_client import RawLeaf
 from tests.support.enrolment_tokens import user_key

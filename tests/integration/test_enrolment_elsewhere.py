@@ -20,12 +20,12 @@ from backhaul_agent.client import connect
 from backhaul_codec.protocol.identity import decode_identity
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
-from backhaul_hub.enrol import DeviceSettings
+from backhaul_hub.enrol.add_device import DeviceSettings
+from backhaul_hub.enrol.tokens import make_token
 from backhaul_hub.errors import HubError
-from backhaul_hub.lanes import deliver_subject, down_durable
-from backhaul_hub.people_login import connect_person, read_person
+from backhaul_hub.lane_names import deliver_subject, down_durable
+from backhaul_hub.people.login import connect_person, read_person
 from backhaul_hub.shards import api_subject
-from backhaul_hub.tokens import make_token
 from demo.cluster_rig import NAMES, ClusterRig
 from demo.rig import DeviceRig, HubRig, program, wait_for_log
 from demo.shaped_relay import ShapedRelay

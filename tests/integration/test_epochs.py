@@ -19,7 +19,7 @@ from backhaul_agent.client import connect
 from backhaul_codec import Opaque, decode
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
-from backhaul_hub.control import ControlPlane
+from backhaul_hub.control.control_plane import ControlPlane
 from demo.rig import program, run_to_end, wait_for_log
 
 from .conftest import DEADLINE_S, World, lane, vouched

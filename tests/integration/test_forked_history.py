@@ -16,7 +16,7 @@ from msgspec import structs
 
 from backhaul_codec.assurance.certificates import TWO_MACHINES
 from backhaul_hub.config import load
-from backhaul_hub.control import ControlPlane
+from backhaul_hub.control.control_plane import ControlPlane
 from demo.rig import program, run_to_end
 
 from .conftest import World, vouched

@@ -19,7 +19,7 @@ from nats.errors import Error as NatsError
 from nats.js.api import ConsumerConfig
 
 import backhaul_agent.status.metrics as agent_metrics
-import backhaul_hub.metrics as hub_metrics
+import backhaul_hub.health.metrics as hub_metrics
 from backhaul_agent.client import connect
 from demo.ports import free_port
 from demo.relay import Relay

@@ -17,9 +17,9 @@ from nats.errors import NoRespondersError
 
 from backhaul_agent.client import connect
 from backhaul_codec import peek
-from backhaul_hub.registry import Registry
+from backhaul_hub.db.store import Registry
+from backhaul_hub.nats.stream_reader import StoredReader
 from backhaul_hub.shards import api_subject
-from backhaul_hub.stored import StoredReader
 from demo.rig import run_to_end, wait_for_log
 
 from .conftest import DEADLINE_S, World, lane

@@ -13,9 +13,9 @@ import pytest
 
 from backhaul_agent.client import connect
 from backhaul_codec import peek
-from backhaul_hub.account_keeper import revoked_for_ever
-from backhaul_hub.keys import read_keys
-from backhaul_hub.stored import StoredReader
+from backhaul_hub.access.keys import read_keys
+from backhaul_hub.access.push import revoked_for_ever
+from backhaul_hub.nats.stream_reader import StoredReader
 from demo.rig import RigError, wait_for_log
 
 from .conftest import DEADLINE_S, World, lane

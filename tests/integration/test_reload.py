@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_agent.client import connect
-from backhaul_hub.fellow_servers import ask_all
-from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.nats.system_requests import ask_all
 from demo.rig import program, run_to_end
 from tests.support.waiting import until
 

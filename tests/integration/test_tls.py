@@ -12,9 +12,9 @@ import pytest
 
 from backhaul_agent.client import connect
 from backhaul_hub.errors import HubError
-from backhaul_hub.fellow_servers import ask_all
-from backhaul_hub.people_login import connect_person, read_person
-from backhaul_hub.tls_files import former_authorities
+from backhaul_hub.nats.system_requests import ask_all
+from backhaul_hub.people.login import connect_person, read_person
+from backhaul_hub.tls.files import former_authorities
 from backhaul_spark.cli._options import source_options
 from backhaul_spark.errors import LoginRefused
 from backhaul_spark.nats.connection import Connection

@@ -23,7 +23,7 @@ MUTANTS = (
     Mutant(
         "hub-db-not-synced",
         "hub.db commits without fsync",
-        "hub/backhaul_hub/schema.py",
+        "hub/backhaul_hub/db/migrations.py",
         'execute("PRAGMA synchronous = FULL")',
         'execute("PRAGMA synchronous = OFF")',
         named("tests/hub/test_registry.py", "test_synced_at_every_commit"),
@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         "repair-skipped",
         "a gap is never asked for",
-        "hub/backhaul_hub/repair.py",
+        "hub/backhaul_hub/continuity/resend_policy.py",
         "return quiet_s >= GRACE_S or known.quiet_since_s < view.up_since_s",
         "return False",
         named("tests/hub/test_repair.py", "test_a_gap_is_asked_for_once_it_has_stood_for_a_while"),
@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "lag-trusted",
         "a source that reports lag 0 is believed, whatever the vehicle has said",
-        "hub/backhaul_hub/source_keeper.py",
+        "hub/backhaul_hub/links/source_keeper.py",
         "if silent_s < SILENT_LINK_S:",
         'if silent_s < SILENT_LINK_S and source["lag"]:',
         named("tests/hub/test_lag.py", "test_a_source_that_stands_still_at_lag_0_is_set_up_again"),
@@ -94,7 +94,7 @@ MUTANTS = (
     Mutant(
         "watermark-over-hole",
         "the watermark is the highest seq that came, holes or not",
-        "hub/backhaul_hub/continuity.py",
+        "hub/backhaul_hub/continuity/lane_book.py",
         "return self.accounted.contiguous",
         "return self.accounted.highest",
         named(
@@ -191,7 +191,7 @@ MUTANTS = (
     Mutant(
         "future-head-stands",
         "nobody can write above a head that the hub's own wrong clock stamped",
-        "hub/backhaul_hub/future.py",
+        "hub/backhaul_hub/continuity/future_stamps.py",
         "most_ns = max(most_ns, newest_ns + ABOVE_NS)",
         "del newest_ns",
         named(
@@ -214,7 +214,7 @@ MUTANTS = (
     Mutant(
         "expansion-not-charged",
         "a vehicle whose frames expand is charged for their points only",
-        "hub/backhaul_hub/flood_guard.py",
+        "hub/backhaul_hub/flood/guard.py",
         "if beyond := expansion.beyond(sent):",
         "if (beyond := 0) > 0:",
         named(
@@ -297,7 +297,7 @@ MUTANTS = (
     Mutant(
         "former-untold",
         "a vehicle is told of its current epoch alone",
-        "hub/backhaul_hub/telling.py",
+        "hub/backhaul_hub/uplink/notify.py",
         "former = self._former.untold(self._devices()) if self._settled() else {}",
         "former: dict[Place, Held] = {}",
         named(

@@ -36,7 +36,7 @@ CHAIN_MUTANTS = (
     Mutant(
         "over-untold",
         "the hub does not tell a vehicle that its epoch is over",
-        "hub/backhaul_hub/continuity.py",
+        "hub/backhaul_hub/continuity/lane_book.py",
         "            return Fork.OVER\n",
         "            return Fork.NONE\n",
         named("tests/hub/test_former.py", "test_news_is_told_once_and_what_falls_is_news"),
@@ -122,7 +122,7 @@ CHAIN_MUTANTS = (
     Mutant(
         "fork-unseen",
         "the hub passes over a message that does not link to the one before it",
-        "hub/backhaul_hub/chain.py",
+        "hub/backhaul_hub/continuity/chain.py",
         'return bool(own) and link not in (b"", NO_LINK) and own != link',
         "return False",
         named(
@@ -134,7 +134,7 @@ CHAIN_MUTANTS = (
     Mutant(
         "repeats-not-compared",
         "a message that comes again is taken for the same",
-        "hub/backhaul_hub/chain.py",
+        "hub/backhaul_hub/continuity/chain.py",
         "return bool(own) and known != own and self.since != 1",
         "return False",
         named(
@@ -145,7 +145,7 @@ CHAIN_MUTANTS = (
     Mutant(
         "doubt-not-settled",
         "a repeat that UP shows to be another message makes no fork",
-        "hub/backhaul_hub/repeats.py",
+        "hub/backhaul_hub/continuity/repeats.py",
         "if not held or held == run.own.hex():",
         "if held or not held:",
         named(
@@ -156,7 +156,7 @@ CHAIN_MUTANTS = (
     Mutant(
         "answered-unread",
         "the hub says what it knows of an epoch before it has read all of UP",
-        "hub/backhaul_hub/known.py",
+        "hub/backhaul_hub/uplink/known_epochs.py",
         ANSWERED_WHEN_READ,
         ANSWERED_WHEN_READ.replace(" or not await self._has_read_all(reader)", ""),
         named("tests/hub/test_known.py", "test_nothing_is_said_before_all_is_read"),
@@ -164,7 +164,7 @@ CHAIN_MUTANTS = (
     Mutant(
         "former-told-once",
         "a vehicle that was told of a former epoch does not hear that the hub has lost some of it",
-        "hub/backhaul_hub/former.py",
+        "hub/backhaul_hub/continuity/former_epochs.py",
         "if self._told.get(place) != held",
         "if place not in self._told",
         named("tests/hub/test_former.py", "test_news_is_told_once_and_what_falls_is_news"),
@@ -172,7 +172,7 @@ CHAIN_MUTANTS = (
     Mutant(
         "return-unseen",
         "a machine that is back after another one counts as its replacement",
-        "hub/backhaul_hub/identities.py",
+        "hub/backhaul_hub/vehicles/identities.py",
         "    if back:\n",
         "    if back and level > 3:\n",
         named(
@@ -184,7 +184,7 @@ CHAIN_MUTANTS = (
     Mutant(
         "no-turns",
         "of two machines that are online at once both keep the link",
-        "hub/backhaul_hub/turns.py",
+        "hub/backhaul_hub/vehicles/turns.py",
         "if known.holder != who and now_s < known.until_s:",
         "if known.holder is None and now_s < known.until_s:",
         named("tests/hub/test_turns.py", "test_they_take_turns_and_both_get_one"),
@@ -192,7 +192,7 @@ CHAIN_MUTANTS = (
     Mutant(
         "revoked-rebuilt",
         "a rebuilt registry lets in again whom servers have shut out",
-        "hub/backhaul_hub/rebuild.py",
+        "hub/backhaul_hub/backup/rebuild.py",
         "        void = revoked.keys() | told.keys()\n",
         "        void = revoked.keys()\n",
         named("tests/hub/test_rebuild.py", "test_all_that_traces_say_comes_back"),

@@ -14,9 +14,9 @@ from backhaul_codec.protocol.enrolment import (
     write_request,
 )
 from backhaul_codec.protocol.identity import Identity
-from backhaul_hub import nats_jwt
-from backhaul_hub.accounts import asking_rights
-from backhaul_hub.nkey import new_key
+from backhaul_hub.access.rules import asking_rights
+from backhaul_hub.nats import jwt as nats_jwt
+from backhaul_hub.nats.nkey import new_key
 
 from .attack import attack
 from .facts import CANARY, HONEST, NOBODYS

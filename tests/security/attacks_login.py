@@ -11,10 +11,10 @@ from nats.errors import Error as NatsError
 
 from backhaul_codec.protocol.credentials import parse_seed
 from backhaul_codec.protocol.identity import leaf_name
-from backhaul_hub import nats_jwt
-from backhaul_hub.accounts import vehicle_rights, vehicle_tags
-from backhaul_hub.nats_jwt import Account, Rights, account_jwt
-from backhaul_hub.nkey import new_key
+from backhaul_hub.access.rules import vehicle_rights, vehicle_tags
+from backhaul_hub.nats import jwt as nats_jwt
+from backhaul_hub.nats.jwt import Account, Rights, account_jwt
+from backhaul_hub.nats.nkey import new_key
 from demo.patient import PatientClient
 
 from .attack import attack

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from backhaul_codec import Point, encode_frame
-from backhaul_hub.streams import SOURCED_ONLY
+from backhaul_hub.streams.streams import SOURCED_ONLY
 from tests.support.waiting import until
 
 from .attack import attack

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from backhaul_codec.protocol.identity import leaf_name
 from backhaul_codec.protocol.presence import BEAT
 from backhaul_hub.errors import JetStreamError
-from backhaul_hub.streams import DOWN, SOURCED_ONLY, stream_names
+from backhaul_hub.streams.streams import DOWN, SOURCED_ONLY, stream_names
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from nats.aio.client import Client
 
-    from backhaul_hub.jetstream import JetStreamApi
+    from backhaul_hub.nats.jetstream import JetStreamApi
 
 STOLEN, HONEST, REVOKED, SOURCE = "VID-001", "VID-002", "VID-003", "VID-004"
 """Two are the attacker's: one for links of every kind, and one that stays and is sourced."""

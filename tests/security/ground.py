@@ -25,18 +25,18 @@ from backhaul_codec.protocol.enrolment import (
     write_request,
 )
 from backhaul_codec.protocol.identity import Identity, decode_identity
-from backhaul_hub.account_keeper import AccountKeeper
+from backhaul_hub.access.keys import read_keys
+from backhaul_hub.access.push import AccountKeeper
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
-from backhaul_hub.control import ControlPlane
-from backhaul_hub.enrol import DeviceSettings, create_device
+from backhaul_hub.control.control_plane import ControlPlane
+from backhaul_hub.db.store import Registry
+from backhaul_hub.enrol.add_device import DeviceSettings, create_device
+from backhaul_hub.enrol.tokens import make_token
 from backhaul_hub.errors import HubError
-from backhaul_hub.jetstream import JetStreamApi
-from backhaul_hub.keys import read_keys
-from backhaul_hub.nkey import new_key
-from backhaul_hub.registry import Registry
-from backhaul_hub.setup import HubLayout, create_hub
-from backhaul_hub.tokens import make_token
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.nats.nkey import new_key
+from backhaul_hub.setup.hub_directory import HubLayout, create_hub
 from demo.rig import HubRig
 
 from .facts import (
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from backhaul_codec.protocol.enrolment import Token
-    from backhaul_hub.accounts import AccountName
+    from backhaul_hub.access.rules import AccountName
 
     from .attack import Deed
     from .facts import Facts
@@ -98,7 +98,7 @@ class Ground:
         patch = self._stack.enter_context(pytest.MonkeyPatch.context())
         self.weakness.drop(patch)
         # What the hub says by itself a while after a link came up would look like an attack's work.
-        patch.setattr("backhaul_hub.set_ups.SETTLED_S", 3600.0)
+        patch.setattr("backhaul_hub.links.recent_setups.SETTLED_S", 3600.0)
         hub = self.hub
         layout = HubLayout(
             *("127.0.0.1", "127.0.0.1", hub.client_port, hub.leaf_port),

@@ -14,7 +14,7 @@ from backhaul_agent.apps.rights import Apps
 from backhaul_agent.enrol.request import new_key
 from backhaul_agent.leaf.config_text import APPS_FILE, LeafServer, render_leaf
 from backhaul_codec.protocol.credentials import Credentials
-from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.nats.jetstream import JetStreamApi
 from demo import patient
 from demo.ports import free_port
 from demo.rig import Part, program

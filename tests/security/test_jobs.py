@@ -18,10 +18,10 @@ from nats.errors import Error as NatsError
 
 from backhaul_codec.protocol.credentials import parse_credentials
 from backhaul_hub.config import load
-from backhaul_hub.jetstream import JetStreamApi
-from backhaul_hub.nats_jwt import Account, account_jwt
-from backhaul_hub.setup import create_hub
-from backhaul_hub.streams import declared_streams, reconcile, stream_names
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.nats.jwt import Account, account_jwt
+from backhaul_hub.setup.hub_directory import create_hub
+from backhaul_hub.streams.streams import declared_streams, reconcile, stream_names
 from backhaul_spark.errors import StreamMissing
 from backhaul_spark.nats.connection import Connection
 from backhaul_spark.nats.direct_get import Reader
@@ -374,7 +374,7 @@ async def with_leafs(patch: pytest.MonkeyPatch, directory: Path) -> AsyncIterato
     def written(account: Account, *rest: Any, **more: Any) -> str:
         return account_jwt(replace(account, leafs=True), *rest, **more)
 
-    patch.setattr("backhaul_hub.accounts.account_jwt", written)
+    patch.setattr("backhaul_hub.access.rules.account_jwt", written)
     async with opened(directory) as found:
         yield found
 

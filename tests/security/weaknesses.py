@@ -10,23 +10,23 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-import backhaul_hub.accounts
-from backhaul_hub.accounts import BLOB_QUESTIONS, CLOCK_QUESTIONS, asking_rights
-from backhaul_hub.logins import vehicle_jwt
-from backhaul_hub.nats_jwt import Import, Scope, account_jwt, user_jwt
-from backhaul_hub.nkey import new_key
-from backhaul_hub.reset_service import RESETS
-from backhaul_hub.server_config import render_hub
-from backhaul_hub.sources import lane_source
-from backhaul_hub.streams import declared_streams
-from backhaul_hub.twin_streams import events_of
+import backhaul_hub.access.rules
+from backhaul_hub.access.logins import vehicle_jwt
+from backhaul_hub.access.rules import BLOB_QUESTIONS, CLOCK_QUESTIONS, asking_rights
+from backhaul_hub.links.reset_service import RESETS
+from backhaul_hub.links.sources import lane_source
+from backhaul_hub.nats.jwt import Import, Scope, account_jwt, user_jwt
+from backhaul_hub.nats.nkey import new_key
+from backhaul_hub.setup.server_config import render_hub
+from backhaul_hub.streams.streams import declared_streams
+from backhaul_hub.streams.twin_streams import events_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pytest
 
-    from backhaul_hub.nats_jwt import Account, Rights
+    from backhaul_hub.nats.jwt import Account, Rights
 
 FOREIGN_KEY = new_key("account")
 """An attacker's own."""
@@ -47,13 +47,13 @@ class Weakness:
 
 def _rights(patch: pytest.MonkeyPatch, edit: Callable[[Rights], Rights]) -> None:
     # What is there now: rules may be dropped one on another.
-    narrow = backhaul_hub.accounts.vehicle_rights
-    patch.setattr(backhaul_hub.accounts, "vehicle_rights", lambda: edit(narrow()))
+    narrow = backhaul_hub.access.rules.vehicle_rights
+    patch.setattr(backhaul_hub.access.rules, "vehicle_rights", lambda: edit(narrow()))
 
 
 def _accounts(patch: pytest.MonkeyPatch, edit: Callable[[Account], Account]) -> None:
     patch.setattr(
-        "backhaul_hub.accounts.account_jwt",
+        "backhaul_hub.access.rules.account_jwt",
         lambda account, *rest, **more: account_jwt(edit(account), *rest, **more),
     )
 
@@ -63,7 +63,7 @@ def _up_in_hub(patch: pytest.MonkeyPatch) -> None:
     for module in ("shards", "streams"):
         patch.setattr(f"backhaul_hub.{module}.API", "$JS.API")
     patch.setattr(
-        "backhaul_hub.twin_streams.events_of",
+        "backhaul_hub.streams.twin_streams.events_of",
         lambda up_stream, env: {
             key: value for key, value in events_of(up_stream, env).items() if key != "external"
         },
@@ -81,7 +81,7 @@ def _up_in_hub(patch: pytest.MonkeyPatch) -> None:
             kept = [*(each for each in kept if each.account != known["UP"]), *from_leafs]
         return account_jwt(replace(account, imports=kept), public_key, *rest, **more)
 
-    patch.setattr("backhaul_hub.accounts.account_jwt", written)
+    patch.setattr("backhaul_hub.access.rules.account_jwt", written)
 
 
 def _nothing(patch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def _listen_to_anything(patch: pytest.MonkeyPatch) -> None:
 def _no_isolation(patch: pytest.MonkeyPatch) -> None:
     _publish_anything(patch)
     patch.setattr(
-        "backhaul_hub.setup.render_hub",
+        "backhaul_hub.setup.hub_directory.render_hub",
         lambda settings: render_hub(settings).replace("isolate_leafnode_interest: true", ""),
     )
 
@@ -164,7 +164,7 @@ def _one_account(patch: pytest.MonkeyPatch) -> None:
     _accounts(patch, edit)
     _rights(patch, widen)
     patch.setattr(
-        "backhaul_hub.documents.vehicle_jwt",
+        "backhaul_hub.access.identity_documents.vehicle_jwt",
         lambda keys, device, **more: vehicle_jwt(_InHub(keys), device, **more),  # type: ignore[arg-type]
     )
 
@@ -185,12 +185,12 @@ def _foreign_key(patch: pytest.MonkeyPatch) -> None:
 
 
 def _forget_revocations(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("backhaul_hub.account_keeper.in_force", lambda rows, now_s: {})
+    patch.setattr("backhaul_hub.access.push.in_force", lambda rows, now_s: {})
 
 
 def _everlasting(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        "backhaul_hub.nats_jwt.user_jwt",
+        "backhaul_hub.nats.jwt.user_jwt",
         lambda *args, **more: user_jwt(*args, **(more | {"expires_s": 0})),
     )
 
@@ -202,7 +202,7 @@ def _believe_subjects(patch: pytest.MonkeyPatch) -> None:
 
 def _ask_anything(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        "backhaul_hub.tokens.asking_rights",
+        "backhaul_hub.enrol.tokens.asking_rights",
         lambda token_id: replace(asking_rights(token_id), publish=(">",), subscribe=(">",)),
     )
 
@@ -215,12 +215,12 @@ def _guessable_tokens(patch: pytest.MonkeyPatch) -> None:
         def token_hex(size: int) -> str:
             return f"{next(numbers):0{2 * size}x}"
 
-    patch.setattr("backhaul_hub.enrol.secrets", Counting)
+    patch.setattr("backhaul_hub.enrol.add_device.secrets", Counting)
 
 
 def _subjects_by_the_device(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        "backhaul_hub.sources.lane_source",
+        "backhaul_hub.links.sources.lane_source",
         lambda device, lane: (
             lane_source(device, lane) | {"subject_transforms": [{"src": ">", "dest": ">"}]}
         ),
@@ -229,7 +229,7 @@ def _subjects_by_the_device(patch: pytest.MonkeyPatch) -> None:
 
 def _rollups(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        "backhaul_hub.control.declared_streams",
+        "backhaul_hub.control.control_plane.declared_streams",
         lambda config: [
             stream | ({"allow_rollup_hdrs": True} if stream["name"].startswith("UP") else {})
             for stream in declared_streams(config)

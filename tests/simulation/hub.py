@@ -10,11 +10,11 @@ from backhaul_codec.assurance.certificates import LaneId, LaneRecord, Mark, cert
 from backhaul_codec.protocol.vehicle_report import VehicleReport
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.state.merge import HeadKey, Heads
-from backhaul_hub.continuity import Continuity, LaneKey
-from backhaul_hub.former import FormerEpochs
-from backhaul_hub.identities import Identities
-from backhaul_hub.repair import RepairBook
-from backhaul_hub.repeats import forks_from
+from backhaul_hub.continuity.former_epochs import FormerEpochs
+from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+from backhaul_hub.continuity.repeats import forks_from
+from backhaul_hub.continuity.resend_policy import RepairBook
+from backhaul_hub.vehicles.identities import Identities
 from tests.simulation.lane_shell import LANES
 from tests.simulation.models import DownModel, Source, UpModel
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from backhaul_agent.uplink.epoch_sync import Ends, Known
     from backhaul_codec.assurance.certificates import Certificate
-    from backhaul_hub.chain import Watermark
+    from backhaul_hub.continuity.chain import Watermark
     from tests.simulation.models import Message
 
 DEVICE = "VID-001"

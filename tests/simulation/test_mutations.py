@@ -17,8 +17,8 @@ from backhaul_agent.uplink.resend_requests import reasons
 from backhaul_codec import chain
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.state.merge import Change, Head, HeadKey, Heads, Merged
-from backhaul_hub.continuity import Continuity, LaneKey
-from backhaul_hub.repair import RepairBook
+from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+from backhaul_hub.continuity.resend_policy import RepairBook
 from tests.simulation.hub import HubCores
 from tests.simulation.lane_shell import Cores
 from tests.simulation.run import Run, ViolationError

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from backhaul_agent.ledger.lanes import Lane
     from backhaul_agent.uplink.epoch_sync import Ends, Known
     from backhaul_agent.uplink.reconcile import Verdicts
-    from backhaul_hub.chain import Watermark
+    from backhaul_hub.continuity.chain import Watermark
 
     class AskHub(Protocol):
         """What a vehicle can ask the hub, as far as it is connected to it."""

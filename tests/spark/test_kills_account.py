@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from backhaul_codec import Point, encode_frame
-from backhaul_hub.stored import Stored
+from backhaul_hub.nats.stream_reader import Stored
 from benchmarks.kills_account import (
     Told,
     check_alerts,

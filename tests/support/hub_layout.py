@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from backhaul_hub.setup import HubLayout
+from backhaul_hub.setup.hub_directory import HubLayout
 
 
 def local_layout(client_port: int, leaf_port: int, **more: Any) -> HubLayout:

@@ -22,21 +22,24 @@ from backhaul_codec.subjects import (
     point_subject,
 )
 from backhaul_codec.wire.placed import decode_placed
-from backhaul_hub import conflicts, downlink, heads, said, shadow_state
-from backhaul_hub.conflicts import conflict_of
-from backhaul_hub.continuity import LaneKey
-from backhaul_hub.downlink import Lacking, messages_of, removal
-from backhaul_hub.examine import Examined
-from backhaul_hub.future import FutureRule
-from backhaul_hub.heads import head_row, hub_origin, is_hub_origin
-from backhaul_hub.sync import HubSync, peer_of
+from backhaul_hub.continuity.examine import Examined
+from backhaul_hub.continuity.future_stamps import FutureRule
+from backhaul_hub.continuity.lane_book import LaneKey
+from backhaul_hub.shadow import state as shadow_state
+from backhaul_hub.sync import conflicts, heads
+from backhaul_hub.sync import device_knowledge as said
+from backhaul_hub.sync import outbox as downlink
+from backhaul_hub.sync.conflicts import conflict_of
+from backhaul_hub.sync.core import HubSync, peer_of
+from backhaul_hub.sync.heads import head_row, hub_origin, is_hub_origin
+from backhaul_hub.sync.outbox import Lacking, messages_of, removal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backhaul_codec.subjects import Uplink
-    from backhaul_hub.consumers import Change
-    from backhaul_hub.writes import Put
+    from backhaul_hub.sync.writes import Put
+    from backhaul_hub.uplink.consumer import Change
 
 DEVICE = "VID-001"
 START_NS = 1_790_000_000_000_000_000

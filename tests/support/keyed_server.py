@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING
 
 from backhaul_codec.protocol.credentials import Credentials
-from backhaul_hub.nats_jwt import Account, Rights, account_jwt, operator_jwt, user_jwt
-from backhaul_hub.nkey import new_key
+from backhaul_hub.nats.jwt import Account, Rights, account_jwt, operator_jwt, user_jwt
+from backhaul_hub.nats.nkey import new_key
 from tests.support.nats_server import NatsServer
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import backhaul_agent.cli.main
-import backhaul_hub.cli
+import backhaul_hub.cli.main
 
 if TYPE_CHECKING:
     import click
 
 _COMMANDS: dict[str, click.Command] = {
     "backhaul-agent": backhaul_agent.cli.main.cli,
-    "backhaul-hub": backhaul_hub.cli.cli,
+    "backhaul-hub": backhaul_hub.cli.main.cli,
 }
 
 

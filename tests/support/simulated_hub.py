@@ -7,11 +7,11 @@ import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from backhaul_hub.cli._ask import hub_client
 from backhaul_hub.clock import SystemClock
-from backhaul_hub.commands._ask import hub_client
 from backhaul_hub.config import load
-from backhaul_hub.connection import connect
-from backhaul_hub.jetstream import JetStreamApi
+from backhaul_hub.nats.connection import connect
+from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.simulated.target import (
     INBOX,
     make_streams,

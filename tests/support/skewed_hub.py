@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from backhaul_hub import cli
+from backhaul_hub.cli import main as cli
+from backhaul_hub.cli.server import up
 from backhaul_hub.clock import SystemClock
-from backhaul_hub.commands import up
 from tests.support.skewed_agent import SkewedClock
 
 

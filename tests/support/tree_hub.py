@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul_hub.tree_writes import TreeWrite, TreeWrites
+from backhaul_hub.sync.tree_writes import TreeWrite, TreeWrites
 
 from .hub_sync import FakeClock, Hub
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from backhaul_hub.tree import FleetTree
+    from backhaul_hub.sync.tree import FleetTree
 
 
 class TreeHub:

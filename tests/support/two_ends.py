@@ -19,7 +19,7 @@ from backhaul_agent.sync.writes import ConfigWrites, message_of
 from backhaul_codec import Point
 from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.wire.placed import Placed
-from backhaul_hub.writes import Put
+from backhaul_hub.sync.writes import Put
 from tests.support.agent_clock import FakeClock
 from tests.support.hub_sync import DEVICE, START_NS, Hub
 from tests.support.hub_sync import FakeClock as HubClock

@@ -10,14 +10,14 @@ from nats.errors import Error as NatsError
 
 from backhaul_codec.assurance.certificates import HOUR_NS
 from backhaul_codec.subjects import IMPORT_STREAM
-from backhaul_hub.consumers import Change
 from backhaul_hub.errors import HubError
+from backhaul_hub.uplink.consumer import Change
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from backhaul_hub.jetstream import JetStreamApi
-    from backhaul_hub.registry import Registry
+    from backhaul_hub.db.store import Registry
+    from backhaul_hub.nats.jetstream import JetStreamApi
 
 SCHEMA = """
 CREATE TABLE import_source (

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from backhaul_hub.errors import HubError
-from backhaul_hub.lanes import out_stream
+from backhaul_hub.lane_names import out_stream
 from backhaul_hub.shards import shard_of, up_name
 from backhaul_hub.simulated.target import INBOX, publish_subject
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
 
     from backhaul_hub.clock import Clock
-    from backhaul_hub.jetstream import JetStreamApi
+    from backhaul_hub.nats.jetstream import JetStreamApi
     from backhaul_hub.simulated.fleet import Fleet
     from backhaul_hub.simulated.lanes import Sourced
 

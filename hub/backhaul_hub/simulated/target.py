@@ -10,23 +10,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from backhaul_hub.access.keys import read_keys
+from backhaul_hub.access.logins import new_login
 from backhaul_hub.config import Login
 from backhaul_hub.errors import ConfigError
-from backhaul_hub.keys import read_keys
-from backhaul_hub.logins import new_login
-from backhaul_hub.nats_jwt import Rights
+from backhaul_hub.nats.jwt import Rights
 from backhaul_hub.private_files import write_private
-from backhaul_hub.setup import create_hub
+from backhaul_hub.setup.hub_directory import create_hub
 from backhaul_hub.shards import is_shard
-from backhaul_hub.streams import declared_streams, reconcile
+from backhaul_hub.streams.streams import declared_streams, reconcile
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul_hub.clock import Clock
     from backhaul_hub.config import HubConfig
-    from backhaul_hub.jetstream import JetStreamApi
-    from backhaul_hub.setup import HubLayout
+    from backhaul_hub.nats.jetstream import JetStreamApi
+    from backhaul_hub.setup.hub_directory import HubLayout
 
 PREFIX = "sim"
 _CREDS = "creds/simulator.creds"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from backhaul_hub.cli import cli as hub_cli
+from backhaul_hub.cli.main import cli as hub_cli
 from backhaul_spark.cli._options import source_options
 from backhaul_spark.cli.main import cli
 from backhaul_spark.clock import SYSTEM_CLOCK

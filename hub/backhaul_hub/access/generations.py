@@ -1,0 +1,93 @@
+"""How often each account was changed, and who may push it: never an older registry (ADR 30).
+
+Each account's JWT carries a generation, one more with each change of what it says. hub.db keeps the newest
+that it knows of, written before a server hears of it. An hub.db that knows a lower one than the servers hold is
+an older copy, or a copy beside the true one: what it would push is of the past.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from backhaul_hub.access.revocations import FOR_A_WHILE_S
+from backhaul_hub.nats.jwt import content_digest, generation_of
+from backhaul_hub.uplink.consumer import Change
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from backhaul_hub.access.rules import AccountName
+    from backhaul_hub.db.store import Registry
+
+SCHEMA = """
+CREATE TABLE account_generation (
+    account TEXT PRIMARY KEY,
+    generation INTEGER NOT NULL,
+    digest TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+
+
+class Generation(NamedTuple):
+    """What an account says, and after how many changes."""
+
+    number: int = 0
+    digest: str = ""
+    """Of what it says; empty where that is not known."""
+
+
+def of_jwt(jwt: str) -> Generation:
+    """Return the generation of an account's JWT; the lowest, where it is none."""
+    try:
+        return Generation(generation_of(jwt), digest_of(jwt))
+    except (ValueError, KeyError, AttributeError):
+        return Generation()  # a server that never had the account
+
+
+def digest_of(jwt: str) -> str:
+    """Return the digest of what an account says for good. Raises: ValueError: it is no JWT."""
+    return content_digest(jwt, FOR_A_WHILE_S)
+
+
+def next_generation(own: Generation, there: Iterable[Generation], wanted: str) -> Generation | None:
+    """Return the generation to push an account as; None where hub.db is older than the servers.
+
+    Args:
+        own: as hub.db has it.
+        there: as each server has it.
+        wanted: digest of what hub.db has the account say now.
+    """
+    newest = max(there, default=Generation())
+    if own.number < newest.number:
+        # What says the same is no older.
+        return newest if newest.digest == wanted else None
+    if own.digest == wanted:
+        return own
+    if not own.digest and newest == (own.number, wanted):
+        return newest
+    return Generation(own.number + 1, wanted)
+
+
+async def generations(registry: Registry) -> dict[AccountName, Generation]:
+    """Return what hub.db knows of each account that it has seen to. Raises: RegistryError."""
+    rows = await registry.fetch("SELECT account, generation, digest FROM account_generation")
+    return {account: Generation(number, digest) for account, number, digest in rows}
+
+
+def taken_over(own: Mapping[AccountName, Generation], *others: Mapping[AccountName, int]) -> Change:
+    """Return the statement by which hub.db is no older than any of these: it was put back.
+
+    ``own``: what it knows itself.
+    """
+    newest = dict(own)
+    for other in others:
+        for account, number in other.items():
+            if number > newest.get(account, Generation()).number:
+                newest[account] = Generation(number)
+    return put_generations(newest)
+
+
+def put_generations(known: Mapping[AccountName, Generation]) -> Change:
+    """Return the statement that stores generations."""
+    rows = [(account, *each) for account, each in known.items()]
+    return Change("INSERT OR REPLACE INTO account_generation VALUES (?, ?, ?)", rows)

@@ -1,0 +1,93 @@
+"""Who logs in: JWTs of vehicles, and credentials of the hub's own users."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul_codec.protocol.credentials import Credentials
+from backhaul_hub.access.rules import vehicle_tags
+from backhaul_hub.lane_names import node_lanes
+from backhaul_hub.nats.jwt import Rights, user_jwt
+from backhaul_hub.nats.nkey import new_key
+from backhaul_hub.private_files import write_private
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backhaul_hub.access.keys import HubKeys
+    from backhaul_hub.access.rules import AccountName
+    from backhaul_hub.db.store import Device
+
+OWN_USERS: dict[str, AccountName] = {
+    "control": "HUB",
+    "spark": "JOBS",
+    "twin": "TWIN",
+    "system": "SYS",
+}
+"""The hub's own users, as hub.toml names them, each with its account."""
+
+
+def creds_file(user: str) -> str:
+    """Return where one of them has its credentials, in the hub directory."""
+    return f"creds/{user}.creds"
+
+
+def add_twin_login(directory: Path, keys: HubKeys, *, now_s: int) -> bool:
+    """Write the login of the twin job where a hub of before it has none; tell whether that was so.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path = directory / creds_file("twin")
+    if path.exists():
+        return False
+    path.parent.mkdir(exist_ok=True, mode=0o700)
+    write_private(path, new_login(keys, "twin", OWN_USERS["twin"], now_s=now_s).text())
+    return True
+
+
+def vehicle_jwt(keys: HubKeys, device: Device, *, now_s: int) -> str:
+    """Return the JWT of a device's key: who it is, its token, its nodes' lanes.
+
+    What it may do stands in the template of account FLEET. `now_s` is since the Unix epoch.
+    """
+    return user_jwt(
+        device.id,
+        device.public_key,
+        keys.vehicles,
+        keys.account("FLEET").public,
+        now_s=now_s,
+        tags=vehicle_tags(device.token, node_lanes(device)),
+    )
+
+
+def new_login(
+    keys: HubKeys,
+    name: str,
+    account: AccountName,
+    *,
+    now_s: int,
+    rights: Rights | None = None,
+    expires_s: int = 0,
+) -> Credentials:
+    """Make a user of an account, with a key of its own.
+
+    Args:
+        keys: the hub's.
+        name: what the server's events call it.
+        account: where it logs in.
+        now_s: since the Unix epoch.
+        rights: what it may do; everything that its account can, where nothing is said.
+        expires_s: when its login ends, since the Unix epoch; 0: never.
+    """
+    user, signer = new_key("user"), keys.account(account)
+    jwt = user_jwt(
+        name,
+        user.public,
+        signer,
+        signer.public,
+        now_s=now_s,
+        rights=rights or Rights(),
+        expires_s=expires_s,
+    )
+    return Credentials(user.seed, user.public, jwt, expires_s)

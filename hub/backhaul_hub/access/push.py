@@ -1,0 +1,389 @@
+"""Keeping the servers' accounts as hub.db says: who may log in, and what goes between accounts.
+
+Each account's JWT is built anew from the keys, the devices' lanes and the revocations, and pushed to
+every server where that says something else than what it has. So whatever was lost or put back there,
+an older JWT never stays, and with it never the login of a revoked key.
+
+The other way round, servers and `keys/revocations.jsonl` may know more than hub.db: a key that is revoked
+by any of the three is by all. A hub.db of a lower generation than the servers hold pushes nothing but
+further revocations (ADR 30).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+from nats.errors import Error as NatsError
+
+from backhaul_hub.access.generations import (
+    Generation,
+    digest_of,
+    generations,
+    next_generation,
+    of_jwt,
+    put_generations,
+)
+from backhaul_hub.access.key_rotations import rotations
+from backhaul_hub.access.revocations import (
+    FOR_A_WHILE_S,
+    FOR_EVER_S,
+    UNKNOWN_KEY,
+    Revocation,
+    in_force,
+    revocations,
+    revoke,
+)
+from backhaul_hub.access.rules import ACCOUNTS, account_jwts
+from backhaul_hub.access.up_guard import guessable_names
+from backhaul_hub.errors import ConfigError, HubError, OlderRegistryError
+from backhaul_hub.lane_names import node_lanes
+from backhaul_hub.nats.jwt import body_of, revocations_of, same_but_for_time, with_revocations
+from backhaul_hub.nats.system_requests import ask_each
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from nats.aio.client import Client
+
+    from backhaul_hub.access.keys import HubKeys
+    from backhaul_hub.access.revocation_log import RevocationLog
+    from backhaul_hub.access.rules import AccountName
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.db.store import Registry
+
+log = structlog.get_logger(__name__)
+
+_NS_PER_S = 1_000_000_000
+_NOBODY: Mapping[AccountName, Collection[str]] = {}
+
+
+class Settled(NamedTuple):
+    """What servers are to have."""
+
+    jwts: dict[AccountName, str]
+    older: str = ""
+    """In what hub.db is older than the servers; empty: it is not."""
+
+
+class AccountKeeper:
+    """Builds and pushes the accounts of one hub.
+
+    Args:
+        keys: the hub's.
+        registry: hub.db.
+        servers: how many the hub has; each is asked what it has, and told.
+        log: what else says who is revoked, and is told of it; None: nothing.
+    """
+
+    def __init__(
+        self,
+        keys: HubKeys,
+        registry: Registry,
+        clock: Clock,
+        *,
+        servers: int = 1,
+        log: RevocationLog | None = None,
+    ) -> None:
+        self.older = ""
+        """In what hub.db was found to be older than the servers; empty: it was not."""
+        self._keys = keys
+        self._registry = registry
+        self._clock = clock
+        self._servers = servers
+        self._log = log
+        self._kept_out: frozenset[str] = frozenset()
+        self._turn = asyncio.Lock()
+
+    async def push(self, system: Client) -> list[AccountName]:
+        """Have every server know the accounts as they are now; return those that were others there.
+
+        Args:
+            system: a connection in the system account.
+
+        Raises:
+            OlderRegistryError: hub.db is older than what the servers have: they were told of further
+                revocations, and of nothing else.
+            HubError: a server refused or did not answer; those that did have taken it, and the
+                others take it from them once they are back.
+        """
+        # One after another: what was built before must not be told after what was built since.
+        async with self._turn:
+            return await self._push(system)
+
+    async def revoke(
+        self, system: Client, public_key: str, name: str, account: AccountName, expires_s: int = 0
+    ) -> None:
+        """Revoke a user's key for ever: its connections are cut at once, and it never comes back.
+
+        Args:
+            system: a connection in the system account.
+            public_key: the user's.
+            name: whose it is, for people.
+            account: the one it logs in to.
+            expires_s: when its JWT expires by itself, since the Unix epoch; 0: never.
+
+        Raises:
+            RegistryError: hub.db refused; nothing is revoked.
+            HubError: it stands in hub.db, but not every server was told: the next push does.
+        """
+        now_ns = self._clock.now_ns()
+        row = Revocation(public_key, account, name, now_ns, expires_s)
+        await self._registry.write([revoke(row)])
+        await self.push(system)
+
+    async def keep_out(self, system: Client, devices: frozenset[str]) -> None:
+        """Let these devices not log in until this is called without them, and no others.
+
+        As if their keys were revoked, but hub.db knows nothing of it.
+
+        Raises:
+            HubError: not every server was told: the next push does.
+        """
+        self._kept_out = devices
+        await self.push(system)
+
+    async def keep(self, system: Client, interval_s: float) -> None:
+        """Push what differs every `interval_s` seconds (event loop's clock), for ever."""
+        trouble = ""
+        while True:
+            await asyncio.sleep(interval_s)
+            try:
+                if pushed := await self.push(system):
+                    log.info("accounts_pushed", accounts=pushed)
+            except (HubError, NatsError) as error:
+                if not trouble:
+                    log.warning("accounts_not_pushed", error=str(error))
+                trouble = str(error)
+            else:
+                if trouble:
+                    log.info("accounts_known_everywhere_again")
+                trouble = ""
+
+    async def unknown_at_servers(self, system: Client) -> set[str]:
+        """Return the keys that are revoked in hub.db, and not at every server that answers.
+
+        Raises:
+            HubError: no server answers.
+        """
+        unknown: set[str] = set()
+        for name, keys in in_force(await self._rows(), self._clock.now_ns() // _NS_PER_S).items():
+            for jwt in await jwts_there(system, self._keys, name, self._servers):
+                unknown |= keys.keys() - revoked_for_ever(jwt)
+        return unknown
+
+    async def build(
+        self, now_s: int = 0, also_revoked: Mapping[AccountName, Collection[str]] = _NOBODY
+    ) -> dict[AccountName, str]:
+        """Return the accounts' JWTs, signed now or at `now_s` since the Unix epoch.
+
+        `also_revoked`: keys that hub.db does not know to be revoked, and are for ever.
+        """
+        now_s = now_s or self._clock.now_ns() // _NS_PER_S
+        known = await generations(self._registry)
+        return await self._built(
+            now_s, also_revoked, {name: at.number for name, at in known.items()}
+        )
+
+    async def settle(self, there: Mapping[AccountName, Sequence[str]]) -> Settled:
+        """Return the accounts' JWTs in the place of those that are there; hub.db learns of what they are.
+
+        `there`: what each server has of each account; "" where it has none.
+
+        Raises:
+            RegistryError: hub.db refused.
+        """
+        known = await generations(self._registry)
+        held = {name: [of_jwt(jwt) for jwt in jwts] for name, jwts in there.items()}
+        now_s = self._clock.now_ns() // _NS_PER_S
+        numbers = {name: at.number for name, at in known.items()}
+        wanted = await self._built(now_s, _NOBODY, numbers)
+        if older := self._older(known, held, wanted):
+            return Settled(await self._further_revoked(there, now_s), older)
+        if await self._learn(there):
+            wanted = await self._built(now_s, _NOBODY, numbers)
+        new: dict[AccountName, Generation] = {}
+        for name, jwt in wanted.items():
+            # Of a lower number, hub.db says the same as the servers, but for what it has learnt just now.
+            own = max(known.get(name, Generation()), *held[name], key=lambda each: each.number)
+            found = next_generation(own, held[name], digest_of(jwt))
+            assert found is not None  # none of the servers has a higher one
+            new[name] = found
+        if new != known:
+            # Before anybody hears of it: whoever has this hub.db of before is older from then on.
+            await self._registry.write([put_generations(new)])
+            numbers = {name: at.number for name, at in new.items()}
+            wanted = await self._built(now_s, _NOBODY, numbers)
+        return Settled(wanted)
+
+    async def _rows(self) -> list[Revocation]:
+        return await revocations(self._registry)
+
+    @staticmethod
+    def _older(
+        known: Mapping[AccountName, Generation],
+        held: Mapping[AccountName, Sequence[Generation]],
+        wanted: Mapping[AccountName, str],
+    ) -> str:
+        """Return in what hub.db is older than the servers, "" where it is not."""
+        found = []
+        for name, jwt in wanted.items():
+            own = known.get(name, Generation())
+            if next_generation(own, held[name], digest_of(jwt)) is None:
+                newest = max(held[name]).number
+                found.append(
+                    f"account {name}: generation {own.number} here, {newest} at the servers"
+                )
+        return "; ".join(found)
+
+    async def _learn(self, there: Mapping[AccountName, Sequence[str]]) -> bool:
+        """Have hub.db and the log hold every revocation that is in force anywhere; tell whether hub.db changed."""
+        rows = {row.public_key: row for row in await self._rows()}
+        told = [
+            row for row in self._told(there, self._clock.now_ns()) if row.public_key not in rows
+        ]
+        if told:
+            log.warning("revocations_taken_over", keys=[row.public_key for row in told])
+            await self._registry.write([revoke(row) for row in told])
+        if self._log is not None:
+            try:
+                self._log.add([*rows.values(), *told])
+            except ConfigError:
+                # A key is shut out all the same.
+                log.exception("revocations_not_kept")
+        return bool(told)
+
+    def _told(
+        self, there: Mapping[AccountName, Sequence[str]], now_ns: int
+    ) -> Iterable[Revocation]:
+        """Return what the log says of revocations, and what servers say: only that they are."""
+        rows: dict[str, Revocation] = {}
+        try:
+            if self._log is not None:
+                rows |= self._log.rows()
+        except ConfigError:
+            log.exception("revocations_not_read")
+        for name, jwts in there.items():
+            for key in set().union(*map(revoked_for_ever, jwts)):
+                rows.setdefault(key, Revocation(key, name, "", now_ns))
+        return rows.values()
+
+    async def _further_revoked(
+        self, there: Mapping[AccountName, Sequence[str]], now_s: int
+    ) -> dict[AccountName, str]:
+        """Return what servers have, with every revocation that is known here besides."""
+        told = self._told(there, now_s * _NS_PER_S)
+        revoked = await self._revoked(now_s, in_force(list(told), now_s))
+        found = await self._built(now_s)  # what a server has nothing of
+        for name, jwts in there.items():
+            newest = max(jwts, key=lambda jwt: (of_jwt(jwt).number, _signed_s(jwt)))
+            if newest:
+                found[name] = self._signed_anew(newest, now_s, revoked.get(name, {}))
+        return found
+
+    def _signed_anew(self, jwt: str, now_s: int, revoked: Mapping[str, int] | None = None) -> str:
+        """Return an account as it is, signed later; `revoked`: whom it shuts out then."""
+        revoked = revocations_of(jwt) if revoked is None else revoked
+        return with_revocations(jwt, revoked, self._keys.operator_signing, now_s=now_s)
+
+    async def _built(
+        self,
+        now_s: int,
+        also_revoked: Mapping[AccountName, Collection[str]] = _NOBODY,
+        numbers: Mapping[AccountName, int] | None = None,
+    ) -> dict[AccountName, str]:
+        devices = await self._registry.devices()
+        lanes = {lane for device in devices.values() for lane in node_lanes(device)}
+        revoked = await self._revoked(now_s, also_revoked)
+        return account_jwts(self._keys, lanes, revoked, now_s=now_s, generations=numbers or {})
+
+    async def _revoked(
+        self, now_s: int, also: Mapping[AccountName, Collection[str]]
+    ) -> dict[AccountName, dict[str, int]]:
+        """Return whom each account shuts out: for ever, and for a while."""
+        devices = await self._registry.devices()
+        revoked = in_force(await self._rows(), now_s)
+        for account, public_keys in also.items():
+            revoked[account] = revoked.get(account, {}) | dict.fromkeys(public_keys, FOR_EVER_S)
+        if kept_out := self._kept_out & devices.keys():
+            void = {devices[each].public_key for each in kept_out}
+            for each in (await rotations(self._registry)).values():
+                if each.device in kept_out:  # on the way from one key to another: both log in
+                    void |= {each.old_key, each.public_key} - {""}
+            void = {key for key in void if not key.startswith(UNKNOWN_KEY)}
+            revoked["FLEET"] = dict.fromkeys(void, FOR_A_WHILE_S) | revoked.get("FLEET", {})
+        return revoked
+
+    async def _push(self, system: Client) -> list[AccountName]:
+        found = await asyncio.gather(
+            *(jwts_there(system, self._keys, name, self._servers) for name in ACCOUNTS)
+        )
+        settled = await self.settle(dict(zip(ACCOUNTS, found, strict=True)))
+        if settled.older and not self.older:
+            log.error("accounts_older_than_the_servers", older=settled.older)
+        self.older = settled.older
+        pushed: list[AccountName] = []
+        for name, jwt in settled.jwts.items():
+            there = found[ACCOUNTS.index(name)]
+            if all(_same(each, jwt) for each in there) and not (
+                name == "UP" and await self._is_open(system)
+            ):
+                continue
+            # Servers that compare take the newest, so none may be as new as this.
+            newest = max(map(_signed_s, there))
+            newer = jwt if newest < _signed_s(jwt) else self._signed_anew(jwt, newest + 1)
+            await self._update(system, name, newer, len(there))
+            pushed.append(name)
+        if settled.older:
+            raise OlderRegistryError(settled.older)
+        if (answering := min(map(len, found))) < self._servers:
+            raise HubError(f"{answering} of {self._servers} servers answer")
+        return pushed
+
+    async def _is_open(self, system: Client) -> bool:
+        """Tell whether a server has the API in account UP, which being told of it once more mends."""
+        names = await guessable_names(system, self._keys, self._servers)
+        if names:
+            log.error("api_was_open_in_account_up", names=sorted(names))
+        return bool(names)
+
+    async def _update(self, system: Client, name: AccountName, jwt: str, servers: int) -> None:
+        for answer in await ask_each(system, "$SYS.REQ.CLAIMS.UPDATE", jwt.encode(), servers):
+            if refused := json.loads(answer).get("error"):
+                raise HubError(f"a server refused account {name}: {refused.get('description')}")
+
+
+async def jwts_there(system: Client, keys: HubKeys, name: AccountName, servers: int) -> list[str]:
+    """Return what the servers have of an account, of each that answers; "" where it has none.
+
+    Raises:
+        HubError: none answers.
+    """
+    subject = f"$SYS.REQ.ACCOUNT.{keys.account(name).public}.CLAIMS.LOOKUP"
+    return [each.decode() for each in await ask_each(system, subject, b"", servers)]
+
+
+def revoked_for_ever(jwt: str) -> set[str]:
+    """Return the keys that an account shuts out for ever; none, where it is no account."""
+    try:
+        until = revocations_of(jwt)
+    except ValueError:
+        return set()  # a server that never had the account
+    # For a shorter time: kept out for a flood.
+    return {key for key, until_s in until.items() if until_s == FOR_EVER_S}
+
+
+def _same(there: str, jwt: str) -> bool:
+    try:
+        return same_but_for_time(there, jwt)
+    except ValueError:
+        return False
+
+
+def _signed_s(jwt: str) -> int:
+    try:
+        return int(body_of(jwt)["iat"])
+    except (ValueError, KeyError, TypeError):
+        return 0

@@ -1,0 +1,50 @@
+"""What of a hub's streams a backup takes, and in which order. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from backhaul_hub.errors import BackupError
+from backhaul_hub.shards import is_shard
+from backhaul_hub.streams.streams import DOWN
+from backhaul_hub.streams.twin_streams import BLOBS, COMMANDS, STATE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+NOT_KEPT = {
+    DOWN: "written anew from hub.db",
+    STATE: "filled again from hub.db and UP, and of no use after an hour",
+    COMMANDS: "no command is carried out from a backup; what became of each is in hub.db",
+    BLOBS: "kept as files",
+}
+"""Streams that no snapshot is taken of, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What of the hub's streams is taken."""
+
+    streams: tuple[str, ...] = ()
+    """These alone; empty: all of them but `NOT_KEPT`."""
+    without_up: bool = False
+    """Leave the messages of UP out: after a restore the vehicles are asked for them again."""
+
+
+def chosen(names: Iterable[str], choice: Choice) -> list[str]:
+    """Return the streams to take, in their order: UP last. Pure.
+
+    Raises:
+        BackupError: one that was asked for is not there, or is never taken.
+    """
+    names = set(names)
+    for name in choice.streams:
+        if name in NOT_KEPT:
+            raise BackupError(f"no snapshot is taken of {name}: {NOT_KEPT[name]}")
+        if name not in names:
+            raise BackupError(f"there is no stream {name}", hint=f"there are {sorted(names)}")
+    wanted = set(choice.streams) or {
+        name for name in names - NOT_KEPT.keys() if not (choice.without_up and is_shard(name))
+    }
+    return sorted(wanted, key=lambda name: (is_shard(name), name))

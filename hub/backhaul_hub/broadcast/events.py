@@ -1,0 +1,91 @@
+"""Telling along the tree what is no point: events, commands, documents of shadows. Pure.
+
+On `up.<ancestor>.<device>.$.event.<kind>`, `….$.command.<id>` and `….$.shadow.<part>`. They have a token
+more than points, which `up.<ancestor>.*.*.*` hears alone (rebroadcast.py).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from backhaul_codec import CodecError, decode
+from backhaul_codec.subjects import encode_token
+from backhaul_hub.broadcast.points import WAITING_MAX, Told
+from backhaul_hub.twin.event_log import event_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from backhaul_hub.commands.lifecycle import Command
+    from backhaul_hub.continuity.examine import Examined
+    from backhaul_hub.shadow.bucket import Revision
+    from backhaul_hub.twin.event_log import VehicleEvent
+    from backhaul_hub.uplink.consumer import Change
+
+EVENT, COMMAND, SHADOW = "$.event", "$.command", "$.shadow"
+_encode = msgspec.json.Encoder().encode
+
+
+def told_event(event: VehicleEvent, ancestors: Iterable[str]) -> Told:
+    """Return what is to be published for an event; `ancestors` are subject tokens, as in all of these."""
+    return _told(event.device, EVENT, event.kind, event.to_json(), ancestors)
+
+
+def told_command(command: Command, ancestors: Iterable[str]) -> Told:
+    """Return what is to be published for a command of which something is new."""
+    return _told(command.device, COMMAND, command.id, command.told(), ancestors)
+
+
+def told_document(device: str, part: str, revision: Revision, ancestors: Iterable[str]) -> Told:
+    """Return what is to be published for a revision of a document of a shadow."""
+    said = {"device": device, "part": part, **revision._asdict()}
+    return _told(device, SHADOW, part, said, ancestors)
+
+
+def _told(
+    device: str, what: str, name: str, said: dict[str, Any], ancestors: Iterable[str]
+) -> Told:
+    rest = f"{encode_token(device)}.{what}.{encode_token(name)}"
+    return Told(tuple(f"up.{ancestor}.{rest}" for ancestor in ancestors), _encode(said))
+
+
+class LiveEvents:
+    """Takes part in the reading of UP, and has each new event told once it is stored.
+
+    Args:
+        tell: takes in what is to be told.
+        ancestors: returns the subject tokens of a device and all above it.
+    """
+
+    def __init__(
+        self,
+        tell: Callable[[Iterable[Told]], None],
+        ancestors: Callable[[str], Iterable[str]],
+    ) -> None:
+        self._tell = tell
+        self._ancestors = ancestors
+        self._waiting: deque[VehicleEvent] = deque(maxlen=WAITING_MAX)
+
+    def on_message(self, said: Examined, is_new: bool) -> None:
+        """Take in one message; what was sent again is no news."""
+        uplink = said.uplink
+        if uplink.letter != "a" or uplink.type is None or not is_new:
+            return
+        try:
+            event = event_of(said.key.device, uplink.type, decode(said.body))
+        except CodecError:  # checked before; a body does not change
+            return
+        if event is not None:
+            self._waiting.append(event)
+
+    def take_changes(self) -> Sequence[Change]:
+        """Return nothing: events are stored in TWIN_EVENTS."""
+        return []
+
+    def stored(self) -> None:
+        """Tell what has come in this turn."""
+        waiting, self._waiting = list(self._waiting), deque(maxlen=WAITING_MAX)
+        self._tell(told_event(each, self._ancestors(each.device)) for each in waiting)

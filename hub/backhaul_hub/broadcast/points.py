@@ -1,0 +1,156 @@
+"""Telling listeners at the hub what changes, along the tree.
+
+A point of a node goes to `up.<ancestor>.<node>.<type>.<key>` for the node itself and for every
+ancestor, so that one subscription `up.<group>.>` sees a whole subtree however deep. Ancestor and
+node are addresses (tree.py), each one token. Besides, every head that changes goes to
+`hub.changed.<device>`. Core NATS in account HUB, nothing is stored: who was not there has the heads,
+the twin and the history.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import structlog
+from nats.errors import Error as NatsError
+
+from backhaul_codec.state.json_values import value_to_json
+from backhaul_codec.state.merge import Head, HeadKey
+from backhaul_codec.subjects import encode_token
+from backhaul_hub.sync.tree import address_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nats.aio.client import Client
+
+    from backhaul_hub.sync.core import Announcement
+    from backhaul_hub.sync.newest_readings import NewReading
+
+log = structlog.get_logger(__name__)
+
+WAITING_MAX, WAITING_BYTES_MAX = 100_000, 64 << 20
+"""Payloads, and their bytes. Listeners get no more than the newest of what the hub has no time to tell them."""
+
+_AT_ONCE = 256
+
+_token = lru_cache(16_384)(encode_token)
+_encode = msgspec.json.Encoder().encode
+
+
+class Told(NamedTuple):
+    """One payload and all subjects that it goes to."""
+
+    subjects: tuple[str, ...]
+    payload: bytes
+
+
+def point_json(device: str, key: HeadKey, head: Head) -> dict[str, Any]:
+    """Return a head as JSON has it, in every answer and message of the hub."""
+    value, dtype = value_to_json(head.value)
+    return {
+        "device": device,
+        **({"parent": key.parent} if key.parent else {}),
+        "node": key.node,
+        "type": key.type,
+        "key": key.key,
+        "time": head.time,
+        "value": value,
+        "dtype": dtype,
+        "tombstone": head.tombstone,
+        "origin": head.origin,
+    }
+
+
+def changed_subject(device: str) -> str:
+    """Return where every change of a device's heads is told."""
+    return f"hub.changed.{device}"
+
+
+def up_subjects(device: str, key: HeadKey, ancestors: Iterable[str]) -> list[str]:
+    """Return where a point is told along the tree; `ancestors` are subject tokens."""
+    node = _token(address_of(device, key.node))
+    series = f"{node}.{_token(key.type)}.{_token(key.key)}"
+    return [f"up.{ancestor}.{series}" for ancestor in ancestors]
+
+
+def told(announcement: Announcement, *, along_the_tree: bool) -> Told:
+    """Return what is to be published for a head that changed."""
+    device, key, head, _ = announcement.change
+    subjects = [changed_subject(device)]
+    if along_the_tree:
+        subjects += up_subjects(device, key, announcement.tokens)
+    return Told(tuple(subjects), _encode(point_json(device, key, head)))
+
+
+def told_reading(new: NewReading, ancestors: Iterable[str]) -> Told:
+    """Return what is to be published for a newer reading; `ancestors` are subject tokens."""
+    key = HeadKey("", *new.series)
+    head = Head(new.reading.time, "", new.reading.value)
+    subjects = up_subjects(new.device, key, ancestors)
+    return Told(tuple(subjects), _encode(point_json(new.device, key, head)))
+
+
+class Rebroadcast:
+    """Publishes what it is given, in order; drops the oldest where it cannot keep up.
+
+    Args:
+        client: a connection in account HUB.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._waiting: deque[Told] = deque()
+        self._waiting_bytes = 0
+        self._due = asyncio.Event()
+        self.published = 0
+        """Messages."""
+        self.dropped = 0
+        """Payloads, each for several subjects."""
+
+    def tell(self, some: Iterable[Told]) -> None:
+        """Have messages published soon."""
+        for each in some:
+            self._waiting.append(each)
+            self._waiting_bytes += len(each.payload)
+        while len(self._waiting) > WAITING_MAX or self._waiting_bytes > WAITING_BYTES_MAX:
+            self._next()
+            self.dropped += 1
+        if self._waiting:
+            self._due.set()
+
+    async def run(self) -> None:
+        """Publish until cancelled. While the server is away, nobody listens either."""
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            while self._waiting:
+                for _ in range(_AT_ONCE):
+                    # Looked at each time: while one is published, what waits may be dropped for its bytes.
+                    if not self._waiting:
+                        break
+                    await self._publish(self._next())
+                # To publish is to fill a buffer: nobody else would get a turn by that.
+                await asyncio.sleep(0)
+
+    def _next(self) -> Told:
+        one = self._waiting.popleft()
+        self._waiting_bytes -= len(one.payload)
+        return one
+
+    async def _publish(self, one: Told) -> None:
+        if not self._client.is_connected:
+            self.dropped += 1
+            return
+        try:
+            for subject in one.subjects:
+                await self._client.publish(subject, one.payload)
+        except NatsError as error:
+            self.dropped += 1
+            log.warning("not_told", subject=one.subjects[0], error=repr(error))
+        else:
+            self.published += len(one.subjects)

@@ -1,0 +1,162 @@
+"""Asking the running control plane, for the subcommands that do: as the hub's operator, or as a person.
+
+An operator has the hub directory (`--dir`) and asks `hub.<service>`. A person has credentials
+(`--creds`), asks `ask.<…>.<service>` and is answered within the rights that they stand for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from abc import ABC, abstractmethod
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
+
+from backhaul_hub.config import load
+from backhaul_hub.errors import HubError
+from backhaul_hub.nats.connection import connect
+from backhaul_hub.people.login import connect_person, read_person
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+_TIMEOUT_S = 30.0
+# Through a cluster an answer may come before its server knows who waits for it, and is gone then.
+# Each time twice as long after: a person's question that takes long is one of the few of theirs that are
+# answered at once (OF_ONE_MAX), and so is each that is asked again beside it.
+_AGAIN_S = 2.0
+_HARMLESS_TWICE = frozenset(
+    ("commands", "conflicts", "devices", "events", "get", "shadow", "state", "status", "tree")
+)
+
+
+class Access(ABC):
+    """How the control plane is reached, and as whom."""
+
+    def __init__(self, hint: str) -> None:
+        self._hint = hint
+
+    @abstractmethod
+    def client(self) -> AbstractAsyncContextManager[Client]:
+        """Connect, and close the connection at the end. Raises: HubError."""
+
+    @abstractmethod
+    def subject(self, service: str) -> str:
+        """Return where a service is asked."""
+
+    async def ask(self, client: Client, service: str, question: dict[str, Any]) -> dict[str, Any]:
+        """Ask one question and return the answer; what only reads is asked again while none comes.
+
+        Raises:
+            HubError: no control plane; or it refused, in its own words.
+        """
+        body = json.dumps(question).encode()
+        again_s = _AGAIN_S if service in _HARMLESS_TWICE else None
+        try:
+            message = await _request(client, self.subject(service), body, again_s)
+        except (NatsError, TimeoutError) as error:
+            what = f"the control plane does not answer: {error!r}"
+            raise HubError(what, hint=self._hint) from error
+        answer: dict[str, Any] = json.loads(message.data)
+        if refused := answer.get("error"):
+            raise HubError(refused["message"], hint=refused.get("hint", ""))
+        return answer
+
+
+class Operator(Access):
+    """Whoever has the hub directory."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(f"start it with: backhaul-hub up --dir {directory}")
+        self.directory = directory
+
+    def client(self) -> AbstractAsyncContextManager[Client]:
+        """Connect as the control plane does."""
+        return hub_client(self.directory)
+
+    def subject(self, service: str) -> str:
+        """Return where the control plane answers in account HUB."""
+        return f"hub.{service}"
+
+
+class Visitor(Access):
+    """A person with credentials.
+
+    Raises:
+        HubError: the file is no credentials of a person.
+    """
+
+    def __init__(self, creds: Path, server: str, ca: Path | None) -> None:
+        super().__init__("the control plane does not run, or these credentials were withdrawn")
+        self._creds = creds
+        self._server = server
+        self._ca = ca
+        self.person = read_person(creds)
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        """Connect with the credentials."""
+        client = await connect_person(self._server, self._creds, self.person, self._ca)
+        try:
+            yield client
+        finally:
+            await client.close()
+
+    def subject(self, service: str) -> str:
+        """Return where this person's questions go."""
+        return self.person.ask(service)
+
+
+def ask(access: Access, service: str, question: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Ask one question and return the answer.
+
+    Raises:
+        HubError: no server, no control plane; or the control plane refused, in its own words.
+    """
+    return asyncio.run(_ask(access, service, question or {}))
+
+
+@asynccontextmanager
+async def hub_client(directory: Path) -> AsyncIterator[Client]:
+    """Connect to the hub's server as the control plane does, and close it at the end."""
+    config = load(directory)
+    client = await connect(config.nats.url, config.nats.control)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def _request(client: Client, subject: str, body: bytes, again_s: float | None) -> Msg:
+    """Ask, and every so often again (None: once), until the first answer. Raises: NatsError, TimeoutError."""
+    inbox = client.new_inbox()
+    answers = await client.subscribe(inbox)
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            while True:
+                await client.publish(subject, body, reply=inbox)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(again_s):
+                        message = await answers.next_msg(timeout=None)
+                        break
+                again_s = None if again_s is None else 2 * again_s
+    finally:
+        if not client.is_closed:
+            await answers.unsubscribe()
+    if message.headers and message.headers.get("Status") == "503":
+        raise NoRespondersError
+    return message
+
+
+async def _ask(access: Access, service: str, question: dict[str, Any]) -> dict[str, Any]:
+    async with access.client() as client:
+        return await access.ask(client, service, question)

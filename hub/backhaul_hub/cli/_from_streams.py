@@ -1,0 +1,123 @@
+"""`backhaul-hub restore --from-streams`: hub.db from what is left."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from backhaul_hub.access.keys import read_keys
+from backhaul_hub.backup.carry_revocations import at_servers
+from backhaul_hub.backup.rebuild import LOST, LOST_PEOPLE, Rebuilt, rebuild
+from backhaul_hub.backup.restore import require_stopped
+from backhaul_hub.backup.traces import traces
+from backhaul_hub.cli._ask import hub_client
+from backhaul_hub.cli._tell import tell_hub
+from backhaul_hub.clock import SystemClock
+from backhaul_hub.config import load
+from backhaul_hub.control.single_instance import Sole
+from backhaul_hub.db.store import Registry
+from backhaul_hub.errors import BackupError, HubError
+from backhaul_hub.nats.connection import connect
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.private_files import alone_in
+from backhaul_hub.servers import urls
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from backhaul_hub.access.keys import HubKeys
+    from backhaul_hub.backup.traces import Traces
+
+_NEXT = {
+    "key unknown": "its key is taken from its next login",
+    "not enrolled": "its messages are kept; it is taken in at its next login, or: backhaul-hub enrol",
+    "revoked": "stays out",
+}
+
+
+async def rebuild_registry(directory: Path) -> tuple[Rebuilt, str | None]:
+    """Have hub.db know what servers and files say; return what that is, and why servers were not told.
+
+    Raises:
+        HubError: the control plane runs, a server does not answer, or hub.db is not usable.
+    """
+    config, keys, clock = load(directory), read_keys(directory), SystemClock()
+    system = await connect(config.nats.url, config.nats.system)
+    try:
+        await Sole(system, clock.now_ns(), system.new_inbox()).require_alone()
+        there = await at_servers(system, keys, len(urls(config.nats.url)))
+    finally:
+        await system.close()
+    found = await _traces(directory, keys)
+    found.shut_out = there.revoked
+    with alone_in(directory):
+        async with await Registry.open(directory / "hub.db") as registry:
+            rebuilt = await rebuild(
+                registry, found, there.generations, clock.now_ns(), lambda: secrets.token_hex(12)
+            )
+    return rebuilt, await tell_hub(directory, config)
+
+
+async def _traces(directory: Path, keys: HubKeys) -> Traces:
+    """Return what streams and files say; of files alone, where the server has lost its accounts, too."""
+    try:
+        async with hub_client(directory) as client:
+            await require_stopped(client)
+            return await traces(directory, keys, JetStreamApi(client))
+    except BackupError:
+        raise
+    except HubError as error:
+        # They are pushed in the end, and let the next one in.
+        found = await traces(directory, keys, None)
+        found.unreadable.append(f"the streams: {error.message}. Run this again")
+        return found
+
+
+def print_rebuilt(directory: Path, rebuilt: Rebuilt, not_told: str | None) -> None:
+    """Say what came back, and what did not."""
+    head = ("DEVICE", "STATE", "MESSAGES IN UP", "NODES", "KNOWN FROM", "")
+    rows = [
+        (
+            each.device,
+            each.state,
+            f"{each.messages:,}",
+            ", ".join(each.nodes) or "-",
+            ", ".join(each.places),
+            _NEXT.get(each.state, ""),
+        )
+        for each in rebuilt.devices
+    ]
+    for line in _table([head, *rows]):
+        click.echo(line)
+    if not rows:
+        click.echo("no device has left a trace")
+    click.echo(f"{rebuilt.revoked} keys are revoked that hub.db did not know; they stay so.")
+    if rebuilt.people:
+        click.echo(f"Users whose credentials are in people/: {', '.join(rebuilt.people)}")
+    for each in rebuilt.unreadable:
+        click.echo(f"not read: {each}", err=True)
+    click.echo("What UP holds is read again when the control plane starts. Not brought back:")
+    for words in (*LOST, LOST_PEOPLE):
+        click.echo(f"  {words}")
+    if not_told:
+        click.echo(f"Not every server was told, the control plane will: {not_told}", err=True)
+    click.echo(f"Now start: backhaul-hub up --dir {directory}")
+
+
+def rebuilt_as_json(rebuilt: Rebuilt, not_told: str | None) -> str:
+    """Return the same for programs."""
+    said = rebuilt._asdict() | {"devices": [asdict(each) for each in rebuilt.devices]}
+    return json.dumps(said | {"lost": [*LOST, LOST_PEOPLE], "told": not_told is None})
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

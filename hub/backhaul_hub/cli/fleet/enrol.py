@@ -1,0 +1,101 @@
+"""`backhaul-hub enrol VID`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+import structlog
+
+from backhaul_hub.cli._logs import log_to_stderr
+from backhaul_hub.cli._options import directory_option, vehicle_options
+from backhaul_hub.clock import SystemClock
+from backhaul_hub.config import load
+from backhaul_hub.enrol.add_device import DeviceSettings
+from backhaul_hub.enrol.tokens import EXPIRES_S_MAX, make_token
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backhaul_codec.protocol.identity import LinkMode
+    from backhaul_hub.enrol.tokens import MadeToken
+
+log = structlog.get_logger(__name__)
+
+_DURATION = re.compile(r"(\d+)([smhd])")
+_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> float:
+    found = _DURATION.fullmatch(value)
+    seconds = int(found[1]) * _UNIT_S[found[2]] if found else 0
+    if not 1 <= seconds <= EXPIRES_S_MAX:
+        raise click.BadParameter(
+            f"{value!r} is no duration such as 30m, 24h or 7d, of at most 30d", context, parameter
+        )
+    return float(seconds)
+
+
+@click.command()
+@click.argument("device", metavar="VID")
+@directory_option
+@click.option(
+    "--expires",
+    "expires_s",
+    default="24h",
+    show_default=True,
+    callback=_seconds,
+    help="For how long the token may be used: 30m, 24h, 7d.",
+)
+@vehicle_options
+@click.option("--json", "as_json", is_flag=True, help="Token, its id and its end, for programs.")
+def enrol(
+    device: str,
+    directory: Path,
+    expires_s: float,
+    link_kbit_s: float,
+    link_mode: LinkMode,
+    per_node: bool | None,
+    nodes: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Print a token with which a vehicle becomes device VID, once.
+
+    On the vehicle: backhaul-agent enrol TOKEN. It makes its key itself, and nobody else ever has it.
+    A token that was made before for VID, and not used, is void. Neither server nor control plane has
+    to run for this; both do when the vehicle asks.
+    """
+    if bool(nodes) != bool(per_node):
+        raise click.UsageError("--per-node and --node NAME go together")
+    log_to_stderr()
+    settings = DeviceSettings(link_kbit_s=link_kbit_s, link_mode=link_mode, nodes=nodes)
+    config = load(directory)
+    made = asyncio.run(make_token(directory, config, SystemClock(), device, settings, expires_s))
+    log.info("token_made", device=device, token=made.enrolment.id)
+    if as_json:
+        click.echo(json.dumps(_described(made)))
+        return
+    click.echo(made.word)
+    click.echo(
+        f"{device} may be enrolled with this token once, until {_until(made)}. On the vehicle:\n"
+        "  backhaul-agent enrol TOKEN        or, so that no list of processes shows it, from a file:\n"
+        "  backhaul-agent enrol --token-file FILE",
+        err=True,
+    )
+
+
+def _described(made: MadeToken) -> dict[str, str]:
+    return {
+        "device": made.enrolment.device,
+        "token": made.word,
+        "id": made.enrolment.id,
+        "expires": _until(made),
+    }
+
+
+def _until(made: MadeToken) -> str:
+    return datetime.fromtimestamp(made.enrolment.expires_ns // 10**9, UTC).isoformat()

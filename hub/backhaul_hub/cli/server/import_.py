@@ -1,0 +1,219 @@
+"""`backhaul-hub import`."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import sys
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from backhaul_codec.errors import MappingError
+from backhaul_codec.programs.command_line import INTERRUPTED
+from backhaul_codec.recordings.mapping import load as load_mapping
+from backhaul_codec.recordings.progress_screen import ProgressScreen
+from backhaul_hub.cli._ask import hub_client
+from backhaul_hub.cli._options import directory_option
+from backhaul_hub.cli._tell import tell_hub
+from backhaul_hub.clock import SystemClock
+from backhaul_hub.config import load
+from backhaul_hub.db.store import Registry
+from backhaul_hub.enrol.add_device import DeviceSettings, create_device
+from backhaul_hub.errors import ConfigError, HubError, RegistryError
+from backhaul_hub.imports.files import Found, look
+from backhaul_hub.imports.run import Import, Outcome
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.streams.streams import import_stream, reconcile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backhaul_codec.recordings.mapping import DeviceOf, Mapping
+
+_CLOCK = SystemClock()
+_SHOWN = 20
+
+
+@click.command("import")
+@directory_option
+@click.argument(
+    "logs", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR"
+)
+@click.option(
+    "--map",
+    "map_path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    required=True,
+    help="Which column is what, and in [device] whose rows are whose: docs/replay.md.",
+)
+@click.option(
+    "--add-unknown",
+    is_flag=True,
+    help="Add devices that this hub does not know, as add-device does.  [default: refuse, with a list]",
+)
+@click.option(
+    "--again",
+    is_flag=True,
+    help="Publish also what is kept: the stream was lost before Spark had read it. Repeats fall there.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+def import_(
+    directory: Path, logs: Path, map_path: Path, add_unknown: bool, again: bool, as_json: bool
+) -> None:
+    """Bring the .csv and .parquet files below DIR into the history, each row once.
+
+    A second run adds nothing, one that was ended goes on, and of files that have grown only the new rows
+    are imported. `backhaul-spark ingest` reads them like all others; `completeness` says `imported` of
+    hours that no vehicle has spoken of. Exit 1 unless all was kept.
+    """
+    mapping = load_mapping(map_path)
+    if mapping.device is None:
+        raise MappingError(f"{map_path}: it needs a [device]: whose rows are whose")
+    work = _Work(
+        directory, logs.absolute(), mapping, mapping.device, add_unknown=add_unknown, again=again
+    )
+    try:
+        with _alone(directory):
+            asyncio.run(work.run())
+    except KeyboardInterrupt:
+        _print(work, as_json=as_json)
+        click.echo("stopped: the same command goes on from here", err=True)
+        sys.exit(INTERRUPTED)
+    except HubError:
+        _print(work, as_json=as_json)
+        raise
+    _print(work, as_json=as_json)
+    if work.outcome.refused or work.outcome.points_refused:
+        sys.exit(1)
+
+
+class _Work:
+    """One run, and how far it came."""
+
+    def __init__(
+        self,
+        directory: Path,
+        logs: Path,
+        mapping: Mapping,
+        of: DeviceOf,
+        *,
+        add_unknown: bool,
+        again: bool,
+    ) -> None:
+        self.outcome = Outcome()
+        self.found = Found()
+        self._directory = directory
+        self._logs = logs
+        self._mapping = mapping
+        self._of = of
+        self._add_unknown = add_unknown
+        self._again = again
+
+    async def run(self) -> None:
+        config = load(self._directory)
+        looking = ProgressFiles()
+        self.found = look(self._logs, self._mapping, self._of, looking.show)
+        await self._know_all()
+        screen = ProgressScreen(self.found.rows, 0, _CLOCK.monotonic_s)
+        async with (
+            hub_client(self._directory) as client,
+            await Registry.open(self._directory / "hub.db") as registry,
+        ):
+            api = JetStreamApi(client)
+            await reconcile(api, import_stream(config))
+            work = Import(
+                self._logs,
+                self._mapping,
+                self._of,
+                registry,
+                api,
+                _CLOCK,
+                screen.show,
+                again=self._again,
+            )
+            self.outcome = work.outcome
+            await work.run(self.found)
+        screen.end()
+
+    async def _know_all(self) -> None:
+        """Refuse devices that the hub does not know, or add them. Raises: HubError."""
+        async with await Registry.open(self._directory / "hub.db") as registry:
+            known = await registry.devices()
+        unknown = [device for device in self.found.devices if device not in known]
+        if not unknown:
+            return
+        if not self._add_unknown:
+            more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
+            raise RegistryError(
+                f"this hub does not know {', '.join(unknown[:_SHOWN])}{more}: nothing was imported",
+                hint="say --add-unknown, or what they are called here in [device] names",
+            )
+        config = load(self._directory)
+        for device in unknown:
+            await create_device(self._directory, config, _CLOCK, device, DeviceSettings())
+        click.echo(f"added: {', '.join(unknown)}", err=True)
+        if problem := await tell_hub(self._directory, config):
+            click.echo(
+                f"The hub was not told ({problem}): it learns of them at its start", err=True
+            )
+
+
+class ProgressFiles:
+    """Says now and then which file is looked at."""
+
+    def __init__(self) -> None:
+        self._said_s = _CLOCK.monotonic_s()
+
+    def show(self, path: Path) -> None:
+        """Say it, if nothing was said for a while."""
+        if _CLOCK.monotonic_s() - self._said_s > 2.0:
+            self._said_s = _CLOCK.monotonic_s()
+            click.echo(f"looking at {path.name}", err=True)
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """Hold the lock of imports. Raises: ConfigError: another one has it."""
+    try:
+        descriptor = os.open(directory / "import.lock", os.O_WRONLY | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise ConfigError(f"{directory}: {error.strerror}") from error
+    with os.fdopen(descriptor, "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ConfigError(
+                "another import into this hub is under way", hint="wait for it to end"
+            ) from error
+        yield
+
+
+def _print(work: _Work, *, as_json: bool) -> None:
+    outcome, found = work.outcome, work.found
+    said: dict[str, Any] = asdict(outcome) | {
+        "files": len(found.files),
+        "rows_found": found.rows,
+        "devices": len(found.devices),
+    }
+    if as_json:
+        print(json.dumps(said))
+        return
+    print(
+        f"{len(found.files):,} files, {len(found.devices):,} devices, {found.rows:,} rows: "
+        f"{outcome.rows:,} imported with {outcome.points:,} points, {outcome.before:,} kept before"
+    )
+    if outcome.untimed:
+        print(f"  {outcome.untimed:,} rows without a valid time left out")
+    if outcome.points_refused:
+        print(f"  {outcome.points_refused:,} points refused: {outcome.last_refusal}")
+    for refused in outcome.refused[:_SHOWN]:
+        whose = f" of {refused.device}" if refused.device else ""
+        print(f"  not imported: {refused.file}{whose}: {refused.why}", file=sys.stderr)
+    if len(outcome.refused) > _SHOWN:
+        print(f"  and {len(outcome.refused) - _SHOWN:,} more (--json)", file=sys.stderr)

@@ -1,0 +1,30 @@
+"""`backhaul-hub reload`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+
+from backhaul_hub.cli._options import directory_option
+from backhaul_hub.cli._tell import tell_hub
+from backhaul_hub.config import load
+from backhaul_hub.errors import HubError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command()
+@directory_option
+def reload(directory: Path) -> None:
+    """Have every server read its configuration again and know all devices, and the control plane, too.
+
+    After hub.conf was changed, or a server was away. No link is cut by it.
+    """
+    if problem := asyncio.run(tell_hub(directory, load(directory), files=True)):
+        raise HubError(
+            f"not all of the hub was told: {problem}", hint="see that its servers run, then again"
+        )
+    click.echo("every server has read its configuration")

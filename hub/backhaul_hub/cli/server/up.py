@@ -1,0 +1,82 @@
+"""`backhaul-hub up`."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import structlog
+
+from backhaul_hub.cli._ask import hub_client
+from backhaul_hub.cli._logs import log_to_stderr
+from backhaul_hub.cli._options import directory_option
+from backhaul_hub.clock import SystemClock
+from backhaul_hub.config import load
+from backhaul_hub.control.control_plane import ControlPlane
+from backhaul_hub.errors import HubError, LimitsLoweredError, StreamConflictError
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.simulated.target import require_real
+from backhaul_hub.start_guard import require_here
+from backhaul_hub.streams.streams import declared_streams, planned
+from backhaul_hub.unfinished import require_finished
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command()
+@directory_option
+@click.option(
+    "--lower-limits",
+    is_flag=True,
+    help="Give streams the lower limits of hub.toml, and drop what they hold beyond them.",
+)
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Only print what would be done to streams; exit status 1 where there is something.",
+)
+def up(directory: Path, lower_limits: bool, check: bool) -> None:
+    """Bring streams, consumers and sources in line, then run the control plane.
+
+    Logs JSON lines to stderr. Stops cleanly on SIGTERM and SIGINT.
+    """
+    if check:
+        to_do = asyncio.run(_check(directory, lower_limits))
+        click.echo("\n".join(to_do) or "all streams are as declared")
+        sys.exit(1 if to_do else 0)
+    log_to_stderr()
+    asyncio.run(_run(directory, lower_limits))
+
+
+async def _check(directory: Path, lower_limits: bool) -> list[str]:
+    config = load(directory)
+    to_do = []
+    async with hub_client(directory) as client:
+        api = JetStreamApi(client)
+        for declared in declared_streams(config):
+            info = await api.stream_info(declared["name"])
+            existing = info["config"] if info else None
+            try:
+                to_do += planned(declared, existing, lower_limits=lower_limits)
+            except (StreamConflictError, LimitsLoweredError) as error:
+                to_do.append(f"refuse: {error}")
+    return to_do
+
+
+async def _run(directory: Path, lower_limits: bool) -> None:
+    require_real(directory)
+    require_finished(directory)
+    require_here(directory)
+    plane = ControlPlane(directory, load(directory), SystemClock(), lower_limits=lower_limits)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, plane.stop)
+    try:
+        await plane.run()
+    except* HubError as group:
+        raise group.exceptions[0] from None
+    structlog.get_logger().info("stopped")

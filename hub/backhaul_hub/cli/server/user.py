@@ -1,0 +1,116 @@
+"""`backhaul-hub user add|ls|rm`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import click
+
+from backhaul_codec.state.point_text import utc
+from backhaul_hub.cli._options import directory_option
+from backhaul_hub.cli._tell import tell_hub
+from backhaul_hub.clock import SystemClock
+from backhaul_hub.config import load
+from backhaul_hub.db.store import Registry
+from backhaul_hub.people.credentials import add_person, in_tree, remove_person, tree_above
+from backhaul_hub.people.identity import May, Person
+from backhaul_hub.people.rows import Known, known_people
+
+_as_json = click.option("--json", "as_json", is_flag=True, help="For programs.")
+
+
+@click.group()
+def user() -> None:
+    """Give people rights to a part of the tree, and take them back."""
+
+
+@user.command()
+@click.argument("name")
+@click.option(
+    "--group", required=True, metavar="NODE", help="A group or a device; `fleet` is everything."
+)
+@click.option(
+    "--may",
+    type=click.Choice([each.value for each in May]),
+    default=May.READ.value,
+    show_default=True,
+    help="What NAME may do; each includes those before it.",
+)
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    show_default="people/NAME.creds in the hub directory",
+    help="Where the credentials are written.",
+)
+@directory_option
+@_as_json
+def add(name: str, group: str, may: str, out: Path | None, directory: Path, as_json: bool) -> None:
+    """Make credentials for NAME, who sees and sets exactly what is below NODE, now and later."""
+    target = out or directory / "people" / f"{name}.creds"
+    nats = load(directory).nats
+    person = Person(name, group, May(may))
+    asyncio.run(add_person(directory, SystemClock(), person, target))
+    if as_json:
+        ca = str(directory / nats.ca) if nats.ca else None
+        said = {"credentials": str(target), "server": nats.url, "ca": ca}
+        click.echo(json.dumps(person._asdict() | said))
+        return
+    click.echo(
+        f"{name} may {may} below {group}. Bring this file to {name}, it is a secret:\n  {target}"
+    )
+    trust = ""
+    if nats.ca:
+        click.echo(f"and this, which is none:\n  {directory / nats.ca}")
+        trust = f" --ca {Path(nats.ca).name}"
+    click.echo(f"then: backhaul-hub tree --creds {target.name} --server {nats.url}{trust}")
+
+
+@user.command("ls")
+@directory_option
+@_as_json
+def list_(directory: Path, as_json: bool) -> None:
+    """List who has credentials."""
+    found = asyncio.run(_known(directory))
+    if as_json:
+        click.echo(json.dumps([_json(each, there) for each, there in found], indent=2))
+        return
+    for each, there in found:
+        name, group, may = each.person
+        lost = "" if there else "  (not in the tree: sees nothing)"
+        click.echo(f"{name}  may {may} below {group}{lost}  since {utc(each.added_ns)}")
+    if not found:
+        click.echo("no users", err=True)
+
+
+@user.command()
+@click.argument("name")
+@directory_option
+@_as_json
+def rm(name: str, directory: Path, as_json: bool) -> None:
+    """Withdraw NAME's credentials, for ever, and cut what is connected with them."""
+    asyncio.run(remove_person(directory, SystemClock(), name))
+    problem = asyncio.run(tell_hub(directory, load(directory)))
+    if as_json:
+        click.echo(json.dumps({"name": name, "withdrawn": True, "told": problem is None}))
+    else:
+        click.echo(f"{name}'s credentials are withdrawn")
+    if problem:
+        click.echo(
+            f"The hub was not told ({problem}); it learns of it when its control plane runs.",
+            err=True,
+        )
+
+
+async def _known(directory: Path) -> list[tuple[Known, bool]]:
+    """Return who has credentials, and whether the group of each is in the tree."""
+    async with await Registry.open_existing(directory / "hub.db") as registry:
+        tree = await tree_above(registry)
+        found = (await known_people(registry)).values()
+        return [(each, in_tree(tree, each.person.group)) for each in found]
+
+
+def _json(known: Known, there: bool) -> dict[str, object]:
+    said = known.person._asdict() | {"public_key": known.public_key}
+    return said | {"added_ns": known.added_ns, "in_tree": there}

@@ -1,0 +1,4 @@
+"""Subcommands about what vehicles hold and do: values, shadows, events, commands, and files.
+
+Enter at the module that bears the subcommand's name.
+"""

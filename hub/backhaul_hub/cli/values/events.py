@@ -1,0 +1,118 @@
+"""`backhaul-hub events [VID]`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from backhaul_codec.assurance.certificates import HOUR_NS
+from backhaul_codec.state.point_text import shown, utc
+from backhaul_hub.cli._ask import Visitor
+from backhaul_hub.cli._options import access_option, time_ns
+from backhaul_hub.clock import SystemClock
+from backhaul_hub.config import load
+from backhaul_hub.db.store import Registry
+from backhaul_hub.nats.questions import Events
+from backhaul_hub.twin.event_answers import events_answer
+from backhaul_hub.twin.event_log import SAID
+
+if TYPE_CHECKING:
+    from backhaul_hub.cli._ask import Operator
+
+_QUIET = "had not spoken yet in any of these hours"
+
+
+@click.command()
+@click.argument("device", metavar="[VID]", required=False)
+@access_option
+@click.option("--kind", help="Events of this kind alone: armed, failsafe ...")
+@click.option(
+    "--since",
+    "since_ns",
+    callback=time_ns,
+    metavar="TIME",
+    help="What happened from then on; UTC. Default: 24 hours ago.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1_000_000),
+    default=1000,
+    show_default=True,
+    help="The newest so many.",
+)
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def events(
+    access: Operator | Visitor,
+    device: str | None,
+    kind: str | None,
+    since_ns: int | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Show what programs on vehicles reported, each event once, by its time; of VID or of all.
+
+    Ends with how the hours stand: in one that is not complete, events may be missing still.
+    """
+    now_ns = SystemClock().now_ns()
+    since_ns = now_ns - 24 * HOUR_NS if since_ns is None else since_ns
+    question = {"device": device, "kind": kind, "since_ns": since_ns, "limit": limit}
+    said = asyncio.run(_ask(access, question, now_ns))
+    if as_json:
+        click.echo(json.dumps(said, indent=2, ensure_ascii=False))
+        return
+    for event in said["events"]:
+        click.echo(_line(event))
+    for line in _footer(said):
+        click.echo(f"# {line}")
+
+
+async def _ask(access: Operator | Visitor, question: dict[str, Any], now_ns: int) -> dict[str, Any]:
+    async with access.client() as client:
+        if isinstance(access, Visitor):
+            return await access.ask(client, "events", question)
+        env = load(access.directory).twin.env
+        async with await Registry.open_existing(access.directory / "hub.db") as registry:
+            return await events_answer(client, env, registry, Events(**question), now_ns)
+
+
+def _line(event: dict[str, Any]) -> str:
+    said = [f"{name}={_plain(event[name])}" for name in SAID if name in event]
+    return "  ".join([utc(event["time"]), event["vid"], _plain(event["kind"]), *said])
+
+
+def _plain(value: object) -> str:
+    """Return a vehicle's word without anything that a terminal would obey."""
+    return shown(value) if isinstance(value, str) and value else json.dumps(value)
+
+
+def _footer(said: dict[str, Any]) -> list[str]:
+    lines = []
+    if said["earlier"]:
+        lines.append(f"{said['earlier']} earlier ones are not shown: --limit, --since, --json")
+    if said["behind"]:
+        lines.append(f"{said['behind']} messages of UP are not in TWIN_EVENTS yet: ask again")
+    if said["unheard"]:
+        lines.append(f"TWIN_EVENTS does not hear {', '.join(said['unheard'])} just now: ask again")
+    if said["unreadable"]:
+        lines.append(f"{said['unreadable']} messages are no events")
+    return lines + [_standing(device, hours) for device, hours in said["hours"].items()]
+
+
+def _standing(device: str, hours: dict[str, Any]) -> str:
+    """Say whether events of a device may be missing."""
+    doubtful = hours["not_complete"]
+    count = hours["complete"] + len(doubtful)
+    if not count:
+        return f"{device} {_QUIET}"
+    if not doubtful:
+        return f"{device}: every hour is complete, so there are no others"
+    states = ", ".join(
+        f"{hours[state]} {state}" for state in ("explained", "waiting") if hours[state]
+    )
+    return (
+        f"{device}: of {count} hours {states}, from {doubtful[0]}"
+        f" on: events of those may be missing (backhaul-hub completeness {device})"
+    )

@@ -1,0 +1,43 @@
+"""`backhaul-hub get VID [PATH]...`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from backhaul_hub.cli._ask import ask
+from backhaul_hub.cli._options import access_option
+from backhaul_hub.cli._points import print_points
+
+if TYPE_CHECKING:
+    from backhaul_hub.cli._ask import Access
+
+
+@click.command()
+@click.argument("device", metavar="VID")
+@click.argument("paths", metavar="[NODE[.TYPE[.KEY]]]...", nargs=-1)
+@access_option
+@click.option("--deleted", is_flag=True, help="Show deleted points too.")
+@click.option("--telemetry", is_flag=True, help="Show the newest readings too.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def get(
+    device: str,
+    paths: tuple[str, ...],
+    access: Access,
+    deleted: bool,
+    telemetry: bool,
+    as_json: bool,
+) -> None:
+    """Show the heads of device VID as the hub holds them: the current value of every series.
+
+    For points of groups, VID is `fleet`. Telemetry is merged into no head: of it the newest is
+    shown that has come since the control plane started; the rest is in the history tables.
+    """
+    question = {"device": device, "paths": list(paths), "deleted": deleted, "telemetry": telemetry}
+    answer = ask(access, "get", question)
+    if as_json:
+        click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
+    else:
+        print_points(answer["points"])

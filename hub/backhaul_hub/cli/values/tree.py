@@ -1,0 +1,24 @@
+"""`backhaul-hub tree`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from backhaul_hub.cli._ask import ask
+from backhaul_hub.cli._options import access_option
+
+if TYPE_CHECKING:
+    from backhaul_hub.cli._ask import Access
+
+
+@click.command()
+@access_option
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def tree(access: Access, as_json: bool) -> None:
+    """Draw the tree: groups, devices, and the nodes inside of them."""
+    answer = ask(access, "tree")
+    lines = answer.pop("lines")
+    click.echo(json.dumps(answer, indent=2, ensure_ascii=False) if as_json else "\n".join(lines))

@@ -1,0 +1,166 @@
+"""Where things stand in UP: per block of a stream, which seqs of which lanes are in it.
+
+A block is 8,192 sequences of one UP stream. When a stream loses some of its sequences, the blocks
+say what was in them, so that the hub stops counting on exactly that. Pure; block_store.py keeps
+the blocks in hub.db, written with the read position.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from backhaul_codec.ranges import RangeSet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from backhaul_hub.continuity.lane_book import LaneKey
+
+BLOCK_MESSAGES = 8192
+# How finely the times of a block's messages are known, for telling what its age took.
+GRAIN_MESSAGES = 256
+_GRAINS = BLOCK_MESSAGES // GRAIN_MESSAGES
+
+
+def block_of(stream_seq: int) -> int:
+    """Return the number of the block that a sequence of a stream is in."""
+    return stream_seq // BLOCK_MESSAGES
+
+
+@dataclass(slots=True)
+class Block:
+    """What was read of one block of a stream, without the lanes in it."""
+
+    number: int
+    low: int = 0
+    """The first sequence that was read of it; 0 where none was."""
+    high: int = 0
+    high_ns: int = 0
+    """When the stream took in the message at `high`: the same sequence with another time is another
+    message."""
+    messages: int = 0
+    grains: list[int] = field(default_factory=lambda: [0] * _GRAINS)
+    """For each 256 sequences: when the stream took in the first, ns; 0 where none was read."""
+
+    def add(self, stream_seq: int, stored_ns: int) -> None:
+        """Take in a message; sequences ascend."""
+        self.low = self.low or stream_seq
+        self.high, self.high_ns = stream_seq, stored_ns
+        self.messages += 1
+        grain = stream_seq % BLOCK_MESSAGES // GRAIN_MESSAGES
+        self.grains[grain] = self.grains[grain] or stored_ns
+
+    @property
+    def absent(self) -> int:
+        """How many sequences between `low` and `high` the stream did not have."""
+        return self.high - self.low + 1 - self.messages
+
+    def newest_ns_before(self, stream_seq: int) -> int:
+        """Return when the newest message below a sequence was stored, at the earliest; 0: none.
+
+        Exact where all that was read of the block is below it, else of up to 256 messages the
+        first one's time.
+        """
+        if stream_seq > self.high:
+            return self.high_ns
+        last = (stream_seq - 1) % BLOCK_MESSAGES // GRAIN_MESSAGES
+        known = [stamp for stamp in self.grains[: last + 1] if stamp]
+        return known[-1] if stream_seq > self.low and known else 0
+
+
+@dataclass(slots=True)
+class BlockContent:
+    """A block with the seqs of the lanes in it, repeats included."""
+
+    block: Block
+    lanes: dict[LaneKey, RangeSet] = field(default_factory=dict)
+    changed: set[LaneKey] = field(default_factory=set)
+    """Lanes that are not stored as they are here."""
+
+    def add(self, stream_seq: int, stored_ns: int, place: tuple[LaneKey, int] | None) -> None:
+        """Take in a message; `place` in its lane, None for one that has none."""
+        self.block.add(stream_seq, stored_ns)
+        if place is None:
+            return
+        key, seq = place
+        held = self.lanes.get(key)
+        if held is None:
+            held = self.lanes[key] = RangeSet()
+        if held.add(seq):
+            self.changed.add(key)
+
+
+class BlockLog:
+    """The blocks of one stream that are being read: the newest, and those not stored yet."""
+
+    def __init__(self, newest: BlockContent | None = None) -> None:
+        self._open: dict[int, BlockContent] = {}
+        self._touched: set[int] = set()
+        if newest is not None:
+            self._open[newest.block.number] = newest
+
+    def add(self, stream_seq: int, stored_ns: int, place: tuple[LaneKey, int] | None) -> None:
+        """Take in the stream's next message."""
+        number = block_of(stream_seq)
+        content = self._open.get(number)
+        if content is None:
+            content = self._open[number] = BlockContent(Block(number))
+        content.add(stream_seq, stored_ns, place)
+        self._touched.add(number)
+
+    def take_changes(self) -> list[tuple[Block, Mapping[LaneKey, RangeSet]]]:
+        """Return the blocks that changed with the lanes that changed in them; keep the newest."""
+        changes: list[tuple[Block, Mapping[LaneKey, RangeSet]]] = []
+        for number in sorted(self._touched):
+            content = self._open[number]
+            changes.append((content.block, {key: content.lanes[key] for key in content.changed}))
+            content.changed.clear()
+        newest = max(self._open, default=0)
+        self._open = {number: each for number, each in self._open.items() if number == newest}
+        self._touched.clear()
+        return changes
+
+    def replace(self, newest: BlockContent | None) -> None:
+        """Forget what is open; go on in `newest`, None for a block that is not begun."""
+        self._open = {} if newest is None else {newest.block.number: newest}
+        self._touched.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """What a server says of a stream."""
+
+    created: str
+    first_seq: int
+    """The next sequence, where the stream is empty."""
+    last_seq: int
+    stored_bytes: int
+    deleted: int
+    """Sequences between the first and the last that are gone."""
+    age_ns_max: int
+    """0: no limit."""
+    bytes_max: int
+    """-1: no limit."""
+    now_ns: int
+    """The server's time of saying so."""
+
+
+# The server makes room for a message before it stores it; one is 1 MiB at most.
+_ROOM_BYTES_MAX = 2 << 20
+_AGE_SLACK_NS = 5 * 1_000_000_000
+
+
+def limits_explain(state: StreamState, blocks: list[Block]) -> bool:
+    """Say whether age or size explain that all below `first_seq` is gone.
+
+    `blocks`: those that have sequences below it. Where age took the first of 256 messages, it is
+    believed of the others of them too: a purge that ends there is not told from aging.
+    """
+    room_bytes = min(_ROOM_BYTES_MAX, state.bytes_max // 2)
+    if 0 < state.bytes_max <= state.stored_bytes + room_bytes:
+        return True
+    newest_ns = max((block.newest_ns_before(state.first_seq) for block in blocks), default=0)
+    if state.age_ns_max <= 0:
+        return newest_ns == 0
+    return newest_ns <= state.now_ns - state.age_ns_max + _AGE_SLACK_NS

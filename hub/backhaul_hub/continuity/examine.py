@@ -1,0 +1,122 @@
+"""Examining one message of UP: its place in a lane, what it says to the hub, or why it is garbage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from backhaul_codec import CodecError, hash_of
+from backhaul_codec.protocol.words import WordError, read_word
+from backhaul_codec.subjects import SubjectError, parse_uplink
+from backhaul_codec.wire.envelope import unseal
+from backhaul_codec.wire.expansion import ROW_BYTES, Expansion, expansion_of, expansion_of_point
+from backhaul_codec.wire.messages import frame_layout
+from backhaul_codec.wire.placed import prove_placed
+from backhaul_hub.continuity.lane_book import LaneKey
+
+if TYPE_CHECKING:
+    from backhaul_codec.points import Header
+    from backhaul_codec.protocol.words import Word
+    from backhaul_codec.subjects import Uplink
+    from backhaul_codec.wire.frame_layout import Layout
+
+LAYOUT_BYTES_MAX = 8 * 1024
+"""Of a body whose layout is kept for those who read it next: a batch of them has to fit the memory,
+and a layout takes up to some twenty times as much."""
+
+SEQ_MAX = (1 << 62) - 1
+"""As in what vehicles say of their lanes: no ledger comes so far, and hub.db takes no larger numbers than twice that."""
+
+
+_ONE_POINT = Expansion(1, ROW_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What one message of UP says: its place in a lane, its subject, and its body, all of it proven."""
+
+    key: LaneKey
+    seq: int
+    uplink: Uplink
+    body: bytes
+    """The whole envelope; `backhaul_codec.decode` reads it."""
+    word: Word | None = None
+    layout: Layout | None = None
+    """What was read of a frame already, where it is worth keeping: ask `frame_layout`."""
+    expansion: Expansion = _ONE_POINT
+    """What its points come to, each with all that is said of it."""
+    link: bytes = b""
+    """The hash that it names as that of the message before it in its lane; empty in version 1."""
+    own: bytes = b""
+    """Its hash in its lane's chain."""
+    stored_ns: int = 0
+    """When UP stored it; ns since the Unix epoch. Said of the first of a lane alone."""
+
+    def frame_layout(self) -> Layout:
+        """Return the layout of a frame, read anew only where it is large.
+
+        Raises:
+            CodecError: the message is no frame.
+        """
+        return self.layout or frame_layout(self.body, None)
+
+
+class UnreadableError(Exception):
+    """A message of UP that no reader will understand: `code` for counting, `reason` in words.
+
+    `place` is its place in a lane where the message is what its writer sealed, so that sending it
+    again would bring the same; None where it may have been damaged on the way.
+    """
+
+    def __init__(self, code: str, reason: str, place: tuple[LaneKey, int] | None = None) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+        self.place = place
+
+
+def examine(subject: str, body: bytes) -> Examined:
+    """Read one message as far as continuity needs, and check all the rest of it.
+
+    Raises:
+        UnreadableError: it is garbage, by its subject or its body.
+    """
+    try:
+        uplink = parse_uplink(subject)
+    except SubjectError as error:
+        raise UnreadableError("subject", str(error)) from error
+    try:
+        header, layout = prove_placed(uplink, body)
+    except CodecError as error:
+        raise UnreadableError(error.code, error.reason, _place(uplink, body)) from error
+    if not _in_lane(header):
+        raise UnreadableError("no_position", "the message has no epoch and seq of a lane")
+    key = LaneKey(uplink.device, uplink.lane, header.epoch)
+    try:
+        word = read_word(uplink, header.epoch, body)
+    except WordError as error:
+        raise UnreadableError(error.kind, str(error), (key, header.seq)) from error
+    expansion = expansion_of_point(header.raw_len) if layout is None else expansion_of(layout)
+    kept = layout if header.raw_len <= LAYOUT_BYTES_MAX else None
+    own = own_hash(subject, body)
+    return Examined(key, header.seq, uplink, body, word, kept, expansion, header.link, own)
+
+
+def own_hash(subject: str, body: bytes) -> bytes:
+    """Return a message's hash in its lane's chain, by the subject on which UP has it."""
+    return hash_of(subject.split(".", 2)[2], body)
+
+
+def _place(uplink: Uplink, body: bytes) -> tuple[LaneKey, int] | None:
+    """Return the place in its lane of a message whose body is as it was sealed."""
+    try:
+        header, _ = unseal(body)
+    except CodecError:
+        return None
+    if not _in_lane(header):
+        return None
+    return LaneKey(uplink.device, uplink.lane, header.epoch), header.seq
+
+
+def _in_lane(header: Header) -> bool:
+    return header.epoch != 0 and 0 < header.seq <= SEQ_MAX

@@ -1,0 +1,421 @@
+"""Continuity: which messages of a lane the hub holds, what is missing, how far nothing is.
+
+Pure and synchronous. It is told what arrived in UP, in whatever order, repeats included, what the
+vehicle said of its lanes, and what UP has lost; it answers what is new and what is missing. A
+source that reports lag 0 proves nothing (a leaf store that lost its tail reuses sequence numbers);
+the seqs that the ledger wrote into every message do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from backhaul_codec.ranges import RangeSet
+from backhaul_hub.continuity.chain import Chain, Fork, Watermark
+from backhaul_hub.continuity.repeats import Repeats
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from backhaul_hub.continuity.repeats import Run
+
+# What one device may make the hub remember. An agent that started a thousand times without a link
+# (each start is an epoch of its own then), or a link with a thousand separate holes, stays below;
+# whoever lies does not go beyond: a few megabytes.
+EPOCHS_MAX = 1024
+"""Epochs of one lane."""
+LANES_MAX = 4096
+"""(lane, epoch) pairs."""
+HOLES_MAX = 16_384
+"""Separate ranges of seqs, over all its lanes; as many receipts in each."""
+FORGOTTEN_AFTER_NS = 86_400 * 1_000_000_000
+"""A former epoch that nothing came of for so long makes room for a new one."""
+
+
+class LaneKey(NamedTuple):
+    """One lane of one device in one incarnation of its ledger."""
+
+    device: str
+    lane: str
+    epoch: int
+
+
+class Explained(NamedTuple):
+    """Seqs that will never come, and the vehicle's word why."""
+
+    low: int
+    high: int
+    reason: str
+
+
+@dataclass(slots=True)
+class LaneState:
+    """What the hub knows of one (device, lane, epoch)."""
+
+    held: RangeSet = field(default_factory=RangeSet)
+    """Seqs that are in UP, or were until its limits of age and size took them."""
+    aged: RangeSet = field(default_factory=RangeSet)
+    """Those of `held` that the limits took."""
+    seen: RangeSet = field(default_factory=RangeSet)
+    """Seqs that ever were in UP; those not `held` the hub has lost."""
+    explained: RangeSet = field(default_factory=RangeSet)
+    """Seqs that will never come, by a receipt from the device."""
+    receipts: list[Explained] = field(default_factory=list)
+    """The same with reasons; no seq twice."""
+    said: int = 0
+    """The highest seq that the vehicle has spoken of in a mark."""
+    messages: int = 0
+    """Messages that were new."""
+    repeats: int = 0
+    """Messages whose seq had been seen already."""
+    body_bytes: int = 0
+    """Size of the new messages as they came over the wire, without subject and headers."""
+    last_seen_ns: int = 0
+    """When UP stored the newest of them; ns since the Unix epoch."""
+    chain: Chain = field(default_factory=Chain)
+    """Whether what is held is one history."""
+
+    @property
+    def accounted(self) -> RangeSet:
+        """Seqs that are held or explained."""
+        return self.held.union(self.explained) if self.explained else self.held
+
+    @property
+    def watermark(self) -> int:
+        """The highest seq below which everything is held or explained."""
+        return self.accounted.contiguous
+
+    @property
+    def proven(self) -> tuple[int, bytes]:
+        """How far all is held or explained and is one history, and the hash of the message there."""
+        return self.chain.proven(self.watermark)
+
+    @property
+    def gaps(self) -> list[tuple[int, int]]:
+        """Ranges up to the newest seq seen that are neither held nor explained."""
+        accounted = self.accounted
+        return accounted.holes(1, max(accounted.highest, self.seen.highest))
+
+    @property
+    def owed(self) -> list[tuple[int, int]]:
+        """The gaps, and what lies above them up to the last seq the vehicle has spoken of."""
+        accounted = self.accounted
+        return accounted.holes(1, max(accounted.highest, self.seen.highest, self.said))
+
+    @property
+    def lost(self) -> int:
+        """How many messages UP has had and has lost."""
+        return self.seen.total - self.held.total
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is owed; cheap where nothing is."""
+        known = max(self.seen.highest, self.explained.highest, self.said)
+        return (len(self.held) == 1 and self.held.contiguous >= known) or not self.owed
+
+
+class Continuity:
+    """Continuity of every lane that sends to this hub."""
+
+    def __init__(self) -> None:
+        self.lanes: dict[LaneKey, LaneState] = {}
+        self.refused: Counter[tuple[str, str]] = Counter()
+        """(device, bound) to how many messages went beyond it since the start."""
+        # In order of their coming, so that the same words always come to the same.
+        self._of_device: dict[str, dict[LaneKey, None]] = {}
+        self._newest: dict[str, dict[str, LaneKey]] = {}
+        self._ended: dict[str, set[int]] = {}
+        self._holes: Counter[str] = Counter()
+        self._epochs: Counter[tuple[str, str]] = Counter()
+        self._no_room_until_ns: dict[str, int] = {}
+        self._changed: set[LaneKey] = set()
+        self._stirred: dict[LaneKey, None] = {}
+        self._repeats = Repeats(self.unclear)
+        self.forks: list[LaneKey] = []
+        """Lanes in which a second history was seen, each once."""
+        self._forgotten: list[LaneKey] = []
+
+    def restore(self, lanes: Mapping[LaneKey, LaneState]) -> None:
+        """Take in what was stored before."""
+        for key, state in lanes.items():
+            self._enter(key, state)
+            self._holes[key.device] += len(state.seen)
+            self._heard(key, state)
+            self._stirred[key] = None
+            if state.chain.forked:
+                self.forks.append(key)
+
+    def beyond_bounds(self, key: LaneKey, seq: int, stored_ns: int) -> str | None:
+        """Say which bound of its device this message would break, None for none.
+
+        Asked before `arrived`; what is refused is counted here.
+        """
+        if key in self.lanes and self._holes[key.device] < HOLES_MAX:
+            return None
+        bound = self._bound(key, seq, stored_ns)
+        if bound is not None:
+            self.refused[key.device, bound] += 1
+        return bound
+
+    def arrived(
+        self,
+        key: LaneKey,
+        seq: int,
+        body_bytes: int,
+        stored_ns: int,
+        *,
+        link: bytes = b"",
+        own: bytes = b"",
+    ) -> bool:
+        """Take in one message; return whether it never came before (False: a repeat).
+
+        `link` and `own`: the hash that it names as the one before it, and its own (see `chain.Chain`).
+        """
+        state = self._state(key)
+        self._touch(key)
+        was_forked = state.chain.forked
+        if state.held.add(seq):
+            known = self._repeats.goes_on(key, seq, link)
+            state.chain.add(seq, link, own, state.held, known=known)
+        elif state.chain.repeat(seq, own):
+            self._repeats.add(key, seq, link, own)
+        if state.chain.forked and not was_forked:
+            self.forks.append(key)
+        before = len(state.seen)
+        is_new = state.seen.add(seq) > 0
+        if stored_ns >= state.last_seen_ns:
+            state.last_seen_ns = stored_ns
+            self._heard(key, state)
+        if not is_new:
+            state.repeats += 1
+            return False
+        self._holes[key.device] += len(state.seen) - before
+        state.messages += 1
+        state.body_bytes += body_bytes
+        return True
+
+    def explain(self, key: LaneKey, low: int, high: int, reason: str, behind: bytes = b"") -> bool:
+        """Take in a receipt: `low..high` will never come. False where a bound refuses it.
+
+        `behind`: what the message behind them names as the hash before it; empty where it is not said.
+
+        Raises:
+            ValueError: where `low..high` is no range of seqs.
+        """
+        if (key not in self.lanes and self._too_many_lanes(key)) or (
+            key in self.lanes and len(self.lanes[key].receipts) >= HOLES_MAX
+        ):
+            self.refused[key.device, "receipts"] += 1
+            return False
+        state = self._state(key)
+        # The first word on a seq stands.
+        untold = state.explained.holes(low, high)
+        for start, end in untold:
+            _append(state.receipts, Explained(start, end, reason))
+        state.explained.add(low, high)
+        was_forked = state.chain.forked
+        for start, end in [(low, high)] if behind else untold:
+            state.chain.explain(start, end, behind, state.held, state.explained)
+        if state.chain.forked and not was_forked:
+            self.forks.append(key)
+        self._touch(key)
+        return True
+
+    def say(self, key: LaneKey, seq: int) -> None:
+        """Take in a vehicle's word that its lane went as far as `seq`."""
+        if seq < 1 or (key not in self.lanes and self._too_many_lanes(key)):
+            return
+        state = self._state(key)
+        if seq > state.said:
+            state.said = seq
+            self._touch(key)
+
+    def end(self, device: str, epoch: int) -> bool:
+        """Take in that the ledger of this epoch is no more; its lanes are never the newest.
+
+        False where a bound refuses it: a device that names epochs without end.
+        """
+        ended = self._ended.setdefault(device, set())
+        if epoch not in ended and len(ended) >= LANES_MAX:
+            self.refused[device, "ended"] += 1
+            return False
+        ended.add(epoch)
+        newest = self._newest.get(device, {})
+        for lane in [lane for lane, key in newest.items() if key.epoch == epoch]:
+            del newest[lane]
+        for key in self.of_device(device):
+            self._heard(key, self.lanes[key])
+        return True
+
+    def is_over(self, key: LaneKey) -> bool:
+        """Say whether the vehicle has said that the ledger of this epoch is no more."""
+        return key.epoch in self._ended.get(key.device, ())
+
+    def age(self, key: LaneKey, ranges: RangeSet) -> None:
+        """Take in that UP's limits took these: they were held, and count as such for good."""
+        state = self._state(key)
+        for low, high in ranges:
+            state.aged.add(low, high)
+        self._touch(key)
+
+    def restate(self, key: LaneKey, stored: RangeSet) -> None:
+        """Take in all that UP holds of a lane, after it lost something."""
+        state = self._state(key)
+        state.held = state.aged.union(stored)
+        state.chain.forget(state.held, state.explained)
+        self._touch(key)
+
+    def lost(self, key: LaneKey) -> int:
+        """Return how many messages of a lane UP has had, and has lost."""
+        state = self.lanes.get(key)
+        return state.lost if state else 0
+
+    def take_repeats(self, of: Collection[LaneKey] | None = None) -> dict[LaneKey, list[Run]]:
+        """Return the repeats of which it is not known whether they are the same. `of`: in these lanes alone."""
+        return self._repeats.take(of)
+
+    def fork(self, key: LaneKey, since: int = 0) -> None:
+        """Take in that two histories of a lane have been seen. `since`: as in `Chain.fork`."""
+        state = self.lanes.get(key)
+        if state is None:
+            return
+        if not state.chain.forked:
+            self.forks.append(key)
+        state.chain.fork(since)
+        self._touch(key)
+
+    def unclear(self, key: LaneKey) -> None:
+        """Take in that nobody will know where another history of a lane begins, if there is one."""
+        self.lanes[key].chain.since = 1
+        self._touch(key)
+
+    def fork_of(self, key: LaneKey) -> Fork:
+        """Return what the vehicle is to be told of a lane's epoch."""
+        state = self.lanes.get(key)
+        if state is not None and state.chain.forked:
+            return Fork.FORKED
+        if self.is_over(key):
+            return Fork.OVER
+        stands_still = state is not None and state.proven[0] < state.watermark
+        return Fork.UNPROVEN if stands_still else Fork.NONE
+
+    def told_of(self, key: LaneKey) -> Watermark:
+        """Return what the vehicle is to be told of a lane that is known."""
+        return Watermark(*self.lanes[key].proven, self.fork_of(key))
+
+    def known(self, device: str, epoch: int) -> dict[str, int]:
+        """Return the highest seq that anybody has ever heard of, by lane of one epoch."""
+        return {
+            key.lane: max(state.seen.highest, state.explained.highest, state.said)
+            for key in self._of_device.get(device, ())
+            if key.epoch == epoch
+            for state in [self.lanes[key]]
+        }
+
+    def take_changed(self) -> dict[LaneKey, LaneState]:
+        """Return the lanes that changed since the last call, to be stored."""
+        changed = {key: self.lanes[key] for key in self._changed}
+        self._changed.clear()
+        return changed
+
+    def take_forgotten(self) -> list[LaneKey]:
+        """Return the lanes that made room since the last call, to be deleted."""
+        forgotten, self._forgotten = self._forgotten, []
+        return forgotten
+
+    def take_stirred(self) -> list[LaneKey]:
+        """Return the lanes that changed, or were forgotten, since the last call, each once."""
+        stirred = list(self._stirred)
+        self._stirred.clear()
+        return stirred
+
+    def of_device(self, device: str) -> list[LaneKey]:
+        """Return every lane of a device, of all epochs, in order of their coming."""
+        return list(self._of_device.get(device, ()))
+
+    def current(self, device: str) -> dict[str, tuple[int, LaneState]]:
+        """Return the newest epoch of each lane of a device: lane to (epoch, state).
+
+        Epochs are random, so the newest is the one that was heard from last, and none that the
+        vehicle has said is over: its messages may still be sent again.
+        """
+        newest = self._newest.get(device, {})
+        return {lane: (key.epoch, self.lanes[key]) for lane, key in newest.items()}
+
+    def _bound(self, key: LaneKey, seq: int, stored_ns: int) -> str | None:
+        state = self.lanes.get(key)
+        if state is None:
+            if self._too_many_lanes(key) and not self._made_room(key, stored_ns):
+                return "epochs"
+            return self._hole_bound(key.device)
+        near = seq in state.seen or (seq - 1) in state.seen or (seq + 1) in state.seen
+        return None if near else self._hole_bound(key.device)
+
+    def _hole_bound(self, device: str) -> str | None:
+        return "holes" if self._holes[device] >= HOLES_MAX else None
+
+    def _too_many_lanes(self, key: LaneKey) -> bool:
+        return (
+            self._epochs[key.device, key.lane] >= EPOCHS_MAX
+            or len(self._of_device.get(key.device, ())) >= LANES_MAX
+        )
+
+    def _made_room(self, key: LaneKey, now_ns: int) -> bool:
+        """Forget the former epoch that was heard from longest ago, if that is long enough ago."""
+        if now_ns < self._no_room_until_ns.get(key.device, 0):
+            return False
+        newest = set(self._newest.get(key.device, {}).values())
+        former = [each for each in self.of_device(key.device) if each not in newest]
+        if self._epochs[key.device, key.lane] >= EPOCHS_MAX:
+            former = [each for each in former if each.lane == key.lane]
+        oldest = min(former, key=lambda each: self.lanes[each].last_seen_ns, default=None)
+        if oldest is None:
+            return False
+        until_ns = self.lanes[oldest].last_seen_ns + FORGOTTEN_AFTER_NS
+        if now_ns < until_ns:
+            self._no_room_until_ns[key.device] = until_ns
+            return False
+        self._holes[oldest.device] -= len(self.lanes.pop(oldest).seen)
+        del self._of_device[oldest.device][oldest]
+        self._epochs[oldest.device, oldest.lane] -= 1
+        self._changed.discard(oldest)
+        if oldest in self.forks:
+            self.forks.remove(oldest)
+        self._stirred[oldest] = None
+        self._repeats.forget(oldest)
+        self._forgotten.append(oldest)
+        return True
+
+    def _touch(self, key: LaneKey) -> None:
+        self._changed.add(key)
+        self._stirred[key] = None
+
+    def _heard(self, key: LaneKey, state: LaneState) -> None:
+        if not state.seen or self.is_over(key):
+            return
+        lanes = self._newest.setdefault(key.device, {})
+        known = lanes.get(key.lane)
+        if known is None or state.last_seen_ns >= self.lanes[known].last_seen_ns:
+            lanes[key.lane] = key
+
+    def _state(self, key: LaneKey) -> LaneState:
+        state = self.lanes.get(key)
+        if state is None:
+            state = LaneState()
+            self._enter(key, state)
+        return state
+
+    def _enter(self, key: LaneKey, state: LaneState) -> None:
+        self.lanes[key] = state
+        self._of_device.setdefault(key.device, {})[key] = None
+        self._epochs[key.device, key.lane] += 1
+
+
+def _append(receipts: list[Explained], one: Explained) -> None:
+    """Add a receipt, in one with the last where it goes on with it."""
+    if receipts and receipts[-1].high + 1 == one.low and receipts[-1].reason == one.reason:
+        receipts[-1] = receipts[-1]._replace(high=one.high)
+    else:
+        receipts.append(one)

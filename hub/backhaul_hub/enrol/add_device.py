@@ -1,0 +1,158 @@
+"""Adding devices to a hub, and changing their nodes: the files behind `add-device`."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from backhaul_codec.protocol.identity import Link
+from backhaul_codec.subjects import node_lane
+from backhaul_hub.access.identity_documents import Documents
+from backhaul_hub.access.keys import read_keys
+from backhaul_hub.config import load
+from backhaul_hub.db.store import Device, Registry, check_device_id, node_changes
+from backhaul_hub.errors import ConfigError, RegistryError
+from backhaul_hub.lane_names import NODES_MAX, check_nodes
+from backhaul_hub.nats.nkey import new_key
+from backhaul_hub.private_files import alone_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from backhaul_codec.protocol.identity import LinkMode
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.config import HubConfig
+    from backhaul_hub.uplink.consumer import Change
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSettings:
+    """What `backhaul-hub add-device` is told about a vehicle."""
+
+    link_kbit_s: float = 1000.0
+    """What its link carries at its worst."""
+    link_mode: LinkMode = "always"
+    nodes: tuple[str, ...] = ()
+    """Nodes with streams of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddedDevice:
+    """What `backhaul-hub add-device` has written."""
+
+    device: Device
+    identity: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedNodes:
+    """What giving a device's nodes streams of their own, or taking them, has changed."""
+
+    device: Device
+    identity: Path
+    dropped: tuple[str, ...]
+    """Nodes whose lanes are read no more: all of them is here."""
+
+
+async def create_device(
+    directory: Path,
+    config: HubConfig,
+    clock: Clock,
+    device_id: str,
+    settings: DeviceSettings,
+) -> AddedDevice:
+    """Enrol a device: make its key, its row in hub.db, and its identity document.
+
+    It may connect from then on, whether the hub's server and control plane run or not. The control
+    plane learns of it by `hub.reload`, which is the caller's to ask for.
+
+    Raises:
+        RegistryError: the id is none, or taken.
+        ConfigError: fleet.leaf_url is no address that a leaf could dial, a node cannot have streams
+            of its own, or a file could not be written; the device was not added.
+    """
+    check_device_id(device_id)
+    nodes = check_nodes(settings.nodes)
+    keys = read_keys(directory)
+    key = new_key("user")
+    now_ns = clock.now_ns()
+    device = Device(device_id, secrets.token_hex(12), key.public, now_ns, nodes)
+    documents = Documents(directory, config, keys)
+    link = Link(settings.link_mode, settings.link_kbit_s)
+    identity = documents.make(device, link, now_s=now_ns // 1_000_000_000, seed=key.seed)
+    try:
+        with alone_in(directory):
+            async with await Registry.open(directory / "hub.db") as registry:
+                if device_id in await registry.devices():
+                    raise RegistryError(f"device {device_id} exists already")
+                # What the device needs first, its row last: an attempt that failed halfway can
+                # simply be made again.
+                path = documents.write(identity)
+                await registry.add_device(device)
+    except OSError as error:
+        raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
+    return AddedDevice(device, path)
+
+
+async def is_enrolled(directory: Path, device_id: str) -> bool:
+    """Tell whether a hub knows a device. Raises: RegistryError: hub.db is not usable."""
+    if not (directory / "hub.db").exists():
+        return False
+    async with await Registry.open(directory / "hub.db") as registry:
+        return device_id in await registry.devices()
+
+
+async def change_nodes(
+    directory: Path, clock: Clock, device_id: str, nodes: Iterable[str]
+) -> ChangedNodes:
+    """Have exactly these nodes of an enrolled device have streams of their own.
+
+    Key and token stay; the document has a new JWT, with the lanes of these nodes. Account FLEET must
+    offer them, which is the caller's to have pushed (`AccountKeeper`). The lane of a node that is
+    named no more goes on being read; a later change drops it, once nothing of it is missing.
+
+    Raises:
+        RegistryError: there is no such device.
+        ConfigError: a node cannot have streams of its own, or a file cannot be read or written.
+    """
+    named = check_nodes(nodes)
+    documents = Documents(directory, load(directory), read_keys(directory))
+    try:
+        with alone_in(directory):
+            async with await Registry.open(directory / "hub.db") as registry:
+                # In one transaction: the control plane may be about to give it another key.
+                return await registry.write_decided(
+                    lambda: _changed(registry, documents, device_id, named, clock)
+                )
+    except OSError as error:
+        raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
+
+
+async def _changed(
+    registry: Registry, documents: Documents, device_id: str, named: tuple[str, ...], clock: Clock
+) -> tuple[Sequence[Change], ChangedNodes]:
+    """Return what gives a device these nodes, and what that changes; its document is written then."""
+    known = await registry.devices()
+    if device_id not in known:
+        raise RegistryError(f"there is no device {device_id}")
+    before = known[device_id]
+    dropped = await _drained(registry, before)
+    leaving = {*before.nodes, *before.leaving} - {*named, *dropped}
+    device = replace(before, nodes=named, leaving=tuple(sorted(leaving)))
+    if len(leaving) > NODES_MAX:
+        raise ConfigError(
+            f"{len(leaving)} nodes would leave their lanes, {NODES_MAX} may at once",
+            hint="let the vehicle send what it has, then take the next ones",
+        )
+    now_s = clock.now_ns() // 1_000_000_000
+    path = documents.write(documents.renew(device, now_s=now_s))
+    gone = tuple(node for node in dropped if node not in named)
+    return node_changes(device), ChangedNodes(device, path, gone)
+
+
+async def _drained(registry: Registry, device: Device) -> list[str]:
+    """Return the nodes that left their lanes before, and of whose lanes nothing is missing."""
+    owing = {key.lane for key, lane in (await registry.lanes(device.id)).items() if not lane.whole}
+    return [node for node in device.leaving if node_lane(node) not in owing]

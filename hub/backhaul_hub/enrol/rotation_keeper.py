@@ -1,0 +1,256 @@
+"""Carrying rotations on: tells vehicles what is wished of them, hears them, and ends what is done."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+from nats.errors import Error as NatsError
+
+from backhaul_codec.protocol.rotation import SUBJECT, write_wish
+from backhaul_codec.protocol.words import KeyWord
+from backhaul_hub.access.key_rotations import heard, logged_in, put, put_said, rotations
+from backhaul_hub.access.logins import vehicle_jwt
+from backhaul_hub.access.revocations import Revocation, revocations, revoke
+from backhaul_hub.errors import ConfigError, HubError
+from backhaul_hub.uplink.consumer import Change
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from backhaul_hub.access.identity_documents import Documents
+    from backhaul_hub.access.key_rotations import Rotation
+    from backhaul_hub.access.keys import HubKeys
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.continuity.examine import Examined
+    from backhaul_hub.db.store import Device, Registry
+    from backhaul_hub.nats.jetstream import JetStreamApi
+
+log = structlog.get_logger(__name__)
+
+_RETRY_S = 1.0
+_NS_PER_S = 1_000_000_000
+
+
+class RotationKeeper:
+    """Takes part in the reading of UP, and acts on what it hears once that is stored.
+
+    Args:
+        keys: sign logins for new keys.
+        documents: those of devices, which name their keys.
+        clock: for the times of changes.
+        devices: as hub.db has them now.
+        learn: has servers and control plane take note of a device whose key is another.
+    """
+
+    def __init__(
+        self,
+        keys: HubKeys,
+        documents: Documents,
+        clock: Clock,
+        devices: Callable[[], Mapping[str, Device]],
+        learn: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._keys = keys
+        self._documents = documents
+        self._clock = clock
+        self._devices = devices
+        self._learn = learn
+        self.rotations: dict[str, Rotation] = {}
+        """The newest of each device."""
+        self._spent: set[str] = set()
+        self._logins: dict[str, str] = {}
+        self._changed: dict[str, Rotation] = {}
+        self._due = asyncio.Event()
+        self._to_learn = False
+
+    async def look(self, registry: Registry) -> None:
+        """Learn what hub.db has: at the start, and whenever a command line has written there."""
+        rows = await rotations(registry)
+        for device in self.rotations.keys() - rows.keys():
+            self.forget(device)
+        for device, row in rows.items():
+            known = self.rotations.get(device)
+            # Of the same one memory is ahead: what it heard may not be stored yet.
+            if known is None or known.id != row.id:
+                self.rotations[device] = row
+        self._spent = {row.public_key for row in await revocations(registry)}
+        self._spent |= {device.public_key for device in self._devices().values()}
+        self._due.set()
+
+    def forget(self, device: str) -> None:
+        """Take in that a device was revoked."""
+        self.rotations.pop(device, None)
+
+    def down_was_made_anew(self) -> None:
+        """Say again what DOWN has lost."""
+        for device, each in self.rotations.items():
+            if each.under_way:
+                self.rotations[device] = replace(each, said="")
+        self._due.set()
+
+    def connected(self, device: str, public_key: str) -> None:
+        """Take in with which key a device has logged in."""
+        rotation = self.rotations.get(device)
+        if rotation is None:
+            return
+        if rotation.public_key == public_key:
+            self._logins[device] = public_key
+        elif rotation.under_way and rotation.state != "written":
+            # Its source may have passed over the wish when the link came up before (ADR 1).
+            self.rotations[device] = replace(rotation, said="")
+        self._due.set()
+
+    def on_message(self, said: Examined, is_new: bool) -> None:
+        """Take in what a vehicle says of its key."""
+        if not isinstance(said.word, KeyWord):
+            return
+        device = said.key.device
+        after = heard(self.rotations.get(device), said.word, self._spent, self._clock.now_ns())
+        if after is not None:
+            self.rotations[device] = self._changed[device] = after
+
+    def take_changes(self) -> Sequence[Change]:
+        """Return the rows that are to be stored."""
+        changed, self._changed = self._changed, {}
+        return [put(each) for each in changed.values()]
+
+    def stored(self) -> None:
+        """Take in that they are."""
+        self._due.set()
+
+    async def run(
+        self, api: JetStreamApi, registry: Registry, cut: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """Act on what is due, for ever; what does not succeed is tried again.
+
+        ``cut``: cuts a device's link, so that its leaf dials again.
+        """
+        await self._have_dialled(cut)
+        trouble = ""
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            try:
+                await self._end(registry)
+                for each in list(self.rotations.values()):
+                    if each.said != each.state and each.device not in self._changed:
+                        await self._act(each, api, registry, cut)
+                trouble = ""
+            except (HubError, NatsError, OSError) as error:
+                if str(error) != trouble:
+                    trouble = str(error) or repr(error)
+                    log.warning("rotation_waits", error=trouble)
+                await asyncio.sleep(_RETRY_S)
+                self._due.set()
+
+    async def _have_dialled(self, cut: Callable[[str], Awaitable[None]]) -> None:
+        """Cut the leafs that may have logged in with their new keys while nobody looked."""
+        for each in list(self.rotations.values()):  # a command may end or begin one meanwhile
+            if each.under_way and each.public_key:
+                try:
+                    await cut(each.device)
+                except (HubError, NatsError) as error:
+                    log.warning("leaf_not_cut", device=each.device, error=str(error))
+
+    async def _act(
+        self,
+        rotation: Rotation,
+        api: JetStreamApi,
+        registry: Registry,
+        cut: Callable[[str], Awaitable[None]],
+    ) -> None:
+        device = self._devices().get(rotation.device)
+        if device is None or device.revoked_ns:
+            self.forget(rotation.device)
+            return
+        if not await self._stands(rotation, registry):
+            return
+        log.info("rotation", device=device.id, rotation=rotation.id, state=rotation.state,
+                 public_key=rotation.public_key, why=rotation.why)  # fmt: skip
+        if rotation.state == "written":
+            await cut(device.id)
+        else:
+            jwt = ""
+            if rotation.public_key:
+                new = replace(device, public_key=rotation.public_key)
+                jwt = vehicle_jwt(self._keys, new, now_s=self._clock.now_ns() // _NS_PER_S)
+            await api.publish(f"in.{device.id}.{SUBJECT}", write_wish(rotation.wish(jwt)))
+        done = replace(rotation, said=rotation.state)
+        await registry.write([put_said(done)])
+        # Another object, however alike: heard more meanwhile, or to be said again. That has its own turn.
+        if self.rotations.get(device.id) is rotation:
+            self.rotations[device.id] = done
+
+    async def _stands(self, rotation: Rotation, registry: Registry) -> bool:
+        """Tell whether a rotation is in hub.db as it is here.
+
+        A command line may have revoked the device, or begun anew, and we have not been told yet: a
+        login that is signed then is for a key that nobody would ever revoke. Once the key is in hub.db
+        both do.
+        """
+
+        async def found() -> tuple[Sequence[Change], Rotation | None]:
+            return [], (await rotations(registry)).get(rotation.device)
+
+        row = await registry.write_decided(found)
+        if row is None:
+            self.forget(rotation.device)
+        elif row.id != rotation.id:
+            self.rotations[rotation.device] = row
+            self._due.set()
+        else:  # else it is being stored, and we hear of that
+            return (row.state, row.public_key) == (rotation.state, rotation.public_key)
+        return False
+
+    async def _end(self, registry: Registry) -> None:
+        """Revoke the old keys of those whose leafs have logged in with their new ones."""
+        while self._logins:
+            device_id, public_key = next(iter(self._logins.items()))
+            done = logged_in(self.rotations.get(device_id), public_key, self._clock.now_ns())
+            if done is not None and await registry.write_decided(
+                partial(self._ended, registry, done)
+            ):
+                now = self.rotations.get(device_id)
+                # What was heard while it was stored is of before; what was begun meanwhile is not.
+                if now is not None and now.id == done.id:
+                    self.rotations[device_id] = done
+                self._to_learn = True
+            if self._to_learn:
+                await self._learn()
+                self._to_learn = False
+            self._logins.pop(device_id, None)
+
+    async def _ended(self, registry: Registry, done: Rotation) -> tuple[Sequence[Change], bool]:
+        """Return what ends a rotation, and whether hub.db still has it.
+
+        A command line may have begun anew, or given the device other nodes, and we have not been told yet.
+        """
+        row = (await rotations(registry)).get(done.device)
+        device = (await registry.devices()).get(done.device)
+        if row is None or row.id != done.id or device is None or device.revoked_ns:
+            return [], False
+        new = replace(device, public_key=done.public_key)
+        self._renew_document(new, done.changed_ns // _NS_PER_S)
+        return [*_changes_hands(device, done.public_key, done.changed_ns), put(done)], True
+
+    def _renew_document(self, device: Device, now_s: int) -> None:
+        """Write a device's document anew; where it cannot be, whoever needs it next does."""
+        try:
+            self._documents.write(self._documents.renew(device, now_s=now_s))
+        except (ConfigError, OSError) as error:
+            log.warning("document_not_written", device=device.id, error=str(error))
+
+
+def _changes_hands(device: Device, public_key: str, now_ns: int) -> list[Change]:
+    """Return the statements that give a device another key and revoke the one it had."""
+    if device.public_key == public_key:
+        return []
+    row = (public_key, device.id, device.public_key)
+    return [
+        Change("UPDATE device SET public_key = ? WHERE id = ? AND public_key = ?", [row]),
+        revoke(Revocation(device.public_key, "FLEET", device.id, now_ns)),
+    ]

@@ -1,0 +1,170 @@
+"""What the control plane tells the command line of devices and streams, a page at a time."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict as asdict_of
+
+from backhaul_hub.lane_names import lanes_of
+from backhaul_hub.links.leaf_connections import Link
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from backhaul_codec.protocol.words import ClockWord
+    from backhaul_hub.access.key_rotations import Rotation
+    from backhaul_hub.continuity.lane_book import Continuity, LaneState
+    from backhaul_hub.db.store import Device
+    from backhaul_hub.uplink.reader import UplinkReader
+    from backhaul_hub.vehicles.core import Vehicles
+
+# A server takes 1 MiB in a message.
+_PAGE_BYTES = 512 << 10
+_RANGES_SHOWN = 100
+_LANES_SHOWN = 200
+
+
+class Report:
+    """The report's parts, as they are now.
+
+    Args:
+        links: of the devices that have ever connected.
+        lags: of the sources, by (device, lane), where they are known.
+        clocks: what devices said last of their clocks.
+        sync: tells how a device's heads and stamps stand: "heads" and "future".
+        rotations: the newest of each device's key.
+        vehicles: what devices say of themselves.
+    """
+
+    def __init__(
+        self,
+        continuity: Continuity,
+        links: Mapping[str, Link],
+        lags: Mapping[tuple[str, str], int],
+        clocks: Mapping[str, ClockWord],
+        sync: Callable[[str], dict[str, Any]],
+        rotations: Mapping[str, Rotation],
+        vehicles: Vehicles,
+    ) -> None:
+        self._continuity = continuity
+        self._links = links
+        self._lags = lags
+        self._clocks = clocks
+        self._sync = sync
+        self._rotations = rotations
+        self._vehicles = vehicles
+
+    def page(
+        self, devices: Mapping[str, Device], readers: Sequence[UplinkReader], after: str
+    ) -> bytes:
+        """Return the JSON of the devices whose ids come after `after`, as many as a message takes.
+
+        `next` is the id to ask after for the next page, null on the last one.
+        """
+        found: list[bytes] = []
+        size, last, next_ = 0, after, None
+        for device in sorted(device for device in devices if device > after):
+            one = json.dumps(self._device(devices[device])).encode()
+            size += len(one)
+            if found and size > _PAGE_BYTES:
+                next_ = last
+                break
+            found.append(one)
+            last = device
+        rest = json.dumps({"streams": [_stream(reader) for reader in readers], "next": next_})
+        return b'{"devices": [' + b", ".join(found) + b"], " + rest.encode()[1:]
+
+    def _device(self, known: Device) -> dict[str, Any]:
+        device = known.id
+        link = self._links.get(device, Link())
+        current = self._continuity.current(device)
+        # A device says itself which lanes its messages are of: its own first, then some of the rest.
+        lanes = sorted(current, key=lambda lane: (lane not in lanes_of(known), lane))
+        clock = self._clocks.get(device)
+        refused = {
+            bound: count
+            for (whose, bound), count in self._continuity.refused.items()
+            if whose == device
+        }
+        return {
+            "device": device,
+            "link": asdict(link),
+            "clock": asdict(clock) if clock else None,
+            "agent": self._agent(device, link),
+            **self._sync(device),
+            "nodes": known.nodes,
+            "leaving": known.leaving,
+            "revoked_ns": known.revoked_ns or None,
+            "rotation": _rotation(self._rotations.get(device)),
+            "lanes": {
+                lane: self._lane(device, lane, *current[lane]) for lane in lanes[:_LANES_SHOWN]
+            },
+            "lanes_not_shown": len(lanes[_LANES_SHOWN:]),
+            "former": self._former(device, {lane: epoch for lane, (epoch, _) in current.items()}),
+            "refused": refused,
+        }
+
+    def _agent(self, device: str, link: Link) -> dict[str, Any]:
+        """Return whether its agent runs, and what that says of itself; None for what is not known."""
+        told = self._vehicles.told.get(device)
+        return {
+            "up": link.agent,
+            "since_ns": link.agent_since_ns or None,
+            "heard_ns": self._vehicles.heard_ns.get(device),
+            "told_ns": told.told_ns if told else None,
+            "version": told.report.version if told else None,
+            "ledger_pct": told.report.ledger_pct if told else None,
+            "disk_pct": told.report.disk_pct if told else None,
+            "conditions": told.report.conditions if told else [],
+            "machines": [asdict_of(each) for each in self._vehicles.identities.of(device).seen],
+        }
+
+    def _lane(self, device: str, lane: str, epoch: int, state: LaneState) -> dict[str, Any]:
+        gaps = state.gaps
+        return {
+            "epoch": epoch,
+            "watermark": state.watermark,
+            "highest_seq": state.seen.highest,
+            "said_seq": state.said,
+            "gaps": gaps[:_RANGES_SHOWN],
+            "gap_ranges": len(gaps),
+            "explained": list(state.explained)[:_RANGES_SHOWN],
+            "messages": state.messages,
+            "repeats": state.repeats,
+            "lost": state.lost,
+            "bytes": state.body_bytes,
+            "last_seen_ns": state.last_seen_ns,
+            "lag_messages": self._lags.get((device, lane)),
+        }
+
+    def _former(self, device: str, current: Mapping[str, int]) -> list[dict[str, Any]]:
+        """Return the lanes of former epochs that something is missing of."""
+        found = []
+        for key in sorted(self._continuity.of_device(device)):
+            state = self._continuity.lanes[key]
+            if current.get(key.lane) == key.epoch or state.whole:
+                continue
+            owed = state.owed
+            found.append(
+                {"lane": key.lane, "epoch": key.epoch, "watermark": state.watermark}
+                | {"owed": owed[:_RANGES_SHOWN], "owed_ranges": len(owed)}
+            )
+        return found
+
+
+def _rotation(rotation: Rotation | None) -> dict[str, Any] | None:
+    if rotation is None:
+        return None
+    shown = ("id", "state", "asked_ns", "changed_ns", "public_key", "why")
+    return {key: value for key, value in asdict(rotation).items() if key in shown}
+
+
+def _stream(reader: UplinkReader) -> dict[str, Any]:
+    return {
+        "stream": reader.stream,
+        "read_seq": reader.position.seq,
+        "quarantined": reader.position.quarantined,
+    }

@@ -1,0 +1,252 @@
+"""Looking at the hub's health now and then, and answering `hub.status`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from nats.errors import Error as NatsError
+
+from backhaul_codec.assurance.conditions import Condition, counts
+from backhaul_hub.errors import HubError
+from backhaul_hub.health.judge import DeviceFacts, Facts, HubHealth, LaneFacts
+from backhaul_hub.health.metrics import samples
+from backhaul_hub.links.leaf_connections import Link
+from backhaul_hub.streams.streams import DOWN, declared_streams
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from backhaul_codec.assurance.metrics import Sample
+    from backhaul_codec.protocol.words import ClockWord
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.config import HubConfig
+    from backhaul_hub.continuity.lane_book import Continuity, LaneState
+    from backhaul_hub.db.store import Device
+    from backhaul_hub.hub_time import HubTime
+    from backhaul_hub.nats.jetstream import JetStreamApi, Json
+    from backhaul_hub.sync.core import HubSync
+    from backhaul_hub.uplink.reader import UplinkReader
+    from backhaul_hub.vehicles.core import Vehicles
+
+STATUS_SERVICE = "hub.status"
+# Of one stream: who makes more sees the first of them.
+_CONSUMERS_MAX = 1024
+# Where a server is gone, its fellows wait 4 s for word of the consumers on it before they answer.
+_CONSUMERS_S_MAX = 8.0
+# A server takes 1 MiB in a message.
+_CONDITIONS_SHOWN = 500
+# Devices that are looked at in one go, before others of the control plane have their turn.
+_DEVICES_EACH = 250
+log = structlog.get_logger(__name__)
+
+
+class HealthWatch:
+    """Looks, keeps what was seen, and tells it.
+
+    Args:
+        api: JetStream of account HUB.
+        devices: tells all devices there are now.
+        links: of the devices that have ever connected.
+        lags: of the sources, by (device, lane), where they are known.
+        clocks: what devices said last of their clocks.
+        certificates: until when those of the servers last.
+        vehicles: what they say of themselves.
+        flooding: tells what devices that are kept out have sent too much of.
+        expanding: tells what was in the messages of others that are.
+        unknown: tells which devices durables on DOWN are of that hub.db does not know.
+        older: tells in what hub.db is older than the accounts that the servers hold.
+        time: knows of steps of the machine's clock.
+        sync: knows the heads of all devices.
+        imports: tells which imports were ended before all was kept.
+    """
+
+    def __init__(
+        self,
+        config: HubConfig,
+        clock: Clock,
+        api: JetStreamApi,
+        continuity: Continuity,
+        readers: Sequence[UplinkReader],
+        *,
+        devices: Callable[[], Mapping[str, Device]],
+        links: Mapping[str, Link],
+        lags: Mapping[tuple[str, str], int],
+        clocks: Mapping[str, ClockWord],
+        certificates: Mapping[str, datetime],
+        vehicles: Vehicles,
+        flooding: Callable[[], Mapping[str, str]] = dict,
+        expanding: Callable[[], Mapping[str, str]] = dict,
+        unknown: Callable[[], Collection[str]] = tuple,
+        older: Callable[[], str] = str,
+        time: HubTime | None = None,
+        sync: HubSync | None = None,
+        imports: Callable[[], Awaitable[str]] | None = None,
+    ) -> None:
+        self.facts = Facts(None)
+        """What was seen last."""
+        self.shown: list[Condition] = []
+        self.looked_ns = 0
+        """When; ns since the Unix epoch, 0: not yet."""
+        self._health = HubHealth(config.health)
+        self._interval_s = config.health.interval_s
+        self._streams = [stream["name"] for stream in declared_streams(config)]
+        self._clock = clock
+        self._api = api
+        self._continuity = continuity
+        self._readers = readers
+        self._devices = devices
+        self._links = links
+        self._lags = lags
+        self._clocks = clocks
+        self._certificates = certificates
+        self._vehicles = vehicles
+        self._flooding = flooding
+        self._expanding = expanding
+        self._unknown = unknown
+        self._older = older
+        self._time = time
+        self._sync = sync
+        self._imports = imports
+
+    async def run(self) -> None:
+        """Look every `interval_s` seconds (event loop's clock), for ever."""
+        while True:
+            await self.look()
+            await asyncio.sleep(self._interval_s)
+
+    async def look(self) -> None:
+        """Look once; what begins or ends to be shown is logged."""
+        self.facts = await self._see()
+        before = {_identity(each) for each in self.shown}
+        self._health.look(self.facts, self._clock.monotonic_s(), self._clock.now_ns())
+        self.shown = self._health.conditions.shown()
+        self.looked_ns = self._clock.now_ns()
+        now = {_identity(each) for each in self.shown}
+        for code, device, about in sorted(now - before):
+            log.warning("condition", code=code, device=device, about=about)
+        for code, device, about in sorted(before - now):
+            log.info("condition_is_over", code=code, device=device, about=about)
+
+    def status(self) -> dict[str, Any]:
+        """Return what `backhaul-hub status --json` prints."""
+        devices = self.facts.devices
+        return {
+            "time_ns": self._clock.now_ns(),
+            "looked_ns": self.looked_ns,
+            "devices": len(devices),
+            "connected": sum(1 for seen in devices.values() if seen.up),
+            "counts": counts(self.shown),
+            "conditions": [each.as_json() for each in self.shown[:_CONDITIONS_SHOWN]],
+            "conditions_not_shown": len(self.shown[_CONDITIONS_SHOWN:]),
+        }
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield the values of the hub's metrics."""
+        return samples(self.facts, self.shown, self.looked_ns)
+
+    async def _see(self) -> Facts:
+        streams: list[Json] = []
+        consumers: list[Json] = []
+        answers = True
+        try:
+            for name in self._streams:
+                info = await self._api.stream_info(name)
+                if info is None:
+                    continue  # it is made anew, see `ControlPlane`
+                streams.append({**info, "config": {**info["config"], "sources": []}, "sources": []})
+                # DOWN has one for every device, which lags for as long as that is away.
+                if name != DOWN and info["state"]["consumer_count"]:
+                    consumers += await self._consumers_of(name)
+        except (HubError, NatsError) as error:
+            log.debug("streams_unknown", error=str(error))
+            answers = False
+        return Facts(
+            streams if answers else None,
+            consumers if answers else [],
+            read={reader.stream: reader.position.seq for reader in self._readers},
+            quarantined={reader.stream: reader.position.quarantined for reader in self._readers},
+            devices=await self._see_devices(),
+            certificates=dict(self._certificates),
+            flooding=self._flooding(),
+            expanding=self._expanding(),
+            unknown=self._unknown(),
+            older=self._older(),
+            clock_step=self._clock_step(),
+            imports=await self._imports() if self._imports else "",
+        )
+
+    def _clock_step(self) -> str:
+        if self._time is None or self._time.step is None:
+            return ""
+        step_s, in_s = self._time.step.step_ns / 1e9, self._time.confirms_in_s()
+        return f"by {step_s:+.1f} s; gone by in {in_s:.0f} s if it stays"
+
+    async def _consumers_of(self, stream: str) -> list[Json]:
+        found: list[Json] = []
+        offset = 0
+        while offset < _CONSUMERS_MAX:
+            request = {"offset": offset}
+            answer = await self._api.request(
+                f"CONSUMER.LIST.{stream}", request, timeout_s=_CONSUMERS_S_MAX
+            )
+            page = answer.get("consumers") or []
+            found += page
+            # Those that are on a server that is gone come in no page; its replicas tell of it.
+            listed = len(page) + len(answer.get("missing") or [])
+            offset += listed
+            if not listed or offset >= answer["total"]:
+                break
+        return found
+
+    async def _see_devices(self) -> dict[str, DeviceFacts]:
+        seen: dict[str, DeviceFacts] = {}
+        for number, device in enumerate(self._devices()):
+            if number % _DEVICES_EACH == _DEVICES_EACH - 1:
+                await asyncio.sleep(0)
+            clock = self._clocks.get(device)
+            link = self._links.get(device, Link())
+            seen[device] = DeviceFacts(
+                link.up,
+                clock is not None and clock.quality == "unset",
+                self._lanes(device),
+                self._vehicles.identities.judged(device, self._clock.now_ns()),
+                shared=self._vehicles.identities.answerer(device) == "",
+                clock_step_ns=clock.step_ns if clock is not None else None,
+                heads_differ=self._sync is not None and self._sync.differs(device),
+                heads_ahead_ns=self._sync.ahead_ns(device) if self._sync is not None else 0,
+                agent=link.agent,
+                told=self._vehicles.told.get(device),
+            )
+        return seen
+
+    def _lanes(self, device: str) -> dict[str, LaneFacts]:
+        current = self._continuity.current(device)
+        lanes = {
+            lane: _lane(state, self._lags.get((device, lane)))
+            for lane, (_, state) in current.items()
+        }
+        for key in self._continuity.of_device(device):
+            state = self._continuity.lanes[key]
+            known = current.get(key.lane)
+            if (known is None or known[0] != key.epoch) and not state.whole:
+                lanes[f"{key.lane} of epoch {key.epoch}"] = LaneFacts(
+                    owes=False, gap_ranges=len(state.owed), arrivals=state.messages, lag=None
+                )
+        return lanes
+
+
+def _lane(state: LaneState, lag: int | None) -> LaneFacts:
+    whole = state.whole
+    return LaneFacts(
+        owes=not whole or bool(lag),
+        gap_ranges=0 if whole else len(state.gaps),
+        arrivals=state.messages + state.repeats,
+        lag=lag,
+    )
+
+
+def _identity(condition: Condition) -> tuple[str, str, str]:
+    return condition.code, condition.device, condition.about

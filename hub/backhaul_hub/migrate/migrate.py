@@ -1,0 +1,360 @@
+"""Moving a hub's streams to another server: `backhaul-hub migrate`.
+
+They are mirrored there while the hub works, and compared block by block as they come. Then the hub
+stands still for as long as the last messages take: its control plane is stopped, its streams are
+closed, what is left is compared, and each mirror becomes the stream that it was of (ADR 21).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+from typing import TYPE_CHECKING
+
+from nats.errors import Error as NatsError
+
+from backhaul_hub.access.keys import read_keys
+from backhaul_hub.backup.backup import API_TIMEOUT_S
+from backhaul_hub.backup.files import copy_database, place_file, set_created
+from backhaul_hub.backup.manifest import REGISTRY
+from backhaul_hub.backup.restore import begin_down, require_stopped
+from backhaul_hub.errors import BackupError, HubError
+from backhaul_hub.migrate.compare import SideBySide
+from backhaul_hub.migrate.mirrors import (
+    all_mirrored,
+    begin_mirror,
+    can_be_mirrored,
+    end_mirror,
+    promoted,
+)
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.nats.snapshots import Snapshot, copy
+from backhaul_hub.private_files import private_directory
+from backhaul_hub.shards import is_shard
+from backhaul_hub.start_guard import STOP_SERVICE, Move, forget_move, move_of, note_move
+from backhaul_hub.streams.streams import DOWN, stream_names
+from backhaul_hub.streams.twin_streams import STATE
+from backhaul_hub.uplink.stream_digest import BLOCK_SEQS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from nats.aio.client import Client
+
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.config import HubConfig
+    from backhaul_hub.nats.jetstream import Json
+
+HANDOVER = "migrated"
+# Made anew from hub.db and UP. State of an hour, every message of it synced there, is not worth it.
+_STAY = {DOWN, STATE}
+# Both are a moment's work, and all that the hub waits for at the switch.
+_BEHIND_MESSAGES_MAX = 200
+_UNCOMPARED_MAX = 2 * BLOCK_SEQS
+_LOOK_S = 0.25
+_STOP_S_MAX = 30.0
+_LAST_S_MAX = 180.0
+
+
+class Migration:
+    """One migration of one hub to one server.
+
+    Args:
+        here: a connection in account HUB of the hub as it is; `there`: of the other one.
+        bridge: connects the two servers while it is entered (bridge.py).
+        directory: the hub directory.
+        to: the other server, as it may be shown.
+        progress: told of a stream, how many messages of it are there, and of how many.
+    """
+
+    def __init__(
+        self,
+        here: Client,
+        there: Client,
+        bridge: AbstractAsyncContextManager[object],
+        config: HubConfig,
+        clock: Clock,
+        directory: Path,
+        to: str,
+        progress: Callable[[str, int, int], None] = lambda item, done, of: None,
+    ) -> None:
+        self._here, self._there = here, there
+        self._old = JetStreamApi(here, timeout_s=API_TIMEOUT_S)
+        self._new = JetStreamApi(there, timeout_s=API_TIMEOUT_S)
+        self._bridge = bridge
+        self._secret = read_keys(directory).up_api
+        self._config = config
+        self._clock = clock
+        self._directory = directory
+        self._move = Move(to)
+        self._progress = progress
+        self._created: dict[str, str] = {}
+        self._sides: dict[str, SideBySide] = {}
+        self._mirrors: list[str] = []
+
+    async def run(self, *, prepare: bool = False) -> dict[str, Json]:
+        """Mirror everything, switch, compare it, and make what the new hub directory needs.
+
+        Run again after it was cut short, it goes on where it was. With ``prepare`` it ends in sync,
+        before the switch. Returns the state of each stream there.
+
+        Raises:
+            HubError: the other server has a control plane, holds data or refuses, or what came there
+                is not what is here.
+        """
+        self._move = self._begun() or self._move
+        await require_stopped(self._there)
+        names = sorted(
+            await stream_names(self._old) - _STAY, key=lambda name: (not is_shard(name), name)
+        )
+        await self._require_room(names)
+        self._note()
+        async with self._bridge:
+            for name in names:
+                await self._mirror(name)
+            if not self._move.switched:
+                await self._catch_up()
+            if not prepare:
+                await self._switch(names)
+        there = sorted(await stream_names(self._new) & set(names))
+        return {name: await self._state(name) for name in there}
+
+    async def abort(self) -> list[str]:
+        """Delete what was made at the other server, and let the hub run here again.
+
+        Returns the names of the streams that went.
+
+        Raises:
+            HubError: there was no migration to it, its control plane runs, or it refused.
+        """
+        self._move = self._require_begun()
+        await require_stopped(self._there)
+        for name, config in self._move.closed.items():
+            await self._old.request(f"STREAM.UPDATE.{name}", config)
+        gone = []
+        for name in [*self._move.streams, *sorted(_STAY)]:
+            if await self._new.stream_info(name) is not None:
+                await self._new.request(f"STREAM.DELETE.{name}")
+                gone.append(name)
+        for name in await stream_names(self._old):
+            await end_mirror(self._old, name)
+        shutil.rmtree(self._directory / HANDOVER, ignore_errors=True)
+        forget_move(self._directory)
+        return gone
+
+    async def remove(self) -> list[str]:
+        """Delete the streams here, once the hub runs at the other server; return their names.
+
+        Raises:
+            HubError: nothing has moved there, no control plane runs there, or a stream of it has less
+                than the one here.
+        """
+        self._move = self._require_begun()
+        if not self._move.done:
+            raise BackupError("the migration has not come to its end", hint="run it again")
+        if not await _answers(self._there):
+            raise BackupError(
+                f"no control plane runs at {self._move.to}: it may not have what is here",
+                hint="start it there first: backhaul-hub up",
+            )
+        for name in self._move.streams:
+            here, there = await self._old.stream_info(name), await self._new.stream_info(name)
+            if here and (not there or there["state"]["last_seq"] < here["state"]["last_seq"]):
+                raise BackupError(f"{name} at {self._move.to} has less than what is here")
+        gone = sorted(await stream_names(self._old) & {*self._move.streams, *_STAY})
+        for name in gone:
+            await self._old.request(f"STREAM.DELETE.{name}")
+        return gone
+
+    def _note(self) -> None:
+        note_move(self._directory, self._move)
+
+    def _begun(self) -> Move | None:
+        move = move_of(self._directory)
+        if move is not None and move.to != self._move.to:
+            raise BackupError(
+                f"a migration to {move.to} was begun", hint="go on with it, or abort it, there"
+            )
+        return move
+
+    def _require_begun(self) -> Move:
+        move = self._begun()
+        if move is None:
+            raise BackupError("no migration was begun from here")
+        return move
+
+    async def _require_room(self, names: list[str]) -> None:
+        """See that nothing of another hub is at the other server; empty streams make room."""
+        if sorted(await stream_names(self._new)) == sorted(await stream_names(self._old)):
+            for name in names[:1]:
+                old = await self._old.request(f"STREAM.INFO.{name}")
+                new = await self._new.request(f"STREAM.INFO.{name}")
+                if old["created"] == new["created"]:
+                    raise BackupError(f"{self._move.to} is the server that this hub has already")
+        for name in [*names, *sorted(_STAY)]:
+            info = await self._new.stream_info(name)
+            if info is None or name in self._move.streams or self._move.switched:
+                continue
+            if info["state"]["messages"]:
+                raise BackupError(
+                    f"{self._move.to} holds {info['state']['messages']:,} messages in {name}",
+                    hint="move to a hub that is new: backhaul-hub init",
+                )
+            await self._new.request(f"STREAM.DELETE.{name}")
+
+    # While the hub works
+
+    async def _mirror(self, name: str) -> None:
+        """Begin a mirror, or see that it is there; what cannot have one is copied at the switch."""
+        config = (await self._old.request(f"STREAM.INFO.{name}"))["config"]
+        if name not in self._move.streams:
+            self._move.streams.append(name)
+            self._note()
+        self._sides[name] = SideBySide(name, self._here, self._there, self._old, self._new)
+        there = await self._new.stream_info(name)
+        if there is not None and not there["config"].get("mirror"):
+            return  # it was promoted, or copied, before a run was cut short
+        if can_be_mirrored(config) and await begin_mirror(
+            self._old, self._new, config, self._secret
+        ):
+            self._mirrors.append(name)
+
+    async def _catch_up(self) -> None:
+        """Wait until every mirror is close behind, and most of it compared."""
+        while True:
+            behind = [await self._behind(name) for name in self._mirrors]
+            uncompared = [await self._sides[name].look() for name in self._mirrors]
+            if max(behind, default=0) <= _BEHIND_MESSAGES_MAX and (
+                max(uncompared, default=0) <= _UNCOMPARED_MAX
+            ):
+                return
+            await asyncio.sleep(_LOOK_S)
+
+    async def _behind(self, name: str) -> int:
+        was, now = (
+            (await self._old.request(f"STREAM.INFO.{name}"))["state"],
+            await self._state(name),
+        )
+        last: int = was["last_seq"] if was["messages"] else 0
+        self._progress(name, min(last, now["last_seq"]), last)
+        return max(0, last - int(now["last_seq"]))
+
+    async def _state(self, name: str) -> Json:
+        state: Json = (await self._new.request(f"STREAM.INFO.{name}"))["state"]
+        return state
+
+    # While it stands still
+
+    async def _switch(self, names: list[str]) -> None:
+        self._move.switched = True
+        self._note()  # from now on `up` refuses here
+        await _stop(self._here)
+        for name in names:
+            await self._close(name)
+        for name in names:
+            await self._finish(name)
+        await begin_down(self._new, self._config, self._clock)
+        await asyncio.to_thread(self._hand_over)
+        self._move.done = True
+        self._note()
+
+    async def _close(self, name: str) -> None:
+        """Have a stream take nothing more in: who writes to it is told so, and loses nothing."""
+        if name not in self._move.closed:
+            config = (await self._old.request(f"STREAM.INFO.{name}"))["config"]
+            self._move.closed[name] = config
+            self._note()
+        config = self._move.closed[name]
+        if not config.get("mirror"):
+            shut = {"subjects": [f"hub.moved.{name}"], "sources": []}
+            await self._old.request(f"STREAM.UPDATE.{name}", config | shut)
+
+    async def _finish(self, name: str) -> None:
+        """Bring the last of a stream there, compare, and make it a stream of its own."""
+        config = promoted(self._move.closed[name])
+        side, there = self._sides[name], await self._new.stream_info(name)
+        if there is not None and there["config"].get("mirror"):
+            await self._take_last(name)
+            if await side.differs():
+                # Something was deleted here meanwhile, which no mirror hears of.
+                await self._new.request(f"STREAM.DELETE.{name}")
+                there = None
+            else:
+                await self._new.request(f"STREAM.UPDATE.{name}", config)
+        if there is None:
+            snapshot = await Snapshot.begin(self._here, self._old, name)
+            await copy(snapshot, self._there, self._new, lambda _: config)
+        if wrong := await side.differs():
+            raise BackupError(f"{name} is not at {self._move.to} as it is here: {wrong}")
+        await end_mirror(self._old, name)
+        old = await self._old.request(f"STREAM.INFO.{name}")
+        new = await self._new.request(f"STREAM.INFO.{name}")
+        self._created[old["created"]] = new["created"]
+        size: int = old["state"]["last_seq"]
+        self._progress(name, size, size)
+
+    async def _take_last(self, name: str) -> None:
+        try:
+            async with asyncio.timeout(_LAST_S_MAX):
+                while not await all_mirrored(self._old, self._new, name):
+                    await self._behind(name)
+                    await asyncio.sleep(_LOOK_S / 10)
+        except TimeoutError:
+            raise BackupError(
+                f"{name}: the last messages do not come to {self._move.to}",
+                hint="run it again, or take it back with --abort",
+            ) from None
+
+    def _hand_over(self) -> None:
+        """Write what the directory of the new hub needs: hub.db, and the vehicles' files."""
+        target = self._directory / HANDOVER
+        try:
+            shutil.rmtree(target, ignore_errors=True)
+            target.mkdir(mode=0o700)
+            copy_database(self._directory / REGISTRY, target / REGISTRY)
+            set_created(target / REGISTRY, self._created)
+            for path in self._directory.glob("devices/*/*"):
+                place = target / path.relative_to(self._directory)
+                private_directory(place.parent)
+                place_file(path, place)
+        except OSError as error:
+            raise BackupError(f"{target}: {error.strerror}") from error
+
+
+async def _answers(client: Client) -> bool:
+    """Tell whether a control plane runs at a server."""
+    try:
+        await require_stopped(client)
+    except BackupError:
+        return True
+    return False
+
+
+async def _is_gone(client: Client) -> bool:
+    """Tell whether a control plane has ended; while it ends, it is there and does not answer."""
+    try:
+        await require_stopped(client)
+    except HubError:
+        return False
+    return True
+
+
+async def _stop(client: Client) -> None:
+    """Have the control plane stop, where one runs, and wait until it has.
+
+    Raises:
+        HubError: it does not.
+    """
+    with contextlib.suppress(NatsError):  # nobody there, or gone before it could answer
+        await client.request(STOP_SERVICE, b"", timeout=_STOP_S_MAX)
+    try:
+        async with asyncio.timeout(_STOP_S_MAX):
+            while not await _is_gone(client):  # noqa: ASYNC110
+                await asyncio.sleep(_LOOK_S / 10)
+    except TimeoutError:
+        raise BackupError(
+            "the control plane does not stop", hint="stop it: systemctl stop backhaul-hub.service"
+        ) from None

@@ -1,0 +1,191 @@
+"""The JetStream API as plain JSON requests.
+
+nats-py's typed configurations do not know durable sources, the flow_control ack policy or every
+2.15 field; a dict sent and a dict received loses nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+from nats.errors import NoRespondersError
+
+from backhaul_hub.errors import HubError, JetStreamError
+from backhaul_hub.nats.stream_reader import stamp_ns
+from backhaul_hub.shards import api_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nats.aio.client import Client
+
+STREAM_NOT_FOUND = 10059
+CONSUMER_NOT_FOUND = 10014
+WRONG_LAST_SEQUENCE = 10071
+INSUFFICIENT_STORAGE = 10047
+MESSAGE_NOT_FOUND = 10037
+CLUSTER_NOT_AVAILABLE = 10008
+NO_SUITABLE_PEERS = 10005
+SUBJECTS_OVERLAP = 10065
+REPLICAS_NOT_SUPPORTED = 10074
+ACCOUNT_NOT_ENABLED = 10039
+STREAM_NOT_MADE = 10049
+"""For whatever reason, as one that a file cannot be written."""
+
+Json = dict[str, Any]
+
+_AGAIN_S = 0.25
+
+
+class JetStreamApi:
+    """JetStream API requests over one connection, for the streams of its account and the shards of UP.
+
+    Args:
+        client: a connection in the account whose JetStream is meant.
+        timeout_s: how long one request may take, by the event loop's clock.
+        patience_s: for how long a request that is not answered is made again, as while a cluster
+            chooses a leader. What is published is not: it may have been stored.
+    """
+
+    def __init__(self, client: Client, *, timeout_s: float = 10.0, patience_s: float = 0.0) -> None:
+        self._client = client
+        self._timeout_s = timeout_s
+        self._patience_s = patience_s
+        self.on_stored: Callable[[Json], None] = lambda _: None
+        """Hears each acknowledgement of what was published."""
+
+    async def request(
+        self,
+        verb: str,
+        body: Json | None = None,
+        *,
+        api: str = "",
+        timeout_s: float | None = None,
+    ) -> Json:
+        """Ask for an action, as `STREAM.INFO.UP_00`, and return the answer.
+
+        Args:
+            verb: the action. The stream that it names says which account is asked.
+            body: of the request.
+            api: the API of which account, for an action that names no stream, as `shards.API`.
+            timeout_s: other than usual.
+
+        Raises:
+            JetStreamError: the server answered with an error.
+            HubError: nobody answered in time.
+        """
+        payload = json.dumps(body).encode() if body is not None else b""
+        subject = f"{api}.{verb}" if api else api_subject(verb)
+        loop = asyncio.get_running_loop()
+        give_up_s = loop.time() + self._patience_s
+        while True:
+            try:
+                return await self._ask(subject, payload, None, timeout_s)
+            except HubError as error:
+                if not _may_pass(error) or loop.time() >= give_up_s:
+                    raise
+            await asyncio.sleep(_AGAIN_S)
+
+    async def publish(
+        self, subject: str, payload: bytes, headers: dict[str, str] | None = None
+    ) -> Json:
+        """Store a message in the stream that takes this subject; return the acknowledgement.
+
+        Raises:
+            JetStreamError: the stream refused it.
+            HubError: no stream takes it, or there was no answer in time.
+        """
+        answer = await self._ask(subject, payload, headers)
+        self.on_stored(answer)
+        return answer
+
+    async def _ask(
+        self,
+        subject: str,
+        payload: bytes,
+        headers: dict[str, str] | None,
+        timeout_s: float | None = None,
+    ) -> Json:
+        timeout_s = timeout_s or self._timeout_s
+        try:
+            # nats-py's own time limit is asyncio.wait_for, which before Python 3.12 loses a
+            # cancellation that comes together with the answer (bpo-37658).
+            async with asyncio.timeout(timeout_s):
+                message = await self._client.request(
+                    subject,
+                    payload,
+                    timeout=None,  # type: ignore[arg-type]
+                    headers=headers,
+                )
+        except NoRespondersError:
+            raise HubError(
+                f"no JetStream behind {subject}", hint="does this user belong to account HUB?"
+            ) from None
+        except TimeoutError:
+            raise HubError(f"no answer to {subject} in {timeout_s:g} s") from None
+        answer: Json = json.loads(message.data)
+        if error := answer.get("error"):
+            raise JetStreamError(subject, error.get("err_code", 0), error.get("description", ""))
+        return answer
+
+    async def first_message(self, stream: str, seq: int) -> tuple[int, int] | None:
+        """Return the first message from `seq` on by the word of the stream's leader: seq, stored_ns.
+
+        A direct get is answered by any server of a cluster, which may not have what the leader has.
+
+        Raises:
+            HubError: the stream is not there, or nobody answered.
+        """
+        request = {"seq": seq, "next_by_subj": ">"}
+        try:
+            found = (await self.request(f"STREAM.MSG.GET.{stream}", request))["message"]
+        except JetStreamError as error:
+            if error.code == MESSAGE_NOT_FOUND:
+                return None
+            raise
+        return found["seq"], stamp_ns(found["time"])
+
+    async def stream_info(self, stream: str) -> Json | None:
+        """Return a stream's info, None where there is no such stream."""
+        try:
+            return await self.request(f"STREAM.INFO.{stream}")
+        except JetStreamError as error:
+            if error.code == STREAM_NOT_FOUND:
+                return None
+            raise
+
+    async def consumer_info(self, stream: str, consumer: str) -> Json | None:
+        """Return a consumer's info, None where there is no such consumer."""
+        try:
+            return await self.request(f"CONSUMER.INFO.{stream}.{consumer}")
+        except JetStreamError as error:
+            if error.code == CONSUMER_NOT_FOUND:
+                return None
+            raise
+
+    async def delete_consumer(self, stream: str, consumer: str) -> None:
+        """Delete a consumer, if there is one.
+
+        Asked again after an answer that got lost (`patience_s`), the server has none any more.
+
+        Raises:
+            HubError: the server refused, or nobody answered.
+        """
+        try:
+            await self.request(f"CONSUMER.DELETE.{stream}.{consumer}")
+        except JetStreamError as error:
+            if error.code != CONSUMER_NOT_FOUND:
+                raise
+
+
+def _may_pass(error: HubError) -> bool:
+    """Say whether a request failed for want of a leader, or of a server, and not by its contents.
+
+    No peers are suitable, too, while servers that have just started do not all know one another.
+    """
+    return not isinstance(error, JetStreamError) or error.code in (
+        CLUSTER_NOT_AVAILABLE,
+        NO_SUITABLE_PEERS,
+    )

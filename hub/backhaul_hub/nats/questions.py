@@ -1,0 +1,143 @@
+"""What is asked of the hub's services: JSON objects, whose unknown fields are refused. Pure."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from backhaul_hub.commands.lifecycle import CommandId, CommandName  # noqa: TC001 - msgspec reads the types
+from backhaul_hub.shadow.document import FIELDS_MAX
+
+
+class Get(msgspec.Struct, forbid_unknown_fields=True):
+    """Heads of one device."""
+
+    device: str
+    paths: list[str] = []
+    deleted: bool = False
+    telemetry: bool = False
+
+
+class PointToWrite(msgspec.Struct, forbid_unknown_fields=True):
+    """One point as it is asked for; with `delete` it is deleted."""
+
+    type: str
+    key: str = ""
+    value: Any = None
+    dtype: str | None = None
+    delete: bool = False
+
+
+class Set(msgspec.Struct, forbid_unknown_fields=True):
+    """Points of one node, written whole or not at all."""
+
+    device: str
+    node: str
+    points: list[PointToWrite]
+    parent: str = ""
+    who: str = ""
+
+
+class Node(msgspec.Struct, forbid_unknown_fields=True):
+    """A change of the tree."""
+
+    do: Literal["create", "move", "mirror", "delete", "undelete"]
+    address: str
+    under: str | None = None
+    source: str | None = None
+    type: Any = None
+    points: list[PointToWrite] = []
+    who: str = ""
+
+
+class OneMachine(msgspec.Struct, forbid_unknown_fields=True):
+    """An operator's word that one machine alone uses a device's identity: the one that was heard last."""
+
+    device: str
+
+
+class Conflicts(msgspec.Struct, forbid_unknown_fields=True):
+    """Conflicts of one device or of all; with `settled` those that were settled too."""
+
+    device: str | None = None
+    settled: bool = False
+
+
+class Settle(msgspec.Struct, forbid_unknown_fields=True):
+    """Have a conflict's loser written again, or accept the winner."""
+
+    id: int
+    who: str = ""
+    accept: bool = False
+
+
+class Nothing(msgspec.Struct, forbid_unknown_fields=True):
+    """No more than the question itself."""
+
+
+class Commands(msgspec.Struct, forbid_unknown_fields=True):
+    """Which commands: of a device, one by its id, only those that are not over."""
+
+    device: str | None = None
+    id: str | None = None
+    unfinished: bool = False
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class Devices(msgspec.Struct, forbid_unknown_fields=True):
+    """A page of the report on devices: of those whose ids come after one."""
+
+    after: str = ""
+
+
+class State(msgspec.Struct, forbid_unknown_fields=True):
+    """Newest values: of one device, or a page of them, of the devices that come after one."""
+
+    device: str | None = None
+    after: str = ""
+
+
+class Events(msgspec.Struct, forbid_unknown_fields=True):
+    """Events of one device or all from a time on (ns since the Unix epoch): the newest so many."""
+
+    since_ns: Annotated[int, Meta(ge=0)]
+    device: str | None = None
+    kind: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = 1000
+
+
+class Command(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A command to be sent."""
+
+    device: str
+    name: CommandName
+    id: CommandId = ""
+    params: msgspec.Raw = msgspec.Raw(b"null")
+    deadline_s: Annotated[float, Meta(gt=0)] | None = None
+
+
+class Shadow(msgspec.Struct, forbid_unknown_fields=True):
+    """Revisions of a shadow's documents: of one, or of all four."""
+
+    device: str
+    part: Literal["desired", "reported", "config", "meta"] | None = None
+
+
+class Field(PointToWrite, kw_only=True):
+    """One field to be desired; with `delete` its deletion is."""
+
+    node: str
+
+
+class Desire(msgspec.Struct, forbid_unknown_fields=True):
+    """Change what is desired: these fields; of `forget` (node.type[.key]) nothing is any more.
+
+    With `only` nothing else than this stays desired.
+    """
+
+    device: str
+    points: Annotated[list[Field], Meta(max_length=FIELDS_MAX)] = []
+    forget: Annotated[list[str], Meta(max_length=FIELDS_MAX)] = []
+    only: bool = False

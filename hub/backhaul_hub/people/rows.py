@@ -1,0 +1,52 @@
+"""The rows of people in hub.db: who has credentials."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from backhaul_hub.people.identity import May, Person
+from backhaul_hub.uplink.consumer import Change
+
+if TYPE_CHECKING:
+    from backhaul_hub.db.store import Registry
+
+SCHEMA = """
+CREATE TABLE person (
+    name TEXT PRIMARY KEY,
+    group_address TEXT NOT NULL,
+    may TEXT NOT NULL,
+    public_key TEXT NOT NULL UNIQUE,
+    added_ns INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+
+
+class Known(NamedTuple):
+    """Somebody who has credentials."""
+
+    person: Person
+    public_key: str
+    added_ns: int
+
+
+def insertion(known: Known) -> Change:
+    """Return the statement that adds somebody."""
+    name, group, may = known.person
+    row = (name, group, may.value, known.public_key, known.added_ns)
+    return Change("INSERT INTO person VALUES (?, ?, ?, ?, ?)", [row])
+
+
+def removal(name: str) -> Change:
+    """Return the statement that takes somebody out."""
+    return Change("DELETE FROM person WHERE name = ?", [(name,)])
+
+
+async def known_people(registry: Registry) -> dict[str, Known]:
+    """Return all who have credentials, by name. Raises: RegistryError."""
+    rows = await registry.fetch(
+        "SELECT name, group_address, may, public_key, added_ns FROM person ORDER BY name"
+    )
+    return {
+        name: Known(Person(name, group, May(may)), public_key, added_ns)
+        for name, group, may, public_key, added_ns in rows
+    }

@@ -1,0 +1,280 @@
+"""What a person may ask: the hub's own services, with a look at the tree before each.
+
+Nothing is done here twice: a question is checked, passed on to what answers `hub.<service>` or the
+command line, and the answer reduced to what the person sees. Who writes is the person, always.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import msgspec
+from nats.errors import Error as NatsError
+from nats.js.api import DeliverPolicy
+
+from backhaul_codec.assurance.certificates import HOUR_NS
+from backhaul_codec.state.json_values import parse_path, value_from_json
+from backhaul_codec.state.merge import HeadKey
+from backhaul_codec.state.tree_text import describe, render
+from backhaul_codec.strict.json import Reader
+from backhaul_hub.commands import rows as command_rows
+from backhaul_hub.commands.lifecycle import BODY_BYTES_MAX, command_subject
+from backhaul_hub.errors import HubError, RightsError, WriteRefusedError
+from backhaul_hub.nats import questions
+from backhaul_hub.nats.ephemeral_reader import pending
+from backhaul_hub.people.identity import May
+from backhaul_hub.people.scope import Scope, Subtree
+from backhaul_hub.shadow.bucket import ShadowBucket
+from backhaul_hub.shadow.document import PARTS
+from backhaul_hub.streams.twin_streams import STATE, device_prefix
+from backhaul_hub.sync.heads import FLEET
+from backhaul_hub.twin.event_answers import events_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from nats.aio.client import Client
+
+    from backhaul_codec import Value
+    from backhaul_codec.state.tree import Topology
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.db.store import Device, Registry
+    from backhaul_hub.nats.jetstream import JetStreamApi
+    from backhaul_hub.people.identity import Person
+    from backhaul_hub.sync.core import HubSync
+    from backhaul_hub.sync.service import SyncService
+
+_PAGE_BYTES = 512 << 10
+_HOURS_MAX = 30_000
+"""Of all devices in one answer about events: what the control plane judges in a fraction of a second."""
+_RECORDED_S_MAX = 5.0
+_LOOK_S = 0.05
+
+
+class Hub(NamedTuple):
+    """What people's questions are answered from."""
+
+    client: Client
+    api: JetStreamApi
+    registry: Registry
+    clock: Clock
+    env: str
+    core: HubSync
+    sync: SyncService
+    devices: Callable[[], Mapping[str, Device]]
+    report: Callable[[Mapping[str, Device], str], bytes]
+    """A page of the report on some devices: of those after an id."""
+
+
+class PeopleServices:
+    """Answers a question of anybody; how many at once is for `AskService` to say."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._services: dict[str, _Service] = {
+            "get": _Service(May.READ, Reader(questions.Get), self._get),
+            "tree": _Service(May.READ, Reader(questions.Nothing), self._tree),
+            "devices": _Service(May.READ, Reader(questions.Devices), self._devices),
+            "state": _Service(May.READ, Reader(questions.State), self._state),
+            "events": _Service(May.READ, Reader(questions.Events), self._events),
+            "conflicts": _Service(May.READ, Reader(questions.Conflicts), self._conflicts),
+            "commands": _Service(May.READ, Reader(questions.Commands), self._commands),
+            "shadow": _Service(May.READ, Reader(questions.Shadow), self._shadow),
+            "set": _Service(May.WRITE, Reader(questions.Set), self._set),
+            "revert": _Service(May.WRITE, Reader(questions.Settle), self._revert),
+            "desire": _Service(May.WRITE, Reader(questions.Desire), self._desire),
+            "command": _Service(May.COMMAND, Reader(questions.Command), self._command),
+        }
+
+    async def answer(self, person: Person, service: str, body: bytes) -> Any:
+        """Return what is to be answered, for msgspec to encode.
+
+        Raises:
+            HubError, CodecError, SubjectError: what is refused, and why.
+        """
+        asked = self._services.get(service)
+        if asked is None:
+            known = ", ".join(sorted(self._services))
+            raise RightsError(f"there is no service {service[:80]!r} for people", hint=known)
+        scope = Scope(person, self._hub.core.tree, self._hub.devices)
+        scope.require_may(asked.needs)
+        scope.require_group()
+        return await asked.answer(scope, asked.question.read(body or b"{}"))
+
+    # To read
+
+    async def _get(self, scope: Scope, question: questions.Get) -> dict[str, Any]:
+        if question.device != FLEET:
+            scope.require_device(question.device)
+            return await self._hub.sync.get(question)
+        answer = await self._hub.sync.get(question)
+        seen = [
+            point
+            for point in answer["points"]
+            if scope.sees(point["node"]) and scope.sees(point.get("parent", point["node"]))
+        ]
+        return answer | {"points": seen}
+
+    async def _tree(self, scope: Scope, _: questions.Nothing) -> dict[str, Any]:
+        tree = cast("Topology", Subtree(scope))
+        return {**describe(tree), "lines": render(tree)}
+
+    async def _devices(self, scope: Scope, question: questions.Devices) -> msgspec.Raw:
+        known = self._hub.devices()
+        seen = {device: known[device] for device in scope.devices}
+        return msgspec.Raw(self._hub.report(seen, question.after))
+
+    async def _state(self, scope: Scope, question: questions.State) -> dict[str, Any]:
+        if question.device is not None:
+            scope.require_device(question.device)
+            return {"state": await self._state_of(question.device), "next": None}
+        found: list[msgspec.Raw] = []
+        size, last = 0, ""
+        for device in (each for each in scope.devices if each > question.after):
+            if size > _PAGE_BYTES:
+                return {"state": found, "next": last}
+            some = await self._state_of(device)
+            size += sum(map(len, map(bytes, some)))
+            found, last = found + some, device
+        return {"state": found, "next": None}
+
+    async def _state_of(self, device: str) -> list[msgspec.Raw]:
+        which = f"{device_prefix(self._hub.env, device)}.state.>"
+        policy = DeliverPolicy.LAST_PER_SUBJECT
+        messages = pending(self._hub.client, STATE, policy, filter_subject=which)
+        try:
+            return [msgspec.Raw(message.data) async for message in messages]
+        except NatsError as error:
+            raise HubError(f"{STATE} cannot be read: {error}") from error
+
+    async def _events(self, scope: Scope, question: questions.Events) -> dict[str, Any]:
+        if question.device is not None:
+            scope.require_device(question.device)
+        hub = self._hub
+        now_ns = hub.clock.now_ns()
+        devices = scope.devices if question.device is None else [question.device]
+        hours = max(1, (now_ns - question.since_ns) // HOUR_NS + 1)
+        if hours * len(devices) > _HOURS_MAX:
+            raise HubError(
+                f"{len(devices)} devices and {hours} hours; their product is at most {_HOURS_MAX}",
+                hint="ask for one device, or for a shorter time",
+            )
+        only = None if scope.whole else scope.devices
+        return await events_answer(hub.client, hub.env, hub.registry, question, now_ns, only)
+
+    async def _conflicts(self, scope: Scope, question: questions.Conflicts) -> dict[str, Any]:
+        if question.device is not None:
+            scope.require_device(question.device)
+        answer = await self._hub.sync.conflicts(question)
+        if scope.whole:
+            return answer
+        # How many were forgotten is known of all devices together alone: not this person's.
+        return {"conflicts": [each for each in answer["conflicts"] if scope.sees(each["device"])]}
+
+    async def _commands(self, scope: Scope, question: questions.Commands) -> dict[str, Any]:
+        if question.device is not None:
+            scope.require_device(question.device)
+            devices = [question.device]
+        else:
+            devices = scope.devices
+        found = await command_rows.newest(self._hub.registry, question, devices)
+        return {"commands": [command.told() for command in found]}
+
+    async def _shadow(self, scope: Scope, question: questions.Shadow) -> dict[str, Any]:
+        scope.require_device(question.device)
+        bucket = await self._bucket()
+        parts = PARTS if question.part is None else (question.part,)
+        found = {part: await bucket.history(question.device, part) for part in parts}
+        documents = {part: [each._asdict() for each in some] for part, some in found.items()}
+        return {"device": question.device, "documents": documents}
+
+    # To write
+
+    async def _set(self, scope: Scope, question: questions.Set) -> dict[str, Any]:
+        if question.device == FLEET:
+            if question.parent or "/" in question.node:
+                raise RightsError("what hangs where, above devices, is for operators to change")
+            scope.require(question.node)
+        else:
+            scope.require_device(question.device)
+        question.who = _author(scope, question.who)
+        return await self._hub.sync.set(question)
+
+    async def _revert(self, scope: Scope, question: questions.Settle) -> dict[str, Any]:
+        conflict = self._hub.core.conflicts.conflicts.get(question.id)
+        if conflict is None or not scope.sees(conflict.device):
+            raise WriteRefusedError(f"there is no conflict {question.id}")
+        question.who = _author(scope, question.who)
+        return await self._hub.sync.settle(question)
+
+    async def _desire(self, scope: Scope, question: questions.Desire) -> dict[str, Any]:
+        scope.require_device(question.device)
+        changed = {
+            HeadKey("", point.node, point.type, point.key): _wanted(point)
+            for point in question.points
+        }
+        forgotten = {HeadKey("", *parse_path(path)) for path in question.forget}
+        revision, taken = await (await self._bucket()).change(
+            question.device, changed, forgotten, only=question.only, who=scope.person.name
+        )
+        return {"device": question.device, "revision": revision, "taken": taken}
+
+    # To command
+
+    async def _command(self, scope: Scope, question: questions.Command) -> dict[str, Any]:
+        scope.require_device(question.device)
+        hub, device = self._hub, question.device
+        id_ = question.id or secrets.token_hex(8)
+        body: dict[str, Any] = {
+            "id": id_,
+            "params": question.params,
+            "who": scope.person.name,
+        }
+        if question.deadline_s is not None:
+            body["deadline_s"] = question.deadline_s
+        message = msgspec.json.encode(body)
+        if len(message) > BODY_BYTES_MAX:
+            raise WriteRefusedError(f"{len(message)} bytes; {BODY_BYTES_MAX} are allowed")
+        await hub.api.publish(command_subject(hub.env, device, question.name), message)
+        return await self._recorded(questions.Commands(device, id_))
+
+    async def _recorded(self, which: questions.Commands) -> dict[str, Any]:
+        """Return a command as it is recorded, which it is a moment after it was published."""
+        assert which.device is not None
+        try:
+            async with asyncio.timeout(_RECORDED_S_MAX):
+                while True:
+                    found = await command_rows.newest(self._hub.registry, which, [which.device])
+                    if found:
+                        return found[0].told()
+                    await asyncio.sleep(_LOOK_S)
+        except TimeoutError:
+            raise HubError(
+                f"command {which.id} is in the queue, and not taken yet",
+                hint="ask for it with the service commands; after five minutes in the queue it is gone",
+            ) from None
+
+    async def _bucket(self) -> ShadowBucket:
+        try:
+            return await ShadowBucket.open(self._hub.client, self._hub.env)
+        except NatsError as error:
+            raise HubError(f"the bucket of shadows cannot be used: {error!r}") from error
+
+
+class _Service(NamedTuple):
+    needs: May
+    question: Reader[Any]
+    answer: Callable[[Scope, Any], Awaitable[Any]]
+
+
+def _author(scope: Scope, who: str) -> str:
+    """Return who writes: nobody may say that it is somebody else."""
+    if who not in ("", scope.person.name):
+        raise RightsError(f"who writes is {scope.person.name}, not {who[:80]!r}")
+    return scope.person.name
+
+
+def _wanted(point: questions.Field) -> Value | None:
+    return None if point.delete else value_from_json(point.value, point.dtype)

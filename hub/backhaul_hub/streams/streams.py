@@ -1,0 +1,245 @@
+"""The hub's streams and consumers, declared in one place, and how they are brought into being.
+
+`reconcile` creates what is missing, updates what may be updated in place, and refuses, with the
+differences, what may not: the hub never deletes a stream to change it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from backhaul_codec.subjects import IMPORT, IMPORT_STREAM
+from backhaul_hub.errors import JetStreamError, LimitsLoweredError, StreamConflictError
+from backhaul_hub.nats.jetstream import (
+    ACCOUNT_NOT_ENABLED,
+    INSUFFICIENT_STORAGE,
+    NO_SUITABLE_PEERS,
+    REPLICAS_NOT_SUPPORTED,
+    STREAM_NOT_MADE,
+    SUBJECTS_OVERLAP,
+)
+from backhaul_hub.shards import API, is_shard, up_name
+from backhaul_hub.streams.twin_streams import twin_streams
+
+if TYPE_CHECKING:
+    from backhaul_hub.config import HubConfig
+    from backhaul_hub.nats.jetstream import JetStreamApi, Json
+
+QUARANTINE = "QUARANTINE"
+# One for the fleet: consumers are cheap (5,000 cost 219 MB), unlike sources, which UP is sharded for.
+DOWN = "DOWN_00"
+SOURCED_ONLY = "hub.sourced-only"
+"""What begins the subject that a shard of UP has and nobody publishes on."""
+_SECOND_NS = 1_000_000_000
+_DAY_NS = 86_400 * _SECOND_NS
+
+# What a server lets nobody change on a living stream, or what would drop data if it changed.
+_FIXED = ("storage", "retention", "max_consumers", "mirror", "persist_mode")
+# Lists that may grow in place. An entry taken away, or made another, leaves what it brought under a
+# name that nobody reads, or brings all of it once more.
+_GROWING = ("subjects", "sources")
+_HINTS = {
+    INSUFFICIENT_STORAGE: "free some disk, raise max_file_store in hub.conf, or lower this stream's"
+    " ..._bytes_max or bytes_max in hub.toml: it is set aside whole",
+    SUBJECTS_OVERLAP: "another stream takes these subjects: move that one, or say another [twin] env",
+    NO_SUITABLE_PEERS: "fewer servers of the cluster are there, and have room, than replicas in hub.toml",
+    REPLICAS_NOT_SUPPORTED: "replicas in hub.toml is for a cluster of as many servers",
+}
+# Said while another connection has the server load the account: that is in use before its store is
+# (`setup.create_hub` makes the store's directory; one may have been emptied since).
+_LOADING = frozenset({ACCOUNT_NOT_ENABLED, STREAM_NOT_MADE})
+_LOADING_TRIES, _LOADING_S = 5, 0.5
+# Said when a stream is made and never later: a server that restarts with a first_seq above the
+# stream's first message purges the stream.
+_AT_CREATION = frozenset({"first_seq"})
+
+
+def declared_streams(config: HubConfig) -> list[Json]:
+    """Declare every stream of this hub, without the sources that come and go with devices."""
+    common: dict[str, Any] = {
+        "storage": "file",
+        "retention": "limits",
+        "discard": "old",
+        "num_replicas": config.streams.replicas,
+        "allow_direct": True,
+    }
+    up = {
+        "max_bytes": config.up.bytes_max,
+        "max_age": config.up.age_days_max * _DAY_NS,
+    }
+    down = {
+        "name": DOWN,
+        "subjects": ["in.>"],
+        # The newest word on a subject is the only one a device needs after an outage.
+        "max_msgs_per_subject": 1,
+        "max_bytes": config.down.bytes_max,
+        # One durable a device; the server's default of 1,000 is too few and -1 means it.
+        "max_consumers": 100_000,
+        # Not 1: a consumer at 0 that is reset while nats-server 2.15.1 writes its state file answers
+        # with the state in that file, and the source passes over what it calls delivered (ADR 1).
+        "first_seq": 2,
+    }
+    quarantine = {
+        "name": QUARANTINE,
+        "subjects": ["quarantine.>"],
+        "max_bytes": config.quarantine.bytes_max,
+    }
+    # Only sources write to UP. A stream without a subject of its own would be given its name as
+    # one, and a stream whose last source leaves must have some.
+    shards: list[Json] = [
+        {"name": up_name(shard), "subjects": [f"{SOURCED_ONLY}.{up_name(shard)}"]} | up
+        for shard in range(config.fleet.shards)
+    ]
+    twin = twin_streams(config, [shard["name"] for shard in shards])
+    return [common | stream for stream in (*shards, down, quarantine, *twin)]
+
+
+def import_stream(config: HubConfig) -> Json:
+    """Declare the stream of what operators import: in account HUB, where no vehicle is.
+
+    It is made with the first import: no other hub sets room aside for it.
+    """
+    return {
+        "name": IMPORT_STREAM,
+        "subjects": [f"{IMPORT}.>"],
+        "storage": "file",
+        "retention": "limits",
+        "discard": "new",
+        "num_replicas": config.streams.replicas,
+        "allow_direct": True,
+        "max_age": config.up.age_days_max * _DAY_NS,
+    }
+
+
+def differences(declared: Json, existing: Json) -> tuple[list[str], list[str]]:
+    """Compare what is declared with what exists: (updatable, fixed) differences, in words."""
+    updatable: list[str] = []
+    fixed: list[str] = []
+    for key, wanted in declared.items():
+        found = existing.get(key)
+        if found == wanted:
+            continue
+        if key in _GROWING:
+            found = found or []
+            new = [each for each in wanted if each not in found]
+            gone = [each for each in found if each not in wanted]
+            updatable += [f"{key} lacks {each!r}" for each in new]
+            fixed += [f"{key} has {each!r}, not wanted" for each in gone]
+        else:
+            words = f"{key} is {found!r}, wanted {wanted!r}"
+            (fixed if key in _FIXED else updatable).append(words)
+    return updatable, fixed
+
+
+def lowered(declared: Json, existing: Json) -> list[str]:
+    """Return the limits that are declared lower than they are, in words: applied, they drop data."""
+    found = []
+    for key, unlimited in (("max_bytes", -1), ("max_age", 0), ("max_msgs_per_subject", -1)):
+        wanted, is_now = declared.get(key, unlimited), existing.get(key, unlimited)
+        if wanted != unlimited and (is_now == unlimited or wanted < is_now):
+            found.append(f"{key} is {is_now}, wanted {wanted}")
+    return found
+
+
+def planned(declared: Json, existing: Json | None, *, lower_limits: bool = False) -> list[str]:
+    """Return what brings one stream in line, in words; nothing where it is.
+
+    Sources of UP are none of it: they belong to the devices that are connected. Limits are lowered
+    with `lower_limits` only, since that drops what is beyond them for good. ``existing`` is the
+    stream's configuration, None where there is no such stream.
+
+    Raises:
+        StreamConflictError: it exists and differs in what cannot change in place.
+        LimitsLoweredError: a limit is to be lowered, and nobody said that it may.
+    """
+    name = declared["name"]
+    if existing is None:
+        return [f"create {name}"]
+    updatable, fixed = differences(_lasting(declared), existing)
+    if fixed:
+        raise StreamConflictError(name, fixed)
+    if (limits := lowered(declared, existing)) and not lower_limits:
+        raise LimitsLoweredError(name, limits)
+    return [f"update {name}: {change}" for change in updatable]
+
+
+async def reconcile(api: JetStreamApi, declared: Json, *, lower_limits: bool = False) -> list[str]:
+    """Bring one stream in line; return what was done, in words.
+
+    Raises:
+        StreamConflictError, LimitsLoweredError: as `planned`.
+        JetStreamError: the server refused.
+    """
+    tries_left = _LOADING_TRIES
+    while True:
+        try:
+            return await _reconcile(api, declared, lower_limits=lower_limits)
+        except JetStreamError as error:
+            tries_left -= 1
+            if error.code not in _LOADING or not tries_left:
+                error.hint = _HINTS.get(error.code, "")
+                raise
+        await asyncio.sleep(_LOADING_S)
+
+
+async def _reconcile(api: JetStreamApi, declared: Json, *, lower_limits: bool) -> list[str]:
+    name = declared["name"]
+    info = await api.stream_info(name)
+    existing = info["config"] if info else None
+    to_do = planned(declared, existing, lower_limits=lower_limits)
+    if existing is None:
+        await api.request(f"STREAM.CREATE.{name}", declared)
+    elif to_do:
+        await api.request(f"STREAM.UPDATE.{name}", existing | _lasting(declared))
+    return to_do
+
+
+def _lasting(declared: Json) -> Json:
+    return {key: value for key, value in declared.items() if key not in _AT_CREATION}
+
+
+async def stream_names(api: JetStreamApi) -> set[str]:
+    """Return the names of all streams, of account UP and of the other.
+
+    Raises:
+        HubError: the server refused, or nobody answered.
+    """
+    return await names(api, "STREAM.NAMES", "streams") | await names(
+        api, "STREAM.NAMES", "streams", API
+    )
+
+
+async def names(api: JetStreamApi, verb: str, key: str, prefix: str = "") -> set[str]:
+    """Return what a request with pages lists under `key`; `prefix` as `JetStreamApi.request`.
+
+    Raises:
+        HubError: the server refused, or nobody answered.
+    """
+    found: set[str] = set()
+    while True:
+        answer = await api.request(verb, {"offset": len(found)}, api=prefix)
+        page = answer.get(key) or []
+        found.update(page)
+        if not page or len(found) >= answer["total"]:
+            return found
+
+
+async def quiet_undeclared_shards(api: JetStreamApi, shards: int) -> list[str]:
+    """Take the sources off UP shards that are no longer declared; return their names.
+
+    They would go on taking in what devices send, and nobody reads them. What they hold stays.
+
+    Raises:
+        HubError: the server refused, or nobody answered.
+    """
+    declared = {up_name(shard) for shard in range(shards)}
+    quieted = []
+    for name in sorted(await stream_names(api)):
+        if not is_shard(name) or name in declared:
+            continue
+        config = (await api.request(f"STREAM.INFO.{name}"))["config"]
+        if config.get("sources"):
+            await api.request(f"STREAM.UPDATE.{name}", config | {"sources": []})
+            quieted.append(name)
+    return quieted

@@ -1,0 +1,70 @@
+"""What is answered about events: each once, the newest last, and in which hours some may be missing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from backhaul_codec.assurance.certificate_text import hour
+from backhaul_codec.assurance.certificates import HOUR_NS, hours_between
+from backhaul_hub.errors import HubError, RegistryError
+from backhaul_hub.twin.event_log import EventLog, find_events, hiding
+from backhaul_hub.uplink.certify import certificates_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from nats.aio.client import Client
+
+    from backhaul_codec.assurance.certificates import Certificate
+    from backhaul_hub.db.store import Registry
+    from backhaul_hub.nats.questions import Events
+
+HOURS_MAX = 24 * 366
+
+
+async def events_answer(
+    client: Client,
+    env: str,
+    registry: Registry,
+    question: Events,
+    now_ns: int,
+    only: Collection[str] | None = None,
+) -> dict[str, Any]:
+    """Return events, and how the hours of each device stand; of all devices, or `only` these.
+
+    Raises:
+        HubError: no such device, too many hours; or server or hub.db did not answer.
+    """
+    hours = hours_between(question.since_ns // HOUR_NS * HOUR_NS, now_ns)
+    if len(hours) > HOURS_MAX:
+        raise HubError(f"since {len(hours)} hours ago: {HOURS_MAX} at most")
+    devices = sorted(await registry.devices() if only is None else only)
+    if question.device is not None and question.device not in devices:
+        raise RegistryError(
+            f"there is no device {question.device}", hint="list them with: backhaul-hub devices"
+        )
+    asked = devices if question.device is None else [question.device]
+    # First the hours, then the events: of an hour that is complete by now, all are found.
+    certified = {each: await certificates_of(registry, each, hours) for each in asked}
+    found = await find_events(
+        client,
+        env,
+        EventLog(question.since_ns, question.limit),
+        devices=None if only is None and question.device is None else asked,
+        kind=question.kind,
+        since_ns=question.since_ns,
+    )
+    return found._asdict() | {
+        "events": [event.to_json() for event in found.events],
+        "hours": {each: _standing_json(some) for each, some in certified.items()},
+    }
+
+
+def _standing_json(certificates: list[Certificate]) -> dict[str, Any]:
+    # Of an hour that was imported no vehicle has said what happened in it.
+    certificates = [each for each in certificates if each.state != "imported"]
+    counted = Counter(map(hiding, certificates))
+    states = {state: counted[state] for state in ("complete", "explained", "waiting")}
+    doubtful = [hour(each.hour_ns) for each in certificates if hiding(each) != "complete"]
+    return states | {"not_complete": doubtful}

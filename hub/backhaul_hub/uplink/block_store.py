@@ -1,0 +1,141 @@
+"""The blocks of UP in hub.db: rows to write with a read position, and what is asked of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from backhaul_codec.ranges import RangeSet
+from backhaul_hub.continuity.blocks import Block, BlockContent
+from backhaul_hub.continuity.lane_book import LaneKey
+from backhaul_hub.uplink.consumer import Change
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from backhaul_hub.db.store import Registry
+
+_PUT_BLOCK = (
+    "INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET low = excluded.low,"
+    " high = excluded.high, high_ns = excluded.high_ns, messages = excluded.messages,"
+    " grains = excluded.grains"
+)
+_PUT_LANE = (
+    "INSERT INTO block_lane VALUES (?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT DO UPDATE SET ranges = excluded.ranges"
+)
+
+
+class BlockStore:
+    """The blocks of one stream.
+
+    Args:
+        registry: hub.db, open.
+        stream: the UP stream.
+    """
+
+    def __init__(self, registry: Registry, stream: str) -> None:
+        self._registry = registry
+        self._stream = stream
+
+    async def blocks(self, first: int = 0, last: int = 1 << 62) -> list[Block]:
+        """Return the blocks `first` to `last`, without lanes, ascending.
+
+        Raises:
+            RegistryError: the database refused.
+        """
+        rows = await self._registry.fetch(
+            "SELECT number, low, high, high_ns, messages, grains FROM block"
+            " WHERE stream = ? AND number BETWEEN ? AND ? ORDER BY number",
+            (self._stream, first, last),
+        )
+        return [
+            Block(number, low, high, high_ns, messages, msgspec.json.decode(grains, type=list[int]))
+            for number, low, high, high_ns, messages, grains in rows
+        ]
+
+    async def content(self, number: int) -> BlockContent | None:
+        """Return a block with its lanes, None where there is none of that number.
+
+        Raises:
+            RegistryError: the database refused.
+        """
+        for block in await self.blocks(number, number):
+            return BlockContent(block, await self.lanes_in([number]))
+        return None
+
+    async def lanes_in(self, numbers: Iterable[int]) -> dict[LaneKey, RangeSet]:
+        """Return which seqs of which lanes stand in these blocks.
+
+        Raises:
+            RegistryError: the database refused.
+        """
+        found: dict[LaneKey, RangeSet] = {}
+        for number in numbers:
+            rows = await self._registry.fetch(
+                "SELECT device, lane, epoch, ranges FROM block_lane"
+                " WHERE stream = ? AND number = ?",
+                (self._stream, number),
+            )
+            for device, lane, epoch, ranges in rows:
+                key = LaneKey(device, lane, epoch)
+                _add(found.setdefault(key, RangeSet()), _ranges(ranges))
+        return found
+
+    async def elsewhere(self, key: LaneKey, numbers: Collection[int]) -> RangeSet:
+        """Return the seqs of a lane that stand in any stream's blocks but these of this stream.
+
+        Raises:
+            RegistryError: the database refused.
+        """
+        rows = await self._registry.fetch(
+            "SELECT stream, number, ranges FROM block_lane"
+            " WHERE device = ? AND lane = ? AND epoch = ?",
+            tuple(key),
+        )
+        found = RangeSet()
+        for stream, number, ranges in rows:
+            if stream != self._stream or number not in numbers:
+                _add(found, _ranges(ranges))
+        return found
+
+    def put(self, blocks: Iterable[tuple[Block, Mapping[LaneKey, RangeSet]]]) -> list[Change]:
+        """Return what writes these blocks, and of their lanes those that are given."""
+        block_rows, lane_rows = [], []
+        for block, lanes in blocks:
+            grains = msgspec.json.encode(block.grains).decode()
+            numbers = (block.number, block.low, block.high, block.high_ns, block.messages)
+            block_rows.append((self._stream, *numbers, grains))
+            lane_rows += [
+                (self._stream, block.number, *key, msgspec.json.encode(list(ranges)).decode())
+                for key, ranges in lanes.items()
+            ]
+        return [Change(_PUT_BLOCK, block_rows), Change(_PUT_LANE, lane_rows)]
+
+    def drop(self, numbers: Iterable[int]) -> list[Change]:
+        """Return what deletes these blocks."""
+        rows = [(self._stream, number) for number in numbers]
+        return [
+            Change("DELETE FROM block WHERE stream = ? AND number = ?", rows),
+            Change("DELETE FROM block_lane WHERE stream = ? AND number = ?", rows),
+        ]
+
+
+def forget_lanes(keys: Iterable[LaneKey]) -> list[Change]:
+    """Return what deletes all that is stored of these lanes."""
+    rows = [tuple(key) for key in keys]
+    where = "WHERE device = ? AND lane = ? AND epoch = ?"
+    return [
+        Change(f"DELETE FROM lane {where}", rows),  # noqa: S608 - two constants
+        Change(f"DELETE FROM block_lane {where}", rows),  # noqa: S608
+    ]
+
+
+def _ranges(text: str) -> RangeSet:
+    return RangeSet(msgspec.json.decode(text, type=list[tuple[int, int]]))
+
+
+def _add(ranges: RangeSet, more: RangeSet) -> None:
+    for low, high in more:
+        ranges.add(low, high)

@@ -1,0 +1,58 @@
+"""Certificates of one device's hours, from what hub.db holds; `up` may run meanwhile, or not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from backhaul_codec.assurance.certificates import LaneId, certify, lane_records
+from backhaul_hub.errors import RegistryError
+from backhaul_hub.imports.import_rows import imported_hours
+from backhaul_hub.uplink.device_words_store import marks_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from backhaul_codec.assurance.certificates import Certificate
+    from backhaul_hub.db.store import Registry
+
+
+async def certificates_of(
+    registry: Registry, device: str, hours: Iterable[int]
+) -> list[Certificate]:
+    """Return the certificates of a device for hours that begin at these times (ns, UTC).
+
+    Hours before the first mark that is still kept have none.
+
+    Raises:
+        RegistryError: there is no such device, or the database refused.
+    """
+    if device not in await registry.devices():
+        raise RegistryError(
+            f"there is no device {device}", hint="list them with: backhaul-hub devices"
+        )
+    marks = await marks_of(registry, device)
+    oldest_ns = min((mark.time_ns for mark in marks), default=0)
+    marked = {mark.epoch for mark in marks}
+    lanes = {
+        LaneId(key.lane, key.epoch): state
+        for key, state in (await registry.lanes(device)).items()
+        # Of a ledger that fell silent before the first mark there is, nothing is asked here.
+        if key.epoch in marked or not state.seen or state.last_seen_ns >= oldest_ns
+    }
+    ended = await registry.fetch("SELECT old, lanes FROM ended_epoch WHERE device = ?", (device,))
+    records = lane_records(
+        {id_: state.held for id_, state in lanes.items()},
+        {id_: state.receipts for id_, state in lanes.items()},
+        [
+            *((mark.epoch, mark.lanes) for mark in marks),
+            *(
+                (id_.epoch, {id_.lane: max(state.seen.highest, state.said)})
+                for id_, state in lanes.items()
+            ),
+            *((old, msgspec.json.decode(said, type=dict[str, int])) for old, said in ended),
+        ],
+        {id_: state.chain.forked_from for id_, state in lanes.items()},
+    )
+    return certify(marks, records, hours, await imported_hours(registry, device))

@@ -1,0 +1,48 @@
+"""What may take part in the reading of UP: consumers of good messages, told in stream order.
+
+A batch of UP goes through one turn: every good message is told to continuity and to each consumer,
+then the read position, the lanes and the consumers' own rows are written to hub.db in one
+transaction, then the consumers hear that it stands. One reader has the turn at a time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backhaul_hub.continuity.examine import Examined
+
+
+class Change(NamedTuple):
+    """Rows for hub.db: one statement, executed once for each tuple of values."""
+
+    statement: str
+    rows: Sequence[tuple[Any, ...]]
+
+
+class Consumer(Protocol):
+    """Takes in what vehicles say.
+
+    Everything must bear repetition. A message comes again where a lane was sent again, or UP had lost
+    it: purged, put back from a copy, made anew (`is_new` is False then). It comes with `is_new` True
+    where hub.db itself was put back.
+    """
+
+    def on_message(self, said: Examined, is_new: bool) -> None:
+        """Take in one good message: no I/O, and no exception, whatever a device has written.
+
+        Args:
+            said: the message, with what is read of it already: nobody reads a frame a second time.
+            is_new: whether this seq never came before, as far as hub.db knows.
+        """
+
+    def take_changes(self) -> Sequence[Change]:
+        """Return what is to be written along with the messages of this turn, and forget it.
+
+        Where the disk refuses, the same rows are tried again before anything else is taken in.
+        """
+
+    def stored(self) -> None:
+        """Take in that the turn is on disk: now it may be acted upon (set an event, no I/O)."""

@@ -1,0 +1,91 @@
+"""The hashes of messages that UP holds, looked up where the blocks say that they stand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from backhaul_codec import CodecError, peek
+from backhaul_codec.ranges import RangeSet
+from backhaul_codec.subjects import SubjectError, parse_uplink
+from backhaul_hub.continuity.examine import own_hash
+from backhaul_hub.nats.stream_reader import StoredReader
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+
+    from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+    from backhaul_hub.db.store import Registry
+
+HASHES_MAX = 512
+"""Seqs in one question."""
+_BATCH_MESSAGES = 1024
+_BLOCKS_OF = (
+    "SELECT low, high, ranges FROM block_lane JOIN block USING (stream, number)"
+    " WHERE stream = ? AND device = ? AND lane = ? AND epoch = ? ORDER BY number"
+)
+
+
+class Hashes:
+    """Looks messages of one UP stream up. Where a seq stands there twice, the first message counts.
+
+    Args:
+        client: a connection in account HUB.
+        stream: the UP stream.
+    """
+
+    def __init__(
+        self, client: Client, stream: str, continuity: Continuity, registry: Registry
+    ) -> None:
+        self._client = client
+        self._stream = stream
+        self._continuity = continuity
+        self._registry = registry
+
+    async def of(self, key: LaneKey, low: int, high: int) -> list[str | None]:
+        """Return the hash of each seq from `low` to `high` in hex, by what UP holds.
+
+        None: the hub holds no message of that seq. Empty: it holds one, or has held it until UP's limits
+        took it, and cannot say which.
+
+        Raises:
+            HubError: the server does not answer.
+            RegistryError: hub.db refused.
+        """
+        state = self._continuity.lanes.get(key)
+        if state is None:
+            return [None] * (high - low + 1)
+        found: dict[int, str] = {}
+        for first, last, text in await self._registry.fetch(_BLOCKS_OF, (self._stream, *key)):
+            ranges = RangeSet(msgspec.json.decode(text, type=list[tuple[int, int]]))
+            if any(seq in ranges for seq in range(low, high + 1) if seq not in found):
+                await self._look(key, first, last, low, high, found)
+        unreadable = RangeSet(
+            (a, b) for a, b, why in state.receipts if why.startswith("unreadable")
+        )
+        return [
+            found.get(seq, "" if seq in state.held or seq in unreadable else None)
+            for seq in range(low, high + 1)
+        ]
+
+    async def _look(
+        self, key: LaneKey, first: int, last: int, low: int, high: int, found: dict[int, str]
+    ) -> None:
+        reader = StoredReader(self._client, self._stream)
+        subject = f"up.{key.device}.>"
+        while first <= last:
+            messages = await reader.read(first, _BATCH_MESSAGES, subject=subject)
+            for message in messages:
+                if message.seq > last:
+                    return
+                try:
+                    header = peek(message.body)
+                    lane = parse_uplink(message.subject).lane
+                except (CodecError, SubjectError):
+                    continue
+                if (lane, header.epoch) == (key.lane, key.epoch) and low <= header.seq <= high:
+                    found.setdefault(header.seq, own_hash(message.subject, message.body).hex())
+            if not messages:
+                return
+            first = messages[-1].seq + 1

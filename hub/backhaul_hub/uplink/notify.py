@@ -1,0 +1,190 @@
+"""Telling devices how far the hub holds their lanes, and asking them for what is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+import structlog
+from nats.errors import Error as NatsError
+
+from backhaul_hub.continuity.former_epochs import FormerEpochs
+from backhaul_hub.continuity.lane_book import LaneKey
+from backhaul_hub.continuity.resend_policy import RepairBook
+from backhaul_hub.errors import HubError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.continuity.chain import Watermark
+    from backhaul_hub.continuity.former_epochs import Held, Place
+    from backhaul_hub.continuity.lane_book import Continuity
+    from backhaul_hub.links.leaf_connections import Link
+    from backhaul_hub.nats.jetstream import JetStreamApi
+
+log = structlog.get_logger(__name__)
+
+_ASK_INTERVAL_S = 0.5
+
+
+class Teller:
+    """Writes `s.watermark`, `s.held` and `s.resend` of every lane to DOWN.
+
+    Args:
+        devices: the ids of the devices that may be written to.
+        links: of those that have ever connected.
+        lags: of the sources, by (device, lane), where they are known.
+        settled: whether all that UP holds has been read, so that what is missing is missing.
+        answerer: which machine of a device may say that something is lost (`Identities.answerer`).
+    """
+
+    def __init__(
+        self,
+        api: JetStreamApi,
+        continuity: Continuity,
+        clock: Clock,
+        *,
+        devices: Callable[[], Iterable[str]],
+        links: Mapping[str, Link],
+        lags: Mapping[tuple[str, str], int],
+        settled: Callable[[], bool],
+        answerer: Callable[[str], str | None],
+    ) -> None:
+        self._api = api
+        self._continuity = continuity
+        self._clock = clock
+        self._devices = devices
+        self._links = links
+        self._lags = lags
+        self._settled = settled
+        self._answerer = answerer
+        self._asked: dict[Place, tuple[int, tuple[tuple[int, int], ...], str | None]] = {}
+        """By lane: what stands in DOWN, and which machine it names."""
+        self._repair = RepairBook(continuity)
+        self._told: dict[LaneKey, Watermark] = {}
+        self._former = FormerEpochs(continuity)
+        self._up: dict[str, tuple[int, float]] = {}
+
+    def forget(self) -> None:
+        """Tell everything again: DOWN was made anew."""
+        self._told.clear()
+        self._former.forget()
+
+    def tell_again(self, device: str) -> None:
+        """Tell a device again how far its lanes are held: it may not have got that."""
+        for lane, (epoch, _) in self._continuity.current(device).items():
+            self._told.pop(LaneKey(device, lane, epoch), None)
+        self._former.tell_again(device)
+
+    async def tell_watermarks(self, interval_s: float) -> None:
+        """Tell every device how far the hub holds each lane, whenever that has changed; for ever."""
+        trouble = ""
+        while True:
+            try:
+                for key, watermark in self._untold().items():
+                    await self._tell(key, watermark)
+                    trouble = ""
+                # Not before all is read: a watermark that only seems to sink is kept for no purpose.
+                former = self._former.untold(self._devices()) if self._settled() else {}
+                for place, held in former.items():
+                    await self._tell_former(place, held)
+                    trouble = ""
+            except (HubError, NatsError) as error:
+                if str(error) != trouble:  # and not at each interval while it lasts
+                    trouble = str(error)
+                    log.warning("watermark_not_told", error=trouble)
+            await asyncio.sleep(interval_s)
+
+    async def _tell(self, key: LaneKey, watermark: Watermark) -> None:
+        body = json.dumps({"epoch": key.epoch, **watermark.words()}).encode()
+        # Before it is told: what is to be told again meanwhile is not told by this.
+        before, self._told[key] = self._told.get(key), watermark
+        try:
+            await self._api.publish(f"in.{key.device}.s.watermark.{key.lane}", body)
+        except (HubError, NatsError):
+            if self._told.pop(key, None) is not None and before is not None:
+                self._told[key] = before
+            raise
+
+    async def _tell_former(self, place: Place, held: Held) -> None:
+        device, lane = place
+        self._former.told(place, held)
+        try:
+            epochs = {epoch: each.row() for epoch, each in held.items()}
+            body = json.dumps({"epochs": epochs}).encode()
+            await self._api.publish(f"in.{device}.s.held.{lane}", body)
+        except (HubError, NatsError):
+            self._former.not_told(place)
+            raise
+
+    async def ask_for_gaps(self) -> None:
+        """Ask connected devices for what is missing of their lanes; for ever."""
+        while True:
+            for (device, lane), (epoch, ranges, machine) in list(self._asked.items()):
+                if self._answerer(device) != machine:
+                    # Whoever comes next reads it: it must not name a machine that may not say so now.
+                    await self._ask(device, lane, epoch, ranges)
+            if self._settled():
+                now_s = self._clock.monotonic_s()
+                for device, lane, ask in self._repair.asks(
+                    self._up_since(now_s), self._lags, now_s
+                ):
+                    # What is not told now is due again by and by.
+                    await self._ask(device, lane, ask.epoch, ask.ranges)
+            await asyncio.sleep(_ASK_INTERVAL_S)
+
+    async def _ask(
+        self, device: str, lane: str, epoch: int, ranges: tuple[tuple[int, int], ...]
+    ) -> None:
+        id_, machine = f"{self._clock.now_ns():x}", self._answerer(device)
+        named = {} if machine is None else {"machine": machine}
+        body = json.dumps({"epoch": epoch, "ranges": ranges, "id": id_, **named}).encode()
+        try:
+            await self._api.publish(f"in.{device}.s.resend.{lane}", body)
+            if ranges:
+                self._asked[device, lane] = epoch, ranges, machine
+            else:
+                self._asked.pop((device, lane), None)
+        except (HubError, NatsError) as error:
+            log.warning("resend_not_asked", device=device, lane=lane, error=str(error))
+            return
+        messages = sum(high - low + 1 for low, high in ranges)
+        log.info(
+            "resend_asked",
+            device=device,
+            lane=lane,
+            epoch=epoch,
+            ranges=len(ranges),
+            messages=messages,
+            lowest=ranges[0][0] if ranges else None,
+        )
+
+    def _untold(self) -> dict[LaneKey, Watermark]:
+        untold: dict[LaneKey, Watermark] = {}
+        settled = self._settled()
+        for device in self._devices():
+            for lane, (epoch, _) in self._continuity.current(device).items():
+                key = LaneKey(device, lane, epoch)
+                watermark = self._continuity.told_of(key)
+                told = self._told.get(key)
+                # What sinks while a stretch of UP is read again may only seem to. What was told before
+                # a restart is not known after it: 0, where nothing is left of a lane, is told too.
+                if watermark.seq > (told.seq if told else 0) or (watermark != told and settled):
+                    untold[key] = watermark
+        return untold
+
+    def _up_since(self, now_s: float) -> dict[str, float]:
+        """Return the connected devices, and since when; the same number for the same link."""
+        found = {}
+        for device in self._devices():
+            link = self._links.get(device)
+            if link is None or not link.up:
+                continue
+            since_ns, since_s = self._up.get(device, (0, 0.0))
+            if since_ns != link.since_ns:
+                since_s = now_s - (self._clock.now_ns() - link.since_ns) / 1e9
+                self._up[device] = (link.since_ns, since_s)
+            found[device] = since_s
+        return found

@@ -1,0 +1,106 @@
+"""What vehicles say of themselves beside their lanes, and when they were heard last. Pure.
+
+It comes with questions for the time (clock_service.py) and is kept in hub.db: the machines of an identity for
+`identities.py`, the newest report for operators.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import structlog
+
+from backhaul_codec.protocol.vehicle_report import VehicleReport, read_report
+from backhaul_hub.uplink.consumer import Change
+from backhaul_hub.vehicles.identities import Identities, Identity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from backhaul_hub.db.store import Registry
+
+log = structlog.get_logger(__name__)
+
+SCHEMA = """
+CREATE TABLE vehicle (
+    device TEXT PRIMARY KEY,
+    told_ns INTEGER NOT NULL,
+    report TEXT NOT NULL,
+    identity TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+_PUT = "INSERT OR REPLACE INTO vehicle VALUES (?, ?, ?, ?)"
+
+
+class Told(NamedTuple):
+    """The newest report of a vehicle, and when it came: ns since 1970."""
+
+    report: VehicleReport
+    told_ns: int
+
+
+class Vehicles:
+    """Takes in what vehicles say of themselves."""
+
+    def __init__(self) -> None:
+        self.identities = Identities()
+        self.told: dict[str, Told] = {}
+        """By device; of those that ever said anything."""
+        self.heard_ns: dict[str, int] = {}
+        """By device: when its agent was heard last; not stored."""
+        self.unreadable = 0
+
+    def hear(self, device: str, report: bytes, address: str, now_ns: int) -> None:
+        """Take in that the agent of a device has spoken, and what it says of itself, if it does.
+
+        `address`: that of its leaf.
+        """
+        self.heard_ns[device] = now_ns
+        if not report:
+            return
+        try:
+            said = read_report(report)
+        except ValueError as error:
+            self.unreadable += 1
+            log.warning("report_of_a_vehicle_unreadable", device=device, error=str(error))
+            return
+        self.told[device] = Told(said, now_ns)
+        self.identities.saw(device, said, address, now_ns)
+        self.identities.changed.add(device)
+
+    def take_changes(self) -> list[Change]:
+        """Return the rows to be stored."""
+        devices, self.identities.changed = sorted(self.identities.changed), set()
+        return [Change(_PUT, list(map(self._row, devices)))] if devices else []
+
+    def restore(self, rows: Iterable[tuple[str, int, str, str]]) -> None:
+        """Take in what was stored before; what cannot be read of it is left out, and logged."""
+        for device, told_ns, report, identity in rows:
+            try:
+                known = msgspec.json.decode(identity, type=Identity)
+                if report:
+                    self.told[device] = Told(read_report(report.encode()), told_ns)
+            except ValueError as error:
+                log.warning("vehicle_not_restored", device=device, error=str(error))
+            else:
+                self.identities.restore({device: known})
+
+    def _row(self, device: str) -> tuple[Any, ...]:
+        told = self.told.get(device)
+        identity = msgspec.json.encode(self.identities.of(device)).decode()
+        if told is None:
+            return device, 0, "", identity
+        return device, told.told_ns, msgspec.json.encode(told.report).decode(), identity
+
+
+async def restored(registry: Registry) -> Vehicles:
+    """Return what vehicles have said before.
+
+    Raises:
+        RegistryError: the database refused.
+    """
+    vehicles = Vehicles()
+    rows = await registry.fetch("SELECT device, told_ns, report, identity FROM vehicle")
+    vehicles.restore((row[0], row[1], row[2], row[3]) for row in rows)
+    return vehicles

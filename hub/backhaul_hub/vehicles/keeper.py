@@ -1,0 +1,118 @@
+"""The shell around `vehicles.Vehicles`: hears, knows where a leaf is, and stores."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from backhaul_hub.errors import RegistryError
+from backhaul_hub.vehicles.core import restored
+from backhaul_hub.vehicles.identities import LASTS_NS
+from backhaul_hub.vehicles.turns import Turns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Self
+
+    from backhaul_hub.clock import Clock
+    from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+    from backhaul_hub.db.store import Registry
+    from backhaul_hub.links.leaf_connections import Link
+    from backhaul_hub.vehicles.core import Vehicles
+    from backhaul_hub.vehicles.identities import Sighting
+
+STORE_S = 5.0
+log = structlog.get_logger(__name__)
+
+
+class VehicleKeeper:
+    """Lives as long as the control plane.
+
+    Args:
+        links: of the devices that have ever connected.
+        continuity: knows which lanes have forked.
+    """
+
+    def __init__(
+        self,
+        vehicles: Vehicles,
+        registry: Registry,
+        clock: Clock,
+        links: Mapping[str, Link],
+        continuity: Continuity,
+    ) -> None:
+        self.vehicles = vehicles
+        self._continuity = continuity
+        self._turns = Turns()
+        self._registry = registry
+        self._clock = clock
+        self._links = links
+
+    @classmethod
+    async def open(
+        cls, registry: Registry, clock: Clock, links: Mapping[str, Link], continuity: Continuity
+    ) -> Self:
+        """Return a keeper that knows what was stored.
+
+        Raises:
+            RegistryError: the database refused.
+        """
+        return cls(await restored(registry), registry, clock, links, continuity)
+
+    def hear(self, device: str, report: bytes) -> float:
+        """Take in a question of a device's agent, and what it says of itself with it, if anything.
+
+        Returns for how many seconds it is to stay away, because another machine with its identity is online.
+        """
+        link = self._links.get(device)
+        self.vehicles.hear(device, report, link.address if link else "", self._clock.now_ns())
+        now = self.vehicles.identities.of(device).now
+        if not report or now is None:
+            return 0.0
+        return self._turns.hear(device, now.key, self._clock.monotonic_s())
+
+    async def settle(self, device: str) -> Sighting | None:
+        """Take in an operator's word that the machine heard last is a device's only one; None: none was.
+
+        Stored when this returns, unless hub.db refuses.
+        """
+        machine = self.vehicles.identities.settle(device, self._clock.now_ns())
+        await self.store()
+        return machine
+
+    async def run(self) -> None:
+        """Look for forks and store what is new each `STORE_S` (event loop's clock), for ever, and at the end."""
+        try:
+            while True:
+                await asyncio.sleep(STORE_S)
+                self.note_forks()
+                await self.store()
+        finally:
+            await self.store()
+
+    def note_forks(self) -> None:
+        """Take in where two machines have written in one epoch; of each device the newest."""
+        newest: dict[str, tuple[int, LaneKey]] = {}
+        oldest_ns = self._clock.now_ns() - LASTS_NS
+        for key in self._continuity.forks:
+            state = self._continuity.lanes.get(key)
+            if state is not None and state.last_seen_ns > oldest_ns:
+                found = state.last_seen_ns, key
+                newest[key.device] = max(newest.get(key.device, found), found)
+        for device, (last_ns, key) in newest.items():
+            since = self._continuity.lanes[key].chain.forked_from
+            why = f"both wrote in lane {key.lane}, epoch {key.epoch}, from seq {since} on"
+            self.vehicles.identities.forked(device, why, last_ns)
+
+    async def store(self) -> None:
+        """Store what is new; where hub.db refuses, the next time."""
+        changes = self.vehicles.take_changes()
+        if not changes:
+            return
+        try:
+            await self._registry.write(changes)
+        except RegistryError as error:
+            log.warning("vehicles_not_stored", error=str(error))
+            self.vehicles.identities.changed |= {row[0] for row in changes[0].rows}
