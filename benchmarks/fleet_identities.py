@@ -12,7 +12,9 @@ from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.logins import vehicle_jwt
 from backhaul_hub.access.push import AccountKeeper
 from backhaul_hub.clock import SystemClock
-from backhaul_hub.db.store import Device, Registry
+from backhaul_hub.db.devices import add_device
+from backhaul_hub.db.store import Registry
+from backhaul_hub.device import Device
 from backhaul_hub.nats.nkey import new_key
 from demo.rig import HubRig
 from tests.security.leaf_client import RawLeaf
@@ -64,7 +66,7 @@ class Fleet:
         """Make a device's key, row and JWT, as `add-device` does."""
         key, now_ns = new_key("user"), SystemClock().now_ns()
         device = Device(name, secrets.token_hex(12), key.public, now_ns, nodes)
-        await self.registry.add_device(device)
+        await add_device(self.registry, device)
         jwt = vehicle_jwt(self.keys, device, now_s=now_ns // 1_000_000_000)
         self.devices[name] = device
         self.logins[name] = Credentials(key.seed, key.public, jwt)

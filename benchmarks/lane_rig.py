@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backhaul_agent.config import load
+from backhaul_agent.config_file import load
 from backhaul_agent.leaf.streams import (
     in_stream,
     in_stream_config,
@@ -24,6 +24,7 @@ from backhaul_agent.leaf.streams import (
 from backhaul_codec.subjects import SHARED_LANES, node_lane
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.clock import SystemClock
+from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.lane_names import out_stream
 from backhaul_hub.links.down_consumers import ensure_down_consumers
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
 
     from backhaul_agent.config import Config
-    from backhaul_hub.db.store import Device
+    from backhaul_hub.device import Device
 
 UP = "UP_00"
 SHARED = SHARED_LANES
@@ -172,7 +173,7 @@ async def lane_rig(
         )
         await hub.stop()
         async with await Registry.open(directory / "hub" / "hub.db") as registry:
-            login = (await registry.devices())[DEVICE]
+            login = (await read_devices(registry))[DEVICE]
         await hub.server.start()
         await hub.server.wait_listening(hub.client_port)
         stack.push_async_callback(device.leaf.stop)

@@ -24,8 +24,8 @@ from deltalake import DeltaTable
 from backhaul_codec import Point, encode_frame
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.ingest.batch import Ingest
-from backhaul_spark.nats.direct_get import Stored
 from backhaul_spark.nats.messages import message_batch
+from backhaul_spark.nats.stored import Stored
 from backhaul_spark.rollup.files import KEYS
 from backhaul_spark.rollup.known_at import restated_since, rollups_known_at
 from backhaul_spark.rollup.rollup import Restated, Rollup, run_here

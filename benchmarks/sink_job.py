@@ -20,11 +20,11 @@ from deltalake import write_deltalake
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.nats.endpoint import endpoint_from
 from backhaul_spark.rules.alert import Alert, alert_table
-from backhaul_spark.rules.snapshot import SNAPSHOTS
 from backhaul_spark.sink.alert_tables import AlertTables
 from backhaul_spark.sink.outgoing import Outgoing, alert_message
 from backhaul_spark.sink.outlet import Outlet
 from backhaul_spark.sink.publisher import Publisher
+from backhaul_spark.tables.schemas import SNAPSHOTS
 
 ALERTS_EACH = 300
 DEVICES = 10

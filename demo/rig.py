@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_hub.access.rules import AccountName
+    from backhaul_hub.access.account_names import AccountName
 
     Runner = Callable[[list[str]], Awaitable[str]]
 

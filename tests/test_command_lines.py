@@ -53,12 +53,12 @@ program = sys.argv[1]
 PLAIN = "import importlib, sys\nprogram = sys.argv[1]\n"
 START = """\
 del sys.argv[0]
-importlib.import_module(program.replace("-", "_") + ".cli").main()
+importlib.import_module(program.replace("-", "_") + ".cli.main").main()
 """
 # Of each command line the help, and of each subcommand below it, in one process.
 WALK = """\
 import click, io, contextlib, json
-cli = importlib.import_module(program.replace("-", "_") + ".cli").cli
+cli = importlib.import_module(program.replace("-", "_") + ".cli.main").cli
 found = {}
 def look(words):
     texts = {}
@@ -135,7 +135,7 @@ def test_a_wrong_option_of_any_command_is_told_on_standard_error(program: str) -
     """All in one process, as starting 60 would take a minute."""
     source = PLAIN + (
         "import contextlib, io, json\n"
-        'main = importlib.import_module(program.replace("-", "_") + ".cli").main\n'
+        'main = importlib.import_module(program.replace("-", "_") + ".cli.main").main\n'
         "found = {}\n"
         "for words in map(str.split, sys.argv[2:]):\n"
         '    sys.argv = [program, *words, "--no-such-option"]\n'
@@ -194,7 +194,7 @@ def test_what_the_base_lacks_is_brought_without_an_extra() -> None:
 def test_ctrl_c_is_one_line_and_status_130(program: str) -> None:
     """Raised where a subcommand would be at work: at the lookup of it."""
     source = PLAIN + (
-        "import signal\nfrom backhaul_codec import command_line\n"
+        "import signal\nfrom backhaul_codec.programs import command_line\n"
         "def stopped(*_): signal.raise_signal(signal.SIGINT)\n"
         "command_line.Subcommands.get_command = stopped\n"
     )
@@ -231,7 +231,7 @@ def test_a_reader_that_goes_away_ends_a_command_quietly() -> None:
 def test_no_text_reaches_a_terminal_as_an_order(text: str) -> None:
     assert harmless(text).isprintable()
     source = PLAIN + (
-        "from backhaul_codec import command_line\nimport click\n"
+        "from backhaul_codec.programs import command_line\nimport click\n"
         "@click.command()\ndef odd():\n"
         f"    print({text!r})\n    click.echo({text!r})\n    raise ValueError({text!r})\n"
         "command_line.Subcommands.get_command = lambda *_: odd\n"

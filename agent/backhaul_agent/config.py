@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from backhaul_agent.config_places import place_problems
 from backhaul_agent.errors import ConfigError
 from backhaul_codec.strict.toml import TomlError, read_toml
 from backhaul_codec.strict.toml_values import listen_problem, odd_values, url_problem
@@ -256,25 +255,6 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         streams = self.streams
         shared = {LIVE: streams.out_live_bytes_max, BULK: streams.out_bulk_bytes_max}
         return shared.get(lane, streams.out_node_bytes_max)
-
-
-def load(path: Path) -> Config:
-    """Read and check a configuration file.
-
-    Raises:
-        ConfigError: with the file, the key, and what is allowed there; where a path cannot be what it
-            is for, too.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ConfigError(path, "", "no such file; `backhaul-agent enrol` writes one") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(path, "", f"cannot be read: {error}") from error
-    config = parse(text, path)
-    for key, problem in place_problems(config, path.parent):
-        raise ConfigError(path, key, problem)
-    return config
 
 
 def parse(text: str, path: Path) -> Config:

@@ -1,6 +1,6 @@
 """The agent as a running process: what is started, and in which order it stops.
 
-Start: lock the ledger (`ledger_lock.py`), open it, take staged rows back, connect (for ever), tell
+Start: lock the ledger (`ledger/lock.py`), open it, take staged rows back, connect (for ever), tell
 systemd READY. The leaf server may come before or after the agent.
 
 Stop, on SIGTERM or SIGINT (`stop`):
@@ -52,9 +52,9 @@ from backhaul_agent.ledger.lock import LedgerLock
 from backhaul_agent.ledger.schema import open_file
 from backhaul_agent.ledger.system_events import event
 from backhaul_agent.metered.controller import Visits
+from backhaul_agent.presence.machine import identify
 from backhaul_agent.status import metrics_server
 from backhaul_agent.status.health_watch import HealthWatch
-from backhaul_agent.status.machine import identify
 from backhaul_agent.status.metrics import METRICS, samples
 from backhaul_agent.status.service import serve
 from backhaul_agent.status.status import status
@@ -63,11 +63,10 @@ from backhaul_agent.sync.restamp import Restamps
 from backhaul_agent.sync.service import ConfigService
 from backhaul_agent.time_sync.timekeeper import Timekeeper
 from backhaul_agent.uplink.comparison import Comparison
-from backhaul_agent.uplink.dispatch import Watermarks
+from backhaul_agent.uplink.dispatch import Asks, Watermarks
 from backhaul_agent.uplink.epoch_sync import EpochWords
 from backhaul_agent.uplink.flow_control import Flow
 from backhaul_agent.uplink.lane import Lane
-from backhaul_agent.uplink.resend_requests import Asks
 from backhaul_agent.uplink.stall_report import Standstill
 from backhaul_codec.protocol.rotation import SUBJECT as rotation_subject
 

@@ -26,12 +26,10 @@ AgentError
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from enum import StrEnum
 from typing import TYPE_CHECKING
-
-from backhaul_agent.ledger.damage import says_damaged
-from backhaul_agent.ledger.disk_reserve import says_full
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -305,3 +303,23 @@ def alone_in(error: Exception) -> Exception:
     while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
         found = found.exceptions[0]
     return found if isinstance(found, AgentError) else error
+
+
+def says_damaged(error: Exception) -> bool:
+    """Tell whether an error of SQLite means that the file is not what was written."""
+    if isinstance(error, UnicodeDecodeError):
+        return True  # what SQLite says of a table it cannot make out: its name is no text any more
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None:
+        return code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return isinstance(error, sqlite3.OperationalError) and "decode to UTF-8" in str(error)
+
+
+def says_full(error: Exception) -> bool:
+    """Tell whether an error of SQLite or the system means that the disk is full."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None:
+        return bool(code == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE)
+    return isinstance(error, sqlite3.OperationalError) and "disk is full" in str(error)

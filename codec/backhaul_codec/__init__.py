@@ -1,8 +1,8 @@
-"""Encode and decode what the vehicle and the hub say to each other.
+"""What agent, hub, and Spark share: the wire format, how values merge, and what is said of trust.
 
-Points, envelopes and frames as docs/wire-format.md has them. No I/O and no clock; a vehicle needs
-the standard library and cbor2 alone. `backhaul_codec.bulk.columns`, for the hub and Spark, needs numpy
-and pyarrow and is imported only by who wants it. `backhaul_codec.subjects` names the subjects.
+Enter at `encode_frame`, `encode_point`, `decode`, and `check`, or at a room. A vehicle needs the
+standard library and cbor2 alone to encode; `bulk`, for the hub and Spark, needs numpy and pyarrow.
+Nothing here knows the agent's ledger, the hub's books, or Spark.
 """
 
 from backhaul_codec.errors import CodecError

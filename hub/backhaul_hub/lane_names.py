@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from backhaul_codec.subjects import Lane
-    from backhaul_hub.db.store import Device
+    from backhaul_hub.device import Device
 
 NODES_MAX = 64
 """Nodes of one device with streams of their own: each costs its link 26 MB a day."""
+# One for the fleet: consumers are cheap (5,000 cost 219 MB), unlike sources, which UP is sharded for.
+DOWN = "DOWN_00"
+RESETS = f"hubapi.CONSUMER.RESET.{DOWN}.*"
 # What DOWN carries for a device as such: points, commands, system messages.
 _SHARED_DOWN = ("p", "c", "s")
 
@@ -102,3 +105,14 @@ def down_subject(device: Device, leaf_subject: str) -> str:
     if node is not None and node in device.nodes:
         leaf_subject = node_lane_subject(node, leaf_subject)
     return f"in.{device.id}.{leaf_subject}"
+
+
+def nodes_of_lanes(lanes: Iterable[str]) -> set[str]:
+    """Return the nodes that have lanes of their own among these; what is no lane is left out."""
+    found = set()
+    for lane in lanes:
+        try:
+            found.add(node_of_lane(lane) or "")
+        except SubjectError:
+            continue
+    return found - {""}

@@ -75,7 +75,7 @@ def render_cluster(
 ) -> str:
     """Render what of hub.conf makes a server one of a cluster.
 
-    ``tls``: the block with which servers speak TLS to one another (tls_text.py).
+    ``tls``: the block with which servers speak TLS to one another (tls/conf_text.py).
     """
     routes = (
         quoted(f"nats-route://{_USER}:{password}@{place.host}:{place.cluster_port}")

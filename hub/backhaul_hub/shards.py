@@ -13,7 +13,7 @@ import zlib
 API = "upapi"
 """JetStream's API of account UP, as account HUB knows it."""
 JOINED = "migrateapi.INFO"
-"""What tells in account UP that the other hub's is joined to it (bridge.py)."""
+"""What tells in account UP that the other hub's is joined to it (migrate/bridge.py)."""
 DELIVERIES = "updeliver"
 """What begins every subject on which account HUB hears something of account UP."""
 _OWN_API = "$JS.API"

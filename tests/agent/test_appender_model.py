@@ -118,7 +118,7 @@ class Hub:
 
 
 class LaneMachine(RuleBasedStateMachine):
-    """What lane.py does with its pure parts, without any I/O."""
+    """What uplink/lane.py does with its pure parts, without any I/O."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
+from backhaul_agent.apps.doors import ASKED
 from backhaul_agent.cli.main import cli
 from backhaul_agent.client import Agent, connect
 from backhaul_agent.client.artifacts import ArtifactClient
@@ -24,7 +25,6 @@ from backhaul_agent.client.config import ConfigClient
 from backhaul_agent.client.history import history
 from backhaul_agent.commands.handlers import NotDeliveredError, ask_program
 from backhaul_agent.errors import AppError, NotKnownError, RefusedError, VehicleFilesError
-from backhaul_agent.ingest.listener import ASKED
 from backhaul_agent.ledger.command_rows import CommandRow, State
 from backhaul_codec import Point
 from demo import patient

@@ -18,10 +18,9 @@ from backhaul_agent.commands.decide import RUNS_MAX, CommandBook, End, Step, rea
 from backhaul_agent.commands.service import SINCE, CommandService
 from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import ClockConfig, CommandConfig, CommandsConfig, Config, DeviceConfig
-from backhaul_agent.downlink.downlink import Inbound
 from backhaul_agent.hub_time.hub_clock import HubClock
 from backhaul_agent.ledger.command_rows import CommandRow, State
-from backhaul_agent.ledger.rows import Changes, Inward
+from backhaul_agent.ledger.rows import Changes, Inbound, Inward
 from backhaul_codec import Opaque, decode
 from tests.agent.test_ledger import open_ledger
 from tests.support.agent_clock import FakeClock

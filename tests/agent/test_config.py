@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from backhaul_agent.cli.main import cli
-from backhaul_agent.config import load, parse
+from backhaul_agent.config import parse
+from backhaul_agent.config_file import load
 from backhaul_agent.errors import ConfigError
 from backhaul_agent.leaf.streams import link_window
 from backhaul_agent.ledger.lane_routing import Lanes

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backhaul_agent.commit.heads import HeadKeeper
-from backhaul_agent.downlink.downlink import Inbound
 from backhaul_agent.ledger.lane_routing import Lanes
 from backhaul_agent.ledger.lanes import Lane
-from backhaul_agent.ledger.rows import Inward
+from backhaul_agent.ledger.rows import Inbound, Inward
 from backhaul_agent.ledger.sequence_offsets import Steps
 from backhaul_agent.sync.digests import ROUNDS_MAX, SETTLE_S, Digests, messages_of
 from backhaul_codec import Opaque, Point, decode

@@ -13,8 +13,8 @@ import pytest
 from backhaul_agent.commit.framer import Frame, Write
 from backhaul_agent.commit.queues import Arrival
 from backhaul_agent.commit.writer import Writer
-from backhaul_agent.errors import LedgerStorageError, RefusedError
-from backhaul_agent.ledger.disk_reserve import Reserve, says_full
+from backhaul_agent.errors import LedgerStorageError, RefusedError, says_full
+from backhaul_agent.ledger.disk_reserve import Reserve
 from backhaul_agent.ledger.eviction_policy import EVENT, TELEMETRY
 from backhaul_agent.ledger.ledger import Ledger
 from backhaul_agent.ledger.system_events import event

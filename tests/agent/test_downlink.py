@@ -12,7 +12,7 @@ import pytest
 
 from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import Config, DeviceConfig
-from backhaul_agent.downlink.downlink import Downlink, Inbound
+from backhaul_agent.downlink.downlink import Downlink
 from backhaul_agent.errors import JetStreamError
 from backhaul_agent.leaf.connection import requester
 from backhaul_agent.leaf.jetstream import JetStream
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_agent.ledger.rows import Inward
+    from backhaul_agent.ledger.rows import Inbound, Inward
     from tests.support.nats_server import NatsServer
 
 pytestmark = pytest.mark.nats

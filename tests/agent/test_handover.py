@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_agent.enrol import handover
-from backhaul_agent.enrol.handover import device_of, hand_over
+from backhaul_agent import handover
 from backhaul_agent.errors import LedgerForeignError, LedgerStorageError
+from backhaul_agent.handover import device_of, hand_over
 from backhaul_agent.ledger.lane_routing import Lanes
 from backhaul_agent.ledger.rows import Changes, Opening, Outgoing, Staged
 from backhaul_agent.ledger.system_events import event

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from backhaul_agent.commit.heads import HUB_NS, TOLD_NS, HeadKeeper, on_points
 from backhaul_agent.commit.write_clock import Stamps
-from backhaul_agent.downlink.downlink import Inbound
 from backhaul_agent.ledger.lane_routing import Lanes
-from backhaul_agent.ledger.rows import HeadRow, Inward, Outgoing
+from backhaul_agent.ledger.rows import HeadRow, Inbound, Inward, Outgoing
 from backhaul_codec import Opaque, Point, decode, encode_frame, encode_point
 from backhaul_codec.state.merge import Head, HeadKey, Heads
 from backhaul_codec.wire.placed import Placed

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from backhaul_agent.downlink.downlink import Inbound
 from backhaul_agent.enrol import key_rotation
 from backhaul_agent.enrol.key_rotation import Kept, KeyRotation, Step, step
-from backhaul_agent.ledger.rows import Inward
+from backhaul_agent.ledger.rows import Inbound, Inward
 from backhaul_codec import Opaque, decode
 from backhaul_codec.protocol.credentials import Credentials, parse_credentials
 from backhaul_codec.protocol.rotation import Wish, proves, write_wish

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_agent.errors import LedgerStorageError
-from backhaul_agent.ledger.rows import Boot, Changes, Outgoing, Settled, Staged
+from backhaul_agent.hub_time.hub_clock import Boot
+from backhaul_agent.ledger.rows import Changes, Outgoing, Settled, Staged
 from backhaul_codec import Point, decode, encode_point
 from tests.agent.test_ledger import FailingDisk, open_ledger
 

@@ -15,7 +15,8 @@ from backhaul_agent.commit.framer import pack
 from backhaul_agent.commit.heads import HeadKeeper
 from backhaul_agent.commit.unconfirmed_rows import Suspects
 from backhaul_agent.errors import LedgerCorruptError
-from backhaul_agent.ledger.rows import Boot, Changes, Quarantine, Settled, Staged
+from backhaul_agent.hub_time.hub_clock import Boot
+from backhaul_agent.ledger.rows import Changes, Quarantine, Settled, Staged
 from backhaul_codec import Point, encode_frame
 from tests.agent.test_ledger import open_ledger
 from tests.agent.test_ledger_damage import commit

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from backhaul_agent.clock import boot_id
-from backhaul_agent.status.machine import Machine, identify
+from backhaul_agent.presence.machine import Machine, identify
 
 ID = "0123456789abcdef0123456789abcdef"
 SERIAL = "sys/firmware/devicetree/base/serial-number"

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_agent.downlink.downlink import Inbound
-from backhaul_agent.ledger.rows import Inward
+from backhaul_agent.ledger.rows import Inbound, Inward
 from backhaul_agent.sync.requests import CreateRequest, NodeRequest, PointRequest, SetRequest
 from backhaul_agent.sync.restamp import Restamps
 from backhaul_codec import Point

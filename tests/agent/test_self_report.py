@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_agent.status.machine import Machine
-from backhaul_agent.status.self_report import CHANGES_S_MIN, SelfReport, disk_pct
+from backhaul_agent.presence.machine import Machine
+from backhaul_agent.presence.self_report import CHANGES_S_MIN, SelfReport, disk_pct
 from backhaul_codec.assurance.conditions import Condition, Severity
 from backhaul_codec.protocol.vehicle_report import (
     CONDITIONS_MAX,

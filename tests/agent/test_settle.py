@@ -21,12 +21,13 @@ from backhaul_agent.hub_time.estimator import Sample
 from backhaul_agent.hub_time.hub_clock import HubClock, Quality, State
 from backhaul_agent.leaf.link_state import UplinkState
 from backhaul_agent.ledger.rows import Outgoing, Pending
-from backhaul_agent.ledger.system_events import clock_body, event
+from backhaul_agent.ledger.system_events import event
 from backhaul_agent.time_sync.correct_stamps import (
     SETTLE_ROWS,
     Correction,
     Corrections,
     Settler,
+    clock_body,
     correct,
     settled,
 )

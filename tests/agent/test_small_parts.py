@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 
 from backhaul_agent import clock
 from backhaul_agent.cli.main import COMMANDS, cli, main
-from backhaul_agent.downlink.downlink import Inbound
 from backhaul_agent.errors import JetStreamError
 from backhaul_agent.leaf.connection import requester
 from backhaul_agent.leaf.jetstream import JetStream, covers
-from backhaul_agent.ledger.rows import Inward
+from backhaul_agent.ledger.rows import Inbound, Inward
 from backhaul_agent.logs import Bursts
 from backhaul_agent.systemd_notify import Notifier
 from backhaul_agent.uplink.confirmations import Claim

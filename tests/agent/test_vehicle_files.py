@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from backhaul_agent.cli.main import cli
-from backhaul_agent.config import load
+from backhaul_agent.config_file import load
 from backhaul_agent.errors import ConfigError, VehicleFilesError
 from backhaul_codec.protocol.credentials import parse_credentials, parse_seed
 from backhaul_codec.protocol.identity import Identity, Link, encode_identity

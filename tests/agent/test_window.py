@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_agent.uplink.link_window import (
+from backhaul_agent.leaf.link_window import (
     ROUND_S,
     SILENT_S,
     START_BYTES,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SHOWN = 5
 _LINES_MAX = 20
 _RANGES_SHOWN = 100
-"""The hub tells no more of a lane (`report.py`)."""
+"""The hub tells no more of a lane (`health/report.py`)."""
 
 
 def check(told: Told, found: Found) -> list[str]:

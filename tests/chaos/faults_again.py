@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from nats.errors import Error as NatsError
 from nats.js.api import Header
 
-from backhaul_hub.streams.streams import DOWN
+from backhaul_hub.lane_names import DOWN
 from tests.chaos.kinds import kind
 from tests.chaos.operators import DEADLINE_S
 from tests.chaos.schedule import Habit

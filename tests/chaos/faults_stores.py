@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from backhaul_hub.db.store import Registry
+from backhaul_hub.uplink.lane_rows import read_lanes
 from tests.chaos.damage import Rollback
 from tests.chaos.evidence import LaneName
 from tests.chaos.faults_registry import REGISTRY
@@ -70,7 +71,7 @@ async def _roll_server_back(world: World, fault: Fault) -> None:
 async def _held(world: World) -> dict[LaneName, int]:
     """Return how far the hub surely holds each lane: hub.db never knows of more than UP."""
     async with await Registry.open_existing(world.hub.directory / "hub.db") as registry:
-        lanes = await registry.lanes()
+        lanes = await read_lanes(registry)
     return {LaneName(*key): state.held.contiguous for key, state in lanes.items()}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import backhaul_codec
 
 ROOT = Path(__file__).parents[2]
-SOURCES = sorted(Path(backhaul_codec.__file__).parent.glob("*.py"))
+SOURCES = sorted(Path(backhaul_codec.__file__).parent.rglob("*.py"))
 
 
 def codes_in(source: Path) -> set[str]:

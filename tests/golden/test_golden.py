@@ -17,9 +17,12 @@ from backhaul_codec.bulk.columns import decode_columns
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.wire.envelope import NO_LINK
 from backhaul_hub.continuity.chain import Fork, Watermark
-from backhaul_hub.continuity.lane_book import Continuity, Explained, LaneKey
+from backhaul_hub.continuity.lane_book import Continuity, Explained
+from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db import migrations as schema
-from backhaul_hub.db.store import Position, Registry
+from backhaul_hub.db.devices import read_devices
+from backhaul_hub.db.store import Registry
+from backhaul_hub.uplink.lane_rows import Position, read_lanes, read_position
 from tests.agent.test_ledger import open_ledger, outgoing
 
 from .make import HERE, plain
@@ -129,9 +132,11 @@ async def test_a_ledger_of_schema_3_goes_on_and_its_chains_begin_at_its_last_mes
 async def test_a_hub_db_of_schema_9_goes_on_with_its_lanes(tmp_path: Path) -> None:
     path = restore("hub-9", tmp_path / "hub.db")
     async with await Registry.open(path) as registry:
-        lanes = await registry.lanes()
-        assert list(await registry.devices()) == ["VID-001"]
-        assert await registry.position("UP_00") == Position("2026-01-31T10:00:00Z", 9, 1, 77, 3)
+        lanes = await read_lanes(registry)
+        assert list(await read_devices(registry)) == ["VID-001"]
+        assert await read_position(registry, "UP_00") == Position(
+            "2026-01-31T10:00:00Z", 9, 1, 77, 3
+        )
     with closing(sqlite3.connect(path)) as made:
         assert made.execute("PRAGMA user_version").fetchone() == (schema.SCHEMA_VERSION,)
     key = LaneKey("VID-001", "bulk", 42)

@@ -13,17 +13,20 @@ import pytest
 from nats.errors import NoRespondersError
 
 from backhaul_codec.protocol.credentials import Credentials
+from backhaul_hub.access.account_names import ACCOUNTS
 from backhaul_hub.access.key_rotations import Rotation, begin
 from backhaul_hub.access.keys import HubKeys, read_keys
 from backhaul_hub.access.logins import new_login, vehicle_jwt
 from backhaul_hub.access.push import AccountKeeper
 from backhaul_hub.access.revocations import FOR_EVER_S, Revocation, in_force
-from backhaul_hub.access.rules import ACCOUNTS, PAYLOAD_BYTES_MAX, vehicle_rights
+from backhaul_hub.access.rules import PAYLOAD_BYTES_MAX, vehicle_rights
 from backhaul_hub.access.up_guard import guessable_names, leading_to_api
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import Login as HubLogin
 from backhaul_hub.config import load
-from backhaul_hub.db.store import Device, Registry
+from backhaul_hub.db.devices import add_device
+from backhaul_hub.db.store import Registry
+from backhaul_hub.device import Device
 from backhaul_hub.errors import HubError
 from backhaul_hub.lane_names import NODES_MAX
 from backhaul_hub.nats.connection import connect
@@ -282,7 +285,7 @@ async def test_a_revoked_key_is_cut_and_stays_out_whatever_comes_later(hub: Hub)
     again = Login(bad.key, vehicle_jwt(hub.keys, row, now_s=NOW_S + 3600))
     assert not await hub.lets_in(again)
     # Another device with lanes of its own: the account is built anew, and this one is still out.
-    await hub.registry.add_device(Device("VID-003", "t3", "", 0, nodes=("gps",)))
+    await add_device(hub.registry, Device("VID-003", "t3", "", 0, nodes=("gps",)))
     assert await hub.keeper.push(hub.system) == ["FLEET", "UP"]
     assert not await hub.lets_in(bad)
     assert await hub.keeper.push(hub.system) == [], "all is as it should be"
@@ -303,7 +306,7 @@ async def test_a_revoked_key_is_cut_and_stays_out_whatever_comes_later(hub: Hub)
 async def test_who_is_kept_out_comes_in_with_no_key_and_comes_back_afterwards(hub: Hub) -> None:
     old, new, good = hub.vehicle("VID-001"), hub.vehicle("VID-001"), hub.vehicle("VID-002")
     for device, login in (("VID-001", old), ("VID-002", good)):
-        await hub.registry.add_device(Device(device, f"t-{device}", login.key.public, 0))
+        await add_device(hub.registry, Device(device, f"t-{device}", login.key.public, 0))
     rotation = Rotation("VID-001", "r1", "signed", 0, new.key.public, old.key.public)
     await hub.registry.write([begin(rotation)])
     async with hub.leaf(old) as old_leaf, hub.leaf(good) as good_leaf:

@@ -23,11 +23,14 @@ from backhaul_hub.backup.manifest import (
 from backhaul_hub.backup.restore import Restore, whole_backup
 from backhaul_hub.backup.selection import Choice
 from backhaul_hub.config import load
-from backhaul_hub.db.store import Device, Position, Registry
+from backhaul_hub.db.devices import add_device, read_devices
+from backhaul_hub.db.store import Registry
+from backhaul_hub.device import Device
 from backhaul_hub.errors import BackupError, HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.snapshots import Snapshot, copy
 from backhaul_hub.streams.streams import declared_streams, reconcile
+from backhaul_hub.uplink.lane_rows import Position, read_position, store_read
 from backhaul_hub.uplink.stream_digest import (
     Block,
     digest_blocks,
@@ -88,9 +91,9 @@ async def streams_at(client: Client, directory: Path) -> HubConfig:
         extra = {"subjects": ["up.>"]} if name == "UP_00" else {}
         await reconcile(api, declared | {"max_bytes": 64 << 20} | extra)
     async with await Registry.open(directory / "hub.db") as registry:
-        await registry.add_device(Device("VID-001", "token", "hash", 1))
+        await add_device(registry, Device("VID-001", "token", "hash", 1))
         created = (await api.request("STREAM.INFO.UP_00"))["created"]
-        await registry.store("UP_00", Position(created, 5, 0, 1, 1), {})
+        await store_read(registry, "UP_00", Position(created, 5, 0, 1, 1), {})
     return config
 
 
@@ -186,9 +189,9 @@ async def test_a_backup_taken_while_writes_go_on_comes_back_as_it_was(
     assert artifact is not None
     assert b"".join([chunk async for chunk in Objects(client).content(artifact)]) == data
     async with await Registry.open(tmp_path / "hub" / "hub.db") as registry:
-        assert list(await registry.devices()) == ["VID-001"]
+        assert list(await read_devices(registry)) == ["VID-001"]
         # The same stream to the hub, though the server has made it anew.
-        assert await registry.position("UP_00") == Position(info["created"], 5, 0, 1, 1)
+        assert await read_position(registry, "UP_00") == Position(info["created"], 5, 0, 1, 1)
     down = await api.request("STREAM.INFO.DOWN_00")
     assert down["state"]["first_seq"] == 1_800_000_000 * 10**6
 

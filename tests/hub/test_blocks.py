@@ -18,7 +18,7 @@ from backhaul_hub.continuity.blocks import (
     block_of,
     limits_explain,
 )
-from backhaul_hub.continuity.lane_book import LaneKey
+from backhaul_hub.continuity.lane_key import LaneKey
 
 LANE = LaneKey("VID-001", "bulk", 7)
 SECOND_NS = 10**9

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul_hub.access.account_files import jwts_in_files, write_accounts
 from backhaul_hub.access.key_rotations import logged_in, put, rotations
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.push import AccountKeeper, revoked_for_ever
 from backhaul_hub.access.revocations import Revocation, in_force, revocations, revoke
 from backhaul_hub.backup.carry_revocations import CarriedOver, carry_over, revoked_in_files
 from backhaul_hub.backup.files import copy_database, fold_log
+from backhaul_hub.db.change import Change
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol.rotate import begin_rotation
 from backhaul_hub.errors import BackupError
@@ -20,8 +22,6 @@ from backhaul_hub.nats.jwt import generation_of
 from backhaul_hub.people.credentials import add_person, remove_person
 from backhaul_hub.people.identity import May, Person
 from backhaul_hub.people.rows import known_people
-from backhaul_hub.setup.hub_directory import jwts_in_files, write_accounts
-from backhaul_hub.uplink.consumer import Change
 from tests.support.enrolment_tokens import user_key
 
 from .test_enrolment_service import KEY, OTHER, Hub, _signed, code_of

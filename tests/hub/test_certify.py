@@ -12,10 +12,14 @@ from click.testing import CliRunner, Result
 from backhaul_codec.assurance.certificates import HOUR_NS, TWO_MACHINES
 from backhaul_codec.protocol.words import FORKED, ClockWord, EpochWord, MarkWord, Receipt
 from backhaul_hub.cli.main import cli
-from backhaul_hub.continuity.lane_book import Continuity, LaneKey
-from backhaul_hub.db.store import Device, Position, Registry
+from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.db.devices import add_device
+from backhaul_hub.db.store import Registry
+from backhaul_hub.device import Device
 from backhaul_hub.uplink.device_words import MARKS_KEPT_NS, WordBook
 from backhaul_hub.uplink.device_words_store import marks_of, restore
+from backhaul_hub.uplink.lane_rows import Position, read_lanes, store_read
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -50,7 +54,7 @@ class Hub:
 
     async def store(self) -> None:
         lanes, changes = self.continuity.take_changed(), self.book.take_changes()
-        await self.registry.store("UP_00", Position(), lanes, changes)
+        await store_read(self.registry, "UP_00", Position(), lanes, changes)
 
 
 def at(hours: float) -> int:
@@ -68,7 +72,7 @@ def ask(directory: Path, *arguments: str) -> Result:
 async def hub(tmp_path: Path) -> AsyncIterator[Hub]:
     """A hub with one device that has said nothing yet."""
     async with await Registry.open(tmp_path / "hub.db") as registry:
-        await registry.add_device(Device(DEVICE, "ab", "hash", 1))
+        await add_device(registry, Device(DEVICE, "ab", "hash", 1))
         yield Hub(registry)
 
 
@@ -190,7 +194,7 @@ async def test_what_was_said_is_known_again_after_a_restart(hub: Hub) -> None:
     hub.hear(1, EpochWord(at(1), 7, 8, "gone", {}), epoch=8)
     await hub.store()
     again = Continuity()
-    again.restore(await hub.registry.lanes())
+    again.restore(await read_lanes(hub.registry))
     book = WordBook(again)
     await restore(hub.registry, book)
     assert again.current(DEVICE)["bulk"][0] == 8

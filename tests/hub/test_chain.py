@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.wire.envelope import NO_LINK
 from backhaul_hub.continuity.chain import INNER_ENDS_MAX, Chain, Fork, Watermark, from_text, to_text
-from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.continuity.repeats import RUNS_MAX, Run, forks_from
 
 if TYPE_CHECKING:

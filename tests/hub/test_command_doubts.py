@@ -22,7 +22,8 @@ from backhaul_hub.commands.lifecycle import (
     late,
 )
 from backhaul_hub.continuity.examine import Examined, examine
-from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.store import Registry
 from backhaul_hub.uplink.device_words import WordBook
 from tests.support.waiting import until

@@ -17,6 +17,7 @@ from nats.errors import MaxPayloadError
 
 from backhaul_codec import Opaque, Point, encode_point
 from backhaul_codec.subjects import parse_uplink
+from backhaul_hub import questions
 from backhaul_hub.cli.main import cli
 from backhaul_hub.commands import rows as command_rows
 from backhaul_hub.commands.lifecycle import (
@@ -36,12 +37,11 @@ from backhaul_hub.commands.lifecycle import (
 from backhaul_hub.commands.service import DELIVER, CommandShell, arrival_of
 from backhaul_hub.config import Commands
 from backhaul_hub.continuity.examine import Examined
-from backhaul_hub.continuity.lane_book import LaneKey
+from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.db.change import Change
 from backhaul_hub.db.migrations import SCHEMA_VERSION
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import RegistryError
-from backhaul_hub.nats import questions
-from backhaul_hub.uplink.consumer import Change
 from tests.support.hub_sync import FakeClock
 from tests.support.waiting import until
 

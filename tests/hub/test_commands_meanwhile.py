@@ -9,6 +9,8 @@ import pytest
 
 from backhaul_codec.protocol.enrolment import request_subject, write_request
 from backhaul_hub.access.revocations import Revocation, revoke
+from backhaul_hub.db.change import Change
+from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol import add_device as enrol
 from backhaul_hub.enrol import revoke as revoking
@@ -22,7 +24,6 @@ from backhaul_hub.people import credentials as people_book
 from backhaul_hub.people.credentials import add_person, remove_person
 from backhaul_hub.people.identity import May, Person
 from backhaul_hub.people.rows import Known, insertion, known_people, removal
-from backhaul_hub.uplink.consumer import Change
 
 from .test_enrolment_service import KEY, OTHER, Hub, S, _signed, code_of
 
@@ -89,7 +90,7 @@ def _ends_rotation(hub: Hub) -> Callable[[Registry], Awaitable[object]]:
                 revoke(Revocation(KEY.public_key, "FLEET", "VID-001", hub.clock.now)),
             ]
         )
-        device = (await registry.devices())["VID-001"]
+        device = (await read_devices(registry))["VID-001"]
         hub.documents.write(hub.documents.renew(device, now_s=hub.clock.now // S))
 
     return ends

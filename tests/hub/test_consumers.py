@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_codec import Point, encode_frame
-from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.db.change import Change
+from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.nats.jetstream import JetStreamApi
-from backhaul_hub.uplink.consumer import Change
 from backhaul_hub.uplink.reader import UplinkReader
 from demo import patient
 from tests.support.waiting import until
@@ -84,4 +86,4 @@ async def test_a_consumer_hears_of_good_messages_and_its_rows_are_stored(
             (key, 2, "f.battery", True),
             (key, 2, "f.battery", False),
         ]
-        assert list(await registry.devices()) == ["VID-001-1", "VID-001-2", "VID-001-3"]
+        assert list(await read_devices(registry)) == ["VID-001-1", "VID-001-2", "VID-001-3"]

@@ -13,8 +13,8 @@ from backhaul_hub.continuity.lane_book import (
     LANES_MAX,
     Continuity,
     Explained,
-    LaneKey,
 )
+from backhaul_hub.continuity.lane_key import LaneKey
 
 DEVICE = "VID-001"
 LANE = LaneKey(DEVICE, "bulk", 7)

@@ -15,16 +15,17 @@ from backhaul_hub.commands.lifecycle import AWAY, UNHEARD
 from backhaul_hub.config import load
 from backhaul_hub.control.control_plane import ControlPlane
 from backhaul_hub.control.single_instance import Sole
-from backhaul_hub.db.store import Device
+from backhaul_hub.device import Device
 from backhaul_hub.enrol.add_device import DeviceSettings, create_device
 from backhaul_hub.enrol.rotate import begin_rotation
 from backhaul_hub.errors import HubError, JetStreamError
 from backhaul_hub.health import metrics_server
+from backhaul_hub.lane_names import DOWN
 from backhaul_hub.links.down_consumers import down_consumers
 from backhaul_hub.links.leaf_connections import Leafs
 from backhaul_hub.nats.jetstream import CLUSTER_NOT_AVAILABLE
 from backhaul_hub.setup.hub_directory import create_hub
-from backhaul_hub.streams.streams import DOWN, declared_streams
+from backhaul_hub.streams.streams import declared_streams
 from demo.rig import HubRig
 from tests.support.hub_layout import local_layout
 from tests.support.waiting import until
@@ -91,15 +92,15 @@ class Scene:
         self.known: dict[str, Device] = {}
 
     async def reload(self) -> None:
-        async def devices() -> dict[str, Device]:
-            return dict(self.known)
-
-        registry: Any = SimpleNamespace(devices=devices)
-        await self.plane._reload(cast("Any", self.server), registry)
+        await self.plane._reload(cast("Any", self.server), cast("Any", self))
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    async def known(registry: Any) -> dict[str, Device]:
+        return dict(registry.known)
+
+    monkeypatch.setattr("backhaul_hub.control.control_plane.read_devices", known)
     return Scene(tmp_path / "hub")
 
 

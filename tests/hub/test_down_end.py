@@ -9,6 +9,7 @@ import pytest
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError
 from backhaul_hub.links.down_end import JUMP, SHORTER_LOOKS, DownEnd
+from backhaul_hub.uplink.lane_rows import read_position
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -126,18 +127,18 @@ async def test_what_is_acknowledged_while_the_end_is_stored_is_stored_by_the_nex
     """Else a store put back to where hub.db knows it would give that sequence out again, to nobody."""
     down = Down(500)
     end = await opened(down, registry)
-    store = registry.store
+    write = registry.write
 
     async def acknowledged_meanwhile(*row: Any) -> None:
-        await store(*row)
+        await write(*row)
         monkeypatch.undo()
         down.last_seq = 501
         end.stored(ack(501))
 
-    monkeypatch.setattr(registry, "store", acknowledged_meanwhile)
+    monkeypatch.setattr(registry, "write", acknowledged_meanwhile)
     await end.look()
     await end.look()
-    assert (await registry.position("DOWN_00")).seq == 501
+    assert (await read_position(registry, "DOWN_00")).seq == 501
 
 
 async def test_what_is_acknowledged_while_the_server_is_asked_need_not_be_in_its_answer(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_codec.protocol.enrolment import Refused, Request
-from backhaul_hub.db.store import Device, Registry
+from backhaul_hub.db.store import Registry
+from backhaul_hub.device import Device
 from backhaul_hub.enrol import rows as enrolment_rows
 from backhaul_hub.enrol.rules import Accept, Enrolment, Repeat, decide
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from backhaul_hub.db.change import Change
     from backhaul_hub.enrol.rules import Decision
-    from backhaul_hub.uplink.consumer import Change
 
 S = 1_000_000_000
 NOW = 1_700_000_000 * S

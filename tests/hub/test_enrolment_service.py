@@ -24,7 +24,9 @@ from backhaul_hub.access.key_rotations import rotations
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.revocations import revocations
 from backhaul_hub.config import load
-from backhaul_hub.db.store import Device, Registry
+from backhaul_hub.db.change import Change
+from backhaul_hub.db.devices import read_devices
+from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol import rows as enrolment_rows
 from backhaul_hub.enrol.add_device import DeviceSettings, change_nodes, create_device
 from backhaul_hub.enrol.revoke import leave_for_servers, revoke_device
@@ -35,7 +37,6 @@ from backhaul_hub.errors import ConfigError, HubError, RegistryError
 from backhaul_hub.nats.jwt import body_of
 from backhaul_hub.nats.rate_limit import BURST
 from backhaul_hub.setup.hub_directory import create_hub
-from backhaul_hub.uplink.consumer import Change
 from demo.ports import free_port
 from tests.support.enrolment_tokens import user_key
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul_codec.protocol.credentials import Credentials
+    from backhaul_hub.device import Device
 
 S = 1_000_000_000
 KEY, OTHER = user_key(1), user_key(2)
@@ -96,7 +98,7 @@ class Hub:
 
     async def devices(self) -> dict[str, Device]:
         async with await Registry.open(self.directory / "hub.db") as registry:
-            return await registry.devices()
+            return await read_devices(registry)
 
     async def revoke(self, device: str = "VID-001") -> None:
         await revoke_device(self.directory, self.config, self.clock, device)

@@ -23,12 +23,16 @@ from backhaul_codec.points import JSON
 from backhaul_codec.protocol.words import MarkWord
 from backhaul_hub.cli.main import cli
 from backhaul_hub.clock import SystemClock
-from backhaul_hub.continuity.lane_book import Continuity, LaneKey
-from backhaul_hub.db.store import Device, Position, Registry
+from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.db.devices import add_device
+from backhaul_hub.db.store import Registry
+from backhaul_hub.device import Device
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.streams.streams import declared_streams, reconcile
 from backhaul_hub.twin.event_log import EventLog, find_events, hiding, read_event, standing
 from backhaul_hub.uplink.device_words import WordBook
+from backhaul_hub.uplink.lane_rows import Position, store_read
 from demo import patient
 from tests.hub.test_twin_streams import make_hub
 
@@ -279,7 +283,7 @@ async def test_the_command_shows_events_and_where_others_may_be_missing(
     now_ns = SystemClock().now_ns()
     async with await Registry.open(tmp_path / "hub.db") as registry:
         for device in ("VID-001", "VID-002"):
-            await registry.add_device(Device(device, f"ab{device[-1]}", "", 0))
+            await add_device(registry, Device(device, f"ab{device[-1]}", "", 0))
         continuity = Continuity()
         book = WordBook(continuity)
         key = LaneKey("VID-001", "live", 7)
@@ -289,7 +293,7 @@ async def test_the_command_shows_events_and_where_others_may_be_missing(
                 key, seq, MarkWord(now_ns - hours * HOUR_NS, 7, {"live": seq}, "hour"), now_ns
             )
         lanes, changes = continuity.take_changed(), book.take_changes()
-        await registry.store("UP_00", Position(), lanes, changes)
+        await store_read(registry, "UP_00", Position(), lanes, changes)
     client = await patient.connect(nats_server.url)
     try:
         api = JetStreamApi(client)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_hub.flood.detector import FORGOTTEN_S, Budget, Carried, FloodWatch, Goods
+from backhaul_hub.flood.detector import FORGOTTEN_S, Budget, FloodWatch, Goods
+from backhaul_hub.links.leaf_connections import Carried
 
 HONEST, RUDE = "VID-001", "VID-666"
 BUDGETS = {

@@ -21,8 +21,9 @@ from backhaul_hub.control import control_plane as control
 from backhaul_hub.enrol.add_device import DeviceSettings, create_device
 from backhaul_hub.errors import HubError
 from backhaul_hub.flood import guard as flood_guard
-from backhaul_hub.flood.detector import Carried, FloodWatch, Goods, Suspension
+from backhaul_hub.flood.detector import FloodWatch, Goods, Suspension
 from backhaul_hub.flood.guard import LATE_NS, FloodGuard
+from backhaul_hub.links.leaf_connections import Carried
 from backhaul_hub.links.reception import Reception
 from backhaul_hub.links.reset_service import ResetService
 from backhaul_hub.nats.jwt import body_of

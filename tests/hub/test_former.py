@@ -11,7 +11,7 @@ import pytest
 from backhaul_codec.ranges import RangeSet
 from backhaul_hub.continuity.chain import Fork, Watermark
 from backhaul_hub.continuity.former_epochs import EPOCHS_MAX, FormerEpochs
-from backhaul_hub.continuity.lane_book import LaneKey
+from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.errors import HubError
 from backhaul_hub.uplink.notify import Teller
 from tests.support.waiting import until

@@ -28,7 +28,9 @@ from backhaul_hub.health.judge import Facts, HubHealth
 from backhaul_hub.imports import run
 from backhaul_hub.imports.blocks import BLOCK_ROWS, epoch_of, messages, pack, stretch_of
 from backhaul_hub.imports.files import files_below, groups, look
-from backhaul_hub.imports.import_rows import (
+from backhaul_hub.imports.run import ChangedError, Flow
+from backhaul_hub.imports.split import Blocks, Splitter
+from backhaul_hub.uplink.imported_rows import (
     Source,
     add_hours,
     epochs_of,
@@ -39,8 +41,6 @@ from backhaul_hub.imports.import_rows import (
     take_epoch,
     unfinished,
 )
-from backhaul_hub.imports.run import ChangedError, Flow
-from backhaul_hub.imports.split import Blocks, Splitter
 from tests.hub.test_clock_service import HubClock
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.errors import JetStreamError
 from backhaul_hub.links.clock_service import EPOCHS_MAX, ClockService
 from backhaul_hub.uplink.known_epochs import WAIT_S_MAX, Known

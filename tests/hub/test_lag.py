@@ -8,9 +8,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from backhaul_hub.config import load
-from backhaul_hub.continuity.lane_book import Continuity, LaneKey
-from backhaul_hub.db.store import Device
-from backhaul_hub.links.leaf_connections import Link
+from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.device import Device, Link
 from backhaul_hub.links.source_keeper import SourceKeeper
 from backhaul_hub.links.sources import lane_source
 from backhaul_hub.setup.hub_directory import create_hub

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backhaul_hub.db.store import Device
+from backhaul_hub.device import Device
 from backhaul_hub.errors import ConfigError
 from backhaul_hub.lane_names import check_nodes, down_filters, down_subject, lanes_of
 

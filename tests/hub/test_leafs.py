@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from backhaul_hub.flood.detector import Carried
+    from backhaul_hub.links.leaf_connections import Carried
 
 pytestmark = pytest.mark.nats
 KNOWN, NAMELESS, LATER = "VID-001", "VID-002", "VID-003"

@@ -14,7 +14,7 @@ from backhaul_codec.subjects import parse_uplink
 from backhaul_hub.broadcast.events import LiveEvents, told_document
 from backhaul_hub.broadcast.points import up_subjects
 from backhaul_hub.continuity.examine import Examined
-from backhaul_hub.continuity.lane_book import LaneKey
+from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.shadow.bucket import Revision
 
 if TYPE_CHECKING:

@@ -31,6 +31,7 @@ from backhaul_hub.start_guard import require_here
 from backhaul_hub.streams.streams import declared_streams, reconcile, stream_names
 from backhaul_hub.tls.files import CA, TLS
 from backhaul_hub.tls.setup import TlsChoice
+from backhaul_hub.uplink.lane_rows import read_position
 from demo.ports import free_port
 from demo.rig import HubRig
 from tests.support.hub_layout import local_layout
@@ -225,7 +226,7 @@ async def test_a_hub_moves_while_it_takes_messages_in(
     made = (await api.request("STREAM.INFO.UP_00"))["created"]
     assert made == mirrored  # and not copied after all
     async with await Registry.open(tmp_path / "hub" / "migrated" / "hub.db") as registry:
-        assert (await registry.position("UP_00")).created == made
+        assert (await read_position(registry, "UP_00")).created == made
     down = await api.request("STREAM.INFO.DOWN_00")
     assert down["state"]["first_seq"] == 1_800_000_000 * 10**6
     with pytest.raises(BackupError, match="has moved, to nats://there"):

@@ -15,7 +15,7 @@ from tests.support.hub_sync import FakeClock
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from backhaul_hub.uplink.consumer import Change
+    from backhaul_hub.db.change import Change
 
 
 class Rows:

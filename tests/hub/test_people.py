@@ -14,12 +14,12 @@ from backhaul_codec.state.merge import Head, HeadKey
 from backhaul_codec.state.tree_text import describe, render
 from backhaul_hub.continuity.future_stamps import FutureRule
 from backhaul_hub.db.store import Registry
+from backhaul_hub.device import FLEET
 from backhaul_hub.errors import HubError, RightsError, WriteRefusedError
 from backhaul_hub.people.identity import May, Person, person_of, require_person_name
 from backhaul_hub.people.scope import Scope, Subtree
 from backhaul_hub.people.services import PeopleServices
 from backhaul_hub.sync.conflicts import Side
-from backhaul_hub.sync.heads import FLEET
 from backhaul_hub.sync.newest_readings import Readings
 from backhaul_hub.sync.service import SyncService
 from backhaul_hub.sync.writes import Put

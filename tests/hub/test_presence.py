@@ -9,9 +9,9 @@ import pytest
 
 from backhaul_codec.protocol.presence import BEAT, BEAT_S, presence_message, read_presence
 from backhaul_hub.broadcast.presence import GONE_AFTER_S, Changes, Presence
+from backhaul_hub.device import Link
 from backhaul_hub.errors import HubError
 from backhaul_hub.links import leaf_connections as leafs
-from backhaul_hub.links.leaf_connections import Link
 
 
 def test_a_word_is_read_as_it_was_written() -> None:

@@ -22,7 +22,9 @@ from backhaul_hub.backup.rebuild import Rebuilt, rebuild
 from backhaul_hub.backup.traces import Traces, traces, traces_in_files
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
-from backhaul_hub.db.store import Device, Registry
+from backhaul_hub.db.devices import add_device, read_devices
+from backhaul_hub.db.store import Registry
+from backhaul_hub.device import Device
 from backhaul_hub.enrol import adopter
 from backhaul_hub.enrol.add_device import DeviceSettings, create_device
 from backhaul_hub.enrol.adopter import Adopter
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from backhaul_hub.access.rules import AccountName
+    from backhaul_hub.access.account_names import AccountName
     from backhaul_hub.nats.jetstream import Json
 
 CLOCK = SystemClock()
@@ -113,7 +115,7 @@ class Hub:
 
     async def devices(self) -> dict[str, Device]:
         async with await Registry.open(self.directory / "hub.db") as registry:
-            return await registry.devices()
+            return await read_devices(registry)
 
 
 @pytest.fixture
@@ -318,7 +320,7 @@ LOGIN = Device(VID, "aa11aa11aa11aa11aa11aa11", KEY, 0, ("gps",))
 
 async def test_a_device_that_hub_db_does_not_know_is_taken_in_by_its_login(logins: Logins) -> None:
     assert await logins.act(LOGIN)
-    found = (await logins.registry.devices())[VID]
+    found = (await read_devices(logins.registry))[VID]
     assert (found.token, found.public_key, found.nodes) == (
         "aa11aa11aa11aa11aa11aa11",
         KEY,
@@ -331,9 +333,9 @@ async def test_a_device_that_hub_db_does_not_know_is_taken_in_by_its_login(login
 async def test_a_device_whose_key_is_unknown_or_former_has_that_of_its_login(
     logins: Logins, former: str
 ) -> None:
-    await logins.registry.add_device(Device(VID, "old", former, 5, ("battery",)))
+    await add_device(logins.registry, Device(VID, "old", former, 5, ("battery",)))
     assert await logins.act(LOGIN)
-    found = (await logins.registry.devices())[VID]
+    found = (await read_devices(logins.registry))[VID]
     nodes = ("gps",) if former.startswith("?") else ("battery",)
     assert (found.token, found.public_key, found.nodes) == ("aa11aa11aa11aa11aa11aa11", KEY, nodes)
 
@@ -375,31 +377,31 @@ async def test_hub_db_is_not_asked_of_logins_by_keys_that_are_known(
 
 
 async def test_a_revoked_device_is_not_taken_in(logins: Logins) -> None:
-    await logins.registry.add_device(Device(VID, "old", NEXT, 5))
+    await add_device(logins.registry, Device(VID, "old", NEXT, 5))
     await logins.registry.write([revoke(Revocation(NEXT, "FLEET", VID, 1))])
     assert not await logins.act(LOGIN)
-    assert (await logins.registry.devices())[VID].public_key == NEXT
+    assert (await read_devices(logins.registry))[VID].public_key == NEXT
 
 
 async def test_a_revoked_key_is_not_taken_in(logins: Logins) -> None:
     """A server that was just started lets it in for a moment."""
     await logins.registry.write([revoke(Revocation(KEY, "FLEET", VID, 1))])
     assert not await logins.act(LOGIN)
-    assert await logins.registry.devices() == {}
+    assert await read_devices(logins.registry) == {}
 
 
 async def test_a_device_that_was_revoked_before_its_key_was_known_is_revoked_with_it(
     logins: Logins,
 ) -> None:
-    await logins.registry.add_device(Device(VID, "old", "?VID-001", 5))
+    await add_device(logins.registry, Device(VID, "old", "?VID-001", 5))
     await logins.registry.write([revoke(Revocation("?VID-001", "FLEET", VID, 1))])
     assert await logins.act(LOGIN)
     assert KEY in {each.public_key for each in await revocations(logins.registry)}
-    assert (await logins.registry.devices())[VID].revoked_ns
+    assert (await read_devices(logins.registry))[VID].revoked_ns
 
 
 async def test_a_rotation_that_is_under_way_is_left_alone(logins: Logins) -> None:
-    await logins.registry.add_device(Device(VID, "aa11aa11aa11aa11aa11aa11", NEXT, 5))
+    await add_device(logins.registry, Device(VID, "aa11aa11aa11aa11aa11aa11", NEXT, 5))
     logins.rotations[VID] = Rotation(VID, "r", "written", 0, KEY, NEXT)
     assert not await logins.act(LOGIN)
     logins.rotations[VID] = Rotation(VID, "r", "done", 0, KEY, NEXT)

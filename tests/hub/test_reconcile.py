@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_hub.db.store import Device
+from backhaul_hub.device import Device
 from backhaul_hub.errors import (
     HubError,
     JetStreamError,

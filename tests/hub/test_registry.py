@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_codec.ranges import RangeSet
-from backhaul_hub.continuity.lane_book import Explained, LaneKey, LaneState
+from backhaul_hub.continuity.lane_book import Explained, LaneState
+from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db import turn
-from backhaul_hub.db.store import Device, Position, Registry, node_changes
+from backhaul_hub.db.change import Change
+from backhaul_hub.db.devices import add_device, node_changes, read_devices
+from backhaul_hub.db.store import Registry
+from backhaul_hub.device import Device
 from backhaul_hub.errors import RegistryError
-from backhaul_hub.uplink.consumer import Change
+from backhaul_hub.uplink.lane_rows import Position, read_lanes, read_position, store_read
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,11 +41,11 @@ STATE = LaneState(
 
 async def test_lanes_and_position_come_back_together(tmp_path: Path) -> None:
     async with await Registry.open(tmp_path / "hub.db") as registry:
-        await registry.store("UP_00", Position("t", 9, 1, 77, 3), {LANE: STATE})
+        await store_read(registry, "UP_00", Position("t", 9, 1, 77, 3), {LANE: STATE})
     async with await Registry.open(tmp_path / "hub.db") as registry:
-        assert await registry.position("UP_00") == Position("t", 9, 1, 77, 3)
-        assert await registry.lanes() == {LANE: STATE}
-        assert await registry.position("UP_01") == Position()
+        assert await read_position(registry, "UP_00") == Position("t", 9, 1, 77, 3)
+        assert await read_lanes(registry) == {LANE: STATE}
+        assert await read_position(registry, "UP_01") == Position()
 
 
 async def test_synced_at_every_commit(tmp_path: Path) -> None:
@@ -58,25 +62,25 @@ async def test_a_writer_that_is_cancelled_while_it_waits_for_its_turn_leaves_not
     async with await Registry.open(tmp_path / "hub.db") as registry:
         with contextlib.closing(sqlite3.connect(tmp_path / "hub.db")) as other:
             other.execute("BEGIN IMMEDIATE")
-            writing = asyncio.create_task(registry.store("UP_00", Position("t", 1, 0), {}))
+            writing = asyncio.create_task(store_read(registry, "UP_00", Position("t", 1, 0), {}))
             await asyncio.sleep(0.05)  # its BEGIN waits for that one's end
             writing.cancel()
             await asyncio.sleep(0)
             other.rollback()
         await asyncio.gather(writing, return_exceptions=True)
-        await registry.store("UP_00", Position("t", 2, 0), {})
-        assert await registry.position("UP_00") == Position("t", 2, 0)
+        await store_read(registry, "UP_00", Position("t", 2, 0), {})
+        assert await read_position(registry, "UP_00") == Position("t", 2, 0)
 
 
 async def test_nothing_is_written_where_the_disk_refuses(tmp_path: Path) -> None:
     async with await Registry.open(tmp_path / "hub.db") as registry:
-        await registry.store("UP_00", Position("t", 1, 0), {})
+        await store_read(registry, "UP_00", Position("t", 1, 0), {})
         full = LaneState(last_seen_ns=1 << 70)  # more than SQLite's integers hold
         with pytest.raises(OverflowError):
-            await registry.store("UP_00", Position("t", 2, 0), {LANE: full})
-        await registry.store("UP_00", Position("t", 3, 0), {})
-        assert await registry.position("UP_00") == Position("t", 3, 0)
-        assert await registry.lanes() == {}
+            await store_read(registry, "UP_00", Position("t", 2, 0), {LANE: full})
+        await store_read(registry, "UP_00", Position("t", 3, 0), {})
+        assert await read_position(registry, "UP_00") == Position("t", 3, 0)
+        assert await read_lanes(registry) == {}
 
 
 async def test_readers_of_several_shards_store_side_by_side(tmp_path: Path) -> None:
@@ -85,40 +89,40 @@ async def test_readers_of_several_shards_store_side_by_side(tmp_path: Path) -> N
         async def shard(number: int) -> None:
             for seq in range(1, 30):
                 lane = LANE._replace(device=f"VID-{number}")
-                await registry.store(f"UP_{number:02}", Position("t", seq, 0), {lane: STATE})
+                await store_read(registry, f"UP_{number:02}", Position("t", seq, 0), {lane: STATE})
 
         async with asyncio.TaskGroup() as tasks:
             for number in range(4):
                 tasks.create_task(shard(number))
-        assert len(await registry.lanes()) == 4
-        assert [(await registry.position(f"UP_0{n}")).seq for n in range(4)] == [29] * 4
+        assert len(await read_lanes(registry)) == 4
+        assert [(await read_position(registry, f"UP_0{n}")).seq for n in range(4)] == [29] * 4
 
 
 async def test_a_device_is_added_once(tmp_path: Path) -> None:
     async with await Registry.open(tmp_path / "hub.db") as registry:
         device = Device("VID-001", "ab", "hash", 1)
-        await registry.add_device(device)
+        await add_device(registry, device)
         with pytest.raises(RegistryError, match="exists already"):
-            await registry.add_device(device)
-        assert await registry.devices() == {"VID-001": device}
+            await add_device(registry, device)
+        assert await read_devices(registry) == {"VID-001": device}
 
 
 @pytest.mark.parametrize("device", ["", "VID 1", "-x", "a.b", "a" * 64, "up.>", "é"])
 async def test_no_device_with_an_id_that_is_none(tmp_path: Path, device: str) -> None:
     async with await Registry.open(tmp_path / "hub.db") as registry:
         with pytest.raises(RegistryError, match="is no device id"):
-            await registry.add_device(Device(device, "ab", "hash", 1))
+            await add_device(registry, Device(device, "ab", "hash", 1))
 
 
 async def test_rows_of_a_consumer_stand_or_fall_with_the_position(tmp_path: Path) -> None:
     async with await Registry.open(tmp_path / "hub.db") as registry:
         device = Change("INSERT INTO device VALUES (?, ?, ?, ?)", [("VID-001", "ab", "hash", 1)])
-        await registry.store("UP_00", Position("t", 1, 0), {}, [device])
-        assert list(await registry.devices()) == ["VID-001"]
+        await store_read(registry, "UP_00", Position("t", 1, 0), {}, [device])
+        assert list(await read_devices(registry)) == ["VID-001"]
         with pytest.raises(RegistryError, match="UNIQUE"):
-            await registry.store("UP_00", Position("t", 2, 0), {LANE: STATE}, [device])
-        assert await registry.position("UP_00") == Position("t", 1, 0)
-        assert await registry.lanes() == {}
+            await store_read(registry, "UP_00", Position("t", 2, 0), {LANE: STATE}, [device])
+        assert await read_position(registry, "UP_00") == Position("t", 1, 0)
+        assert await read_lanes(registry) == {}
 
 
 @pytest.mark.parametrize(("version", "hint"), [(1, "make the hub again"), (99, "a newer one")])
@@ -134,14 +138,14 @@ async def test_nodes_with_streams_of_their_own_come_back(tmp_path: Path) -> None
     device = Device("VID-001", "ab", "hash", 1, nodes=("battery", "gps"))
     other = Device("VID-002", "cd", "hash", 1, nodes=("battery",))
     async with await Registry.open(tmp_path / "hub.db") as registry:
-        await registry.add_device(device)
-        await registry.add_device(other)
+        await add_device(registry, device)
+        await add_device(registry, other)
         with pytest.raises(RegistryError, match="exists already"):
-            await registry.add_device(Device("VID-001", "ef", "hash", 1, nodes=("door",)))
-        assert await registry.devices() == {"VID-001": device, "VID-002": other}
+            await add_device(registry, Device("VID-001", "ef", "hash", 1, nodes=("door",)))
+        assert await read_devices(registry) == {"VID-001": device, "VID-002": other}
         changed = replace(device, nodes=("gps",), leaving=("battery",))
         await registry.write(node_changes(changed))
-        assert await registry.devices() == {"VID-001": changed, "VID-002": other}
+        assert await read_devices(registry) == {"VID-001": changed, "VID-002": other}
 
 
 # By the version that brought them: the first came with schema 3.
@@ -155,8 +159,8 @@ LATER = (
 async def test_an_older_hub_db_is_brought_up_to_date(tmp_path: Path, version: int) -> None:
     path, lacking = tmp_path / "hub.db", LATER[version - 2 :]
     async with await Registry.open(path) as registry:
-        await registry.add_device(Device("VID-001", "ab", "hash", 1))
-        await registry.store("UP_00", Position("t", 9, 1, 77, 3), {LANE: STATE})
+        await add_device(registry, Device("VID-001", "ab", "hash", 1))
+        await store_read(registry, "UP_00", Position("t", 9, 1, 77, 3), {LANE: STATE})
     with sqlite3.connect(path) as before:
         tables = [name for name in lacking if not name.endswith("chain")]
         if "import_source" in lacking:
@@ -174,12 +178,12 @@ async def test_an_older_hub_db_is_brought_up_to_date(tmp_path: Path, version: in
     async with await Registry.open(path) as registry:
         # Where it had a password, it has no key until it is enrolled anew.
         key = "" if version < 7 else "hash"
-        assert await registry.devices() == {"VID-001": Device("VID-001", "ab", key, 1)}
-        assert await registry.lanes() == {LANE: STATE}
+        assert await read_devices(registry) == {"VID-001": Device("VID-001", "ab", key, 1)}
+        assert await read_lanes(registry) == {LANE: STATE}
         await registry.write(node_changes(Device("VID-001", "ab", "hash", 1, nodes=("gps",))))
         await registry.write([Change("INSERT INTO shadow VALUES (?, ?)", [("VID-001", "{}")])])
     async with await Registry.open_existing(path) as registry:
-        assert (await registry.devices())["VID-001"].nodes == ("gps",)
+        assert (await read_devices(registry))["VID-001"].nodes == ("gps",)
 
 
 async def test_a_database_that_lost_a_table_is_an_error_of_ours(tmp_path: Path) -> None:
@@ -188,9 +192,9 @@ async def test_a_database_that_lost_a_table_is_an_error_of_ours(tmp_path: Path) 
             other.execute("DROP TABLE device")
         other.close()
         with pytest.raises(RegistryError, match="no such table"):
-            await registry.devices()
+            await read_devices(registry)
         with pytest.raises(RegistryError, match="no such table"):
-            await registry.add_device(Device("VID-001", "ab", "hash", 1))
+            await add_device(registry, Device("VID-001", "ab", "hash", 1))
 
 
 async def test_what_is_told_waits_for_what_is_being_stored_but_not_for_ever(

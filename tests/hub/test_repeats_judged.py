@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 from backhaul_codec import Point, encode_frame
 from backhaul_hub.continuity.chain import Fork
-from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.store import Registry
 from backhaul_hub.nats.stream_reader import Stored
 from backhaul_hub.uplink.reader import UplinkReader

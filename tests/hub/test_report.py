@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 from backhaul_hub.cli.fleet.devices import compact
-from backhaul_hub.continuity.lane_book import Continuity, LaneKey
-from backhaul_hub.db.store import Device
+from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.device import Device
 from backhaul_hub.health.report import Report
 from backhaul_hub.vehicles.core import Vehicles
 

@@ -18,18 +18,20 @@ import pytest
 from backhaul_codec.protocol.credentials import Credentials
 from backhaul_codec.protocol.identity import decode_identity
 from backhaul_hub.access import rules as accounts
+from backhaul_hub.access.account_files import write_accounts
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.push import AccountKeeper
 from backhaul_hub.access.rules import vehicle_rights
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
-from backhaul_hub.db.store import Device, Registry
+from backhaul_hub.db.devices import read_devices
+from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol.add_device import DeviceSettings, change_nodes, create_device
+from backhaul_hub.lane_names import DOWN
 from backhaul_hub.links.down_consumers import ensure_down_consumers
 from backhaul_hub.links.reset_service import ResetService
 from backhaul_hub.nats.jetstream import JetStreamApi
-from backhaul_hub.setup.hub_directory import create_hub, write_accounts
-from backhaul_hub.streams.streams import DOWN
+from backhaul_hub.setup.hub_directory import create_hub
 from demo import patient
 from demo.rig import HubRig
 from tests.support.hub_layout import local_layout
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nats.aio.client import Client
+
+    from backhaul_hub.device import Device
 
 pytestmark = pytest.mark.nats
 
@@ -116,7 +120,7 @@ async def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         for id_ in (MINE, THEIRS):
             await create_device(hub.directory, load(hub.directory), SystemClock(), id_, settings)
         async with await Registry.open(hub.directory / "hub.db") as registry:
-            devices = await registry.devices()
+            devices = await read_devices(registry)
             keys = read_keys(hub.directory)
             jwts = await AccountKeeper(keys, registry, SystemClock()).build()
         write_accounts(hub.directory, keys, jwts)

@@ -12,6 +12,7 @@ from backhaul_codec.protocol.words import KeyWord
 from backhaul_hub.access.key_rotations import rotations
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.revocations import revocations
+from backhaul_hub.db.change import Change
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol import rotation_keeper
 from backhaul_hub.enrol.add_device import DeviceSettings, change_nodes, create_device
@@ -19,7 +20,6 @@ from backhaul_hub.enrol.rotate import begin_rotation
 from backhaul_hub.enrol.rotation_keeper import RotationKeeper
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jwt import body_of
-from backhaul_hub.uplink.consumer import Change
 from tests.support.waiting import until
 
 from .test_enrolment_service import KEY, OTHER, Hub
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
-    from backhaul_hub.db.store import Device
+    from backhaul_hub.device import Device
     from backhaul_hub.nats.jetstream import JetStreamApi
 
 VID, LATER = "VID-001", "VID-002"

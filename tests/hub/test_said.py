@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backhaul_hub.continuity.lane_book import LaneKey
+from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.sync.device_knowledge import Words
 
 LIVE = LaneKey("VID-001", "live", 7)

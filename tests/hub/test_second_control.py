@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul_hub.access.account_files import jwts_in_files, write_accounts
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.push import AccountKeeper, jwts_there, revoked_for_ever
 from backhaul_hub.access.revocation_log import RevocationLog
@@ -26,7 +27,7 @@ from backhaul_hub.health.conditions import REGISTRY_OLDER
 from backhaul_hub.nats.jwt import generation_of, revocations_of
 from backhaul_hub.people.credentials import add_person, remove_person
 from backhaul_hub.people.identity import May, Person
-from backhaul_hub.setup.hub_directory import create_hub, jwts_in_files, write_accounts
+from backhaul_hub.setup.hub_directory import create_hub
 from demo.rig import HubRig
 from tests.support.hub_layout import local_layout
 from tests.support.waiting import until
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_hub.access.rules import AccountName
+    from backhaul_hub.access.account_names import AccountName
 
 CLOCK = SystemClock()
 VID, OTHER = "VID-001", "VID-002"

@@ -15,8 +15,10 @@ from backhaul_hub.access.keys import read_keys, write_keys
 from backhaul_hub.access.logins import add_twin_login
 from backhaul_hub.access.push import AccountKeeper
 from backhaul_hub.config import load
-from backhaul_hub.continuity.lane_book import LaneKey, LaneState
-from backhaul_hub.db.store import Position, Registry
+from backhaul_hub.continuity.lane_book import LaneState
+from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.db.devices import read_devices
+from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol.add_device import DeviceSettings, change_nodes, create_device
 from backhaul_hub.errors import ConfigError, RegistryError
 from backhaul_hub.lane_names import lanes_of
@@ -24,6 +26,7 @@ from backhaul_hub.nats.jwt import body_of
 from backhaul_hub.nats.nkey import read_key
 from backhaul_hub.servers import ServerPlace
 from backhaul_hub.setup.hub_directory import HubLayout, create_hub
+from backhaul_hub.uplink.lane_rows import Position, store_read
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,7 +78,7 @@ async def test_a_devices_document_is_its_own(tmp_path: Path) -> None:
     assert tags_of(identity) == [f"tok:{token}"]
     login = body_of(identity.jwt)
     async with await Registry.open(hub / "hub.db") as registry:
-        known = (await registry.devices())["VID-001"]
+        known = (await read_devices(registry))["VID-001"]
     assert login["sub"] == known.public_key == read_key(identity.seed).public
     assert login["iss"] == read_keys(hub).vehicles.public
     assert (login["name"], login["iat"]) == ("VID-001", 1_700_000_000)
@@ -188,11 +191,11 @@ async def test_the_lane_of_a_node_that_leaves_is_kept_until_nothing_of_it_is_mis
     key = LaneKey("VID-001", "n_gps", 7)
     async with await Registry.open(hub / "hub.db") as registry:
         owing = LaneState(held=RangeSet([(1, 2)]), seen=RangeSet([(1, 2)]), said=3)
-        await registry.store("UP_00", Position(), {key: owing})
+        await store_read(registry, "UP_00", Position(), {key: owing})
     assert (await change_nodes(hub, FixedClock(), "VID-001", ["door"])).device.leaving == ("gps",)
     async with await Registry.open(hub / "hub.db") as registry:
         whole = LaneState(held=RangeSet([(1, 3)]), seen=RangeSet([(1, 3)]), said=3)
-        await registry.store("UP_00", Position(), {key: whole})
+        await store_read(registry, "UP_00", Position(), {key: whole})
     changed = await change_nodes(hub, FixedClock(), "VID-001", ["door"])
     assert (changed.device.leaving, changed.dropped) == ((), ("gps",))
     assert tags_of(identity_of(hub))[1:] == ["lane:n_door"]
@@ -210,7 +213,7 @@ async def test_nothing_is_changed_where_the_document_is_gone_or_damaged(tmp_path
     with pytest.raises(ConfigError, match=r"identity\.json"):
         await change_nodes(hub, FixedClock(), "VID-001", ["gps"])
     async with await Registry.open(hub / "hub.db") as registry:
-        assert (await registry.devices())["VID-001"] == added.device
+        assert (await read_devices(registry))["VID-001"] == added.device
 
 
 async def test_no_nodes_for_a_device_that_is_not_there(tmp_path: Path) -> None:

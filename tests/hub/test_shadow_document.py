@@ -13,9 +13,9 @@ from backhaul_codec import Opaque, Point
 from backhaul_codec.points import JSON
 from backhaul_codec.state.merge import HeadKey
 from backhaul_hub.errors import HubError, WriteRefusedError
+from backhaul_hub.questions import FIELDS_MAX
 from backhaul_hub.shadow.document import (
     DESIRED_BYTES_MAX,
-    FIELDS_MAX,
     desired_field,
     edited,
     field_key,

@@ -17,8 +17,9 @@ from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.subjects import parse_uplink
 from backhaul_hub.continuity.examine import Examined
 from backhaul_hub.continuity.future_stamps import FutureRule
-from backhaul_hub.continuity.lane_book import LaneKey
-from backhaul_hub.db.store import Device, Registry
+from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.db.store import Registry
+from backhaul_hub.device import Device
 from backhaul_hub.errors import HubError, RegistryError
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.shadow.service import ShadowKeeper
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from nats.js.kv import KeyValue
 
     from backhaul_hub.config import HubConfig
-    from backhaul_hub.uplink.consumer import Change
+    from backhaul_hub.db.change import Change
     from tests.support.nats_server import NatsServer
 
 pytestmark = pytest.mark.nats

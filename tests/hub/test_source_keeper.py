@@ -12,9 +12,8 @@ import pytest
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.continuity.lane_book import Continuity
-from backhaul_hub.db.store import Device
+from backhaul_hub.device import Device, Link
 from backhaul_hub.errors import HubError
-from backhaul_hub.links.leaf_connections import Link
 from backhaul_hub.links.source_keeper import SourceKeeper
 from backhaul_hub.links.sources import sourced
 from backhaul_hub.nats.jetstream import JetStreamApi

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_hub.db.store import Device
+from backhaul_hub.device import Device
 from backhaul_hub.links.sources import Place, SourcePlan, apply_sources, lane_source, untouched_s
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.shards import up_name

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_hub.db.store import Device
+from backhaul_hub.device import Device
 from backhaul_hub.links.sources import (
     SETUP_S,
     OwedWatch,

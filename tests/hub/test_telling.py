@@ -10,7 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from backhaul_codec.ranges import RangeSet
-from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.errors import HubError
 from backhaul_hub.uplink.notify import Teller
 from tests.support.hub_sync import FakeClock

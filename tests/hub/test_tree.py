@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from backhaul_codec.state.tree_text import describe, render
+from backhaul_hub.device import FLEET
 from backhaul_hub.errors import WriteRefusedError
-from backhaul_hub.sync.heads import FLEET
 from backhaul_hub.sync.tree import FleetTree
 from tests.support.hub_sync import Link, Vehicle
 from tests.support.tree_hub import TreeHub

@@ -21,13 +21,13 @@ from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.streams.streams import declared_streams, reconcile
 from backhaul_hub.sync.newest_readings import BEHIND_FRAMES, Readings
 from backhaul_hub.sync.writes import Put
+from backhaul_hub.timestamps import rfc3339
 from backhaul_hub.twin.state_messages import (
     VALUE_JSON_BYTES_MAX,
     StateKey,
     StateValue,
     Waiting,
     read_state,
-    rfc3339,
     state_body,
     state_subject,
 )

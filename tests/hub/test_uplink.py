@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from backhaul_codec import CodecError, Opaque, Point, encode_frame, encode_point
 from backhaul_codec.protocol.words import ClockWord, EpochWord, MarkWord, Receipt, Word
 from backhaul_hub.continuity.examine import LAYOUT_BYTES_MAX, SEQ_MAX, UnreadableError, examine
-from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.store import Registry
 from backhaul_hub.uplink.device_words import WordBook
 from backhaul_hub.uplink.device_words_store import marks_of

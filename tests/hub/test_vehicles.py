@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_hub.continuity.lane_book import Continuity, LaneKey
-from backhaul_hub.db.store import Position, Registry
-from backhaul_hub.links.leaf_connections import Link
-from backhaul_hub.uplink.consumer import Change
+from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.db.change import Change
+from backhaul_hub.db.store import Registry
+from backhaul_hub.device import Link
+from backhaul_hub.uplink.lane_rows import Position, read_lanes, store_read
 from backhaul_hub.vehicles.core import Vehicles, restored
 from backhaul_hub.vehicles.identities import LASTS_NS, told
 from backhaul_hub.vehicles.keeper import VehicleKeeper
@@ -130,9 +132,9 @@ async def test_a_fork_is_told_of_with_its_machines_until_it_is_long_over(
         keeper.note_forks()
         assert not keeper.vehicles.take_changes(), "nothing new, and written again"
         # A hub that ends before it has stored what it found, finds it again.
-        await registry.store("UP_00", Position(), continuity.take_changed())
+        await store_read(registry, "UP_00", Position(), continuity.take_changed())
         again = Continuity()
-        again.restore(await registry.lanes())
+        again.restore(await read_lanes(registry))
         other = VehicleKeeper(Vehicles(), registry, clock, links, again)
         other.note_forks()
         assert other.vehicles.identities.judged("VID-007", began_ns)

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 from backhaul_codec import Point, encode_frame, encode_point
 from backhaul_codec.points import JSON, Opaque
-from backhaul_hub.continuity.lane_book import Continuity, LaneKey, LaneState
+from backhaul_hub.continuity.lane_book import Continuity, LaneState
+from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.store import Registry
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.uplink.device_words import WordBook
 from backhaul_hub.uplink.device_words_store import restore
+from backhaul_hub.uplink.lane_rows import read_lanes
 from backhaul_hub.uplink.reader import UplinkReader
 from demo import patient
 from tests.support.waiting import until
@@ -88,7 +90,7 @@ class Up:
                 lambda: lane in self.continuity.lanes and list(self.state(lane).held) == wanted,
                 f"held {wanted}",
             )
-            stored = await self._beside.lanes()
+            stored = await read_lanes(self._beside)
             if lane in stored and list(stored[lane].held) == wanted:
                 return
             await asyncio.sleep(0.01)
@@ -107,7 +109,7 @@ class Up:
             )
             self.api = JetStreamApi(client)
             self.continuity = Continuity()
-            self.continuity.restore(await self.registry.lanes())
+            self.continuity.restore(await read_lanes(self.registry))
             words = WordBook(self.continuity)
             await restore(self.registry, words)
             self.reader = UplinkReader(

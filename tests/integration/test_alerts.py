@@ -16,11 +16,11 @@ from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.nats.connection import Connection
 from backhaul_spark.nats.endpoint import endpoint_from
 from backhaul_spark.rules.alert import Alert, alert_table
-from backhaul_spark.rules.snapshot import SNAPSHOTS
 from backhaul_spark.sink.alert_tables import AlertTables
 from backhaul_spark.sink.outgoing import digest_of
 from backhaul_spark.sink.outlet import Outlet, Written
 from backhaul_spark.sink.publisher import Publisher
+from backhaul_spark.tables.schemas import SNAPSHOTS
 
 from .conftest import DEADLINE_S
 

@@ -20,6 +20,7 @@ from backhaul_codec import peek
 from backhaul_hub.db.store import Registry
 from backhaul_hub.nats.stream_reader import StoredReader
 from backhaul_hub.shards import api_subject
+from backhaul_hub.uplink.lane_rows import read_position
 from demo.rig import run_to_end, wait_for_log
 
 from .conftest import DEADLINE_S, World, lane
@@ -136,7 +137,7 @@ async def known_to_hub_db(world: World) -> None:
         asyncio.timeout(DEADLINE_S),
         await Registry.open_existing(world.hub.directory / "hub.db") as registry,
     ):
-        while (await registry.position("DOWN_00")).seq < last:  # noqa: ASYNC110
+        while (await read_position(registry, "DOWN_00")).seq < last:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 
 

@@ -22,9 +22,9 @@ from backhaul_hub.clock import SystemClock
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import JetStreamError
 from backhaul_hub.imports.files import look
-from backhaul_hub.imports.import_rows import unfinished
 from backhaul_hub.imports.run import Import
 from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.uplink.imported_rows import unfinished
 from demo.rig import program, run_to_end
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_agent.client import connect
 from backhaul_agent.client.config import ConfigClient
-from backhaul_agent.config import load
+from backhaul_agent.config_file import load
 from backhaul_agent.errors import LinkSwitchError
 from backhaul_agent.metered.link_switch import LinkSwitch
 from backhaul_codec import Point

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from backhaul_codec import Point, encode_frame
 from backhaul_codec.protocol import blobs
-from backhaul_hub.streams.streams import DOWN
+from backhaul_hub.lane_names import DOWN
 
 from .attack import attack
 from .facts import CANARY, HONEST, OWN_VALUE, STOLEN

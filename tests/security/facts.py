@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from backhaul_codec.protocol.identity import leaf_name
 from backhaul_codec.protocol.presence import BEAT
 from backhaul_hub.errors import JetStreamError
-from backhaul_hub.streams.streams import DOWN, SOURCED_ONLY, stream_names
+from backhaul_hub.lane_names import DOWN
+from backhaul_hub.streams.streams import SOURCED_ONLY, stream_names
 
 if TYPE_CHECKING:
     from pathlib import Path

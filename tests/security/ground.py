@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from backhaul_codec.protocol.enrolment import Token
-    from backhaul_hub.access.rules import AccountName
+    from backhaul_hub.access.account_names import AccountName
 
     from .attack import Deed
     from .facts import Facts

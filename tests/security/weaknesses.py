@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import backhaul_hub.access.rules
 from backhaul_hub.access.logins import vehicle_jwt
 from backhaul_hub.access.rules import BLOB_QUESTIONS, CLOCK_QUESTIONS, asking_rights
-from backhaul_hub.links.reset_service import RESETS
+from backhaul_hub.lane_names import RESETS
 from backhaul_hub.links.sources import lane_source
 from backhaul_hub.nats.jwt import Import, Scope, account_jwt, user_jwt
 from backhaul_hub.nats.nkey import new_key
@@ -60,7 +60,7 @@ def _accounts(patch: pytest.MonkeyPatch, edit: Callable[[Account], Account]) -> 
 
 def _up_in_hub(patch: pytest.MonkeyPatch) -> None:
     """Have the streams that source from leafs stand in account HUB, as they did before ADR 25."""
-    for module in ("shards", "streams"):
+    for module in ("shards", "streams.streams"):
         patch.setattr(f"backhaul_hub.{module}.API", "$JS.API")
     patch.setattr(
         "backhaul_hub.streams.twin_streams.events_of",
@@ -196,7 +196,7 @@ def _everlasting(patch: pytest.MonkeyPatch) -> None:
 
 
 def _believe_subjects(patch: pytest.MonkeyPatch) -> None:
-    for module in ("clock_service", "blob_service", "enrolment_service"):
+    for module in ("links.clock_service", "artifacts.service", "enrol.service"):
         patch.setattr(f"backhaul_hub.{module}.is_forged", lambda reply: False)
 
 

@@ -11,7 +11,8 @@ from backhaul_codec.protocol.vehicle_report import VehicleReport
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.state.merge import HeadKey, Heads
 from backhaul_hub.continuity.former_epochs import FormerEpochs
-from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.continuity.repeats import forks_from
 from backhaul_hub.continuity.resend_policy import RepairBook
 from backhaul_hub.vehicles.identities import Identities

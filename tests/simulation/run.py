@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from backhaul_codec import Point
 from backhaul_codec.assurance.certificates import HOUR_NS
 from backhaul_codec.state.merge import HeadKey
-from backhaul_hub.continuity.lane_book import LaneKey
+from backhaul_hub.continuity.lane_key import LaneKey
 from tests.simulation.hub import DEVICE, History, Hub, HubCores
 from tests.simulation.lane_shell import LANES, Cores
 from tests.simulation.vehicle import Vehicle

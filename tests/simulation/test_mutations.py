@@ -17,7 +17,7 @@ from backhaul_agent.uplink.resend_requests import reasons
 from backhaul_codec import chain
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.state.merge import Change, Head, HeadKey, Heads, Merged
-from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.resend_policy import RepairBook
 from tests.simulation.hub import HubCores
 from tests.simulation.lane_shell import Cores
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from backhaul_agent.uplink.resend import Work
     from backhaul_agent.uplink.resend_requests import Span
     from backhaul_codec import Point
+    from backhaul_hub.continuity.lane_key import LaneKey
 
 SEEDS_MAX = 400
 

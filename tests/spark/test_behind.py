@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_spark.errors import ServerBehind, StreamClosed, StreamMissing
-from backhaul_spark.nats.direct_get import Reader, StreamInfo
+from backhaul_spark.nats.direct_get import Reader
 from backhaul_spark.nats.offsets import Mark, spans
+from backhaul_spark.nats.stored import StreamInfo
 
 if TYPE_CHECKING:
     from backhaul_spark.nats.connection import Connection

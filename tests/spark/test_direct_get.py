@@ -18,7 +18,7 @@ from backhaul_spark.nats.endpoint import endpoint_from
 from backhaul_spark.source.jetstream_source import JetStreamStreamReader, Settings, SpanPartition
 
 if TYPE_CHECKING:
-    from backhaul_spark.nats.direct_get import Stored
+    from backhaul_spark.nats.stored import Stored
     from tests.support.spark_server import HubServer
 
 pytestmark = pytest.mark.nats

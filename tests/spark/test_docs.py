@@ -28,10 +28,3 @@ def test_every_command_is_in_the_readme() -> None:
     page = (ROOT / "spark/README.md").read_text()
     for name in cli.summaries:
         assert f"backhaul-spark {name}" in page
-
-
-def test_every_module_is_in_the_readme() -> None:
-    page = (ROOT / "spark/README.md").read_text()
-    for module in (ROOT / "spark/backhaul_spark").glob("*.py"):
-        if module.stem not in ("__init__", "cli", "clock", "errors"):
-            assert f"`{module.stem}`" in page

@@ -11,11 +11,11 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
-from backhaul_spark.decode.windows import WINDOWS, Counted
 from backhaul_spark.rollup import long_windows, sorted_rows
 from backhaul_spark.rollup.long_windows import added
 from backhaul_spark.rollup.rows import SERIES, scratch_file
 from backhaul_spark.rollup.tasks import FindTouched, SumHours
+from backhaul_spark.rollup.windows import WINDOWS, Counted
 from backhaul_spark.tables.schemas import POINTS_TABLE
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The tables in an S3 bucket: no code knows of it but `files.py`; delta-rs and Arrow do the rest.
+"""The tables in an S3 bucket: no code knows of it but `tables/files.py`; delta-rs and Arrow do the rest.
 
 Needs moto's server, which `make tools` puts into .tools/s3 (tools/setup-s3 by itself); MOTO_SERVER
 names another.

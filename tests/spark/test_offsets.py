@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_spark.errors import MessagesGone, OptionError, StreamMissing, StreamRecreated
-from backhaul_spark.nats.direct_get import StreamInfo
 from backhaul_spark.nats.offsets import (
     GAP_DELETED,
     GAP_RECREATED,
@@ -25,6 +24,7 @@ from backhaul_spark.nats.offsets import (
     split,
     to_json,
 )
+from backhaul_spark.nats.stored import StreamInfo
 
 
 def info(last: int, *, first: int = 1, created: str = "then", name: str = "UP_00") -> StreamInfo:

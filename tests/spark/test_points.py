@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from backhaul_codec import Opaque, Point, Value, encode_frame, encode_point
 from backhaul_spark.decode import points as points_module
 from backhaul_spark.decode.points import POINT_ROWS, decode_batch, partition_days, point_rows
-from backhaul_spark.nats.messages import gap_batch, holes, message_batch
+from backhaul_spark.nats.messages import gap_batch, message_batch
 from backhaul_spark.nats.offsets import GAP_RETENTION, Span
+from backhaul_spark.nats.stored import holes
 from tests.support.spark_frames import T0_NS, frame, stored, task
 from tests.support.strategies import values
 

@@ -16,12 +16,12 @@ from backhaul_codec.subjects import node_frame_subject, point_subject
 from backhaul_codec.wire.messages import is_said_again
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.ingest import once as once_of_day
-from backhaul_spark.ingest import said_again
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.jobs.maintain import Keeping, Maintenance
 from backhaul_spark.query.history import History, parse_series
 from backhaul_spark.rollup.rollup import Rollup, run_here
 from backhaul_spark.tables import delta as tables
+from backhaul_spark.tables import said_again
 from backhaul_spark.tables.delta import SCHEMA_KEY
 from backhaul_spark.tables.schemas import SAID_AGAIN_TABLE, SCHEMA_VERSION
 from tests.support.spark_frames import T0_NS, message_batch, stored, task

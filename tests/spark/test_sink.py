@@ -29,14 +29,13 @@ from backhaul_spark.errors import (
     Unreachable,
 )
 from backhaul_spark.rules.alert import Alert, alert_table
-from backhaul_spark.rules.snapshot import SNAPSHOTS
 from backhaul_spark.sink import alert_tables
 from backhaul_spark.sink.alert_tables import AlertTables, newest_of_each
 from backhaul_spark.sink.outgoing import Outgoing, alert_message, command_message, digest_of
 from backhaul_spark.sink.outlet import Outlet
 from backhaul_spark.sink.publisher import WINDOW_MESSAGES, Published, Publisher, judged
 from backhaul_spark.tables.delta import open_table
-from backhaul_spark.tables.schemas import ALERTS_TABLE, TWINS_TABLE
+from backhaul_spark.tables.schemas import ALERTS_TABLE, SNAPSHOTS, TWINS_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

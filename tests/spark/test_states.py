@@ -9,11 +9,11 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from backhaul_spark.certify.read import certificates_known_at
+from backhaul_spark.certify.states import DayStates
 from backhaul_spark.rollup import plan as rollup_plan
 from backhaul_spark.rollup import rollup
 from backhaul_spark.rollup.known_at import rollups_known_at
 from backhaul_spark.rollup.rollup import Restated, Rollup, run_here
-from backhaul_spark.rollup.states import DayStates
 from backhaul_spark.tables.delta import make_table
 from backhaul_spark.tables.schemas import CERTIFICATES_TABLE, ROLLUPS_TABLE, TableSpec
 from tests.support.spark_fleet import HOUR_NS, MINUTE_NS, Fleet

@@ -144,7 +144,7 @@ def test_no_thread_of_arrow_needs_python_to_read_a_table(tmp_path: Path) -> None
     assert isinstance(dataset.filesystem.base_fs, LocalFileSystem)
     package = Path(tables.__file__).parent
     called = [path.name for path in package.rglob("*.py") if "to_pyarrow_" in path.read_text()]
-    assert called == ["tables.py"], "read by dataset_of"
+    assert called == ["delta.py"], "read by dataset_of"
 
 
 def test_an_ingest_goes_on_when_others_only_take_files_out(tmp_path: Path) -> None:

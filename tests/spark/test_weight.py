@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_codec import peek
-from backhaul_spark.nats.direct_get import StreamInfo
 from backhaul_spark.nats.offsets import Mark, to_json
+from backhaul_spark.nats.stored import StreamInfo
 from backhaul_spark.source import jetstream_source as source_module
 from backhaul_spark.source.jetstream_source import JetStreamStreamReader, Settings
 from backhaul_spark.source.weight import LOOKS, last_within
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from backhaul_spark.nats.direct_get import Stored
+    from backhaul_spark.nats.stored import Stored
 
 GARBAGE = b"no message"
 

@@ -15,7 +15,7 @@ from backhaul_spark.source import jetstream_source as source_module
 from backhaul_spark.source.jetstream_source import JetStreamStreamReader, Settings
 
 if TYPE_CHECKING:
-    from backhaul_spark.nats.direct_get import StreamInfo
+    from backhaul_spark.nats.stored import StreamInfo
     from tests.support.spark_server import HubServer
 
 pytestmark = pytest.mark.nats

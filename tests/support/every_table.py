@@ -17,8 +17,8 @@ from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.nats.messages import gap_batch, message_batch
 from backhaul_spark.nats.offsets import GAP_RETENTION, Span
 from backhaul_spark.rules.alert import alert_table
-from backhaul_spark.rules.snapshot import SNAPSHOTS
 from backhaul_spark.sink.alert_tables import AlertTables
+from backhaul_spark.tables.schemas import SNAPSHOTS
 from tests.support.fleet_rollups import DAY, SimulatedFleet
 from tests.support.spark_fleet import HOUR_NS, Fleet
 from tests.support.spark_frames import T0_NS, stored, task

@@ -24,11 +24,8 @@ from backhaul_codec.subjects import (
 from backhaul_codec.wire.placed import decode_placed
 from backhaul_hub.continuity.examine import Examined
 from backhaul_hub.continuity.future_stamps import FutureRule
-from backhaul_hub.continuity.lane_book import LaneKey
-from backhaul_hub.shadow import state as shadow_state
-from backhaul_hub.sync import conflicts, heads
-from backhaul_hub.sync import device_knowledge as said
-from backhaul_hub.sync import outbox as downlink
+from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.db import tables
 from backhaul_hub.sync.conflicts import conflict_of
 from backhaul_hub.sync.core import HubSync, peer_of
 from backhaul_hub.sync.heads import head_row, hub_origin, is_hub_origin
@@ -38,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backhaul_codec.subjects import Uplink
+    from backhaul_hub.db.change import Change
     from backhaul_hub.sync.writes import Put
-    from backhaul_hub.uplink.consumer import Change
 
 DEVICE = "VID-001"
 START_NS = 1_790_000_000_000_000_000
@@ -63,9 +60,9 @@ class HubDb:
 
     def __init__(self) -> None:
         self._connection = sqlite3.connect(":memory:", isolation_level=None)
-        tables = heads.SCHEMA + conflicts.SCHEMA + downlink.SCHEMA + said.SCHEMA
-        tables += shadow_state.SCHEMA
-        self._connection.executescript(tables)
+        made = tables.HEADS + tables.CONFLICTS + tables.OUTBOX + tables.DEVICE_KNOWLEDGE
+        made += tables.SHADOWS
+        self._connection.executescript(made)
 
     def write(self, changes: Sequence[Change]) -> None:
         for change in changes:

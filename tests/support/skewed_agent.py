@@ -16,7 +16,7 @@ from pathlib import Path
 from backhaul_agent import daemon as daemon_module
 from backhaul_agent import logs
 from backhaul_agent.clock import SystemClock, boot_id
-from backhaul_agent.config import load
+from backhaul_agent.config_file import load
 from backhaul_agent.daemon import Daemon
 from backhaul_agent.enrol.vehicle_files import DEVICE_CREDS
 from backhaul_agent.status.machine import identify

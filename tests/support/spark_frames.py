@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul_codec import Point, Value, encode_frame
-from backhaul_spark.nats.direct_get import Stored
 from backhaul_spark.nats.messages import message_batch
+from backhaul_spark.nats.stored import Stored
 from backhaul_spark.tables.part_writer import TaskReport, write_parts
 
 if TYPE_CHECKING:

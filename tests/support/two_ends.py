@@ -10,8 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from backhaul_agent.commit.heads import HeadKeeper, on_points
-from backhaul_agent.downlink.downlink import Inbound
-from backhaul_agent.ledger.rows import Inward
+from backhaul_agent.ledger.rows import Inbound, Inward
 from backhaul_agent.sync.digests import Digests
 from backhaul_agent.sync.requests import PointRequest, SetRequest
 from backhaul_agent.sync.restamp import Restamps

@@ -3,7 +3,7 @@
 SYS may have the server read its configuration again. VEH is the agent's, with JetStream and the link
 to the hub. Each program has an account of its own, because a server checks no reply subject: in one
 account a program could have the agent's answer sent where another listens for commands. What a program
-asks reaches the agent under the program's name and by the program's door (doors.py).
+asks reaches the agent under the program's name and by the program's door (apps/doors.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from backhaul_agent.apps.rights import (
     door_subject,
     subjects_of,
 )
-from backhaul_agent.leaf.config_text import quoted
+from backhaul_agent.nats_conf import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

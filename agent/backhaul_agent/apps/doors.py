@@ -237,3 +237,8 @@ async def _subscribe(client: DoorClient, door: int, heard: Heard) -> None:
     heard.at_doors[door] = await client.subscribe(
         door_subject(door, "*", heard.subject), cb=in_turn, **heard.limits
     )
+
+
+# What may wait on any other subject that programs ask on; who comes beyond it is told that we are busy.
+# The client's own limits, 524,288 messages and 128 MB a subject, are more than the agent may have.
+ASKED: dict[str, Any] = {"pending_msgs_limit": 1024, "pending_bytes_limit": 8 << 20}

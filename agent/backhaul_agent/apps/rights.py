@@ -1,6 +1,6 @@
 """Which local programs there are on this vehicle, and what each may: a pure core.
 
-Kept in `apps.json`, from which `apps_config` makes the leaf server's accounts. A right names a node,
+Kept in `apps.json`, from which `apps.accounts_text` makes the leaf server's accounts. A right names a node,
 a kind of event or a command, never a pattern.
 """
 
@@ -26,7 +26,7 @@ RIGHTS_MAX = 64  # of one kind, of one program
 COMMANDS = "cmd"
 # How commands reach programs without a key: never one that a program with a key carries out.
 OPEN_COMMANDS = "cmdopen"
-# How programs' requests reach the agent: agent.from.<door>.<program>.<subject> (doors.py). Below
+# How programs' requests reach the agent: agent.from.<door>.<program>.<subject> (apps/doors.py). Below
 # ``agent.``, which the leaf.conf of every vehicle keeps from the hub.
 FROM = "agent.from"
 DOORS = 8

@@ -28,7 +28,7 @@ class ArtifactRoom:
     """What is promised, and to which program. ``refused``: how often there was no room or no place."""
 
     def __init__(self, store: ArtifactStore, wanted: Callable[[], Collection[Path]]) -> None:
-        # From 0 on: what is counted for the first time has grown, too (health.py).
+        # From 0 on: what is counted for the first time has grown, too (status/health.py).
         self.refused = {"room": 0, "busy": 0}
         self.make_way: Callable[[], Awaitable[None]] = _nothing
         """Called before a promise: what is given up by whoever began it makes way."""

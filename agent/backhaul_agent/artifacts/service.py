@@ -17,12 +17,11 @@ import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_agent.apps.doors import hear
+from backhaul_agent.apps.doors import ASKED, hear
 from backhaul_agent.artifacts import room as artifact_room
 from backhaul_agent.artifacts.jobs import State
 from backhaul_agent.artifacts.store import Waiting
 from backhaul_agent.errors import ArtifactError, Code, RefusedError
-from backhaul_agent.ingest.listener import ASKED
 from backhaul_agent.sync.requests import read
 from backhaul_agent.unforeseen import unforeseen
 from backhaul_codec.protocol import blobs

@@ -1,4 +1,4 @@
-"""Moves one file over the link, in either direction: the shell around `passage.Passage`."""
+"""Moves one file over the link, in either direction: the shell around `transfer_state.Passage`."""
 
 from __future__ import annotations
 

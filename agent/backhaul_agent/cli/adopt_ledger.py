@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import click
 
 from backhaul_agent.cli.options import DEFAULT_CONFIG
-from backhaul_agent.config import load
-from backhaul_agent.enrol.handover import device_of, hand_over
+from backhaul_agent.config_file import load
 from backhaul_agent.enrol.vehicle_files import LEAF_CONF
 from backhaul_agent.errors import LedgerError, LedgerStorageError
+from backhaul_agent.handover import device_of, hand_over
 from backhaul_agent.leaf.config_text import store_dir_of
 from backhaul_agent.ledger.lane_routing import Lanes
 from backhaul_agent.ledger.ledger import Ledger

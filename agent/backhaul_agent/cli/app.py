@@ -11,7 +11,7 @@ import msgspec
 
 from backhaul_agent.apps.rights import App, read_apps, require_app_name
 from backhaul_agent.cli.options import directory_option
-from backhaul_agent.config import load
+from backhaul_agent.config_file import load
 from backhaul_agent.enrol.agent_toml import SYSTEM_KEY
 from backhaul_agent.enrol.request import new_key
 from backhaul_agent.enrol.vehicle_files import (

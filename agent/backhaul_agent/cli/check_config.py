@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from backhaul_agent.config import load
-from backhaul_agent.config_places import place_warnings
+from backhaul_agent.config_file import load, place_warnings
 from backhaul_agent.leaf.streams import link_window
 from backhaul_agent.ledger.lane_routing import Lanes
 

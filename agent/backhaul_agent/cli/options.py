@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backhaul_agent.config import NatsConfig, load
+from backhaul_agent.config import NatsConfig
+from backhaul_agent.config_file import load
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_codec.subjects import SubjectError, decode_token
 

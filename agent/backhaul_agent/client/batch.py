@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from backhaul_agent.clock import stamp_ms
 from backhaul_codec import Opaque, Point
 
 if TYPE_CHECKING:
-    from backhaul_agent.client.client import Agent
+    from backhaul_agent.clock import Clock
     from backhaul_codec import Value
 
 FRAME_POINTS = 250
 FRAME_VALUE_BYTES = 24 * 1024  # a frame goes before its texts and blobs outgrow the agent's limit
 BATCHES_IN_FLIGHT = 32
+
+
+class Publisher(Protocol):
+    """What takes the frames of a batch: an `Agent`."""
+
+    clock: Clock
+
+    async def publish_frame(
+        self, node: str, points: list[Point], *, own_stamps: bool = False
+    ) -> int:
+        """Have a frame kept. Returns how many points."""
+        ...
 
 
 class Batch:
@@ -26,7 +38,7 @@ class Batch:
     ``kept`` counts what the agent has kept. Leaving the context waits for all of it.
     """
 
-    def __init__(self, agent: Agent, node: str, frame_points: int) -> None:
+    def __init__(self, agent: Publisher, node: str, frame_points: int) -> None:
         self.kept = 0
         self._agent = agent
         self._node = node

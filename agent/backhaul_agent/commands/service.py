@@ -1,6 +1,6 @@
 """Operators' commands on the vehicle: taken in from IN, carried out one by one, answered for.
 
-The shell around `command_book` (what to do) and `command_runs` (doing it); the queue is the ledger's
+The shell around `commands.decide` (what to do) and `commands.handlers` (doing it); the queue is the ledger's
 table. Before a handler is started the ledger says so, synced; result and ledger row are one commit.
 Runs beside the connections, so that losing one cuts no executable short.
 """
@@ -36,12 +36,11 @@ if TYPE_CHECKING:
 
     from backhaul_agent.commit.writer import Writer
     from backhaul_agent.config import Config
-    from backhaul_agent.downlink.downlink import Inbound
     from backhaul_agent.hub_time.hub_clock import HubClock
     from backhaul_agent.leaf.jetstream import JetStream
     from backhaul_agent.ledger.command_rows import CommandRow, Owed
     from backhaul_agent.ledger.ledger import Ledger
-    from backhaul_agent.ledger.rows import Statement
+    from backhaul_agent.ledger.rows import Inbound, Statement
 
 LOOK_S = 1.0  # for the time to become known, and as a net under the news
 ASK_AGAIN_S = 0.2
@@ -63,7 +62,7 @@ class CommandService:
     ) -> None:
         self.running = ""
         self.ended: dict[str, int] = {}
-        # From 0 on: what is counted for the first time has grown, too (health.py).
+        # From 0 on: what is counted for the first time has grown, too (status/health.py).
         executables = [handler.name for handler in config.command if handler.run]
         self.cut = dict.fromkeys(executables, 0)
         self.left_open = dict.fromkeys(executables, 0)

@@ -1,6 +1,6 @@
 """What the writer asks before it commits: may it, under which epoch, and which staged rows go along.
 
-Between the writer and the pure judges, `epochs` of the epoch and `suspects` of staged rows.
+Between the writer and the pure judges, `epochs` of the epoch and `commit.unconfirmed_rows` of staged rows.
 """
 
 from __future__ import annotations

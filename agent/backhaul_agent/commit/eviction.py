@@ -1,4 +1,4 @@
-"""Makes room in the ledger by the rule of `budget`, and keeps nothing longer than `ages` says.
+"""Makes room in the ledger by the rule of `ledger.eviction_policy`, and keeps nothing longer than `ledger.age_index` says.
 
 Only the commit task calls it, between commits: everything here is a commit of its own, and the
 receipt for what goes is in the same one.

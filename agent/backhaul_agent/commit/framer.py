@@ -191,7 +191,7 @@ class Framer:
     def plan(
         self, arrivals: Iterable[Content], now_s: float, *, flush: bool = False, mark: int = 0
     ) -> Plan:
-        """Return the transaction that makes ``arrivals`` durable and frames what is due.
+        """Return the transaction that makes ``commit.queues`` durable and frames what is due.
 
         With ``flush`` every buffer is framed, whatever its age. ``mark``: the boot that stamps wait
         for now; what waits for another is framed, so that nothing is left to be put right but

@@ -23,7 +23,7 @@ from backhaul_codec.wire.placed import decode_placed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from backhaul_agent.downlink.downlink import Inbound
+    from backhaul_agent.ledger.rows import Inbound
     from backhaul_codec.wire.placed import Placed
 
 HUB = "hub"  # what the origin of everything written at the hub starts with
@@ -43,7 +43,7 @@ class HeadKeeper:
     """Holds all heads of the device ``root`` and what goes with them.
 
     ``tree``: the topology that follows from the heads of edges. ``hub_ns``: the newest stamp of the hub's that was merged. ``told_ns``: the one that the hub was
-    told of last, on each lane. ``stamps``: for config writes on this vehicle.
+    told of last, on each lane. ``commit.write_clock``: for config writes on this vehicle.
 
     ``synced``: whether ``now_ns`` is known to be the hub's time.
     """

@@ -18,6 +18,7 @@ from nats.errors import Error as NatsError
 from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.downlink.reader import InReader
 from backhaul_agent.leaf.streams import IN_NEWS
+from backhaul_agent.ledger.rows import Inbound
 from backhaul_codec.subjects import SHARED_LANES, parse_leaf, shared_subject
 
 if TYPE_CHECKING:
@@ -34,18 +35,6 @@ if TYPE_CHECKING:
     from backhaul_codec.subjects import Lane
 
 log = structlog.get_logger("downlink")
-
-
-class Inbound(NamedTuple):
-    """One message of the hub's. ``tokens``: its subject split, without a node's ``n.<node>.``.
-
-    ``fresh``: False where it was read before. A message is read again after the leaf server started
-    anew, see `in_position`.
-    """
-
-    tokens: list[str]
-    data: bytes
-    fresh: bool
 
 
 # Takes in one message; what it adds to the changes is committed together with the position. A

@@ -1,4 +1,4 @@
-"""One stream of what the hub sends, read in order: the shell around `in_position.Cursor`."""
+"""One stream of what the hub sends, read in order: the shell around `position.Cursor`."""
 
 from __future__ import annotations
 

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from backhaul_agent.downlink.downlink import Inbound
-    from backhaul_agent.ledger.rows import Inward
+    from backhaul_agent.ledger.rows import Inbound, Inward
     from backhaul_codec.protocol.credentials import Credentials
     from backhaul_codec.protocol.rotation import Wish
 

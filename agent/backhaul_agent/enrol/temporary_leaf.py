@@ -24,7 +24,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_agent.errors import EnrolmentFailedError
 from backhaul_agent.files import write_whole
-from backhaul_agent.leaf.config_text import quoted
+from backhaul_agent.nats_conf import quoted
 from backhaul_codec.nats.hardy_client import HardyClient
 from backhaul_codec.protocol.enrolment import answer_prefix
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from backhaul_agent.apps.program_json import read_program_json
 from backhaul_agent.errors import Code, RefusedError
-from backhaul_agent.ingest.program_json import read_program_json
 from backhaul_codec import Opaque, Value
 from backhaul_codec.state.json_values import value_to_json
 from backhaul_codec.state.rfc3339 import time_ns_of

@@ -16,13 +16,12 @@ import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_agent.apps.doors import hear, program_of
+from backhaul_agent.apps.doors import ASKED, hear, program_of
 from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.errors import Code, LedgerStorageError, RefusedError
 from backhaul_agent.history.ledger_source import LedgerHistory
 from backhaul_agent.history.merge import Merge, chunks, read_request
 from backhaul_agent.history.stream_source import OutHistory
-from backhaul_agent.ingest.listener import ASKED
 from backhaul_agent.sync.requests import require_named
 from backhaul_agent.unforeseen import unforeseen
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from backhaul_agent.config import ClockConfig
 from backhaul_agent.hub_time.estimator import Estimate, Estimator, Sample
 from backhaul_agent.hub_time.step import StepGuard
-from backhaul_agent.ledger.rows import Boot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -343,3 +342,20 @@ class HubClock:
 
     def _write(self, boot: Boot) -> None:
         self.boots[boot.number] = self.unwritten[boot.number] = boot
+
+
+class Boot(NamedTuple):
+    """One start of the machine, and what is known of its clock; times in ns.
+
+    ``provisional_ns``: wall clock less steady clock when the agent first ran in this boot; stamps
+    made before the time is known are the steady clock plus this. ``anchor_ns``: true time less
+    steady clock, None until known. ``error_ns``: how wrong the anchor was at steady time ``at_ns``
+    at most; None where it is the machine's own clock that is believed.
+    """
+
+    number: int
+    boot: str
+    provisional_ns: int
+    anchor_ns: int | None = None
+    error_ns: int | None = None
+    at_ns: int = 0

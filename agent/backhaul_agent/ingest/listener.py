@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from backhaul_agent.config import Config
     from backhaul_agent.ingest.parse import Intake
 
-# What may wait on any other subject that programs ask on; who comes beyond it is told that we are busy.
-# The client's own limits, 524,288 messages and 128 MB a subject, are more than the agent may have.
-ASKED: dict[str, Any] = {"pending_msgs_limit": 1024, "pending_bytes_limit": 8 << 20}
 APP_SUBJECTS = "app.>"
 REJECTED_PREFIX = "agent.rejected."  # and the subject of what was refused
 NOTES_MAX_MIN = 4096
@@ -42,7 +39,7 @@ log = structlog.get_logger("ingest")
 
 
 class Listener:
-    """The shell around `intake.Intake` and `writer.Writer`; lives as long as the daemon."""
+    """The shell around `parse.Intake` and `writer.Writer`; lives as long as the daemon."""
 
     def __init__(self, intake: Intake, writer: Writer, config: Config, clock: Clock) -> None:
         self.received = 0

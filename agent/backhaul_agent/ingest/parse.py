@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from backhaul_agent.apps.program_json import read_program_json
 from backhaul_agent.clock import SYSTEM, UNSET_CLOCK, stamp_ms
 from backhaul_agent.commit.framer import Frame, Points
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.hub_time.hub_clock import HubClock, Quality
-from backhaul_agent.ingest.program_json import read_program_json
 from backhaul_codec import CodecError, Kind, Opaque, Point, decode, encode_point, peek
 from backhaul_codec.points import INT64_MAX, INT64_MIN, JSON
 from backhaul_codec.rules import blob_size

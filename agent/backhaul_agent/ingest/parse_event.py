@@ -4,7 +4,7 @@ Subject: ``agent.event.<kind>``, where no node's name can be in the way. The pay
 
     {"previous": "disarmed", "reason": "pilot", "data": {"battery": 81.2}, "time": ..., "clock": ...}
 
-all of it optional; ``time`` and ``clock`` as for points (intake.py). On the way to the hub it is
+all of it optional; ``time`` and ``clock`` as for points (ingest/parse.py). On the way to the hub it is
 `e.app.<kind>`: what the agent says of itself is `e.<kind>`, so no program can speak in its name.
 """
 
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from backhaul_agent.apps.program_json import read_program_json
 from backhaul_agent.commit.framer import Event
 from backhaul_agent.errors import Code, RefusedError
-from backhaul_agent.ingest.program_json import read_program_json
 from backhaul_agent.ledger.system_events import app_event
 from backhaul_codec import CodecError
 from backhaul_codec.strict.json import Reader
@@ -43,7 +43,7 @@ class EventReport(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 
 
 class EventIntake:
-    """Turns a subject and a payload into an event. ``intake`` knows the clock."""
+    """Turns a subject and a payload into an event. ``ingest.parse`` knows the clock."""
 
     def __init__(self, intake: Intake, *, value_bytes_max: int) -> None:
         self._intake = intake

@@ -48,7 +48,7 @@ class Bundle(msgspec.Struct, forbid_unknown_fields=True):
     """Rows of a recording, ``first`` to ``last`` (not included), as programs publish points.
 
     ``before`` and ``digest``: of all rows before ``first`` and before ``last``. ``parts``: subject,
-    payload and the clock's word of each (intake.py). ``refused``: points of these rows that were left out, as the agent refused them.
+    payload and the clock's word of each (ingest/parse.py). ``refused``: points of these rows that were left out, as the agent refused them.
     """
 
     source: Digest

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from nats.errors import Error as NatsError
 
-from backhaul_agent.apps.doors import hear
+from backhaul_agent.apps.doors import ASKED, hear
 from backhaul_agent.commit.framer import Points, Rows
 from backhaul_agent.commit.queues import Arrival
 from backhaul_agent.errors import Code, RefusedError
-from backhaul_agent.ingest.listener import ASKED
 from backhaul_agent.ingest.replay_book import Bundle, Question, ReplayBook
 from backhaul_agent.unforeseen import unforeseen
 

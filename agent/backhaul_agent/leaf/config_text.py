@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from backhaul_agent.nats_conf import quoted
 from backhaul_codec.protocol.identity import leaf_name
 
 if TYPE_CHECKING:
@@ -152,8 +153,3 @@ def leaf_urls_of(text: str) -> tuple[str, ...]:
 
 def _list(subjects: Iterable[str]) -> str:
     return ", ".join(map(quoted, subjects))
-
-
-def quoted(value: str) -> str:
-    """Quote for nats-server's configuration language, a superset of JSON in this."""
-    return json.dumps(value, ensure_ascii=False)

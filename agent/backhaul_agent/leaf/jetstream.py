@@ -21,7 +21,7 @@ NOT_FOUND = 404
 # Said when a stream is made and never later: a server that restarts with a first_seq above the
 # stream's first message purges the stream.
 _AT_CREATION = frozenset({"first_seq"})
-# Said when a durable is made; from then on it follows what the link carries (flow.py).
+# Said when a durable is made; from then on it follows what the link carries (uplink/flow_control.py).
 _ADAPTED = frozenset({"max_ack_pending"})
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 

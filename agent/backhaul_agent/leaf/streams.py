@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backhaul_agent.uplink.link_window import LinkWindow
+from backhaul_agent.leaf.link_window import LinkWindow
 from backhaul_codec.subjects import (
     BULK,
     LIVE,
@@ -74,7 +74,7 @@ def out_consumer_config(
     """Return the durable through which the hub sources a lane, one of all these ``lanes``.
 
     `max_ack_pending` is what keeps a slow link usable for anything else: no more than about four
-    seconds of the link are ever in its socket. This is the first one; `flow` keeps it right.
+    seconds of the link are ever in its socket. This is the first one; `uplink.flow_control` keeps it right.
     """
     device = config.device
     return {

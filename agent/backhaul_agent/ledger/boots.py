@@ -9,7 +9,8 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-    from backhaul_agent.ledger.rows import Boot, Settled
+    from backhaul_agent.hub_time.hub_clock import Boot
+    from backhaul_agent.ledger.rows import Settled
 
 BOOTS = (
     "SELECT number, CAST(boot AS BLOB), provisional_ns, anchor_ns, error_ns, at_ns FROM boots "

@@ -7,7 +7,7 @@ nothing of its lane leaves from there on (`Lane.ready_seq`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from backhaul_codec import CodecError, chain, hash_of, peek
 from backhaul_codec.wire.envelope import HASH_BYTES, NO_LINK
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-    from backhaul_agent.ledger.lanes import Lane
 
 SCHEMA = """
 CREATE TABLE chains (
@@ -40,7 +39,20 @@ UNCHAINED = ChainEnd()
 """Of a lane that has no message yet."""
 
 
-async def load(db: aiosqlite.Connection, lanes: Iterable[Lane]) -> None:
+class Chained(Protocol):
+    """What a lane says of itself to learn where its chain ends."""
+
+    id: int
+    held_seq: int
+    chain: ChainEnd
+
+    @property
+    def last_seq(self) -> int:
+        """Return the last seq that was given; 0 before the first."""
+        ...
+
+
+async def load(db: aiosqlite.Connection, lanes: Iterable[Chained]) -> None:
     """Tell each lane where its chain ends; the message itself knows better than what was noted.
 
     Messages of an older backhaul have no links: they count as linked as they are, and what comes after

@@ -53,16 +53,6 @@ _FRAME = struct.Struct(">2I8s2I")  # page, size of the database after a commit o
 _INDEX = struct.Struct("=3I2BH4I8s2I")  # .., page size; frames committed; ..; salts; checksum
 
 
-def says_damaged(error: Exception) -> bool:
-    """Tell whether an error of SQLite means that the file is not what was written."""
-    if isinstance(error, UnicodeDecodeError):
-        return True  # what SQLite says of a table it cannot make out: its name is no text any more
-    code = getattr(error, "sqlite_errorcode", None)
-    if code is not None:
-        return code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-    return isinstance(error, sqlite3.OperationalError) and "decode to UTF-8" in str(error)
-
-
 def header_is_spoilt(path: Path, application_id: int) -> bool:
     """Tell whether a ledger's file has format numbers that no SQLite writes.
 

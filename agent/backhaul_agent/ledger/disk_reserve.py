@@ -7,9 +7,7 @@ ledger; when there is space again it is taken back.
 
 from __future__ import annotations
 
-import errno
 import os
-import sqlite3
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -100,13 +98,3 @@ class Reserve:
             return self._disk.free_bytes(self.path.parent)
         except OSError:
             return 0
-
-
-def says_full(error: Exception) -> bool:
-    """Tell whether an error of SQLite or the system means that the disk is full."""
-    if isinstance(error, OSError):
-        return error.errno in (errno.ENOSPC, errno.EDQUOT)
-    code = getattr(error, "sqlite_errorcode", None)
-    if code is not None:
-        return bool(code == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE)
-    return isinstance(error, sqlite3.OperationalError) and "disk is full" in str(error)

@@ -1,8 +1,8 @@
 """The ledger: what the agent has acknowledged, and what it still owes the hub.
 
 One SQLite file in WAL mode with synchronous=FULL. There is one writer (the commit task, see
-`writer.py`) and one reader connection (`ledger_reader.py`), which never blocks it. A commit
-(`ledger_commit.py`) either happens as a whole, with seqs that have no holes, or not at all.
+`commit/writer.py`) and one reader connection (`ledger/reader.py`), which never blocks it. A commit
+(`ledger/transaction.py`) either happens as a whole, with seqs that have no holes, or not at all.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sqlite3
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from backhaul_agent.errors import LedgerCorruptError, LedgerStorageError
+from backhaul_agent.errors import LedgerCorruptError, LedgerStorageError, says_damaged
 from backhaul_agent.ledger import boots as ledger_boots
 from backhaul_agent.ledger import chain as ledger_chain
 from backhaul_agent.ledger import eviction_queries as ledger_room
@@ -22,7 +22,6 @@ from backhaul_agent.ledger.damage import (
     frames_committed,
     header_is_spoilt,
     lacks_tables,
-    says_damaged,
     spoilt_lane,
     spoilt_rows,
 )

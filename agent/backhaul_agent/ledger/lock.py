@@ -16,8 +16,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from backhaul_agent.errors import LedgerInUseError, LedgerStorageError
-from backhaul_agent.ledger.disk_reserve import says_full
+from backhaul_agent.errors import LedgerInUseError, LedgerStorageError, says_full
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +30,7 @@ _TRIES = 3
 class LedgerLock:
     """The lock of the ledger at `ledger`; held from `__enter__` to `__exit__`, or the process's end.
 
-    `reserve`: given up where the disk is too full for the file. `pid`: who the file says holds it, for
+    `ledger.disk_reserve`: given up where the disk is too full for the file. `pid`: who the file says holds it, for
     the next one's error message.
     """
 

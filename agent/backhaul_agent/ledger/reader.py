@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backhaul_agent.errors import LedgerStorageError
+from backhaul_agent.hub_time.hub_clock import Boot
 from backhaul_agent.ledger import boots as ledger_boots
-from backhaul_agent.ledger.rows import ROW_BYTES, Boot, HeadRow, OwnRow, Pending, Row, StagedRow
+from backhaul_agent.ledger.rows import ROW_BYTES, HeadRow, OwnRow, Pending, Row, StagedRow
 from backhaul_codec import CodecError, hash_of, peek
 from backhaul_codec.wire.envelope import NO_LINK, unseal
 
@@ -249,7 +250,7 @@ class LedgerReader:
         ]
 
     async def heads(self) -> list[HeadRow]:
-        """Return all heads; `head_keeper` judges which of them are whole."""
+        """Return all heads; `commit.heads` judges which of them are whole."""
         query = (
             "SELECT CAST(parent AS BLOB), CAST(node AS BLOB), CAST(type AS BLOB), "
             "CAST(key AS BLOB), CAST(crc AS INTEGER), CAST(body AS BLOB) FROM heads"

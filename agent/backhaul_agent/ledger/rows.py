@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from backhaul_agent.hub_time.hub_clock import Boot
+
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,7 +29,7 @@ def number_of(meta: Mapping[str, str | int], name: str) -> int:
 class Outgoing(NamedTuple):
     """A message to be committed: its envelope is stamped with epoch and seq on the way in.
 
-    ``value_class``: what it is worth when room runs out (budget.py); None: as its subject says.
+    ``value_class``: what it is worth when room runs out (ledger/eviction_policy.py); None: as its subject says.
     ``times``: the earliest and latest time of its points, None where it holds none to look up.
     ``boot`` above 0: the agent made its stamps while it did not know the time. Such a message
     stays in the ledger until it is settled (see `Settled`).
@@ -49,23 +54,6 @@ class Staged(NamedTuple):
     body: bytes
     boot: int = 0
     clock: int = 0
-
-
-class Boot(NamedTuple):
-    """One start of the machine, and what is known of its clock; times in ns.
-
-    ``provisional_ns``: wall clock less steady clock when the agent first ran in this boot; stamps
-    made before the time is known are the steady clock plus this. ``anchor_ns``: true time less
-    steady clock, None until known. ``error_ns``: how wrong the anchor was at steady time ``at_ns``
-    at most; None where it is the machine's own clock that is believed.
-    """
-
-    number: int
-    boot: str
-    provisional_ns: int
-    anchor_ns: int | None = None
-    error_ns: int | None = None
-    at_ns: int = 0
 
 
 class Settled(NamedTuple):
@@ -266,3 +254,15 @@ class Row(NamedTuple):
     subject: str
     body: bytes
     boot: int = 0
+
+
+class Inbound(NamedTuple):
+    """One message of the hub's. ``tokens``: its subject split, without a node's ``n.<node>.``.
+
+    ``fresh``: False where it was read before. A message is read again after the leaf server started
+    anew, see `downlink.position`.
+    """
+
+    tokens: list[str]
+    data: bytes
+    fresh: bool

@@ -14,10 +14,11 @@ from backhaul_agent.errors import (
     LedgerNewerError,
     LedgerOlderError,
     LedgerStorageError,
+    says_damaged,
 )
 from backhaul_agent.ledger import chain as ledger_chain
 from backhaul_agent.ledger import command_rows
-from backhaul_agent.ledger.damage import PAGE_BYTES, says_damaged
+from backhaul_agent.ledger.damage import PAGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
@@ -34,7 +35,7 @@ _OLD_BYTES = "(length(OLD.subject) + coalesce(length(OLD.body), 0))"
 # message stays here until they are corrected, or given up (docs/clocks.md).
 # `classes` sums up `messages` by value: triggers keep it right, whoever inserts or deletes.
 # `t_lo` and `t_hi` are the earliest and latest time of a message's points: history finds it so.
-# `evicted` are the seqs given up with a receipt; `ages` says when the lanes were how far (ages.py).
+# `evicted` are the seqs given up with a receipt; `ledger.age_index` says when the lanes were how far (ledger/age_index.py).
 # `lanes` holds those of former epochs too (docs/adr/0008): their messages may be asked for again.
 SCHEMA = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from backhaul_agent.ledger.rows import Outgoing
 from backhaul_codec import Opaque, Point, encode_point
 from backhaul_codec.subjects import app_event_subject, event_subject
-
-if TYPE_CHECKING:
-    from backhaul_agent.hub_time.hub_clock import State
 
 JSON_DTYPE = 6
 
@@ -33,17 +30,6 @@ def app_event(kind: str, body: dict[str, Any], time_ns: int, boot: int) -> Outgo
     point = Point(node="", type=kind, time=time_ns, value=value)
     body_ = encode_point(point, epoch=0, seq=0)
     return Outgoing("live", app_event_subject(kind), body_, times=(time_ns, time_ns), boot=boot)
-
-
-def clock_body(state: State) -> dict[str, Any]:
-    """Return the body of an `e.clock`: in force for what follows on its lane."""
-    body = {
-        "quality": state.quality.name.lower(),
-        "offset_ns": state.offset_ns,
-        "error_ns": state.error_ns,
-        "boot": state.boot,
-    }
-    return body if state.step_ns is None else body | {"step_ns": state.step_ns}
 
 
 def epoch_event(old: int, new: int, last_seqs: dict[str, int], why: str, time_ns: int) -> Outgoing:

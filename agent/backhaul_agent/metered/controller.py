@@ -1,4 +1,4 @@
-"""The shell around `metered.Metered`: learns the facts, and has the link switched."""
+"""The shell around `policy.Metered`: learns the facts, and has the link switched."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class AgentHealth:
         self._watermarks: dict[str, int] = {}
 
     def look(self, status: dict[str, Any], now_s: float, now_ns: int) -> None:
-        """Take in the status as it is now (status.py); `now_s` is monotonic."""
+        """Take in the status as it is now (status/status.py); `now_s` is monotonic."""
         self.conditions.note(list(self._findings(status, now_s)), now_s, now_ns)
         self._watermarks = {lane: state["watermark"] for lane, state in status["lanes"].items()}
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from backhaul_agent.presence.self_report import SelfReport
 from backhaul_agent.status.health import AgentHealth
-from backhaul_agent.status.self_report import SelfReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from backhaul_agent.config import Config
     from backhaul_agent.hub_time.hub_clock import HubClock
-    from backhaul_agent.status.machine import Machine
+    from backhaul_agent.presence.machine import Machine
     from backhaul_codec.assurance.conditions import Condition
 
 log = structlog.get_logger("health")

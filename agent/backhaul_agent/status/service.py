@@ -10,9 +10,8 @@ import msgspec
 import nats.micro
 from nats.errors import Error as NatsError
 
-from backhaul_agent.apps.doors import Heard, hear_at_doors
+from backhaul_agent.apps.doors import ASKED, Heard, hear_at_doors
 from backhaul_agent.cancellation import cancels, heed_cancel
-from backhaul_agent.ingest.listener import ASKED
 from backhaul_agent.status.status import STATUS_SUBJECT
 
 if TYPE_CHECKING:

@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
     from backhaul_agent.clock import Clock
     from backhaul_agent.commit.heads import Changed, HeadKeeper
-    from backhaul_agent.downlink.downlink import Inbound
     from backhaul_agent.ledger.lanes import Lane
-    from backhaul_agent.ledger.rows import Inward, Outgoing
+    from backhaul_agent.ledger.rows import Inbound, Inward, Outgoing
 
 SETTLE_S = 1.0  # after something of the hub's was merged: more may be coming
 ROUNDS_MAX = 20  # roots told in a row because of what was written meanwhile

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from backhaul_agent.apps.program_json import read_program_json
 from backhaul_agent.errors import Code, RefusedError
-from backhaul_agent.ingest.program_json import read_program_json
 from backhaul_codec import CodecError, Value
 from backhaul_codec.rules import blob_size
 from backhaul_codec.state.json_values import value_from_json, value_to_json

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from backhaul_agent.commit.heads import HeadKeeper
-    from backhaul_agent.downlink.downlink import Inbound
-    from backhaul_agent.ledger.rows import Inward
+    from backhaul_agent.ledger.rows import Inbound, Inward
 
 
 class Refused(msgspec.Struct, frozen=True):

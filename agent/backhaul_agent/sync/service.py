@@ -16,11 +16,10 @@ import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_agent.apps.doors import hear
+from backhaul_agent.apps.doors import ASKED, hear
 from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.commit.queues import Arrival
 from backhaul_agent.errors import Code, RefusedError
-from backhaul_agent.ingest.listener import ASKED
 from backhaul_agent.sync.requests import (
     GET,
     NODE,

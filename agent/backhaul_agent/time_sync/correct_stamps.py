@@ -9,14 +9,14 @@ Where the time will never be known the mark alone is taken off: the stamps stand
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import structlog
 
 from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.ledger.rows import Inward, Settled
-from backhaul_agent.ledger.system_events import JSON_DTYPE, clock_body
+from backhaul_agent.ledger.system_events import JSON_DTYPE
 from backhaul_codec import CodecError, Opaque, Point, encode_point, peek
 from backhaul_codec.subjects import SubjectError, parse_leaf
 from backhaul_codec.wire.placed import Placed, decode_placed
@@ -169,3 +169,14 @@ def _shifted(point: Point, shift_ns: int) -> Point:
         tombstone=point.tombstone,
         origin=point.origin,
     )
+
+
+def clock_body(state: State) -> dict[str, Any]:
+    """Return the body of an `e.clock`: in force for what follows on its lane."""
+    body = {
+        "quality": state.quality.name.lower(),
+        "offset_ns": state.offset_ns,
+        "error_ns": state.error_ns,
+        "boot": state.boot,
+    }
+    return body if state.step_ns is None else body | {"step_ns": state.step_ns}

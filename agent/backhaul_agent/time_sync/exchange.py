@@ -4,12 +4,12 @@ A question is ``{"t1"}`` on ``clk.<device>``, the answer ``{"t1", "t2", "t3"}`` 
 ``clkr.<device>.<token>``. Neither is stored, so an answer is fresh or does not come. With the link down
 nobody at the leaf has asked for questions, so they end there and cost nothing.
 
-Along with the time goes what the hub knows of epochs of the ledger (`epoch_words.py`): ``"epochs"`` in a
+Along with the time goes what the hub knows of epochs of the ledger (`uplink/epoch_sync.py`): ``"epochs"`` in a
 question lists some, in the answer it has of each lane the highest seq known and the watermark, or is null
 while the hub has not read all that it holds. ``"lanes"`` of ``"epoch"`` tells the hub how far lanes go
-that stand still (`standstill.py`). ``"hashes"`` asks for the hashes of some of a lane's messages
-(`comparison.py`); beside ``"epochs"`` the answer has in ``"chain"`` the hash at each watermark. And
-``"vehicle"`` is what this vehicle says of itself (`self_report.py`): with the first question after the link
+that stand still (`uplink/stall_report.py`). ``"hashes"`` asks for the hashes of some of a lane's messages
+(`uplink/comparison.py`); beside ``"epochs"`` the answer has in ``"chain"`` the hash at each watermark. And
+``"vehicle"`` is what this vehicle says of itself (`presence/self_report.py`): with the first question after the link
 came up, or a condition changed, with that of each interval, and again until one of them is answered.
 ``"yield_s"`` in an answer: another machine with this identity is online; for so long it is that one's turn.
 """

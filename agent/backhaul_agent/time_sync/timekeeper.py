@@ -9,8 +9,8 @@ import structlog
 
 from backhaul_agent.hub_time.hub_clock import MS_NS, State
 from backhaul_agent.ledger.rows import number_of
-from backhaul_agent.ledger.system_events import clock_body, event
-from backhaul_agent.time_sync.correct_stamps import Settler
+from backhaul_agent.ledger.system_events import event
+from backhaul_agent.time_sync.correct_stamps import Settler, clock_body
 from backhaul_agent.time_sync.exchange import Exchange
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from backhaul_agent.hub_time.hub_clock import HubClock
     from backhaul_agent.leaf.link_state import UplinkState
     from backhaul_agent.ledger.ledger import Ledger
-    from backhaul_agent.status.self_report import SelfReport
+    from backhaul_agent.presence.self_report import SelfReport
     from backhaul_agent.uplink.comparison import Comparison
     from backhaul_agent.uplink.epoch_sync import EpochWords
 

@@ -7,7 +7,7 @@ connection) the stream's own tail says where to go on: go back N. An append that
 answer was lost is seen there and not repeated, and one that arrives late finds another last sequence
 and is refused. So each message is stored exactly once, whatever dies at whatever moment.
 
-What the hub asked for again (`resend.py`) goes the same way, in runs between the new messages. A
+What the hub asked for again (`uplink/resend.py`) goes the same way, in runs between the new messages. A
 message that is appended again says in a header how far the new ones were, so that the tail still
 tells the position.
 

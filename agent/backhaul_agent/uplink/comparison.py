@@ -1,6 +1,6 @@
 """Compares what former epochs still owe with what the hub holds: the shell around `reconcile`.
 
-The hub is asked for hashes along with the time (`clock_exchange.py`), a bounded number of seqs at once. It
+The hub is asked for hashes along with the time (`time_sync/exchange.py`), a bounded number of seqs at once. It
 answers when it has read all that had reached it. So an epoch of a lane is compared only when OUT holds
 nothing more of it that the hub has not taken: what the hub does not hold then will not come by itself.
 """

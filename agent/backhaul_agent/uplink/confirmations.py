@@ -3,7 +3,7 @@
 A watermark comes with the hash of the message that it names. A lane is a chain, so where the ledger's
 message there has the same hash, all before it is at the hub as well. Where it has another, somebody else
 has written in this epoch: a machine with a copy of this disk, or a ledger that was put back. Then the epoch
-is over, and what the ledger has of it is compared message by message (`reconcile.py`).
+is over, and what the ledger has of it is compared message by message (`uplink/reconcile.py`).
 """
 
 from __future__ import annotations

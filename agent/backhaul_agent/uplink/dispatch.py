@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from backhaul_agent.uplink.resend import read_ask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
 import re
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,8 +21,7 @@ from backhaul_codec.strict.json import JsonError, Reader
 from backhaul_codec.wire.envelope import HASH_BYTES
 
 if TYPE_CHECKING:
-    from backhaul_agent.downlink.downlink import Inbound
-    from backhaul_agent.ledger.rows import Changes
+    from backhaul_agent.ledger.rows import Changes, Inbound
     from backhaul_agent.uplink.lane import Lane
 
 Epoch = Annotated[int, Meta(ge=1, lt=1 << 32)]
@@ -110,3 +117,21 @@ class Watermarks:
         if lane is None or len(message.tokens) != 3:
             raise ValueError("a watermark of no lane")
         return lane
+
+
+class Asks:
+    """Hands every lane what the hub asks of it: `s.resend.<lane>` in IN."""
+
+    def __init__(self, lanes: Iterable[Lane]) -> None:
+        self._lanes = {lane.name: lane for lane in lanes}
+
+    def on_message(self, message: Inbound, changes: Changes) -> None:
+        """Take in a request; it is kept in memory, the hub asks again.
+
+        Raises:
+            ValueError: it is none, or of no lane.
+        """
+        lane = self._lanes.get(message.tokens[-1])
+        if lane is None or len(message.tokens) != 3:
+            raise ValueError("a request to resend of no lane")
+        lane.on_ask(read_ask(message.data))

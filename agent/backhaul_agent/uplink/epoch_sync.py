@@ -1,4 +1,4 @@
-"""What the hub says of the ledger's epochs, and what follows from it: the shell around `epochs` and `suspects`.
+"""What the hub says of the ledger's epochs, and what follows from it: the shell around `epochs` and `commit.unconfirmed_rows`.
 
 It is asked in the clock exchange, while anything is to be learned: of the current epoch whether it may
 go on, of former ones how far the hub holds them, and whether staged rows of theirs were sent.

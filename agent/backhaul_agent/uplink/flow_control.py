@@ -1,4 +1,4 @@
-"""Keeps the lanes' windows right: the shell around `window.LinkWindow`, all of it on the leaf."""
+"""Keeps the lanes' windows right: the shell around `leaf.link_window.LinkWindow`, all of it on the leaf."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_agent.errors import JetStreamError
+from backhaul_agent.leaf.link_window import Sample
 from backhaul_agent.leaf.streams import out_stream
-from backhaul_agent.uplink.link_window import Sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from backhaul_agent.clock import Clock
     from backhaul_agent.config import Config
     from backhaul_agent.leaf.jetstream import JetStream
-    from backhaul_agent.uplink.link_window import LinkWindow
+    from backhaul_agent.leaf.link_window import LinkWindow
 
 BUSY_LOOK_S, IDLE_LOOK_S = 0.25, 2.0
 LANES_A_LOOK = 8  # where there are more, the leaf server is asked less often

@@ -65,7 +65,7 @@ _decode_answer = msgspec.json.Decoder(PublishAnswer).decode
 class Lane:
     """Appends one lane's messages while there is a connection; lives as long as the daemon.
 
-    What is left of former epochs goes first, each to its end (see `lane_chain`).
+    What is left of former epochs goes first, each to its end (see `uplink.epoch_order`).
     """
 
     def __init__(

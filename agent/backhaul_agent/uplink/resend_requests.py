@@ -14,20 +14,17 @@ from nats.errors import Error as NatsError
 from backhaul_agent.errors import JetStreamError, LedgerStorageError
 from backhaul_agent.ledger.system_events import receipt
 from backhaul_agent.uplink.reconcile import MOVED
-from backhaul_agent.uplink.resend import Work, read_ask
+from backhaul_agent.uplink.resend import Work
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.wire.envelope import NO_LINK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from backhaul_agent.clock import Clock
     from backhaul_agent.commit.writer import Writer
-    from backhaul_agent.downlink.downlink import Inbound
     from backhaul_agent.ledger.lanes import Lane as LaneState
     from backhaul_agent.ledger.ledger import Ledger
-    from backhaul_agent.ledger.rows import Changes
-    from backhaul_agent.uplink.lane import Lane
     from backhaul_agent.uplink.out_stream import OutStream
     from backhaul_agent.uplink.resend import Ask, Resends
 
@@ -194,21 +191,3 @@ class Holes:
             return None  # it was another history's
         known = await self._ledger.hash_at(lane, span[1])
         return None if known == NO_LINK else known
-
-
-class Asks:
-    """Hands every lane what the hub asks of it: `s.resend.<lane>` in IN."""
-
-    def __init__(self, lanes: Iterable[Lane]) -> None:
-        self._lanes = {lane.name: lane for lane in lanes}
-
-    def on_message(self, message: Inbound, changes: Changes) -> None:
-        """Take in a request; it is kept in memory, the hub asks again.
-
-        Raises:
-            ValueError: it is none, or of no lane.
-        """
-        lane = self._lanes.get(message.tokens[-1])
-        if lane is None or len(message.tokens) != 3:
-            raise ValueError("a request to resend of no lane")
-        lane.on_ask(read_ask(message.data))

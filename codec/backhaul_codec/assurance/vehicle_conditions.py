@@ -1,6 +1,6 @@
 """Every condition that a vehicle can be in, worst and most telling first (docs/health.md). Pure.
 
-The agent finds them; the hub shows those that it is told of (`vehicle_report.py`).
+The agent finds them; the hub shows those that it is told of (`protocol/vehicle_report.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A vehicle's key replaced over the air: what hub and vehicle say to each other about it.
 
 The hub wishes, on ``s.key`` of DOWN; its newest word is all that it wishes. The vehicle answers with
-events ``e.key`` (words.py). A JWT is no secret, and a key never leaves its vehicle. Pure.
+events ``e.key`` (protocol/words.py). A JWT is no secret, and a key never leaves its vehicle. Pure.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class ClockWord:
 
 @dataclass(frozen=True, slots=True)
 class KeyWord:
-    """How far the vehicle is with a rotation (rotation.py): a key made, its login written, or neither.
+    """How far the vehicle is with a rotation (protocol/rotation.py): a key made, its login written, or neither.
 
     `proof`: of a key that was made; to be checked. `why`: it failed.
     """

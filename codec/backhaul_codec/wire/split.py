@@ -51,7 +51,7 @@ def _cut(points: Sequence[Point]) -> Iterator[Sequence[Point]]:
 
 
 def _weight(point: Point) -> int:
-    """Return what a point comes to at most (expansion.py): no character takes more than four bytes."""
+    """Return what a point comes to at most (wire/expansion.py): no character takes more than four bytes."""
     value = point.value
     if isinstance(value, Opaque):
         value = value.data

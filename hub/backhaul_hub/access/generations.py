@@ -10,22 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_hub.access.revocations import FOR_A_WHILE_S
+from backhaul_hub.db.change import Change
 from backhaul_hub.nats.jwt import content_digest, generation_of
-from backhaul_hub.uplink.consumer import Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from backhaul_hub.access.rules import AccountName
+    from backhaul_hub.access.account_names import AccountName
     from backhaul_hub.db.store import Registry
-
-SCHEMA = """
-CREATE TABLE account_generation (
-    account TEXT PRIMARY KEY,
-    generation INTEGER NOT NULL,
-    digest TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-"""
 
 
 class Generation(NamedTuple):

@@ -18,10 +18,10 @@ from backhaul_codec.protocol.identity import (
 )
 from backhaul_hub.access.logins import vehicle_jwt
 from backhaul_hub.errors import ConfigError
+from backhaul_hub.lane_names import DOWN
 from backhaul_hub.nats.jwt import body_of
 from backhaul_hub.private_files import private_directory, write_private
 from backhaul_hub.servers import urls
-from backhaul_hub.streams.streams import DOWN
 from backhaul_hub.tls.files import ca_text
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from backhaul_hub.access.keys import HubKeys
     from backhaul_hub.config import HubConfig
-    from backhaul_hub.db.store import Device
+    from backhaul_hub.device import Device
 
 IDENTITY_FILE = "identity.json"
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from backhaul_codec.protocol.proof import is_user_key
 from backhaul_codec.protocol.rotation import Wish, proves
-from backhaul_hub.uplink.consumer import Change
+from backhaul_hub.db.change import Change
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -25,20 +25,6 @@ if TYPE_CHECKING:
     from backhaul_hub.db.store import Registry
 
 State: TypeAlias = Literal["asked", "signed", "written", "done", "failed"]
-
-SCHEMA = """
-CREATE TABLE rotation (
-    device TEXT PRIMARY KEY,
-    id TEXT NOT NULL,
-    state TEXT NOT NULL,
-    asked_ns INTEGER NOT NULL,
-    public_key TEXT NOT NULL,
-    old_key TEXT NOT NULL,
-    changed_ns INTEGER NOT NULL,
-    why TEXT NOT NULL,
-    said TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from backhaul_hub.access.rules import ACCOUNTS
+from backhaul_hub.access.account_names import ACCOUNTS
 from backhaul_hub.errors import ConfigError, KeyRefusedError
 from backhaul_hub.nats.jwt import operator_jwt
 from backhaul_hub.nats.nkey import Key, new_key, read_key
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from backhaul_hub.access.rules import AccountName
+    from backhaul_hub.access.account_names import AccountName
     from backhaul_hub.nats.nkey import Kind
 
 _OPERATOR_JWT = "operator.jwt"

@@ -14,9 +14,9 @@ from backhaul_hub.private_files import write_private
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from backhaul_hub.access.account_names import AccountName
     from backhaul_hub.access.keys import HubKeys
-    from backhaul_hub.access.rules import AccountName
-    from backhaul_hub.db.store import Device
+    from backhaul_hub.device import Device
 
 OWN_USERS: dict[str, AccountName] = {
     "control": "HUB",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 from nats.errors import Error as NatsError
 
+from backhaul_hub.access.account_names import ACCOUNTS
 from backhaul_hub.access.generations import (
     Generation,
     digest_of,
@@ -36,8 +37,9 @@ from backhaul_hub.access.revocations import (
     revocations,
     revoke,
 )
-from backhaul_hub.access.rules import ACCOUNTS, account_jwts
+from backhaul_hub.access.rules import account_jwts
 from backhaul_hub.access.up_guard import guessable_names
+from backhaul_hub.db.devices import read_devices
 from backhaul_hub.errors import ConfigError, HubError, OlderRegistryError
 from backhaul_hub.lane_names import node_lanes
 from backhaul_hub.nats.jwt import body_of, revocations_of, same_but_for_time, with_revocations
@@ -48,9 +50,9 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
+    from backhaul_hub.access.account_names import AccountName
     from backhaul_hub.access.keys import HubKeys
     from backhaul_hub.access.revocation_log import RevocationLog
-    from backhaul_hub.access.rules import AccountName
     from backhaul_hub.clock import Clock
     from backhaul_hub.db.store import Registry
 
@@ -294,7 +296,7 @@ class AccountKeeper:
         also_revoked: Mapping[AccountName, Collection[str]] = _NOBODY,
         numbers: Mapping[AccountName, int] | None = None,
     ) -> dict[AccountName, str]:
-        devices = await self._registry.devices()
+        devices = await read_devices(self._registry)
         lanes = {lane for device in devices.values() for lane in node_lanes(device)}
         revoked = await self._revoked(now_s, also_revoked)
         return account_jwts(self._keys, lanes, revoked, now_s=now_s, generations=numbers or {})
@@ -303,7 +305,7 @@ class AccountKeeper:
         self, now_s: int, also: Mapping[AccountName, Collection[str]]
     ) -> dict[AccountName, dict[str, int]]:
         """Return whom each account shuts out: for ever, and for a while."""
-        devices = await self._registry.devices()
+        devices = await read_devices(self._registry)
         revoked = in_force(await self._rows(), now_s)
         for account, public_keys in also.items():
             revoked[account] = revoked.get(account, {}) | dict.fromkeys(public_keys, FOR_EVER_S)

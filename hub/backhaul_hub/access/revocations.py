@@ -8,21 +8,12 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
-from backhaul_hub.uplink.consumer import Change
+from backhaul_hub.db.change import Change
 
 if TYPE_CHECKING:
-    from backhaul_hub.access.rules import AccountName
+    from backhaul_hub.access.account_names import AccountName
     from backhaul_hub.db.store import Registry
 
-SCHEMA = """
-CREATE TABLE revocation (
-    public_key TEXT PRIMARY KEY,
-    account TEXT NOT NULL,
-    name TEXT NOT NULL,
-    revoked_ns INTEGER NOT NULL,
-    expires_s INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-"""
 UNKNOWN_KEY = "?"
 """What begins the key of a device that hub.db does not know: it was rebuilt. No account shuts such a key out."""
 # Whatever was or will be signed for the key: the clock of whoever signs may be wrong.

@@ -19,20 +19,21 @@ Every account is built anew from the keys, the devices' lanes and the revocation
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING
 
 from backhaul_codec.protocol.enrolment import REQUEST_BYTES_MAX, answer_prefix, request_subject
 from backhaul_codec.subjects import IMPORT_STREAM, SHARED_LANES
 from backhaul_hub import shards
+from backhaul_hub.access.account_names import ACCOUNTS, AccountName
 from backhaul_hub.lane_names import (
+    DOWN,
+    RESETS,
     deliver_subject,
     down_deliver_subject,
     down_durable,
     out_stream,
 )
-from backhaul_hub.links.reset_service import RESETS
 from backhaul_hub.nats.jwt import Account, Export, Import, Rights, Scope, account_jwt
-from backhaul_hub.streams.streams import DOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from backhaul_codec.subjects import Lane
     from backhaul_hub.access.keys import HubKeys
 
-AccountName: TypeAlias = Literal["SYS", "HUB", "UP", "FLEET", "JOBS", "TWIN", "ENROL", "PEOPLE"]
-ACCOUNTS: tuple[AccountName, ...] = get_args(AccountName)
 STORING: tuple[AccountName, ...] = ("HUB", "UP")
 """Those with JetStream."""
 

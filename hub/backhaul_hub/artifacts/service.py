@@ -1,11 +1,11 @@
 """Artifacts for devices: pieces of objects, and uploads, over core NATS.
 
 Who asks is in the subject: the server lets a device publish only its own, and what may show another
-is refused (forged.py). The answer goes to the subject that the hub knows for this device, never to the
+is refused (nats/forged.py). The answer goes to the subject that the hub knows for this device, never to the
 question's reply subject, which no permission is checked on. A device reads operators' artifacts by name, never uploads; it writes its own uploads.
 
 Questions of one device are answered one after another; what it can make the hub do is bounded by what
-may wait, by `Allowance` for what is looked up, and by the limits of `uploads.py` (ADR 10).
+may wait, by `Allowance` for what is looked up, and by the limits of `artifacts/uploads.py` (ADR 10).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class BlobService:
         client: a connection in account HUB.
         token_of: a device's token, None for a device that is not known.
         directory: where uploads are kept until they are whole.
-        may_ask: counts a device's question, and says whether it may ask still (flood.py).
+        may_ask: counts a device's question, and says whether it may ask still (flood/detector.py).
     """
 
     def __init__(

@@ -10,17 +10,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from backhaul_hub.access.account_files import jwts_in_files
+from backhaul_hub.access.account_names import ACCOUNTS
 from backhaul_hub.access.generations import generations, of_jwt, taken_over
 from backhaul_hub.access.key_rotations import drop, rotations
 from backhaul_hub.access.push import jwts_there, revoked_for_ever
 from backhaul_hub.access.revocations import Revocation, revocations, revoke
-from backhaul_hub.access.rules import ACCOUNTS
+from backhaul_hub.db.change import Change
+from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol import rows as enrolment_rows
 from backhaul_hub.errors import BackupError, RegistryError
 from backhaul_hub.people.rows import insertion, known_people, removal
-from backhaul_hub.setup.hub_directory import jwts_in_files
-from backhaul_hub.uplink.consumer import Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
+    from backhaul_hub.access.account_names import AccountName
     from backhaul_hub.access.key_rotations import Rotation
     from backhaul_hub.access.keys import HubKeys
-    from backhaul_hub.access.rules import AccountName
-    from backhaul_hub.db.store import Device
+    from backhaul_hub.device import Device
     from backhaul_hub.people.rows import Known
 
 Revoked: TypeAlias = "Mapping[AccountName, set[str]]"
@@ -132,7 +133,7 @@ async def _read(path: Path) -> _Former:
         async with await Registry.open_existing(path) as registry:
             return _Former(
                 await revocations(registry),
-                await registry.devices(),
+                await read_devices(registry),
                 await known_people(registry),
                 {name: each.number for name, each in (await generations(registry)).items()},
             )
@@ -160,7 +161,7 @@ async def _decide(
     changes = [revoke(each) for each in new.values()]
     under_way = await rotations(registry)
     shut_out = []
-    for device in (await registry.devices()).values():
+    for device in (await read_devices(registry)).values():
         if device.public_key not in new:
             continue
         key = _successor(device, former.devices.get(device.id), under_way.get(device.id))

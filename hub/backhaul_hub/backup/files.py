@@ -11,8 +11,7 @@ from urllib.parse import quote
 from backhaul_codec.subjects import DEVICE_ID
 from backhaul_hub.access.keys import operator_seed_file
 from backhaul_hub.artifacts.object_store import file_digest
-from backhaul_hub.backup.manifest import FileEntry
-from backhaul_hub.backup.names import require_names
+from backhaul_hub.backup.manifest import FileEntry, require_names
 from backhaul_hub.errors import BackupError
 from backhaul_hub.private_files import private_directory
 from backhaul_hub.servers import server_directories

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from backhaul_hub.access.revocations import revocations
 from backhaul_hub.backup.last_backup import last_backup
 from backhaul_hub.backup.traces import has_durables, traces
+from backhaul_hub.db.devices import read_devices
 from backhaul_hub.errors import LostRegistryError
 from backhaul_hub.people.rows import known_people
 from backhaul_hub.private_files import alone_in
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from backhaul_hub.access.account_names import AccountName
     from backhaul_hub.access.keys import HubKeys
-    from backhaul_hub.access.rules import AccountName
     from backhaul_hub.backup.traces import Traces
     from backhaul_hub.db.store import Registry
     from backhaul_hub.nats.jetstream import JetStreamApi
@@ -50,7 +51,7 @@ async def require_registry(
         LostRegistryError: with what there was, and what to do.
         HubError: hub.db or the server does not answer.
     """
-    devices = await registry.devices()
+    devices = await read_devices(registry)
     # Of a hub that knows its devices, one question: all else takes seconds where there are thousands.
     if devices and (api is None or await has_durables(api, devices)):
         return
@@ -59,7 +60,7 @@ async def require_registry(
     if found.devices:
         # A device that is being added has its document before its row in hub.db: wait for that.
         with alone_in(directory):
-            devices = await registry.devices()
+            devices = await read_devices(registry)
     # A document is all that a device has which was added and has never been here.
     past = {id_ for id_, trace in found.devices.items() if trace.places != {"document"}}
     if devices.keys() & (past or found.devices.keys()):

@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from backhaul_codec.strict.json import JsonError, read_typed
-from backhaul_hub.backup.names import require_names
+from backhaul_hub.backup.names import FILE, STREAM
 from backhaul_hub.errors import BackupError
 from backhaul_hub.private_files import private_directory, write_private
 from backhaul_hub.uplink.stream_digest import Block  # noqa: TC001 - msgspec reads the annotations at run time
@@ -177,3 +178,34 @@ def new_file(path: Path) -> Iterator[NewFile]:
         raise BackupError(f"{path}: {error.strerror}") from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def require_names(manifest: Manifest) -> None:
+    """See that every name in a manifest is one that `backup` gives.
+
+    Raises:
+        BackupError: naming those that are not.
+    """
+    if wrong := sorted(set(_wrong(manifest))):
+        raise BackupError(
+            "\n  ".join(
+                ["the manifest names what is no part of a backup:", *map(repr, wrong[:20])]
+            ),
+            hint="nothing was read or written; take a backup that `backhaul-hub backup` has made",
+        )
+
+
+def _wrong(manifest: Manifest) -> Iterator[str]:
+    for name in manifest.files:
+        # "keys/.." would match as a last part.
+        if FILE.fullmatch(name) is None or name.rpartition("/")[2] in (".", ".."):
+            yield name
+    # Stands in subjects of JetStream's API, too.
+    names = [each.name for each in manifest.streams] + [each.name for each in manifest.emptied]
+    yield from (name for name in names if not re.fullmatch(STREAM, name))
+    for stream in manifest.streams:
+        if stream.file != f"streams/{stream.name}.tar.s2" or stream.file not in manifest.files:
+            yield stream.file
+    for artifact in manifest.artifacts:
+        if artifact.file != f"artifacts/{artifact.sha256}" or artifact.file not in manifest.files:
+            yield artifact.file

@@ -15,17 +15,15 @@ from backhaul_codec.subjects import DEVICE_ID
 from backhaul_hub.errors import BackupError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from backhaul_hub.backup.manifest import Manifest
 
 # Whatever an operator or an editor called a file, as long as that leads nowhere: `backup` takes it, too.
 _PLAIN = r"(?!\.{1,2}(?:/|\Z))[^/\x00-\x1f\x7f]{1,255}"
 _DEVICE = DEVICE_ID.pattern.removeprefix(r"\A").removesuffix(r"\Z")
-_STREAM = r"[A-Za-z0-9_-]{1,255}"
+STREAM = r"[A-Za-z0-9_-]{1,255}"
 _SERVER = rf"(?:servers/{_PLAIN}/)?"
-_FILE = re.compile(
+FILE = re.compile(
     rf"""(?:
       hub\.db
     | config/{_PLAIN}\.toml
@@ -33,43 +31,12 @@ _FILE = re.compile(
     | config/creds/{_PLAIN}\.creds
     | config/keys/{_PLAIN}
     | config/devices/{_DEVICE}/{_PLAIN}
-    | streams/{_STREAM}\.tar\.s2
-    | kv/{_STREAM}\.json
+    | streams/{STREAM}\.tar\.s2
+    | kv/{STREAM}\.json
     | artifacts/[0-9a-f]{{64}}
     )""",
     re.VERBOSE,
 )
-
-
-def require_names(manifest: Manifest) -> None:
-    """See that every name in a manifest is one that `backup` gives.
-
-    Raises:
-        BackupError: naming those that are not.
-    """
-    if wrong := sorted(set(_wrong(manifest))):
-        raise BackupError(
-            "\n  ".join(
-                ["the manifest names what is no part of a backup:", *map(repr, wrong[:20])]
-            ),
-            hint="nothing was read or written; take a backup that `backhaul-hub backup` has made",
-        )
-
-
-def _wrong(manifest: Manifest) -> Iterator[str]:
-    for name in manifest.files:
-        # "keys/.." would match as a last part.
-        if _FILE.fullmatch(name) is None or name.rpartition("/")[2] in (".", ".."):
-            yield name
-    # Stands in subjects of JetStream's API, too.
-    names = [each.name for each in manifest.streams] + [each.name for each in manifest.emptied]
-    yield from (name for name in names if not re.fullmatch(_STREAM, name))
-    for stream in manifest.streams:
-        if stream.file != f"streams/{stream.name}.tar.s2" or stream.file not in manifest.files:
-            yield stream.file
-    for artifact in manifest.artifacts:
-        if artifact.file != f"artifacts/{artifact.sha256}" or artifact.file not in manifest.files:
-            yield artifact.file
 
 
 def require_plain_files(directory: Path) -> None:

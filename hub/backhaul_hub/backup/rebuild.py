@@ -1,8 +1,8 @@
 """Rebuilding hub.db from what is left: `backhaul-hub restore --from-streams`. Pure but for reading hub.db.
 
-Devices come back with key, token and nodes as far as any trace says so (traces.py). What UP holds is
+Devices come back with key, token and nodes as far as any trace says so (backup/traces.py). What UP holds is
 read again from its start, since no position is known: continuity, heads and marks come back by that. A device whose
-key no trace says is noted with one that begins with `?`, until its login tells (adopter.py).
+key no trace says is noted with one that begins with `?`, until its login tells (enrol/adopter.py).
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_hub.access.generations import generations, taken_over
 from backhaul_hub.access.revocations import UNKNOWN_KEY, Revocation, revocations, revoke
-from backhaul_hub.db.store import Device, enrolled
+from backhaul_hub.db.devices import enrolled, read_devices
+from backhaul_hub.device import Device
 from backhaul_hub.people.rows import Known, insertion, known_people
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from backhaul_hub.access.rules import AccountName
+    from backhaul_hub.access.account_names import AccountName
     from backhaul_hub.backup.traces import Trace, Traces
+    from backhaul_hub.db.change import Change
     from backhaul_hub.db.store import Registry
-    from backhaul_hub.uplink.consumer import Change
 
 LOST = (
     "desired state and groups that stand at no vehicle, conflicts and what waited for vehicles",
@@ -82,7 +83,7 @@ async def rebuild(
     """
 
     async def decide() -> tuple[Sequence[Change], Rebuilt]:
-        known = await registry.devices()
+        known = await read_devices(registry)
         revoked = {row.public_key: row for row in await revocations(registry)}
         told = _told(found, now_ns)
         new = [row for key, row in told.items() if key not in revoked]

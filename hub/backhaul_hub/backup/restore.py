@@ -21,13 +21,15 @@ from backhaul_hub.backup.files import CONFIG, fold_log, place_file, set_created
 from backhaul_hub.backup.manifest import REGISTRY, Manifest, check_files, load_manifest
 from backhaul_hub.backup.names import require_plain_files
 from backhaul_hub.backup.selection import NOT_KEPT
+from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import BackupError, HubError
+from backhaul_hub.lane_names import DOWN
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.snapshots import put_back
 from backhaul_hub.private_files import alone_in
 from backhaul_hub.shards import is_shard
-from backhaul_hub.streams.streams import DOWN, declared_streams, reconcile
+from backhaul_hub.streams.streams import declared_streams, reconcile
 from backhaul_hub.streams.twin_streams import BLOBS
 from backhaul_hub.unfinished import clear_unfinished, mark_unfinished, unfinished
 from backhaul_hub.uplink.stream_digest import differs
@@ -162,7 +164,7 @@ class Restore:
         path = self._directory / REGISTRY
         if path.exists():
             async with await Registry.open(path) as registry:
-                if devices := await registry.devices():
+                if devices := await read_devices(registry):
                     holds.append(f"{REGISTRY} knows {len(devices)} devices")
         if holds:
             raise BackupError(

@@ -18,23 +18,24 @@ from nats.errors import Error as NatsError
 
 from backhaul_codec.protocol.credentials import CredentialsError, parse_credentials
 from backhaul_codec.protocol.identity import IdentityError, decode_identity
-from backhaul_codec.subjects import DEVICE_ID, SubjectError, node_of_lane
+from backhaul_codec.subjects import DEVICE_ID
 from backhaul_hub.access.revocation_log import RevocationLog
 from backhaul_hub.errors import HubError, RightsError
+from backhaul_hub.lane_names import DOWN
 from backhaul_hub.links.down_consumers import device_of_durable
 from backhaul_hub.links.sources import place_of
 from backhaul_hub.nats.jwt import body_of
 from backhaul_hub.people.login import read_person
 from backhaul_hub.shards import is_shard
-from backhaul_hub.streams.streams import DOWN, names, stream_names
+from backhaul_hub.streams.streams import names, stream_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
+    from backhaul_hub.access.account_names import AccountName
     from backhaul_hub.access.keys import HubKeys
     from backhaul_hub.access.revocations import Revocation
-    from backhaul_hub.access.rules import AccountName
     from backhaul_hub.nats.jetstream import JetStreamApi
     from backhaul_hub.people.identity import Person
 
@@ -173,14 +174,3 @@ async def _of_shard(api: JetStreamApi, name: str, found: Traces) -> None:
         offset += len(subjects)
         if len(subjects) < _SUBJECTS_MAX:
             return
-
-
-def nodes_of_lanes(lanes: Iterable[str]) -> set[str]:
-    """Return the nodes that have lanes of their own among these; what is no lane is left out."""
-    found = set()
-    for lane in lanes:
-        try:
-            found.add(node_of_lane(lane) or "")
-        except SubjectError:
-            continue
-    return found - {""}

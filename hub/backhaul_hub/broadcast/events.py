@@ -1,7 +1,7 @@
 """Telling along the tree what is no point: events, commands, documents of shadows. Pure.
 
 On `up.<ancestor>.<device>.$.event.<kind>`, `….$.command.<id>` and `….$.shadow.<part>`. They have a token
-more than points, which `up.<ancestor>.*.*.*` hears alone (rebroadcast.py).
+more than points, which `up.<ancestor>.*.*.*` hears alone (broadcast/points.py).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from backhaul_hub.commands.lifecycle import Command
     from backhaul_hub.continuity.examine import Examined
+    from backhaul_hub.db.change import Change
     from backhaul_hub.shadow.bucket import Revision
     from backhaul_hub.twin.event_log import VehicleEvent
-    from backhaul_hub.uplink.consumer import Change
 
 EVENT, COMMAND, SHADOW = "$.event", "$.command", "$.shadow"
 _encode = msgspec.json.Encoder().encode

@@ -2,7 +2,7 @@
 
 A point of a node goes to `up.<ancestor>.<node>.<type>.<key>` for the node itself and for every
 ancestor, so that one subscription `up.<group>.>` sees a whole subtree however deep. Ancestor and
-node are addresses (tree.py), each one token. Besides, every head that changes goes to
+node are addresses (sync/tree.py), each one token. Besides, every head that changes goes to
 `hub.changed.<device>`. Core NATS in account HUB, nothing is stored: who was not there has the heads,
 the twin and the history.
 """
@@ -12,15 +12,15 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_codec.state.json_values import value_to_json
 from backhaul_codec.state.merge import Head, HeadKey
 from backhaul_codec.subjects import encode_token
+from backhaul_hub.sync.newest_readings import point_json
 from backhaul_hub.sync.tree import address_of
 
 if TYPE_CHECKING:
@@ -47,23 +47,6 @@ class Told(NamedTuple):
 
     subjects: tuple[str, ...]
     payload: bytes
-
-
-def point_json(device: str, key: HeadKey, head: Head) -> dict[str, Any]:
-    """Return a head as JSON has it, in every answer and message of the hub."""
-    value, dtype = value_to_json(head.value)
-    return {
-        "device": device,
-        **({"parent": key.parent} if key.parent else {}),
-        "node": key.node,
-        "type": key.type,
-        "key": key.key,
-        "time": head.time,
-        "value": value,
-        "dtype": dtype,
-        "tombstone": head.tombstone,
-        "origin": head.origin,
-    }
 
 
 def changed_subject(device: str) -> str:

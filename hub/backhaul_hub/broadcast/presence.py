@@ -1,6 +1,6 @@
 """Telling the twin job whose agent is there: a vehicle that has nothing to say is not silent.
 
-The server knows who is connected (`leafs.py`); the job reads DOWN. So each change is a message there, and a beat
+The server knows who is connected (`links/leaf_connections.py`); the job reads DOWN. So each change is a message there, and a beat
 says now and then that the control plane still looks (`backhaul_codec.protocol.presence`). No vehicle is sent any of it.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from backhaul_hub.clock import Clock
-    from backhaul_hub.links.leaf_connections import Link
+    from backhaul_hub.device import Link
     from backhaul_hub.nats.jetstream import JetStreamApi
 
 LOOK_S = 5.0

@@ -22,6 +22,7 @@ from backhaul_codec import Opaque
 from backhaul_codec.points import JSON
 from backhaul_codec.strict.json import JsonError, Reader, read_json, write_json
 from backhaul_codec.subjects import DEVICE_ID
+from backhaul_hub.questions import CommandId, CommandName
 from backhaul_hub.streams.twin_streams import device_prefix
 
 if TYPE_CHECKING:
@@ -41,11 +42,6 @@ AWAY = "the vehicle was not connected before its deadline"
 _STARTED_LATE = "started, as the hub heard after it had given it up; no end is heard yet"
 _SECOND_NS = 1_000_000_000
 _NOTHING = "{}"
-
-CommandId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]
-CommandName = Annotated[
-    str, Meta(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,7}\Z", max_length=128)
-]
 
 
 class State(StrEnum):

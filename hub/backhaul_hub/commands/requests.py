@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from backhaul_hub import questions
 from backhaul_hub.commands import rows as command_rows
-from backhaul_hub.nats import questions
 from backhaul_hub.nats.replies import answering
 
 if TYPE_CHECKING:

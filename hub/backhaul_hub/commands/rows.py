@@ -7,34 +7,14 @@ from dataclasses import astuple, fields
 from typing import TYPE_CHECKING, Any
 
 from backhaul_hub.commands.lifecycle import DOUBT_RANK, UNHEARD, Command, Doubt, Heard, Key, State
-from backhaul_hub.uplink.consumer import Change
+from backhaul_hub.db.change import Change
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from backhaul_hub.db.store import Registry
-    from backhaul_hub.nats.questions import Commands
+    from backhaul_hub.questions import Commands
 
-SCHEMA = """
-CREATE TABLE command (
-    number INTEGER PRIMARY KEY,
-    device TEXT NOT NULL,
-    id TEXT NOT NULL,
-    name TEXT NOT NULL,
-    params TEXT NOT NULL,
-    who TEXT NOT NULL,
-    deadline_ns INTEGER NOT NULL,
-    queued_ns INTEGER NOT NULL,
-    state TEXT NOT NULL,
-    sent_ns INTEGER NOT NULL,
-    accepted_ns INTEGER NOT NULL,
-    ended_ns INTEGER NOT NULL,
-    said TEXT NOT NULL,
-    rank INTEGER NOT NULL,
-    UNIQUE (device, id)
-) STRICT;
-CREATE INDEX command_open ON command (number) WHERE ended_ns = 0;
-"""
 _COLUMNS = ", ".join(each.name for each in fields(Command))
 # Two tasks store commands; whichever comes later, a command never goes back.
 _PUT = (

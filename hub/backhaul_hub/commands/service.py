@@ -1,6 +1,6 @@
 """Operators' commands at the hub: from TWIN_CMD into hub.db and DOWN, and what becomes of them.
 
-The shell around `command_book`. A message stays unacknowledged in the work queue until its command is
+The shell around `commands.lifecycle`. A message stays unacknowledged in the work queue until its command is
 over; what counts is the row in hub.db, which is there before anything is sent, and outlives the queue.
 Whatever dies in between, a command is sent again rather than forgotten: the vehicle knows its id.
 """
@@ -33,7 +33,7 @@ from backhaul_hub.commands.lifecycle import (
     result_subject,
 )
 from backhaul_hub.errors import HubError, JetStreamError
-from backhaul_hub.streams.streams import DOWN
+from backhaul_hub.lane_names import DOWN
 from backhaul_hub.streams.twin_streams import COMMANDS
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from backhaul_hub.clock import Clock
     from backhaul_hub.config import HubConfig
     from backhaul_hub.continuity.examine import Examined
+    from backhaul_hub.db.change import Change
     from backhaul_hub.db.store import Registry
     from backhaul_hub.nats.jetstream import JetStreamApi
-    from backhaul_hub.uplink.consumer import Change
 
 log = structlog.get_logger(__name__)
 
@@ -64,7 +64,7 @@ _SKEW_NS = _SECOND_NS
 
 
 class CommandShell:
-    """Takes part in the reading of UP (consumers.py), and runs the rest as tasks.
+    """Takes part in the reading of UP (uplink/consumer.py), and runs the rest as tasks.
 
     Args:
         devices: tells which devices there are.

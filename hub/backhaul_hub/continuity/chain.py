@@ -95,7 +95,7 @@ class Chain:
             link: the hash of the message before it; empty in version 1.
             own: its hash; empty where it is not known.
             held: all seqs that are held.
-            known: it goes on a run of repeats (see repeats.py), by which its history is judged.
+            known: it goes on a run of repeats (see continuity/repeats.py), by which its history is judged.
         """
         below, above = self.ends.get(seq - 1, b""), self.starts.pop(seq + 1, b"")
         # What a receipt says stays: UP may lose the message behind it, and get it again.

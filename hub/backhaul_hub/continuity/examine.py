@@ -12,7 +12,7 @@ from backhaul_codec.wire.envelope import unseal
 from backhaul_codec.wire.expansion import ROW_BYTES, Expansion, expansion_of, expansion_of_point
 from backhaul_codec.wire.messages import frame_layout
 from backhaul_codec.wire.placed import prove_placed
-from backhaul_hub.continuity.lane_book import LaneKey
+from backhaul_hub.continuity.lane_key import LaneKey
 
 if TYPE_CHECKING:
     from backhaul_codec.points import Header

@@ -19,6 +19,7 @@ from backhaul_hub.continuity.repeats import Repeats
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from backhaul_hub.continuity.lane_key import LaneKey
     from backhaul_hub.continuity.repeats import Run
 
 # What one device may make the hub remember. An agent that started a thousand times without a link
@@ -32,14 +33,6 @@ HOLES_MAX = 16_384
 """Separate ranges of seqs, over all its lanes; as many receipts in each."""
 FORGOTTEN_AFTER_NS = 86_400 * 1_000_000_000
 """A former epoch that nothing came of for so long makes room for a new one."""
-
-
-class LaneKey(NamedTuple):
-    """One lane of one device in one incarnation of its ledger."""
-
-    device: str
-    lane: str
-    epoch: int
 
 
 class Explained(NamedTuple):

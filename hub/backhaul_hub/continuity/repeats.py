@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from backhaul_hub.continuity.lane_book import LaneKey
+    from backhaul_hub.continuity.lane_key import LaneKey
 
 LANES_MAX = 1024
 """Lanes of which a repeat waits to be compared."""

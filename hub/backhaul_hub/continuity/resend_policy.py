@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+    from backhaul_hub.continuity.lane_book import Continuity
+    from backhaul_hub.continuity.lane_key import LaneKey
 
 RANGES_MAX = 256
 """Ranges in one request: about 5 KB on the link."""

@@ -17,6 +17,7 @@ import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_codec.protocol.identity import leaf_name
+from backhaul_hub import questions
 from backhaul_hub.access.identity_documents import Documents
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.logins import add_twin_login, creds_file
@@ -30,11 +31,13 @@ from backhaul_hub.broadcast.events import told_command
 from backhaul_hub.broadcast.presence import Presence
 from backhaul_hub.commands.requests import serve_commands
 from backhaul_hub.commands.service import CommandShell
-from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.control.found import Found
 from backhaul_hub.control.single_instance import Sole
 from backhaul_hub.control.stream_watch import StreamWatch
 from backhaul_hub.control.sync_shell import SyncShell
+from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.turn import stored
 from backhaul_hub.enrol.adopter import Adopter
 from backhaul_hub.enrol.rotation_keeper import RotationKeeper
@@ -46,8 +49,7 @@ from backhaul_hub.health.metrics import METRICS
 from backhaul_hub.health.report import Report
 from backhaul_hub.health.watch import HealthWatch
 from backhaul_hub.hub_time import HubTime, keep_record
-from backhaul_hub.imports.import_rows import trouble as import_trouble
-from backhaul_hub.lane_names import lanes_of
+from backhaul_hub.lane_names import DOWN, lanes_of
 from backhaul_hub.links.clock_service import ClockService
 from backhaul_hub.links.down_consumers import drop_stale_consumers, make_writable
 from backhaul_hub.links.down_end import DownEnd
@@ -56,7 +58,6 @@ from backhaul_hub.links.recent_setups import SetUps
 from backhaul_hub.links.reception import Reception
 from backhaul_hub.links.reset_service import ResetService
 from backhaul_hub.links.source_keeper import SourceKeeper
-from backhaul_hub.nats import questions
 from backhaul_hub.nats.connection import connect, heard, watch_connections
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.replies import answering
@@ -65,12 +66,14 @@ from backhaul_hub.people.services import Hub, PeopleServices
 from backhaul_hub.servers import urls
 from backhaul_hub.shards import shard_of, up_name
 from backhaul_hub.start_guard import STOP_SERVICE
-from backhaul_hub.streams.streams import DOWN, declared_streams, quiet_undeclared_shards, reconcile
+from backhaul_hub.streams.streams import declared_streams, quiet_undeclared_shards, reconcile
 from backhaul_hub.streams.twin_streams import SHADOW, STATE
 from backhaul_hub.tls.watch import CertificateWatch
 from backhaul_hub.uplink.device_words import WordBook
 from backhaul_hub.uplink.device_words_store import restore as restore_words
+from backhaul_hub.uplink.imported_rows import trouble as import_trouble
 from backhaul_hub.uplink.known_epochs import Known
+from backhaul_hub.uplink.lane_rows import read_lanes
 from backhaul_hub.uplink.notify import Teller
 from backhaul_hub.uplink.reader import UplinkReader
 from backhaul_hub.vehicles.keeper import VehicleKeeper
@@ -87,7 +90,8 @@ if TYPE_CHECKING:
     from backhaul_hub.clock import SteadyClock
     from backhaul_hub.commands.lifecycle import Command
     from backhaul_hub.config import HubConfig
-    from backhaul_hub.db.store import Device, Registry
+    from backhaul_hub.db.store import Registry
+    from backhaul_hub.device import Device
     from backhaul_hub.nats.jetstream import Json
     from backhaul_hub.uplink.consumer import Consumer
     from backhaul_hub.vehicles.core import Vehicles
@@ -182,7 +186,7 @@ class ControlPlane:
             api.on_stored = down.stored
             for name in await quiet_undeclared_shards(api, self._config.fleet.shards):
                 log.warning("undeclared_shard_takes_in_no_more", stream=name)
-            self._continuity.restore(await registry.lanes())
+            self._continuity.restore(await read_lanes(registry))
             await restore_words(registry, self._words)
             await self._reload(api, registry)
             await self._sources.start(api)
@@ -384,7 +388,7 @@ class ControlPlane:
             await self._learn(api, registry)
 
     async def _learn(self, api: JetStreamApi, registry: Registry) -> None:
-        known = await registry.devices()
+        known = await read_devices(registry)
         for device in known.values():
             same = device == self._devices.get(device.id) and device.id not in self._unwritable
             if not (same or device.revoked_ns):

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from backhaul_hub.clock import Clock
     from backhaul_hub.config import HubConfig
+    from backhaul_hub.device import Link
     from backhaul_hub.links.down_end import DownEnd
-    from backhaul_hub.links.leaf_connections import Link
     from backhaul_hub.links.source_keeper import SourceKeeper
     from backhaul_hub.nats.jetstream import JetStreamApi, Json
     from backhaul_hub.uplink.reader import UplinkReader

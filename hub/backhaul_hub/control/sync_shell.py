@@ -21,9 +21,10 @@ from backhaul_hub.sync.newest_readings import Readings
 from backhaul_hub.sync.outbox import Publisher
 from backhaul_hub.sync.restore import restore
 from backhaul_hub.sync.service import SyncService
-from backhaul_hub.twin.state_messages import rfc3339
+from backhaul_hub.timestamps import rfc3339
 from backhaul_hub.twin.state_publisher import StatePublisher
 from backhaul_hub.twin.state_recall import look_back, recall
+from backhaul_hub.uplink.lane_rows import read_position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 
     from backhaul_hub.clock import Clock
     from backhaul_hub.config import HubConfig
-    from backhaul_hub.db.store import Device, Registry
+    from backhaul_hub.db.store import Registry
+    from backhaul_hub.device import Device
     from backhaul_hub.nats.jetstream import JetStreamApi
     from backhaul_hub.uplink.consumer import Consumer
 
@@ -155,7 +157,7 @@ class SyncShell:
         await recall(client, self.core.heads, self.readings)
         for shard in range(self._config.fleet.shards):
             stream = up_name(shard)
-            end = (await registry.position(stream)).seq
+            end = (await read_position(registry, stream)).seq
             await look_back(client, stream, end, self.readings)
         return StatePublisher(self._config, self._clock, client, api, self.core, self.readings)
 

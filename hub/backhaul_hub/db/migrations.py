@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul_hub.access import generations, revocations
-from backhaul_hub.access import key_rotations as rotations
-from backhaul_hub.commands import rows as command_rows
-from backhaul_hub.enrol import rows as enrolment_rows
+from backhaul_hub.db import tables
 from backhaul_hub.errors import RegistryError
-from backhaul_hub.imports import import_rows
-from backhaul_hub.people import rows as people_rows
-from backhaul_hub.shadow import state as shadow_state
-from backhaul_hub.sync import conflicts, heads
-from backhaul_hub.sync import device_knowledge as said
-from backhaul_hub.sync import outbox as downlink
-from backhaul_hub.vehicles import core as vehicles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,15 +30,15 @@ UPDATE device SET public_key = '';
 # From an older schema to the next one.
 _STEPS = {
     2: _DEVICE_NODE,
-    3: command_rows.SCHEMA,
-    4: shadow_state.SCHEMA,
-    5: enrolment_rows.SCHEMA,
-    6: _KEYS + revocations.SCHEMA,
-    7: people_rows.SCHEMA,
-    8: rotations.SCHEMA,
-    9: generations.SCHEMA,
-    10: vehicles.SCHEMA,
-    11: import_rows.SCHEMA,
+    3: tables.COMMANDS,
+    4: tables.SHADOWS,
+    5: tables.ENROLMENT,
+    6: _KEYS + tables.REVOCATIONS,
+    7: tables.PEOPLE,
+    8: tables.KEY_ROTATIONS,
+    9: tables.GENERATIONS,
+    10: tables.VEHICLES,
+    11: tables.IMPORTS,
     12: "ALTER TABLE lane ADD COLUMN chain TEXT NOT NULL DEFAULT '';",
     13: "ALTER TABLE mark ADD COLUMN chain TEXT NOT NULL DEFAULT '{}';",
 }
@@ -133,9 +123,9 @@ CREATE TABLE vehicle_clock (
     error_ns INTEGER,
     boot TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
-{_DEVICE_NODE}{heads.SCHEMA}{conflicts.SCHEMA}{downlink.SCHEMA}{said.SCHEMA}{command_rows.SCHEMA}
-{shadow_state.SCHEMA}{enrolment_rows.SCHEMA}{revocations.SCHEMA}{people_rows.SCHEMA}
-{rotations.SCHEMA}{generations.SCHEMA}{vehicles.SCHEMA}{import_rows.SCHEMA}
+{_DEVICE_NODE}{tables.HEADS}{tables.CONFLICTS}{tables.OUTBOX}{tables.DEVICE_KNOWLEDGE}{tables.COMMANDS}
+{tables.SHADOWS}{tables.ENROLMENT}{tables.REVOCATIONS}{tables.PEOPLE}
+{tables.KEY_ROTATIONS}{tables.GENERATIONS}{tables.VEHICLES}{tables.IMPORTS}
 """
 
 

@@ -11,11 +11,14 @@ from backhaul_codec.subjects import node_lane
 from backhaul_hub.access.identity_documents import Documents
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.config import load
-from backhaul_hub.db.store import Device, Registry, check_device_id, node_changes
+from backhaul_hub.db.devices import add_device, node_changes, read_devices
+from backhaul_hub.db.store import Registry
+from backhaul_hub.device import Device, check_device_id
 from backhaul_hub.errors import ConfigError, RegistryError
 from backhaul_hub.lane_names import NODES_MAX, check_nodes
 from backhaul_hub.nats.nkey import new_key
 from backhaul_hub.private_files import alone_in
+from backhaul_hub.uplink.lane_rows import read_lanes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from backhaul_codec.protocol.identity import LinkMode
     from backhaul_hub.clock import Clock
     from backhaul_hub.config import HubConfig
-    from backhaul_hub.uplink.consumer import Change
+    from backhaul_hub.db.change import Change
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +88,12 @@ async def create_device(
     try:
         with alone_in(directory):
             async with await Registry.open(directory / "hub.db") as registry:
-                if device_id in await registry.devices():
+                if device_id in await read_devices(registry):
                     raise RegistryError(f"device {device_id} exists already")
                 # What the device needs first, its row last: an attempt that failed halfway can
                 # simply be made again.
                 path = documents.write(identity)
-                await registry.add_device(device)
+                await add_device(registry, device)
     except OSError as error:
         raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
     return AddedDevice(device, path)
@@ -101,7 +104,7 @@ async def is_enrolled(directory: Path, device_id: str) -> bool:
     if not (directory / "hub.db").exists():
         return False
     async with await Registry.open(directory / "hub.db") as registry:
-        return device_id in await registry.devices()
+        return device_id in await read_devices(registry)
 
 
 async def change_nodes(
@@ -134,7 +137,7 @@ async def _changed(
     registry: Registry, documents: Documents, device_id: str, named: tuple[str, ...], clock: Clock
 ) -> tuple[Sequence[Change], ChangedNodes]:
     """Return what gives a device these nodes, and what that changes; its document is written then."""
-    known = await registry.devices()
+    known = await read_devices(registry)
     if device_id not in known:
         raise RegistryError(f"there is no device {device_id}")
     before = known[device_id]
@@ -154,5 +157,7 @@ async def _changed(
 
 async def _drained(registry: Registry, device: Device) -> list[str]:
     """Return the nodes that left their lanes before, and of whose lanes nothing is missing."""
-    owing = {key.lane for key, lane in (await registry.lanes(device.id)).items() if not lane.whole}
+    owing = {
+        key.lane for key, lane in (await read_lanes(registry, device.id)).items() if not lane.whole
+    }
     return [node for node in device.leaving if node_lane(node) not in owing]

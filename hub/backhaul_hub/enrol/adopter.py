@@ -14,17 +14,18 @@ import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_hub.access.revocations import UNKNOWN_KEY, Revocation, revocations, revoke
-from backhaul_hub.backup.traces import nodes_of_lanes
-from backhaul_hub.db.store import Device, enrolled, enrolled_anew
+from backhaul_hub.db.devices import enrolled, enrolled_anew, read_devices
+from backhaul_hub.device import Device
 from backhaul_hub.errors import HubError
+from backhaul_hub.lane_names import nodes_of_lanes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from backhaul_hub.access.key_rotations import Rotation
     from backhaul_hub.clock import Clock
+    from backhaul_hub.db.change import Change
     from backhaul_hub.db.store import Registry
-    from backhaul_hub.uplink.consumer import Change
 
 log = structlog.get_logger(__name__)
 
@@ -103,7 +104,7 @@ class Adopter:
 
     async def _decide(self, login: Device) -> tuple[Sequence[Change], str]:
         """Return what hub.db is to learn of a login, and what to call that."""
-        known = (await self._registry.devices()).get(login.id)
+        known = (await read_devices(self._registry)).get(login.id)
         if known is not None and known.public_key == login.public_key:
             return [], ""
         if login.public_key in {row.public_key for row in await revocations(self._registry)}:

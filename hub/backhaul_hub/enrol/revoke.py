@@ -11,18 +11,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from backhaul_hub.access.account_files import jwts_in_files, write_accounts
 from backhaul_hub.access.identity_documents import Documents
 from backhaul_hub.access.key_rotations import drop, rotations
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.push import AccountKeeper
 from backhaul_hub.access.revocation_log import RevocationLog
 from backhaul_hub.access.revocations import Revocation, revoke
+from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol import rows as enrolment_rows
 from backhaul_hub.errors import ConfigError, RegistryError
 from backhaul_hub.private_files import alone_in
 from backhaul_hub.servers import urls
-from backhaul_hub.setup.hub_directory import jwts_in_files, write_accounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from backhaul_hub.clock import Clock
     from backhaul_hub.config import HubConfig
-    from backhaul_hub.uplink.consumer import Change
+    from backhaul_hub.db.change import Change
 
 _LISTENS_S_MAX = 3.0
 
@@ -78,7 +79,7 @@ async def _revoked(
     registry: Registry, device_id: str, now_ns: int
 ) -> tuple[Sequence[Change], Revoked]:
     """Return what takes back all of a device's keys and tokens, and what that is."""
-    known = (await registry.devices()).get(device_id)
+    known = (await read_devices(registry)).get(device_id)
     tokens = await enrolment_rows.of_device(registry, device_id)
     usable = sum(each.state(now_ns) == "open" for each in tokens)
     if known is None and not usable:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from backhaul_hub.access.key_rotations import Rotation, begin, rotations
 from backhaul_hub.access.revocations import Revocation, revoke
+from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import ConfigError, RegistryError
 from backhaul_hub.private_files import alone_in
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul_hub.clock import Clock
-    from backhaul_hub.uplink.consumer import Change
+    from backhaul_hub.db.change import Change
 
 
 async def begin_rotation(
@@ -47,7 +48,7 @@ async def _begun(
     registry: Registry, device_id: str, now_ns: int, *, again: bool
 ) -> tuple[Sequence[Change], tuple[Rotation, bool]]:
     """Return what begins a rotation, and what `begin_rotation` does."""
-    known = (await registry.devices()).get(device_id)
+    known = (await read_devices(registry)).get(device_id)
     if known is None or known.revoked_ns:
         what = "is revoked" if known else "does not exist"
         raise RegistryError(f"device {device_id} {what}", hint=f"backhaul-hub enrol {device_id}")

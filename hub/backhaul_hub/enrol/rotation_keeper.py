@@ -15,8 +15,9 @@ from backhaul_codec.protocol.words import KeyWord
 from backhaul_hub.access.key_rotations import heard, logged_in, put, put_said, rotations
 from backhaul_hub.access.logins import vehicle_jwt
 from backhaul_hub.access.revocations import Revocation, revocations, revoke
+from backhaul_hub.db.change import Change
+from backhaul_hub.db.devices import read_devices
 from backhaul_hub.errors import ConfigError, HubError
-from backhaul_hub.uplink.consumer import Change
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from backhaul_hub.access.keys import HubKeys
     from backhaul_hub.clock import Clock
     from backhaul_hub.continuity.examine import Examined
-    from backhaul_hub.db.store import Device, Registry
+    from backhaul_hub.db.store import Registry
+    from backhaul_hub.device import Device
     from backhaul_hub.nats.jetstream import JetStreamApi
 
 log = structlog.get_logger(__name__)
@@ -230,7 +232,7 @@ class RotationKeeper:
         A command line may have begun anew, or given the device other nodes, and we have not been told yet.
         """
         row = (await rotations(registry)).get(done.device)
-        device = (await registry.devices()).get(done.device)
+        device = (await read_devices(registry)).get(done.device)
         if row is None or row.id != done.id or device is None or device.revoked_ns:
             return [], False
         new = replace(device, public_key=done.public_key)

@@ -5,27 +5,12 @@ from __future__ import annotations
 from dataclasses import astuple, fields
 from typing import TYPE_CHECKING
 
+from backhaul_hub.db.change import Change
 from backhaul_hub.enrol.rules import Enrolment
-from backhaul_hub.uplink.consumer import Change
 
 if TYPE_CHECKING:
     from backhaul_hub.db.store import Registry
 
-SCHEMA = """
-CREATE TABLE enrolment (
-    id TEXT PRIMARY KEY,
-    device TEXT NOT NULL,
-    device_token TEXT NOT NULL UNIQUE,
-    made_ns INTEGER NOT NULL,
-    expires_ns INTEGER NOT NULL,
-    settings TEXT NOT NULL,
-    public_key TEXT NOT NULL,
-    used_ns INTEGER NOT NULL,
-    voided_ns INTEGER NOT NULL,
-    why_voided TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE INDEX enrolment_of_device ON enrolment (device);
-"""
 KEPT_NS = 90 * 86_400 * 1_000_000_000
 """For so long after its end a token is remembered, so that whoever tries it hears what became of it."""
 RESTORED = "restored"

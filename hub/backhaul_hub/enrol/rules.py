@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
     from backhaul_codec.protocol.enrolment import Code, Request
-    from backhaul_hub.db.store import Device
+    from backhaul_hub.device import Device
 
 _SECOND_NS = 1_000_000_000
 _VOID: dict[str, tuple[Code, str]] = {

@@ -1,6 +1,6 @@
 """Answering vehicles that ask to be enrolled, on `enrol.<token id>` from account ENROL.
 
-`enrolment.decide` decides; here it is looked up, signed and stored, in one transaction with what was
+`rules.decide` decides; here it is looked up, signed and stored, in one transaction with what was
 decided on. Every request leaves a line in the log.
 """
 
@@ -22,7 +22,8 @@ from backhaul_codec.protocol.enrolment import (
     write_answer,
 )
 from backhaul_hub.access.revocations import revocations
-from backhaul_hub.db.store import Device, enrolled, enrolled_anew
+from backhaul_hub.db.devices import enrolled, enrolled_anew, read_devices
+from backhaul_hub.device import Device
 from backhaul_hub.enrol import rows as enrolment_rows
 from backhaul_hub.enrol.rules import Repeat, decide
 from backhaul_hub.enrol.tokens import Settings
@@ -40,9 +41,9 @@ if TYPE_CHECKING:
     from backhaul_codec.protocol.identity import Identity
     from backhaul_hub.access.identity_documents import Documents
     from backhaul_hub.clock import Clock
+    from backhaul_hub.db.change import Change
     from backhaul_hub.db.store import Registry
     from backhaul_hub.enrol.rules import Enrolment
-    from backhaul_hub.uplink.consumer import Change
 
 log = structlog.get_logger(__name__)
 
@@ -119,7 +120,7 @@ class EnrolmentService:
     ) -> tuple[Sequence[Change], tuple[Identity | Refused, bool]]:
         """Return what is to be stored, the answer, and whether that enrols somebody."""
         found = await enrolment_rows.find(self._registry, request.token)
-        known = (await self._registry.devices()).get(found.device) if found else None
+        known = (await read_devices(self._registry)).get(found.device) if found else None
         spent = {row.public_key for row in await revocations(self._registry)}
         now_ns = self._clock.now_ns()
         decision = decide(request, found, known, spent, now_ns)

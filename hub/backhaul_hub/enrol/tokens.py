@@ -17,7 +17,9 @@ from backhaul_hub.access.identity_documents import Documents
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.logins import new_login
 from backhaul_hub.access.rules import asking_rights
-from backhaul_hub.db.store import Registry, check_device_id
+from backhaul_hub.db.devices import read_devices, require_free
+from backhaul_hub.db.store import Registry
+from backhaul_hub.device import check_device_id
 from backhaul_hub.enrol import rows as enrolment_rows
 from backhaul_hub.enrol.rules import Enrolment
 from backhaul_hub.errors import ConfigError, RegistryError
@@ -107,8 +109,8 @@ async def make_token(
 
 
 async def _store(registry: Registry, enrolment: Enrolment) -> None:
-    await registry.require_free(enrolment.device)
-    known = (await registry.devices()).get(enrolment.device)
+    await require_free(registry, enrolment.device)
+    known = (await read_devices(registry)).get(enrolment.device)
     if known is not None and not known.revoked_ns:
         raise RegistryError(
             f"{enrolment.device} is enrolled already",

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from backhaul_hub.links.leaf_connections import Carried
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
@@ -38,16 +40,6 @@ class Goods(StrEnum):
 
 INSIDE = frozenset({Goods.POINTS, Goods.EXPANDED})
 """What only a look into messages shows."""
-
-
-class Carried(NamedTuple):
-    """What a connection has carried since it was made."""
-
-    messages: int = 0
-    size: int = 0
-    """Bytes."""
-    subscriptions: int = 0
-    """That it has now."""
 
 
 class Budget(NamedTuple):

@@ -17,7 +17,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_hub.access.rules import SUBS_MAX
 from backhaul_hub.errors import HubError
-from backhaul_hub.flood.detector import INSIDE, Budget, Carried, FloodWatch, Goods
+from backhaul_hub.flood.detector import INSIDE, Budget, FloodWatch, Goods
 from backhaul_hub.nats.system_requests import ask_each
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from backhaul_codec.wire.expansion import Expansion
     from backhaul_hub.clock import Clock
     from backhaul_hub.config import Flood
-    from backhaul_hub.links.leaf_connections import Leafs
+    from backhaul_hub.links.leaf_connections import Carried, Leafs
 
 INTERVAL_S = 0.5
 LATE_NS = 600_000_000_000

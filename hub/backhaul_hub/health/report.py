@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict as asdict_of
 
+from backhaul_hub.device import Link
 from backhaul_hub.lane_names import lanes_of
-from backhaul_hub.links.leaf_connections import Link
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from backhaul_codec.protocol.words import ClockWord
     from backhaul_hub.access.key_rotations import Rotation
     from backhaul_hub.continuity.lane_book import Continuity, LaneState
-    from backhaul_hub.db.store import Device
+    from backhaul_hub.device import Device
     from backhaul_hub.uplink.reader import UplinkReader
     from backhaul_hub.vehicles.core import Vehicles
 

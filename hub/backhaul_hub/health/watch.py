@@ -9,11 +9,12 @@ import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_codec.assurance.conditions import Condition, counts
+from backhaul_hub.device import Link
 from backhaul_hub.errors import HubError
 from backhaul_hub.health.judge import DeviceFacts, Facts, HubHealth, LaneFacts
 from backhaul_hub.health.metrics import samples
-from backhaul_hub.links.leaf_connections import Link
-from backhaul_hub.streams.streams import DOWN, declared_streams
+from backhaul_hub.lane_names import DOWN
+from backhaul_hub.streams.streams import declared_streams
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from backhaul_hub.clock import Clock
     from backhaul_hub.config import HubConfig
     from backhaul_hub.continuity.lane_book import Continuity, LaneState
-    from backhaul_hub.db.store import Device
+    from backhaul_hub.device import Device
     from backhaul_hub.hub_time import HubTime
     from backhaul_hub.nats.jetstream import JetStreamApi, Json
     from backhaul_hub.sync.core import HubSync

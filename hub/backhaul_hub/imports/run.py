@@ -21,7 +21,8 @@ from backhaul_codec.subjects import IMPORT_STREAM
 from backhaul_hub.errors import HubError, JetStreamError
 from backhaul_hub.imports.blocks import BLOCK_ROWS, Packed, epoch_of, messages, pack, stretch_of
 from backhaul_hub.imports.files import Found, Refused, groups, splitter_of
-from backhaul_hub.imports.import_rows import (
+from backhaul_hub.imports.split import Blocks
+from backhaul_hub.uplink.imported_rows import (
     LOST,
     Source,
     add_hours,
@@ -32,7 +33,6 @@ from backhaul_hub.imports.import_rows import (
     source_of_db,
     take_epoch,
 )
-from backhaul_hub.imports.split import Blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

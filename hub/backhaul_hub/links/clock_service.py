@@ -1,11 +1,11 @@
 """What time it is: the hub's answers to `clk.<device>`, over core NATS, stored nowhere.
 
-A question may name epochs of the vehicle's ledger; then what the hub knows of them goes along (known.py).
+A question may name epochs of the vehicle's ledger; then what the hub knows of them goes along (uplink/known_epochs.py).
 It may also say how far lanes go of which the hub confirms nothing: their sources may have stopped, and
-what goes by the stream cannot say so. And it may say what the vehicle says of itself (vehicles.py).
+what goes by the stream cannot say so. And it may say what the vehicle says of itself (vehicles/core.py).
 
 Who asks is in the subject: the server lets a device publish only its own, and what may show another
-is refused (forged.py). The answer goes to
+is refused (nats/forged.py). The answer goes to
 the subject that the hub knows for this device, never to the question's reply subject: no permission
 is checked on those, so a device could have the hub publish anywhere in its own account.
 """
@@ -58,7 +58,7 @@ class AskedHashes(msgspec.Struct, frozen=True):
 
 
 class Hashes(msgspec.Struct, frozen=True):
-    """The hashes of a lane's messages from ``lo`` on, as hashes.py has them."""
+    """The hashes of a lane's messages from ``lo`` on, as uplink/hashes.py has them."""
 
     lane: str
     epoch: int
@@ -108,7 +108,7 @@ class ClockService:
         client: a connection in account HUB.
         token_of: a device's token, None for a device that is not known.
         known: knows what the hub knows of epochs; None: nobody is told.
-        may_ask: counts a device's question, and says whether it may ask still (flood.py).
+        may_ask: counts a device's question, and says whether it may ask still (flood/detector.py).
         on_still: called with a device, an epoch, and the last seqs of lanes of it that stand still.
         on_heard: called with a device whose agent has asked, and what it says of itself, empty for nothing;
             returns for how many seconds it is to stay away.

@@ -9,14 +9,20 @@ import structlog
 
 from backhaul_codec.subjects import DEVICE_ID, SubjectError, decode_token
 from backhaul_hub.errors import JetStreamError
-from backhaul_hub.lane_names import down_deliver_subject, down_durable, down_filters, node_lanes
-from backhaul_hub.streams.streams import DOWN, differences, names
+from backhaul_hub.lane_names import (
+    DOWN,
+    down_deliver_subject,
+    down_durable,
+    down_filters,
+    node_lanes,
+)
+from backhaul_hub.streams.streams import differences, names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from backhaul_codec.subjects import Lane
-    from backhaul_hub.db.store import Device
+    from backhaul_hub.device import Device
     from backhaul_hub.nats.jetstream import JetStreamApi, Json
 
 _SECOND_NS = 1_000_000_000

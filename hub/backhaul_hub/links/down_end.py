@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from backhaul_hub.db.store import Position
-from backhaul_hub.streams.streams import DOWN
+from backhaul_hub.lane_names import DOWN
+from backhaul_hub.uplink.lane_rows import Position, read_position, store_read
 
 if TYPE_CHECKING:
     from backhaul_hub.db.store import Registry
@@ -45,7 +45,7 @@ class DownEnd:
         Raises:
             HubError: the server or hub.db refused.
         """
-        known = (await registry.position(DOWN)).seq
+        known = (await read_position(registry, DOWN)).seq
         return cls(api, registry, known, await _end_of_down(api))
 
     def stored(self, answer: Json) -> None:
@@ -89,7 +89,7 @@ class DownEnd:
     async def _keep(self) -> None:
         end = self._end  # what is acknowledged while it is stored is for the next look
         if end != self._kept:
-            await self._registry.store(DOWN, Position(seq=end), {})
+            await store_read(self._registry, DOWN, Position(seq=end), {})
             self._kept = end
 
 

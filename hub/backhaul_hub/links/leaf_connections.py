@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_hub.access.rules import clock_answer_subject
+from backhaul_hub.device import Link
 from backhaul_hub.errors import HubError
-from backhaul_hub.flood.detector import Carried
 from backhaul_hub.nats.jwt import body_of
 from backhaul_hub.nats.system_requests import ask_all, ask_server
 
@@ -32,29 +31,6 @@ LEAFS_INTERVAL_S = 5.0
 LOOKED_S_MAX = 30.0
 _LISTED_EACH = 6
 """What leafs listen to is asked for each so many times, and where any of them has more or less of it."""
-
-
-@dataclass(slots=True)
-class Link:
-    """The link of one device, as the hub's server sees it."""
-
-    up: bool = False
-    since_ns: int = 0
-    """When it came up or went down; ns since the Unix epoch."""
-    address: str = ""
-    """Where the leaf dials from, as the server sees it; kept while it is down."""
-    agent: bool | None = None
-    """Whether an agent is connected to the leaf server; None: nobody has said yet."""
-    agent_since_ns: int = 0
-    """Since when it is so."""
-    rtt: str = ""
-    answered_ns: int = 0
-    """When `rtt` was last seen to change: then at the latest the vehicle has answered a ping."""
-    in_bytes: int = 0
-    """Bytes received over the present connection, before the link's own compression."""
-    out_bytes: int = 0
-    last_reason: str = ""
-    """Why the last connection ended, in the server's words."""
 
 
 class Leafs:
@@ -274,3 +250,13 @@ class Leafs:
         self._note_agent(link, there=None)
         log.info("leaf_disconnected", device=device, reason=reason)
         self._on_disconnect(device)
+
+
+class Carried(NamedTuple):
+    """What a connection has carried since it was made."""
+
+    messages: int = 0
+    size: int = 0
+    """Bytes."""
+    subscriptions: int = 0
+    """That it has now."""

@@ -1,7 +1,7 @@
 """Resets of durables on DOWN: what a leaf asks before it sources through one.
 
 No device reaches the hub's JetStream API itself, not even for this one question: the API goes by the
-subject that it is told, and a leaf can have it told another (forged.py), as
+subject that it is told, and a leaf can have it told another (nats/forged.py), as
 `$JS.API.STREAM.DELETE.UP_00`. So the control plane asks in its place, by the subject that the server
 has let through; of one durable one question at a time, and no more than an `Allowance` of them.
 
@@ -21,8 +21,8 @@ import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_codec.strict.json import JsonError, Reader
+from backhaul_hub.lane_names import DOWN, RESETS
 from backhaul_hub.nats.rate_limit import PENDING_MAX, Allowance
-from backhaul_hub.streams.streams import DOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from backhaul_hub.clock import Clock
 
-RESETS = f"hubapi.CONSUMER.RESET.{DOWN}.*"
 WAITING_MAX = 1024
 """Resets under way; a leaf whose reset is passed over asks again after 5 s."""
 _ANSWER_S_MAX = 5.0
@@ -40,7 +39,7 @@ RESETS_MAX = 5
 """How often one question resets; after that it gets no answer, and the leaf asks again."""
 # What the server puts in place of the reply that another account's question came with.
 _ACROSS_ACCOUNTS = "_R_."
-# See `lanes.down_durable`.
+# See `lane_names.down_durable`.
 _DURABLE = re.compile(r"(?P<device>.+?)-[0-9a-f]{24}(_.+)?")
 log = structlog.get_logger(__name__)
 
@@ -50,7 +49,7 @@ class ResetService:
 
     Args:
         client: a connection in account HUB.
-        may_ask: counts a device's question, and says whether it may ask still (flood.py).
+        may_ask: counts a device's question, and says whether it may ask still (flood/detector.py).
         on_reset: hears whose durable was reset: its leaf sets up its source anew.
     """
 
@@ -99,7 +98,7 @@ class ResetService:
             for _ in range(RESETS_MAX):
                 answer = await self._client.request(subject, message.data, timeout=_ANSWER_S_MAX)
                 if not says_too_much(answer.data):
-                    # Not over the connection that it came on, which may be gone by now (reception.py).
+                    # Not over the connection that it came on, which may be gone by now (links/reception.py).
                     await self._client.publish(message.reply, answer.data)
                     self._on_reset(device)
                     return

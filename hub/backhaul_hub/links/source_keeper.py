@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from backhaul_hub.clock import Clock
     from backhaul_hub.config import HubConfig
-    from backhaul_hub.continuity.lane_book import Continuity, LaneKey
-    from backhaul_hub.db.store import Device
-    from backhaul_hub.links.leaf_connections import Link
+    from backhaul_hub.continuity.lane_book import Continuity
+    from backhaul_hub.continuity.lane_key import LaneKey
+    from backhaul_hub.device import Device, Link
     from backhaul_hub.nats.jetstream import JetStreamApi, Json
 
 log = structlog.get_logger(__name__)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from backhaul_codec.subjects import Lane
-    from backhaul_hub.db.store import Device
+    from backhaul_hub.device import Device
     from backhaul_hub.nats.jetstream import JetStreamApi, Json
 
 

@@ -20,6 +20,7 @@ from backhaul_hub.backup.files import copy_database, place_file, set_created
 from backhaul_hub.backup.manifest import REGISTRY
 from backhaul_hub.backup.restore import begin_down, require_stopped
 from backhaul_hub.errors import BackupError, HubError
+from backhaul_hub.lane_names import DOWN
 from backhaul_hub.migrate.compare import SideBySide
 from backhaul_hub.migrate.mirrors import (
     all_mirrored,
@@ -33,7 +34,7 @@ from backhaul_hub.nats.snapshots import Snapshot, copy
 from backhaul_hub.private_files import private_directory
 from backhaul_hub.shards import is_shard
 from backhaul_hub.start_guard import STOP_SERVICE, Move, forget_move, move_of, note_move
-from backhaul_hub.streams.streams import DOWN, stream_names
+from backhaul_hub.streams.streams import stream_names
 from backhaul_hub.streams.twin_streams import STATE
 from backhaul_hub.uplink.stream_digest import BLOCK_SEQS
 
@@ -64,7 +65,7 @@ class Migration:
 
     Args:
         here: a connection in account HUB of the hub as it is; `there`: of the other one.
-        bridge: connects the two servers while it is entered (bridge.py).
+        bridge: connects the two servers while it is entered (migrate/bridge.py).
         directory: the hub directory.
         to: the other server, as it may be shown.
         progress: told of a stream, how many messages of it are there, and of how many.

@@ -29,7 +29,7 @@ def can_be_mirrored(config: Json) -> bool:
 
 
 def mirror_of(config: Json, secret: str) -> Json:
-    """Return the configuration of a mirror of the stream that has this one; `secret` as in bridge.py. Pure."""
+    """Return the configuration of a mirror of the stream that has this one; `secret` as in migrate/bridge.py. Pure."""
     name = config["name"]
     mirror = {
         "name": name,

@@ -1,4 +1,4 @@
-"""Taking people's questions and answering them: the shell around `people_services`.
+"""Taking people's questions and answering them: the shell around `people.services`.
 
 Questions come out of account PEOPLE as messages, not as calls of a service: so the hub sees where an
 answer is to go, and answers into the inbox of who asked, or not at all. (With a service the server

@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.logins import new_login
 from backhaul_hub.access.revocations import Revocation, revoke
+from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
+from backhaul_hub.device import FLEET
 from backhaul_hub.errors import ConfigError, RightsError
 from backhaul_hub.people.identity import require_person_name
 from backhaul_hub.people.rows import Known, insertion, known_people, removal
 from backhaul_hub.private_files import alone_in, private_directory, write_private
-from backhaul_hub.sync.heads import FLEET, FleetHeads, head_row
+from backhaul_hub.sync.heads import FleetHeads, head_row
 from backhaul_hub.sync.tree import FleetTree
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul_hub.clock import Clock
+    from backhaul_hub.db.change import Change
     from backhaul_hub.people.identity import Person
-    from backhaul_hub.uplink.consumer import Change
 
 _SECOND_NS = 1_000_000_000
 
@@ -78,7 +80,7 @@ async def remove_person(directory: Path, clock: Clock, name: str) -> None:
 
 async def tree_above(registry: Registry) -> FleetTree:
     """Return the tree above devices, as hub.db has it. Raises: RegistryError."""
-    heads, devices = FleetHeads(), await registry.devices()
+    heads, devices = FleetHeads(), await read_devices(registry)
     rows = await registry.fetch("SELECT * FROM head WHERE device = ?", (FLEET,))
     heads.restore(map(head_row, rows))
     return FleetTree(heads, lambda: devices)

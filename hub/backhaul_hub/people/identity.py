@@ -3,7 +3,7 @@
 A person's rights stand in subjects, which the server checks: it lets a person publish on
 `ask.<may>.<group>.<name>.>` alone, and hear `up.<group>.>` and `inbox.<name>.>` alone. So what reaches
 the control plane says truly who asks, with which right, and below which group. What is below that
-group now, the control plane sees in the tree (scope.py): a tree that changes takes effect at once,
+group now, the control plane sees in the tree (people/scope.py): a tree that changes takes effect at once,
 and nothing is issued anew.
 """
 

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from backhaul_hub.db.change import Change
 from backhaul_hub.people.identity import May, Person
-from backhaul_hub.uplink.consumer import Change
 
 if TYPE_CHECKING:
     from backhaul_hub.db.store import Registry
-
-SCHEMA = """
-CREATE TABLE person (
-    name TEXT PRIMARY KEY,
-    group_address TEXT NOT NULL,
-    may TEXT NOT NULL,
-    public_key TEXT NOT NULL UNIQUE,
-    added_ns INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-"""
 
 
 class Known(NamedTuple):

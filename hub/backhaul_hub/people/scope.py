@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from backhaul_hub.device import FLEET
 from backhaul_hub.errors import HubError, RightsError
-from backhaul_hub.sync.heads import FLEET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

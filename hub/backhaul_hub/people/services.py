@@ -19,17 +19,17 @@ from backhaul_codec.state.json_values import parse_path, value_from_json
 from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.state.tree_text import describe, render
 from backhaul_codec.strict.json import Reader
+from backhaul_hub import questions
 from backhaul_hub.commands import rows as command_rows
 from backhaul_hub.commands.lifecycle import BODY_BYTES_MAX, command_subject
+from backhaul_hub.device import FLEET
 from backhaul_hub.errors import HubError, RightsError, WriteRefusedError
-from backhaul_hub.nats import questions
 from backhaul_hub.nats.ephemeral_reader import pending
 from backhaul_hub.people.identity import May
 from backhaul_hub.people.scope import Scope, Subtree
 from backhaul_hub.shadow.bucket import ShadowBucket
 from backhaul_hub.shadow.document import PARTS
 from backhaul_hub.streams.twin_streams import STATE, device_prefix
-from backhaul_hub.sync.heads import FLEET
 from backhaul_hub.twin.event_answers import events_answer
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from backhaul_codec import Value
     from backhaul_codec.state.tree import Topology
     from backhaul_hub.clock import Clock
-    from backhaul_hub.db.store import Device, Registry
+    from backhaul_hub.db.store import Registry
+    from backhaul_hub.device import Device
     from backhaul_hub.nats.jetstream import JetStreamApi
     from backhaul_hub.people.identity import Person
     from backhaul_hub.sync.core import HubSync

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from backhaul_hub.access.account_files import _resolver, write_accounts
 from backhaul_hub.access.keys import HubKeys, operator_seed_file, read_keys, write_keys
 from backhaul_hub.access.logins import OWN_USERS, creds_file, new_login
-from backhaul_hub.access.rules import ACCOUNTS, JOBS_API, STORING, account_jwts
+from backhaul_hub.access.rules import JOBS_API, STORING, account_jwts
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import Down, Quarantine
 from backhaul_hub.errors import ConfigError
@@ -19,7 +20,6 @@ from backhaul_hub.private_files import private_directory, write_private
 from backhaul_hub.servers import (
     ServerPlace,
     render_cluster,
-    server_directories,
     server_directory,
     urls,
 )
@@ -36,9 +36,8 @@ from backhaul_hub.tls.setup import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
-    from backhaul_hub.access.rules import AccountName
     from backhaul_hub.clock import Clock
 
 _CLOCK = SystemClock()
@@ -152,29 +151,6 @@ def create_hub(
         raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
 
 
-def resolver_directories(directory: Path) -> list[Path]:
-    """Return where servers find accounts when they start."""
-    return [_resolver(each) for each in server_directories(directory)]
-
-
-def jwts_in_files(directory: Path, keys: HubKeys) -> dict[AccountName, list[str]]:
-    """Return what stands of each account where servers find it when they start. Raises: OSError."""
-    found: dict[AccountName, list[str]] = {name: [] for name in ACCOUNTS}
-    for place in resolver_directories(directory):
-        for name, jwts in found.items():
-            path = place / f"{keys.account(name).public}.jwt"
-            jwts.append(path.read_text() if path.exists() else "")
-    return found
-
-
-def write_accounts(directory: Path, keys: HubKeys, jwts: Mapping[AccountName, str]) -> None:
-    """Write accounts where servers that do not run yet find them. Raises: OSError."""
-    for target in resolver_directories(directory):
-        private_directory(target)
-        for name, jwt in jwts.items():
-            write_private(target / f"{keys.account(name).public}.jwt", jwt)
-
-
 def _make_stores(store: Path, keys: HubKeys) -> None:
     """Make the directories of a server's streams.
 
@@ -195,10 +171,6 @@ def _keys(directory: Path, layout: HubLayout, now_s: int) -> HubKeys:
     write_keys(directory, keys)
     write_private(layout.operator_key or operator_seed_file(directory), operator.seed + "\n")
     return keys
-
-
-def _resolver(directory: Path) -> Path:
-    return (directory / "accounts").absolute()
 
 
 def _log(directory: Path) -> Path:

@@ -1,7 +1,7 @@
 """The text of the hub server's configuration, hub.conf. Pure: settings in, text out.
 
 What the settings are for, and what was measured without them, stands beside each. Who may log in and
-what goes between accounts is not here: the server takes that from JWTs (accounts.py).
+what goes between accounts is not here: the server takes that from JWTs (access/rules.py).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class HubServer:
     cluster: str = ""
     """What makes it one of several (servers.py)."""
     client_tls: str = ""
-    """The block with which the client port speaks TLS (tls_text.py)."""
+    """The block with which the client port speaks TLS (tls/conf_text.py)."""
     leaf_tls: str = ""
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from backhaul_codec.state.json_values import value_to_json
 from backhaul_codec.wire.point_body import encode_value
-from backhaul_hub.twin.state_messages import rfc3339
+from backhaul_hub.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from backhaul_codec.state.merge import Head

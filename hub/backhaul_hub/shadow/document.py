@@ -17,6 +17,7 @@ from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.strict.json import JsonError, read_json
 from backhaul_codec.subjects import DEVICE_ID, encode_token
 from backhaul_hub.errors import HubError, WriteRefusedError
+from backhaul_hub.questions import FIELDS_MAX
 from backhaul_hub.streams.twin_streams import device_prefix
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 DESIRED, REPORTED, CONFIG, META = PARTS = ("desired", "reported", "config", "meta")
 
-FIELDS_MAX = 1000
 DESIRED_BYTES_MAX = 512 << 10
 """Of a document `desired`; as much as one write may hold on the vehicle."""
 SHOWN_BYTES_MAX = 1 << 20

@@ -7,21 +7,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from backhaul_hub.db.change import Change
 from backhaul_hub.shadow.document import field_key, field_name
 from backhaul_hub.sync.heads import head_body, head_of
-from backhaul_hub.uplink.consumer import Change
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from backhaul_codec.state.merge import Head, HeadKey
-
-SCHEMA = """
-CREATE TABLE shadow (
-    device TEXT PRIMARY KEY,
-    state TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-"""
 
 
 class Edition(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul_codec.subjects import IMPORT, IMPORT_STREAM
 from backhaul_hub.errors import JetStreamError, LimitsLoweredError, StreamConflictError
+from backhaul_hub.lane_names import DOWN
 from backhaul_hub.nats.jetstream import (
     ACCOUNT_NOT_ENABLED,
     INSUFFICIENT_STORAGE,
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from backhaul_hub.nats.jetstream import JetStreamApi, Json
 
 QUARANTINE = "QUARANTINE"
-# One for the fleet: consumers are cheap (5,000 cost 219 MB), unlike sources, which UP is sharded for.
-DOWN = "DOWN_00"
 SOURCED_ONLY = "hub.sourced-only"
 """What begins the subject that a shard of UP has and nobody publishes on."""
 _SECOND_NS = 1_000_000_000
@@ -47,7 +46,7 @@ _HINTS = {
     REPLICAS_NOT_SUPPORTED: "replicas in hub.toml is for a cluster of as many servers",
 }
 # Said while another connection has the server load the account: that is in use before its store is
-# (`setup.create_hub` makes the store's directory; one may have been emptied since).
+# (`setup.hub_directory.create_hub` makes the store's directory; one may have been emptied since).
 _LOADING = frozenset({ACCOUNT_NOT_ENABLED, STREAM_NOT_MADE})
 _LOADING_TRIES, _LOADING_S = 5, 0.5
 # Said when a stream is made and never later: a server that restarts with a first_seq above the

@@ -40,7 +40,7 @@ def device_prefix(env: str, device: str) -> str:
 
 
 def twin_streams(config: HubConfig, up_streams: Iterable[str]) -> list[Json]:
-    """Declare all five, without what is common to every stream of the hub (streams.py).
+    """Declare all five, without what is common to every stream of the hub (streams/streams.py).
 
     Args:
         config: hub.toml; its `[twin]` says how much each may hold.

@@ -8,42 +8,18 @@ met. Its loser is kept here, and can be put back.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.wire.point_body import encode_value
+from backhaul_hub.db.change import Change
 from backhaul_hub.sync.heads import head_body, head_of, is_hub_origin
-from backhaul_hub.uplink.consumer import Change
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterable
 
     from backhaul_codec.state.merge import Head
 
-SCHEMA = """
-CREATE TABLE conflict (
-    id INTEGER PRIMARY KEY,
-    device TEXT NOT NULL,
-    parent TEXT NOT NULL,
-    node TEXT NOT NULL,
-    type TEXT NOT NULL,
-    key TEXT NOT NULL,
-    winner BLOB NOT NULL,
-    winner_clock TEXT NOT NULL,
-    loser BLOB NOT NULL,
-    loser_clock TEXT NOT NULL,
-    noticed_ns INTEGER NOT NULL,
-    resolved_ns INTEGER NOT NULL,
-    resolution TEXT NOT NULL,
-    resolved_by TEXT NOT NULL
-) STRICT;
-CREATE TABLE conflicts_dropped (
-    only INTEGER PRIMARY KEY CHECK (only = 0),
-    resolved INTEGER NOT NULL,
-    unresolved INTEGER NOT NULL
-) STRICT;
-"""
 
 HUB_CLOCK = "synced"
 REVERTED, ACCEPTED = "reverted", "accepted"
@@ -195,7 +171,7 @@ def insertion(conflicts: Iterable[Conflict]) -> Change:
     )
 
 
-def conflict_of(row: sqlite3.Row) -> Conflict:
+def conflict_of(row: Iterable[Any]) -> Conflict:
     """Read one row of table `conflict`. Raises: CodecError, for what this never wrote."""
     id_, device, parent, node, type_, key, winner, winner_clock, loser, loser_clock, *rest = row
     return Conflict(

@@ -1,6 +1,6 @@
 """What the hub makes of the points and words that vehicles send: heads, conflicts, the tree. Pure.
 
-`HubSync` takes part in the reading of UP (consumers.py). It holds everything that vehicles and the
+`HubSync` takes part in the reading of UP (uplink/consumer.py). It holds everything that vehicles and the
 hub agree on, and everything that is to be said to them about it; shells around it store, publish
 and answer.
 """
@@ -21,15 +21,16 @@ from backhaul_codec.state.merge import Head, HeadKey, Merged
 from backhaul_codec.strict.json import JsonError, read_typed
 from backhaul_codec.wire.placed import decode_placed
 from backhaul_hub.continuity.future_stamps import restamps
+from backhaul_hub.db.change import Change
+from backhaul_hub.device import FLEET
 from backhaul_hub.sync.conflicts import HUB_CLOCK, Conflict, ConflictLedger, Side, in_conflict
 from backhaul_hub.sync.device_knowledge import Word, Words
-from backhaul_hub.sync.heads import FLEET, FleetHeads, HeadChange, StoredHead
+from backhaul_hub.sync.heads import FleetHeads, HeadChange, StoredHead
 from backhaul_hub.sync.heads import insertion as heads_insertion
 from backhaul_hub.sync.outbox import Outbox, frame_subjects
 from backhaul_hub.sync.outbox import insertion as outbox_insertion
 from backhaul_hub.sync.tree import FleetTree
 from backhaul_hub.sync.writes import Put, Write, plan_write
-from backhaul_hub.uplink.consumer import Change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from backhaul_hub.clock import Clock
     from backhaul_hub.continuity.examine import Examined
     from backhaul_hub.continuity.future_stamps import FutureRule
-    from backhaul_hub.continuity.lane_book import LaneKey
+    from backhaul_hub.continuity.lane_key import LaneKey
     from backhaul_hub.sync.outbox import Lacking
 
 log = structlog.get_logger(__name__)

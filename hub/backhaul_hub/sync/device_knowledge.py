@@ -11,14 +11,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import msgspec
 
 if TYPE_CHECKING:
-    from backhaul_hub.continuity.lane_book import LaneKey
+    from backhaul_hub.continuity.lane_key import LaneKey
 
-SCHEMA = """
-CREATE TABLE said (
-    device TEXT PRIMARY KEY,
-    words TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-"""
 
 _KEPT_MAX = 16
 # More than a device has lanes in one epoch; what is in force on the oldest is forgotten then.

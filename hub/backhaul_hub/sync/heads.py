@@ -7,35 +7,19 @@ The hub's own graph of groups is kept as the heads of a device named FLEET that 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backhaul_codec import decode, encode_point
 from backhaul_codec.state.merge import Change as Merge
 from backhaul_codec.state.merge import Head, HeadKey, Heads, Merged, merge
-from backhaul_hub.uplink.consumer import Change
+from backhaul_hub.db.change import Change
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterable, Iterator
 
     from backhaul_codec import Point
     from backhaul_codec.wire.placed import Placed
 
-SCHEMA = """
-CREATE TABLE head (
-    device TEXT NOT NULL,
-    parent TEXT NOT NULL,
-    node TEXT NOT NULL,
-    type TEXT NOT NULL,
-    key TEXT NOT NULL,
-    point BLOB NOT NULL,
-    heard_ns INTEGER NOT NULL,
-    PRIMARY KEY (device, parent, node, type, key)
-) STRICT;
-"""
-
-FLEET = "fleet"
-"""The root above all devices, and the name under which the hub keeps heads of its own."""
 
 _HUB = "hub"
 
@@ -189,7 +173,7 @@ def insertion(rows: Iterable[StoredHead]) -> Change:
     )
 
 
-def head_row(row: sqlite3.Row) -> StoredHead:
+def head_row(row: Iterable[Any]) -> StoredHead:
     """Read one row of table `head`. Raises: CodecError, for what this never wrote."""
     device, parent, node, type_, key, point, heard_ns = row
     return StoredHead(device, HeadKey(parent, node, type_, key), head_of(point), heard_ns)

@@ -4,7 +4,7 @@ From frames, and from `e.heads` events, which a vehicle sends first of all when 
 then the newest is known at once, and the frames that come after it are older and change nothing.
 Nothing of it is stored: after a restart of the control plane it fills again as vehicles send.
 
-A stamp from the future (future.py) is left out, and counted: it would stand until that future has come.
+A stamp from the future (continuity/future_stamps.py) is left out, and counted: it would stand until that future has come.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import structlog
 from backhaul_codec import CodecError, Opaque, Point, decode
 from backhaul_codec.points import JSON
 from backhaul_codec.rules import plain_value, require_name, require_time
-from backhaul_codec.state.json_values import value_from_json
+from backhaul_codec.state.json_values import value_from_json, value_to_json
 from backhaul_codec.state.newest import newest_in, newest_time
 from backhaul_codec.strict.json import read_typed
 from backhaul_hub.continuity.future_stamps import FutureReadings
@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from backhaul_codec import Value
+    from backhaul_codec.state.merge import Head, HeadKey
     from backhaul_codec.wire.frame_layout import Layout
     from backhaul_hub.clock import Clock
     from backhaul_hub.continuity.examine import Examined
     from backhaul_hub.continuity.future_stamps import FutureRule
-    from backhaul_hub.uplink.consumer import Change
+    from backhaul_hub.db.change import Change
 
 log = structlog.get_logger(__name__)
 
@@ -71,7 +72,7 @@ class NewReading(NamedTuple):
 
 
 class Readings:
-    """Takes part in the reading of UP (consumers.py).
+    """Takes part in the reading of UP (uplink/consumer.py).
 
     Args:
         listening: whether `fresh` is to be filled.
@@ -185,3 +186,20 @@ def _heads(body: bytes) -> Iterator[Point]:
         plain = isinstance(value, int | float | str) and not isinstance(value, bool)
         meant = plain_value(value) if plain else value_from_json(value, "json")
         yield Point(node, type_, require_time(time), meant, key)
+
+
+def point_json(device: str, key: HeadKey, head: Head) -> dict[str, Any]:
+    """Return a head as JSON has it, in every answer and message of the hub."""
+    value, dtype = value_to_json(head.value)
+    return {
+        "device": device,
+        **({"parent": key.parent} if key.parent else {}),
+        "node": key.node,
+        "type": key.type,
+        "key": key.key,
+        "time": head.time,
+        "value": value,
+        "dtype": dtype,
+        "tombstone": head.tombstone,
+        "origin": head.origin,
+    }

@@ -27,28 +27,21 @@ from backhaul_codec.subjects import (
     point_subject,
 )
 from backhaul_codec.wire.placed import edge_frame_points
+from backhaul_hub.db.change import Change
 from backhaul_hub.errors import HubError
 from backhaul_hub.lane_names import down_subject
-from backhaul_hub.uplink.consumer import Change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from backhaul_codec.state.merge import Head, Heads
-    from backhaul_hub.db.store import Device, Registry
+    from backhaul_hub.db.store import Registry
+    from backhaul_hub.device import Device
     from backhaul_hub.nats.jetstream import JetStreamApi
     from backhaul_hub.sync.heads import FleetHeads
 
 log = structlog.get_logger(__name__)
 
-SCHEMA = """
-CREATE TABLE outbox (
-    device TEXT NOT NULL,
-    subject TEXT NOT NULL,
-    turn INTEGER NOT NULL,
-    PRIMARY KEY (device, subject)
-) STRICT, WITHOUT ROWID;
-"""
 
 BODY_BYTES_MAX = 1_900_000
 """The leaf takes messages of 2 MB, subject and headers included."""

@@ -14,14 +14,15 @@ from backhaul_codec.state.json_values import parse_path, value_from_json
 from backhaul_codec.state.merge import Head, HeadKey
 from backhaul_codec.state.tree_text import describe, render
 from backhaul_codec.subjects import decode_token
-from backhaul_hub.broadcast.points import point_json
+from backhaul_hub import questions
 from backhaul_hub.db.turn import Turn
+from backhaul_hub.device import FLEET
 from backhaul_hub.errors import HubError, WriteRefusedError
-from backhaul_hub.nats import questions
 from backhaul_hub.nats.replies import answering
 from backhaul_hub.sync.conflicts import ACCEPTED, REVERTED
 from backhaul_hub.sync.conflicts import insertion as conflict_insertion
-from backhaul_hub.sync.heads import FLEET, hub_origin
+from backhaul_hub.sync.heads import hub_origin
+from backhaul_hub.sync.newest_readings import point_json
 from backhaul_hub.sync.tree_writes import TreeWrite, TreeWrites
 from backhaul_hub.sync.writes import Put
 
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from backhaul_hub.clock import Clock
+    from backhaul_hub.db.change import Change
     from backhaul_hub.db.store import Registry
     from backhaul_hub.sync.conflicts import Conflict, Side
     from backhaul_hub.sync.core import HubSync
     from backhaul_hub.sync.newest_readings import Readings
-    from backhaul_hub.uplink.consumer import Change
 
 
 class SyncService:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from backhaul_codec.state.tree import Edge, Topology
 from backhaul_codec.subjects import encode_token
-from backhaul_hub.sync.heads import FLEET
+from backhaul_hub.device import FLEET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

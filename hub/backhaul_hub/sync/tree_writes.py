@@ -2,7 +2,7 @@
 
 Each returns what is to be put, a list for each write. Nothing here writes, and nothing is put that
 would close a cycle; what the vehicle does meanwhile may still close one, then the newest edge is
-left out on both ends (codec's tree.py).
+left out on both ends (codec's state/tree.py).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.state.tree import NODE_TYPE
 from backhaul_codec.subjects import DEVICE_ID
+from backhaul_hub.device import FLEET
 from backhaul_hub.errors import WriteRefusedError
-from backhaul_hub.sync.heads import FLEET
 from backhaul_hub.sync.tree import name_in
 from backhaul_hub.sync.writes import Put
 

@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 def shown(answers: Iterable[Json]) -> dict[str, datetime]:
     """Return until when each certificate lasts that servers show, by server and port.
 
-    ``answers``: of servers to VARZ. They say what they have loaded, which may be older than the files.
+    ``nats.replies``: of servers to VARZ. They say what they have loaded, which may be older than the files.
     """
     found = {}
     for answer in answers:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul_codec.assurance.certificate_text import hour
 from backhaul_codec.assurance.certificates import HOUR_NS, hours_between
+from backhaul_hub.db.devices import read_devices
 from backhaul_hub.errors import HubError, RegistryError
 from backhaul_hub.twin.event_log import EventLog, find_events, hiding
 from backhaul_hub.uplink.certify import certificates_of
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from backhaul_codec.assurance.certificates import Certificate
     from backhaul_hub.db.store import Registry
-    from backhaul_hub.nats.questions import Events
+    from backhaul_hub.questions import Events
 
 HOURS_MAX = 24 * 366
 
@@ -39,7 +40,7 @@ async def events_answer(
     hours = hours_between(question.since_ns // HOUR_NS * HOUR_NS, now_ns)
     if len(hours) > HOURS_MAX:
         raise HubError(f"since {len(hours)} hours ago: {HOURS_MAX} at most")
-    devices = sorted(await registry.devices() if only is None else only)
+    devices = sorted(await read_devices(registry) if only is None else only)
     if question.device is not None and question.device not in devices:
         raise RegistryError(
             f"there is no device {question.device}", hint="list them with: backhaul-hub devices"

@@ -26,7 +26,7 @@ from backhaul_hub.errors import HubError
 from backhaul_hub.nats.ephemeral_reader import pending
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.streams.twin_streams import EVENTS, device_prefix
-from backhaul_hub.twin.state_messages import rfc3339
+from backhaul_hub.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -13,7 +13,6 @@ that, the newest of each series. An older one never is.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,6 +24,7 @@ from backhaul_codec.state.json_values import value_from_json, value_to_json
 from backhaul_codec.strict.json import Reader
 from backhaul_codec.subjects import DEVICE_ID, encode_token
 from backhaul_hub.streams.twin_streams import device_prefix
+from backhaul_hub.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 VALUE_JSON_BYTES_MAX = 256 << 10
 """Of one value. The server takes no message over 4 MB; a larger value is read in the history."""
 
-_SECOND_NS = 1_000_000_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _token = lru_cache(16_384)(encode_token)
 _encode = msgspec.json.Encoder().encode
 
@@ -148,10 +146,3 @@ def read_state(body: bytes) -> tuple[StateKey, StateValue] | None:
     except CodecError:
         return None
     return StateKey(message.vid, data.node, data.type, data.key), stated
-
-
-def rfc3339(time_ns: int) -> str:
-    """Return a time as text, exact to the ns, without zeros that say nothing."""
-    seconds, fraction = divmod(time_ns, _SECOND_NS)
-    text = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{text}.{fraction:09d}".rstrip("0").rstrip(".") + "Z"

@@ -2,7 +2,7 @@
 
 Values go in atomic batches: one sync to disk for up to 500 of them. A batch is stored whole or not at
 all, and what is not is tried again, so each newest value arrives, some perhaps twice. What a control
-plane that was killed had not published yet, the next one finds again (state_recall.py).
+plane that was killed had not published yet, the next one finds again (twin/state_recall.py).
 """
 
 from __future__ import annotations

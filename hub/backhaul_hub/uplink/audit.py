@@ -24,11 +24,11 @@ from backhaul_hub.nats.stream_reader import holes, stamp_ns
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from backhaul_hub.continuity.lane_book import LaneKey
-    from backhaul_hub.db.store import Position
+    from backhaul_hub.continuity.lane_key import LaneKey
     from backhaul_hub.nats.jetstream import JetStreamApi, Json
     from backhaul_hub.nats.stream_reader import Stored, StoredReader
     from backhaul_hub.uplink.block_store import BlockStore
+    from backhaul_hub.uplink.lane_rows import Position
 
 _BATCH_MESSAGES = 512
 # A leader that is cut off from the others of its cluster believes in itself for so long at the most.

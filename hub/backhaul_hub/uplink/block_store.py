@@ -8,8 +8,8 @@ import msgspec
 
 from backhaul_codec.ranges import RangeSet
 from backhaul_hub.continuity.blocks import Block, BlockContent
-from backhaul_hub.continuity.lane_book import LaneKey
-from backhaul_hub.uplink.consumer import Change
+from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.db.change import Change
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

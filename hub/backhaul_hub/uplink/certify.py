@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backhaul_codec.assurance.certificates import LaneId, certify, lane_records
+from backhaul_hub.db.devices import read_devices
 from backhaul_hub.errors import RegistryError
-from backhaul_hub.imports.import_rows import imported_hours
 from backhaul_hub.uplink.device_words_store import marks_of
+from backhaul_hub.uplink.imported_rows import imported_hours
+from backhaul_hub.uplink.lane_rows import read_lanes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +30,7 @@ async def certificates_of(
     Raises:
         RegistryError: there is no such device, or the database refused.
     """
-    if device not in await registry.devices():
+    if device not in await read_devices(registry):
         raise RegistryError(
             f"there is no device {device}", hint="list them with: backhaul-hub devices"
         )
@@ -37,7 +39,7 @@ async def certificates_of(
     marked = {mark.epoch for mark in marks}
     lanes = {
         LaneId(key.lane, key.epoch): state
-        for key, state in (await registry.lanes(device)).items()
+        for key, state in (await read_lanes(registry, device)).items()
         # Of a ledger that fell silent before the first mark there is, nothing is asked here.
         if key.epoch in marked or not state.seen or state.last_seen_ns >= oldest_ns
     }

@@ -7,19 +7,13 @@ transaction, then the consumers hear that it stands. One reader has the turn at 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backhaul_hub.continuity.examine import Examined
-
-
-class Change(NamedTuple):
-    """Rows for hub.db: one statement, executed once for each tuple of values."""
-
-    statement: str
-    rows: Sequence[tuple[Any, ...]]
+    from backhaul_hub.db.change import Change
 
 
 class Consumer(Protocol):

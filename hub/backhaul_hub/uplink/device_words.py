@@ -12,8 +12,8 @@ import structlog
 
 from backhaul_codec.assurance.certificates import HOUR_NS
 from backhaul_codec.protocol.words import FORKED, ClockWord, EpochWord, MarkWord, Receipt
-from backhaul_hub.continuity.lane_book import LaneKey
-from backhaul_hub.uplink.consumer import Change
+from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.db.change import Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,7 +15,8 @@ from backhaul_hub.nats.stream_reader import StoredReader
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
-    from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+    from backhaul_hub.continuity.lane_book import Continuity
+    from backhaul_hub.continuity.lane_key import LaneKey
     from backhaul_hub.db.store import Registry
 
 HASHES_MAX = 512

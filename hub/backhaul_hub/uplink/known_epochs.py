@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nats.errors import Error as NatsError
 
-from backhaul_hub.continuity.lane_book import LaneKey
+from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.errors import HubError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_hub.continuity.former_epochs import FormerEpochs
-from backhaul_hub.continuity.lane_book import LaneKey
+from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.continuity.resend_policy import RepairBook
 from backhaul_hub.errors import HubError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from backhaul_hub.continuity.chain import Watermark
     from backhaul_hub.continuity.former_epochs import Held, Place
     from backhaul_hub.continuity.lane_book import Continuity
-    from backhaul_hub.links.leaf_connections import Link
+    from backhaul_hub.device import Link
     from backhaul_hub.nats.jetstream import JetStreamApi
 
 log = structlog.get_logger(__name__)

@@ -1,7 +1,7 @@
 """Reading UP: one shard's messages into continuity and to consumers, garbage into quarantine.
 
 Every read begins with the last message read before: if that is another one, or not there, the
-stream has lost something, and is audited (audit.py) before anything else is believed of it.
+stream has lost something, and is audited (uplink/audit.py) before anything else is believed of it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from backhaul_codec.ranges import RangeSet
 from backhaul_hub.continuity.blocks import BlockLog, block_of
 from backhaul_hub.continuity.examine import Examined, UnreadableError, examine, own_hash
 from backhaul_hub.continuity.repeats import forks_from
-from backhaul_hub.db.store import Position, Registry
 from backhaul_hub.errors import HubError, RegistryError
 from backhaul_hub.nats.stream_reader import Stored, StoredReader
 from backhaul_hub.uplink.audit import Audit, require_gone
 from backhaul_hub.uplink.block_store import BlockStore, forget_lanes
 from backhaul_hub.uplink.device_words import WordBook
 from backhaul_hub.uplink.hashes import Hashes
+from backhaul_hub.uplink.lane_rows import Position, read_position, store_read
 from backhaul_hub.uplink.quarantine import set_aside
 
 if TYPE_CHECKING:
@@ -32,11 +32,14 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from backhaul_codec.wire.expansion import Expansion
-    from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+    from backhaul_hub.continuity.lane_book import Continuity
+    from backhaul_hub.continuity.lane_key import LaneKey
     from backhaul_hub.continuity.repeats import Run
+    from backhaul_hub.db.change import Change
+    from backhaul_hub.db.store import Registry
     from backhaul_hub.nats.jetstream import JetStreamApi, Json
     from backhaul_hub.uplink.audit import Finding
-    from backhaul_hub.uplink.consumer import Change, Consumer
+    from backhaul_hub.uplink.consumer import Consumer
 
 log = structlog.get_logger(__name__)
 
@@ -51,7 +54,7 @@ class UplinkReader:
 
     Args:
         client: a connection in account HUB.
-        consumers: told of every good message, in this order (see consumers.py).
+        consumers: told of every good message, in this order (see uplink/consumer.py).
         words: takes in what vehicles say of their lanes; one for all readers.
         unreadable: told of the device that has sent an unreadable message.
         expanded: told of each other message: its device, what it comes to, its bytes, and when it was
@@ -103,7 +106,7 @@ class UplinkReader:
                 self._judging.cancel()
 
     async def _run(self) -> None:
-        self.position = await self._registry.position(self.stream)
+        self.position = await read_position(self._registry, self.stream)
         trouble = ""
         while True:
             try:
@@ -256,7 +259,7 @@ class UplinkReader:
         ]
         while True:
             try:
-                await self._registry.store(self.stream, self.position, lanes, changes)
+                await store_read(self._registry, self.stream, self.position, lanes, changes)
             except RegistryError as error:
                 log.warning("hub_db_does_not_write", stream=self.stream, error=str(error))
                 await asyncio.sleep(_RETRY_S)

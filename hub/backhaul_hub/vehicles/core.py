@@ -1,7 +1,7 @@
 """What vehicles say of themselves beside their lanes, and when they were heard last. Pure.
 
-It comes with questions for the time (clock_service.py) and is kept in hub.db: the machines of an identity for
-`identities.py`, the newest report for operators.
+It comes with questions for the time (links/clock_service.py) and is kept in hub.db: the machines of an identity for
+`vehicles/identities.py`, the newest report for operators.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from backhaul_codec.protocol.vehicle_report import VehicleReport, read_report
-from backhaul_hub.uplink.consumer import Change
+from backhaul_hub.db.change import Change
 from backhaul_hub.vehicles.identities import Identities, Identity
 
 if TYPE_CHECKING:
@@ -22,14 +22,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-SCHEMA = """
-CREATE TABLE vehicle (
-    device TEXT PRIMARY KEY,
-    told_ns INTEGER NOT NULL,
-    report TEXT NOT NULL,
-    identity TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-"""
 _PUT = "INSERT OR REPLACE INTO vehicle VALUES (?, ?, ?, ?)"
 
 

@@ -1,4 +1,4 @@
-"""The shell around `vehicles.Vehicles`: hears, knows where a leaf is, and stores."""
+"""The shell around `core.Vehicles`: hears, knows where a leaf is, and stores."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from typing import Self
 
     from backhaul_hub.clock import Clock
-    from backhaul_hub.continuity.lane_book import Continuity, LaneKey
+    from backhaul_hub.continuity.lane_book import Continuity
+    from backhaul_hub.continuity.lane_key import LaneKey
     from backhaul_hub.db.store import Registry
-    from backhaul_hub.links.leaf_connections import Link
+    from backhaul_hub.device import Link
     from backhaul_hub.vehicles.core import Vehicles
     from backhaul_hub.vehicles.identities import Sighting
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from backhaul_hub import questions
 from backhaul_hub.errors import HubError
-from backhaul_hub.nats import questions
 from backhaul_hub.nats.replies import answering
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from backhaul_codec.assurance.certificates import (
     hours_between,
 )
 from backhaul_spark.certify.facts import Facts
+from backhaul_spark.certify.states import RUN_APP
 from backhaul_spark.errors import TablesBusy
-from backhaul_spark.rollup.states import RUN_APP
 from backhaul_spark.tables.delta import (
     commit_files,
     dataset_of,

@@ -19,12 +19,11 @@ from backhaul_codec.assurance.certificates import Certificate, LaneId, Mark, cer
 from backhaul_codec.protocol.words import FORKED
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.subjects import IMPORT
-from backhaul_spark.certify.chained import number, parted, partings, text
 from backhaul_spark.certify.hashes import Hashes, Sought, repeats
+from backhaul_spark.decode.chained import number, parted, partings, text
 from backhaul_spark.errors import TableMissing
 from backhaul_spark.ingest.coverage import LaneKey
-from backhaul_spark.rollup.plan import by_device
-from backhaul_spark.tables.delta import dataset_of, open_table
+from backhaul_spark.tables.delta import by_device, dataset_of, open_table
 from backhaul_spark.tables.schemas import (
     COVERAGE_TABLE,
     ENDED_TABLE,

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from backhaul_spark.certify.chained import AGAIN, FIRST, LANE, numbers
+from backhaul_spark.decode.chained import AGAIN, FIRST, LANE, numbers
 from backhaul_spark.errors import TableMissing
 from backhaul_spark.ingest.coverage import LaneKey
 from backhaul_spark.tables.compaction import data_files

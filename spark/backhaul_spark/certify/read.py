@@ -9,7 +9,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_codec.assurance.certificates import Certificate, Ends, Missing, Reasoned
-from backhaul_spark.rollup.states import RUN_APP
+from backhaul_spark.certify.states import RUN_APP
 from backhaul_spark.tables.delta import dataset_of, open_table
 from backhaul_spark.tables.schemas import CERTIFICATES_SUPERSEDED, CERTIFICATES_TABLE
 from backhaul_spark.tables.superseded import rows_known_at

@@ -35,7 +35,7 @@ def history(
     as_json: bool,
 ) -> None:
     """Answer what a series was over time, from the tables."""
-    # Through delta-rs and not Spark: see history.py.
+    # Through delta-rs and not Spark: see query/history.py.
     from backhaul_spark.query.history import History, parse_series, parse_time
 
     answer = History(table_root).ask(

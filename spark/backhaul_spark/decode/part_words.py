@@ -75,7 +75,7 @@ class PartWords:
                         | {"chain": json.dumps(dict(word.chain))}
                     )
             case ImportWord():
-                # In no lane that a vehicle can name in a mark (certificate_facts.py).
+                # In no lane that a vehicle can name in a mark (certify/facts.py).
                 lanes = json.dumps({IMPORT: message["seq"]})
                 self.marks += [
                     place

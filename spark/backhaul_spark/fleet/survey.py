@@ -77,7 +77,7 @@ class Surveyor:
         root: the table root.
         settings: what the fleet says of itself.
         now_ns: hours after it are not expected.
-        cells_max: see readings.py.
+        cells_max: see sync/newest_readings.py.
     """
 
     def __init__(

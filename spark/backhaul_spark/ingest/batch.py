@@ -24,11 +24,11 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from backhaul_spark.decode.points import TIMELESS, partition_days
 from backhaul_spark.errors import TablesBusy
 from backhaul_spark.ingest.coverage import Coverage, merge_rows
-from backhaul_spark.ingest.said_again import not_there, note_added, notes, reported, standing
 from backhaul_spark.tables.compaction import compact
 from backhaul_spark.tables.delta import IngestTables, add_action, dataset_of, table_uri
 from backhaul_spark.tables.part_file import without_messages
 from backhaul_spark.tables.part_writer import MESSAGE_FACTS, PartWriter, TaskReport
+from backhaul_spark.tables.said_again import not_there, note_added, notes, reported, standing
 from backhaul_spark.tables.schemas import (
     COVERAGE_TABLE,
     ENDED_TABLE,

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_codec.ranges import RangeSet
-from backhaul_spark.certify.chained import AGAIN, FIRST, known, packed, parted, same_lane
+from backhaul_spark.decode.chained import AGAIN, FIRST, known, packed, parted, same_lane
 from backhaul_spark.tables.schemas import COVERAGE_TABLE
 
 if TYPE_CHECKING:

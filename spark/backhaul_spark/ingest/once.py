@@ -1,6 +1,6 @@
 """Take readings out of points that stand there twice because a vehicle said them again. No Spark.
 
-Since agents mark what they say again, ingest leaves it out (`said_again.py`). What stood in points before,
+Since agents mark what they say again, ingest leaves it out (`tables/said_again.py`). What stood in points before,
 and what older agents send, is taken out here, a commit for each day. Of what is alike the row stays that
 came first. Rollups counted it once all along.
 """
@@ -16,7 +16,6 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake.exceptions import CommitFailedError
 
 from backhaul_spark.errors import TablesBusy
-from backhaul_spark.ingest.said_again import LETTER, digests, on_live
 from backhaul_spark.tables.compaction import UPKEEP_APP, data_files
 from backhaul_spark.tables.delta import (
     add_action,
@@ -29,6 +28,7 @@ from backhaul_spark.tables.delta import (
 )
 from backhaul_spark.tables.files import open_input
 from backhaul_spark.tables.part_file import read_batches, without_rows
+from backhaul_spark.tables.said_again import LETTER, digests, on_live
 from backhaul_spark.tables.schemas import POINTS_TABLE
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ and can be done again. No Spark.
 
 1. days of points that nobody wants any more go, once the rollups have seen all of them
 2. former versions of rollups and certificates that are too old go
-3. points that older agents said twice go (once.py)
+3. points that older agents said twice go (ingest/once.py)
 4. small files become large ones
 5. files that no version of the last hours refers to are deleted
 """

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ from backhaul_spark.errors import (
 )
 from backhaul_spark.nats.connection import Connection
 from backhaul_spark.nats.endpoint import DOWN, api_of
-from backhaul_spark.nats.messages import holes
+from backhaul_spark.nats.stored import Stored, StreamInfo, holes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,34 +36,6 @@ BATCH_MESSAGES = 4096
 BATCH_BYTES = 4 << 20
 ATTEMPTS = 6
 _NO_MESSAGE, _NO_STREAM = 10037, 10059
-
-
-@dataclass(frozen=True, slots=True)
-class StreamInfo:
-    """What a stream held when asked. `created` identifies its incarnation."""
-
-    name: str
-    created: str
-    first_seq: int
-    last_seq: int
-    messages: int
-    bytes: int
-    direct: bool = True
-    replicas: int = 1
-
-
-@dataclass(slots=True)
-class Stored:
-    """Messages as read, column by column, in stream order.
-
-    `times` are RFC 3339 with up to nine decimals, as the server writes them; `subjects` the full
-    subjects (text that is not UTF-8 has replacement characters).
-    """
-
-    seqs: list[int] = field(default_factory=list)
-    subjects: list[str] = field(default_factory=list)
-    times: list[str] = field(default_factory=list)
-    bodies: list[bytes] = field(default_factory=list)
 
 
 class Reader:

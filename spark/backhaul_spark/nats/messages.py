@@ -2,7 +2,7 @@
 
 A message that cannot be one of a vehicle's is not dropped and does not stop the query: it keeps
 its row, with `code` and `reason` set. A gap is a row too, with the number of missing messages.
-Bodies are only peeked at here; what is wrong inside one shows when it is decoded (points.py).
+Bodies are only peeked at here; what is wrong inside one shows when it is decoded (decode/points.py).
 """
 
 from __future__ import annotations
@@ -25,10 +25,8 @@ from backhaul_codec.subjects import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from backhaul_spark.nats.direct_get import Stored
     from backhaul_spark.nats.offsets import Span
+    from backhaul_spark.nats.stored import Stored
 
 STAMP = pa.timestamp("us", tz="UTC")
 
@@ -139,13 +137,3 @@ def gap_batch(span: Span) -> pa.RecordBatch:
         "missing": span.count,
     }
     return pa.RecordBatch.from_pylist([row], schema=MESSAGES)
-
-
-def holes(seqs: list[int], expected: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges missing before and between ascending `seqs`, which should begin at `expected`."""
-    if seqs and seqs[-1] - expected + 1 == len(seqs):
-        return
-    for seq in seqs:
-        if seq > expected:
-            yield expected, seq - 1
-        expected = seq + 1

@@ -16,7 +16,7 @@ from backhaul_spark.errors import MessagesGone, OptionError, StreamMissing, Stre
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from backhaul_spark.nats.direct_get import StreamInfo
+    from backhaul_spark.nats.stored import StreamInfo
 
 OnGap = Literal["fail", "record"]
 VERSION = 1

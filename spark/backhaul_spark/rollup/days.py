@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from backhaul_spark.decode.windows import WINDOWS
 from backhaul_spark.rollup.rows import SERIES
+from backhaul_spark.rollup.windows import WINDOWS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

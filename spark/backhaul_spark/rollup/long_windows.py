@@ -1,6 +1,6 @@
 """Sum rows up of which an hour of one series, or one stamp, may be more than fits into memory.
 
-Bit for bit as `windows.py` does it: a long window's numbers lie in a file, and are added in the very
+Bit for bit as `rollup/windows.py` does it: a long window's numbers lie in a file, and are added in the very
 order in which numpy adds them when it has them in memory. Only where 0.0 and -0.0 are both the least, or
 the greatest, of a window numpy takes either, and a long window the one that is less, or greater, by sign.
 """
@@ -12,9 +12,9 @@ from typing import IO, TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from backhaul_spark.decode.windows import WIDTHS_NS, WINDOW, Counted, repeats, sum_windows
 from backhaul_spark.rollup.rows import ROW, scratch_file
 from backhaul_spark.rollup.sorted_rows import PIECE_ROWS, read_rows
+from backhaul_spark.rollup.windows import WIDTHS_NS, WINDOW, Counted, repeats, sum_windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

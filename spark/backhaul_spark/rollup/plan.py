@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -14,8 +13,6 @@ from backhaul_spark.nats.messages import STAMP
 from backhaul_spark.rollup.tasks import SumHours
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from deltalake import DeltaTable
     from numpy.typing import NDArray
 
@@ -118,20 +115,6 @@ def _by_device(touched: pa.Table, pieces: int) -> list[pa.Table]:
         return [touched]
     column = touched.column("device")
     return [touched.filter(pc.is_in(column, value_set=pa.array(part))) for part in parts]
-
-
-def by_device(rows: pa.Table, size: int) -> Iterator[pa.Table]:
-    """Yield `rows` (with a column device) in parts of about `size`; a device's are never parted."""
-    rows = rows.sort_by("device").combine_chunks()
-    if not rows.num_rows:
-        return
-    device = rows.column("device")
-    begins = np.append(True, pc.not_equal(device[1:], device[:-1]).to_numpy())
-    starts = np.flatnonzero(begins)
-    number = starts // size
-    cuts = [*starts[np.append(True, number[1:] != number[:-1])].tolist(), rows.num_rows]
-    for start, end in pairwise(cuts):
-        yield rows.slice(start, end - start)
 
 
 def bundles(files: pa.Table) -> list[list[str]]:

@@ -2,7 +2,7 @@
 
 Every point carries the number of the ingest that brought it, and the rollups table remembers, in
 the very commit that restates, up to which ingest it has looked. So nothing is looked at twice and
-nothing is forgotten, whatever crashed. Driver side; the tasks are in rollup_tasks.py.
+nothing is forgotten, whatever crashed. Driver side; the tasks are in rollup/tasks.py.
 
 What has come in since is taken on in rounds of whole ingests, each with a commit of its own, so that
 a rollup that has not run for days does not need the memory of days.
@@ -27,20 +27,12 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake.exceptions import CommitFailedError
 
-from backhaul_spark.decode.windows import WINDOWS
+from backhaul_spark.certify.states import States
 from backhaul_spark.errors import TableMissing, TablesBusy
 from backhaul_spark.rollup.days import sum_days
 from backhaul_spark.rollup.files import RollupFiles
-from backhaul_spark.rollup.plan import (
-    bundles,
-    by_device,
-    files_of,
-    last_to_look_at,
-    last_to_sum_up,
-    plan_sums,
-)
+from backhaul_spark.rollup.plan import bundles, files_of, last_to_look_at, last_to_sum_up, plan_sums
 from backhaul_spark.rollup.rows import SERIES
-from backhaul_spark.rollup.states import States
 from backhaul_spark.rollup.tasks import (
     TOUCHED,
     FindTouched,
@@ -49,7 +41,9 @@ from backhaul_spark.rollup.tasks import (
     packed,
     unpacked,
 )
+from backhaul_spark.rollup.windows import WINDOWS
 from backhaul_spark.tables.delta import (
+    by_device,
     commit_files,
     committed_ingest,
     dataset_of,
@@ -71,8 +65,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
+    from backhaul_spark.certify.states import DayStates
     from backhaul_spark.clock import Clock
-    from backhaul_spark.rollup.states import DayStates
 
 ROLLUP_APP = "backhaul-rollup"
 # Up to which run of the certificates their states are in.

@@ -1,7 +1,7 @@
 """Make rows of a fixed size of points, as a rollup sorts and sums them. No Spark in here.
 
 A row has numbers for its names, and where its text is: many million of them can lie in a file, be sorted
-there and be read again in parts (`sorted_rows.py`), and what a text comes to does not matter.
+there and be read again in parts (`rollup/sorted_rows.py`), and what a text comes to does not matter.
 """
 
 from __future__ import annotations

@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from backhaul_spark.decode.windows import WIDTHS_NS, WINDOWS, as_windows
 from backhaul_spark.rollup.long_windows import windows_of
 from backhaul_spark.rollup.read import Wanted, readings
 from backhaul_spark.rollup.rows import INPUT, SERIES, RowMaker
 from backhaul_spark.rollup.sorted_rows import SortedRows
+from backhaul_spark.rollup.windows import WIDTHS_NS, WINDOWS, as_windows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

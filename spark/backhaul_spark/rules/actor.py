@@ -16,11 +16,12 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from backhaul_spark.decode.sample_batch import Batch, hashes
 from backhaul_spark.errors import OptionError
 from backhaul_spark.garbage import spare_modules
-from backhaul_spark.rules.alert import ALERTS, Alert, alert_table
+from backhaul_spark.rules.alert import Alert, alert_table
 from backhaul_spark.rules.engine import Engine
 from backhaul_spark.rules.kept import CHANGES, LATEST, NAMES, NUMBERS, SLOT, Bucket, Kept, Store
 from backhaul_spark.rules.rule import SECOND_NS
-from backhaul_spark.rules.snapshot import SNAPSHOTS, snapshot_table
+from backhaul_spark.rules.snapshot import snapshot_table
+from backhaul_spark.tables.schemas import ALERTS, SNAPSHOTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,32 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from backhaul_spark.tables.schemas import ALERTS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Kind = Literal["raised", "cleared"]
 Severity = Literal["info", "warning", "critical"]
-
-ALERTS = pa.schema(
-    [
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("device", pa.string(), nullable=False),
-        pa.field("rule", pa.string(), nullable=False),
-        pa.field("kind", pa.string(), nullable=False),  # raised | cleared
-        pa.field("severity", pa.string(), nullable=False),  # info | warning | critical
-        pa.field("time_ns", pa.int64(), nullable=False),  # event time
-        pa.field("late", pa.bool_(), nullable=False),
-        pa.field("node", pa.string(), nullable=False),
-        pa.field("type", pa.string(), nullable=False),
-        pa.field("key", pa.string(), nullable=False),
-        pa.field("value", pa.float64()),
-        pa.field("limit", pa.float64()),
-        pa.field("unit", pa.string(), nullable=False),
-        pa.field("text", pa.string(), nullable=False),
-        pa.field("command", pa.string(), nullable=False),  # "" for none
-        pa.field("params", pa.string(), nullable=False),  # JSON object; "{}" for none
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,13 +25,13 @@ from backhaul_spark.decode.sample_batch import (
 )
 from backhaul_spark.decode.samples import Wanted, hashed, head_words, samples_of, series_codes
 from backhaul_spark.errors import TableMissing
-from backhaul_spark.rules.alert import ALERTS, Alert, alert_table
+from backhaul_spark.rules.alert import Alert, alert_table
 from backhaul_spark.rules.engine import Engine
 from backhaul_spark.rules.rounds import firsts
 from backhaul_spark.rules.rule import SECOND_NS
 from backhaul_spark.rules.twins import Twins
 from backhaul_spark.tables.delta import dataset_of, open_table
-from backhaul_spark.tables.schemas import MARKS_TABLE, POINTS_TABLE
+from backhaul_spark.tables.schemas import ALERTS, MARKS_TABLE, POINTS_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

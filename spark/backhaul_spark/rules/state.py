@@ -12,7 +12,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_spark.errors import JobFailed, NothingFound
 from backhaul_spark.rules.kept import Kept, Store
-from backhaul_spark.rules.snapshot import SNAPSHOTS, snapshot_table
+from backhaul_spark.rules.snapshot import snapshot_table
+from backhaul_spark.tables.schemas import SNAPSHOTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader, Row, SparkSession

@@ -41,7 +41,7 @@ class Twins:
     """The state of one bucket: tables of numbers, and what is not numbers.
 
     `devices`: a row each. `late`: rules' fields once more, for devices of which older samples come
-    after newer ones. `lanes`: see repeats.py. `names`: hash to device. `heads`: config points, also of
+    after newer ones. `lanes`: see continuity/repeats.py. `names`: hash to device. `heads`: config points, also of
     devices that were not heard of yet.
     """
 

@@ -19,10 +19,9 @@ from deltalake.exceptions import CommitFailedError
 
 from backhaul_spark.errors import TablesBusy
 from backhaul_spark.nats.messages import STAMP
-from backhaul_spark.rules.snapshot import SNAPSHOTS
 from backhaul_spark.tables.compaction import compact
 from backhaul_spark.tables.delta import dataset_of, make_table
-from backhaul_spark.tables.schemas import ALERTS_TABLE, TWINS_TABLE
+from backhaul_spark.tables.schemas import ALERTS_TABLE, SNAPSHOTS, TWINS_TABLE
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

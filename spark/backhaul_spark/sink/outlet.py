@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from backhaul_spark.rules.alert import ALERTS
-from backhaul_spark.rules.snapshot import SNAPSHOTS
 from backhaul_spark.sink.alert_tables import AlertTables, newest_of_each
 from backhaul_spark.sink.outgoing import alert_message, command_message
 from backhaul_spark.sink.publisher import Published, Publisher
+from backhaul_spark.tables.schemas import ALERTS, SNAPSHOTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -3,7 +3,7 @@
     spark.dataSource.register(JetStreamSource)
     spark.readStream.format("jetstream").option("servers", ...).option("streams", "UP_*").load()
 
-Options, besides those of endpoint.py (servers, user, password, credentials, api, tls_ca):
+Options, besides those of nats/endpoint.py (servers, user, password, credentials, api, tls_ca):
     streams      names or patterns, separated by commas (default UP_*)
     format       messages (default): one row a message; points: one row a point; samples: what the
                  twin's rules see, packed (rules/samples.py); then also
@@ -11,7 +11,7 @@ Options, besides those of endpoint.py (servers, user, password, credentials, api
     buckets      into how many parts devices are divided (default 8)
     starting     earliest (default) or latest, for a new query; then the checkpoint counts
     maxMessages  most messages a micro-batch (default: all there are)
-    maxBytes     what they come to at most before compression, about (default 256 MiB; weight.py)
+    maxBytes     what they come to at most before compression, about (default 256 MiB; source/weight.py)
     partitions   tasks a batch (default 2)
     onGap        fail (default), or record: a gap becomes a row, and reading goes on
 
@@ -43,9 +43,10 @@ from backhaul_spark.decode.samples import SAMPLE_ROWS, sample_rows, wanted_from
 from backhaul_spark.errors import MessagesGone, OptionError
 from backhaul_spark.garbage import spare_modules
 from backhaul_spark.nats import offsets
-from backhaul_spark.nats.direct_get import StreamInfo, list_streams, read_range
+from backhaul_spark.nats.direct_get import list_streams, read_range
 from backhaul_spark.nats.endpoint import Endpoint, endpoint_from
-from backhaul_spark.nats.messages import MESSAGES, gap_batch, holes, message_batch
+from backhaul_spark.nats.messages import MESSAGES, gap_batch, message_batch
+from backhaul_spark.nats.stored import StreamInfo, holes
 from backhaul_spark.source.weight import BATCH_BYTES, last_within
 
 if TYPE_CHECKING:

@@ -10,8 +10,11 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import CommitProperties, DeltaTable, Field, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
@@ -27,9 +30,9 @@ from backhaul_spark.tables.schemas import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
     import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
 # The application id under which each table remembers the last ingest it took part in.
@@ -360,3 +363,17 @@ class IngestTables:
                     raise TablesBusy(self.root, "another ingest has taken over") from error
             else:
                 return
+
+
+def by_device(rows: pa.Table, size: int) -> Iterator[pa.Table]:
+    """Yield `rows` (with a column device) in parts of about `size`; a device's are never parted."""
+    rows = rows.sort_by("device").combine_chunks()
+    if not rows.num_rows:
+        return
+    device = rows.column("device")
+    begins = np.append(True, pc.not_equal(device[1:], device[:-1]).to_numpy())
+    starts = np.flatnonzero(begins)
+    number = starts // size
+    cuts = [*starts[np.append(True, number[1:] != number[:-1])].tolist(), rows.num_rows]
+    for start, end in pairwise(cuts):
+        yield rows.slice(start, end - start)

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from backhaul_spark.certify.chained import links_and_hashes
+from backhaul_spark.decode.chained import links_and_hashes
 from backhaul_spark.decode.part_words import PartWords
 from backhaul_spark.decode.points import Decoded, decode_batch, partition_days
-from backhaul_spark.ingest.said_again import Aside
 from backhaul_spark.nats.messages import MESSAGES, STAMP
 from backhaul_spark.tables.part_file import ROW_GROUP_BYTES, ROW_GROUP_ROWS, PartFile, unified
+from backhaul_spark.tables.said_again import Aside
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from backhaul_spark.ingest.said_again import Note
+    from backhaul_spark.tables.said_again import Note
 
 BUFFERED_ROWS_MAX = 1 << 20
 BUFFERED_BYTES_MAX = 2 * ROW_GROUP_BYTES
@@ -54,7 +54,7 @@ class TaskReport:
 
     `files`: path (relative to the table), partition, size (bytes), rows, stats (Delta's). `rejects` and
     `gaps` as in their tables; `receipts`, `marks` and `ended` with the stream and stream_seq they
-    came in, so that one in a repeated message is dropped with it. `again`: see said_again.py.
+    came in, so that one in a repeated message is dropped with it. `again`: see tables/said_again.py.
     """
 
     files: list[dict[str, Any]] = field(default_factory=list)

@@ -8,8 +8,6 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_spark.decode.points import POINTS
 from backhaul_spark.nats.messages import STAMP
-from backhaul_spark.rules.alert import ALERTS
-from backhaul_spark.rules.snapshot import SNAPSHOTS
 
 # Raised with every change to a column; a table keeps the number of its columns as a property.
 # Columns are only ever added, at the end, so that older tables evolve without a row rewritten:
@@ -18,6 +16,42 @@ from backhaul_spark.rules.snapshot import SNAPSHOTS
 #   3  the table said_again
 #   4  the chain: coverage.link, coverage.hash, marks.chain, certificates.chain, the tables hashes and forks
 SCHEMA_VERSION = 4
+
+
+ALERTS = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("device", pa.string(), nullable=False),
+        pa.field("rule", pa.string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),  # raised | cleared
+        pa.field("severity", pa.string(), nullable=False),  # info | warning | critical
+        pa.field("time_ns", pa.int64(), nullable=False),  # event time
+        pa.field("late", pa.bool_(), nullable=False),
+        pa.field("node", pa.string(), nullable=False),
+        pa.field("type", pa.string(), nullable=False),
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("value", pa.float64()),
+        pa.field("limit", pa.float64()),
+        pa.field("unit", pa.string(), nullable=False),
+        pa.field("text", pa.string(), nullable=False),
+        pa.field("command", pa.string(), nullable=False),  # "" for none
+        pa.field("params", pa.string(), nullable=False),  # JSON object; "{}" for none
+    ]
+)
+SNAPSHOTS = pa.schema(
+    [
+        pa.field("device", pa.string(), nullable=False),
+        # When the hub stored the newest message of the device.
+        pa.field("last_seen_ns", pa.int64(), nullable=False),
+        pa.field("health", pa.float64(), nullable=False),  # 0 (bad) to 1
+        pa.field("soc_pct", pa.float64()),  # null: never said
+        # Percent an hour, negative while it falls; null: not known yet.
+        pa.field("soc_rate_pct_h", pa.float64()),
+        pa.field("open_alerts", pa.string(), nullable=False),  # JSON list of names of rules
+        pa.field("statistics", pa.string(), nullable=False),  # JSON object, series to figures
+        pa.field("at_ns", pa.int64(), nullable=False),  # when this was taken
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)

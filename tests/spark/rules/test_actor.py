@@ -25,8 +25,8 @@ from backhaul_spark.decode.sample_batch import (
 from backhaul_spark.decode.samples import Wanted, sample_rows
 from backhaul_spark.decode.series import Series, parse_series
 from backhaul_spark.errors import OptionError
-from backhaul_spark.nats.direct_get import Stored
 from backhaul_spark.nats.messages import message_batch
+from backhaul_spark.nats.stored import Stored
 from backhaul_spark.rules.actor import TwinActor, read_until, tables_of
 from backhaul_spark.rules.config import plan_from
 from backhaul_spark.source.jetstream_source import Settings

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from backhaul_spark.rules.alert import ALERTS, Alert, alert_table
-from backhaul_spark.rules.snapshot import SNAPSHOTS
+from backhaul_spark.rules.alert import Alert, alert_table
+from backhaul_spark.tables.schemas import ALERTS, SNAPSHOTS
 
 HOT = Alert(
     device="VID-001",

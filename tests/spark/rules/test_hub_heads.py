@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_spark.decode.samples import SAMPLE_ROWS
-from backhaul_spark.nats.direct_get import StreamInfo
 from backhaul_spark.nats.offsets import Span
+from backhaul_spark.nats.stored import StreamInfo
 from backhaul_spark.rules import hub_heads
 from backhaul_spark.rules.config import plan_from
 from backhaul_spark.source.jetstream_source import Settings

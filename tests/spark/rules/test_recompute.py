@@ -18,8 +18,9 @@ from backhaul_spark.decode.sample_batch import Batch, HeadWord
 from backhaul_spark.decode.samples import Wanted, sample_rows
 from backhaul_spark.errors import OptionError, TableMissing
 from backhaul_spark.ingest.batch import Ingest
-from backhaul_spark.nats.direct_get import Stored, close_connections
+from backhaul_spark.nats.direct_get import close_connections
 from backhaul_spark.nats.messages import message_batch
+from backhaul_spark.nats.stored import Stored
 from backhaul_spark.rules.alert import alert_table
 from backhaul_spark.rules.config import plan_from
 from backhaul_spark.rules.engine import Engine

@@ -23,6 +23,7 @@ from backhaul_hub.cli._options import directory_option
 from backhaul_hub.cli._tell import tell_hub
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
+from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol.add_device import DeviceSettings, create_device
 from backhaul_hub.errors import ConfigError, HubError, RegistryError
@@ -144,7 +145,7 @@ class _Work:
     async def _know_all(self) -> None:
         """Refuse devices that the hub does not know, or add them. Raises: HubError."""
         async with await Registry.open(self._directory / "hub.db") as registry:
-            known = await registry.devices()
+            known = await read_devices(registry)
         unknown = [device for device in self.found.devices if device not in known]
         if not unknown:
             return

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from backhaul_hub.access.account_files import jwts_in_files, write_accounts
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.push import AccountKeeper
 from backhaul_hub.access.revocation_log import RevocationLog
@@ -27,7 +28,6 @@ from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import BackupError
 from backhaul_hub.nats.connection import connect
 from backhaul_hub.servers import urls
-from backhaul_hub.setup.hub_directory import jwts_in_files, write_accounts
 from backhaul_hub.unfinished import mark_unfinished
 
 if TYPE_CHECKING:

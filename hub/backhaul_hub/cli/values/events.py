@@ -15,7 +15,7 @@ from backhaul_hub.cli._options import access_option, time_ns
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.db.store import Registry
-from backhaul_hub.nats.questions import Events
+from backhaul_hub.questions import Events
 from backhaul_hub.twin.event_answers import events_answer
 from backhaul_hub.twin.event_log import SAID
 

@@ -1,4 +1,8 @@
-"""The rules, a file each. A file put here is found; nothing else has to be told."""
+"""The rules, a file each.
+
+Enter at `known_rules`. A file put here is found; nothing else has to be told. A rule sees arrays and its
+own state, and no table.
+"""
 
 from __future__ import annotations
 

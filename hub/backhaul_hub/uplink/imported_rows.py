@@ -10,48 +10,14 @@ from nats.errors import Error as NatsError
 
 from backhaul_codec.assurance.certificates import HOUR_NS
 from backhaul_codec.subjects import IMPORT_STREAM
+from backhaul_hub.db.change import Change
 from backhaul_hub.errors import HubError
-from backhaul_hub.uplink.consumer import Change
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from backhaul_hub.db.store import Registry
     from backhaul_hub.nats.jetstream import JetStreamApi
-
-SCHEMA = """
-CREATE TABLE import_source (
-    source TEXT PRIMARY KEY,
-    device TEXT NOT NULL,
-    file TEXT NOT NULL,
-    total INTEGER NOT NULL,
-    rows INTEGER NOT NULL,
-    digest TEXT NOT NULL,
-    points INTEGER NOT NULL,
-    going INTEGER NOT NULL,
-    going_digest TEXT NOT NULL,
-    going_epoch INTEGER NOT NULL,
-    going_hours TEXT NOT NULL,
-    updated_ns INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE TABLE import_epoch (
-    device TEXT NOT NULL,
-    epoch INTEGER NOT NULL,
-    stretch TEXT NOT NULL,
-    PRIMARY KEY (device, epoch)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE import_stream (
-    stream TEXT PRIMARY KEY,
-    created TEXT NOT NULL,
-    seq INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE TABLE import_hour (
-    device TEXT NOT NULL,
-    hour INTEGER NOT NULL,
-    points INTEGER NOT NULL,
-    PRIMARY KEY (device, hour)
-) STRICT, WITHOUT ROWID;
-"""
 
 
 # Of an import that goes on something is noted every few seconds; of one that nobody wants any more

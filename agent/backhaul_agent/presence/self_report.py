@@ -1,7 +1,7 @@
 """What this vehicle tells the hub of itself (`backhaul_codec.protocol.vehicle_report`), and when.
 
 Nothing is sent for it alone but where a condition begins or ends while the link is up: everything else goes
-along with a question for the time that is asked anyway (`clock_exchange.py`).
+along with a question for the time that is asked anyway (`time_sync/exchange.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from backhaul_agent.clock import Clock
-    from backhaul_agent.status.machine import Machine
+    from backhaul_agent.presence.machine import Machine
     from backhaul_codec.assurance.conditions import Condition
 
 CHANGES_S_MIN = 30.0
@@ -39,7 +39,7 @@ class SelfReport:
     """Makes reports, and knows what the last one said.
 
     Args:
-        status: the agent's (status.py).
+        status: the agent's (status/status.py).
         shown: the vehicle's conditions, the worst first.
         disk_pct: how much of a directory's disk is taken, in percent; None where it cannot be seen.
     """

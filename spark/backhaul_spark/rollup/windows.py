@@ -1,6 +1,6 @@
 """Sum rows up by window: numpy over rows sorted by series and time. No Spark in here.
 
-The order of the rows decides every bit of a float sum: `sorted_rows.py` says which it is.
+The order of the rows decides every bit of a float sum: `rollup/sorted_rows.py` says which it is.
 """
 
 from __future__ import annotations

@@ -7,9 +7,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from backhaul_hub.commands.lifecycle import CommandId, CommandName  # noqa: TC001 - msgspec reads the types
-from backhaul_hub.shadow.document import FIELDS_MAX
-
 
 class Get(msgspec.Struct, forbid_unknown_fields=True):
     """Heads of one device."""
@@ -141,3 +138,14 @@ class Desire(msgspec.Struct, forbid_unknown_fields=True):
     points: Annotated[list[Field], Meta(max_length=FIELDS_MAX)] = []
     forget: Annotated[list[str], Meta(max_length=FIELDS_MAX)] = []
     only: bool = False
+
+
+CommandId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]
+
+
+CommandName = Annotated[
+    str, Meta(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,7}\Z", max_length=128)
+]
+
+
+FIELDS_MAX = 1000

@@ -7,7 +7,7 @@ adds what is not there. Of what was added so a note stays in `said_again`: if th
 executor leaves that out.
 
 An agent that does not mark such frames yet, and a vehicle that marks more than any agent does, have their
-readings written as they come. `once.py` takes their doubles out later.
+readings written as they come. `ingest/once.py` takes their doubles out later.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def _firsts(table: pa.Table, known: set[bytes]) -> pa.Table:
 def first_said(rows: pa.Table) -> pa.Table:
     """Return rows of points without those of letter `p` that say what an earlier ingest brought.
 
-    For readers of a table that `once.py` has not gone through yet.
+    For readers of a table that `ingest/once.py` has not gone through yet.
     """
     rows = rows.sort_by([("ingest", "ascending"), ("seq", "ascending")])
     live = pc.equal(rows.column("letter"), LETTER)

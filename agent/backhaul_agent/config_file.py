@@ -1,9 +1,12 @@
-"""Whether the paths of agent.toml can be what they are for, as the disk is now."""
+"""agent.toml, read: what it says, and whether its paths can be what they are for, as the disk is now."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from backhaul_agent.config import parse
+from backhaul_agent.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,3 +102,22 @@ def _is_there(path: Path) -> bool:
         return path.exists()
     except OSError:
         return True  # nobody can say
+
+
+def load(path: Path) -> Config:
+    """Read and check a configuration file.
+
+    Raises:
+        ConfigError: with the file, the key, and what is allowed there; where a path cannot be what it
+            is for, too.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(path, "", "no such file; `backhaul-agent enrol` writes one") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(path, "", f"cannot be read: {error}") from error
+    config = parse(text, path)
+    for key, problem in place_problems(config, path.parent):
+        raise ConfigError(path, key, problem)
+    return config

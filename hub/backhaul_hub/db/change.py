@@ -1,0 +1,15 @@
+"""A statement and its rows, to be written with others in one transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Change(NamedTuple):
+    """Rows for hub.db: one statement, executed once for each tuple of values."""
+
+    statement: str
+    rows: Sequence[tuple[Any, ...]]

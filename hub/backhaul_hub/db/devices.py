@@ -1,0 +1,89 @@
+"""The rows of devices in hub.db: read, and changed with others in one transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+from backhaul_hub.db.change import Change
+from backhaul_hub.device import FLEET, Device, check_device_id
+from backhaul_hub.errors import RegistryError
+
+if TYPE_CHECKING:
+    from backhaul_hub.db.store import Registry
+
+
+def enrolled(device: Device) -> list[Change]:
+    """Return the statements that store a device that is not there."""
+    row = (device.id, device.token, device.public_key, device.added_ns)
+    return [Change("INSERT INTO device VALUES (?, ?, ?, ?)", [row]), *node_changes(device)]
+
+
+def enrolled_anew(device: Device) -> list[Change]:
+    """Return the statements that give a device that is there another key, token and nodes."""
+    row = (device.token, device.public_key, device.id)
+    return [
+        Change("UPDATE device SET token = ?, public_key = ? WHERE id = ?", [row]),
+        *node_changes(device),
+    ]
+
+
+def node_changes(device: Device) -> list[Change]:
+    """Return the statements that store which nodes of a device have streams of their own, or had."""
+    named = [(node, False) for node in device.nodes] + [(node, True) for node in device.leaving]
+    return [
+        Change("DELETE FROM device_node WHERE device = ?", [(device.id,)]),
+        Change(
+            "INSERT INTO device_node VALUES (?, ?, ?)",
+            [(device.id, node, leaving) for node, leaving in named],
+        ),
+    ]
+
+
+async def add_device(registry: Registry, device: Device) -> None:
+    """Enrol a device.
+
+    Raises:
+        RegistryError: its id is none, or taken, also by a group.
+    """
+    await require_free(registry, device.id)
+    try:
+        await registry.write(enrolled(device))
+    except RegistryError as error:
+        if isinstance(error.__cause__, sqlite3.IntegrityError):
+            raise RegistryError(f"device {device.id} exists already") from None
+        raise
+
+
+async def require_free(registry: Registry, device: str) -> None:
+    """Refuse an id that is none, or a group's. Raises: RegistryError."""
+    check_device_id(device)
+    groups = "SELECT 1 FROM head WHERE device = ? AND ? IN (node, parent) AND key = '' LIMIT 1"
+    if await registry.fetch(groups, (FLEET, device)):
+        raise RegistryError(f"{device} is a group in the hub's tree already")
+
+
+async def read_devices(registry: Registry) -> dict[str, Device]:
+    """Return all devices by id, in the order of their ids."""
+    nodes: dict[tuple[str, bool], list[str]] = {}
+    for device, node, leaving in await registry.fetch(
+        "SELECT device, node, leaving FROM device_node ORDER BY node"
+    ):
+        nodes.setdefault((device, bool(leaving)), []).append(node)
+    rows = await registry.fetch(
+        "SELECT id, token, device.public_key, added_ns, coalesce(revoked_ns, 0) "
+        "FROM device LEFT JOIN revocation ON revocation.public_key = device.public_key "
+        "ORDER BY id"
+    )
+    return {
+        id_: Device(
+            id_,
+            token,
+            public_key,
+            added_ns,
+            nodes=tuple(nodes.get((id_, False), ())),
+            leaving=tuple(nodes.get((id_, True), ())),
+            revoked_ns=revoked_ns,
+        )
+        for id_, token, public_key, added_ns, revoked_ns in rows
+    }

@@ -1,0 +1,173 @@
+"""The tables of hub.db that each room keeps its rows in. What a room says of its columns stands beside its code."""
+
+from __future__ import annotations
+
+HEADS = """
+CREATE TABLE head (
+    device TEXT NOT NULL,
+    parent TEXT NOT NULL,
+    node TEXT NOT NULL,
+    type TEXT NOT NULL,
+    key TEXT NOT NULL,
+    point BLOB NOT NULL,
+    heard_ns INTEGER NOT NULL,
+    PRIMARY KEY (device, parent, node, type, key)
+) STRICT;
+"""
+CONFLICTS = """
+CREATE TABLE conflict (
+    id INTEGER PRIMARY KEY,
+    device TEXT NOT NULL,
+    parent TEXT NOT NULL,
+    node TEXT NOT NULL,
+    type TEXT NOT NULL,
+    key TEXT NOT NULL,
+    winner BLOB NOT NULL,
+    winner_clock TEXT NOT NULL,
+    loser BLOB NOT NULL,
+    loser_clock TEXT NOT NULL,
+    noticed_ns INTEGER NOT NULL,
+    resolved_ns INTEGER NOT NULL,
+    resolution TEXT NOT NULL,
+    resolved_by TEXT NOT NULL
+) STRICT;
+CREATE TABLE conflicts_dropped (
+    only INTEGER PRIMARY KEY CHECK (only = 0),
+    resolved INTEGER NOT NULL,
+    unresolved INTEGER NOT NULL
+) STRICT;
+"""
+OUTBOX = """
+CREATE TABLE outbox (
+    device TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    turn INTEGER NOT NULL,
+    PRIMARY KEY (device, subject)
+) STRICT, WITHOUT ROWID;
+"""
+DEVICE_KNOWLEDGE = """
+CREATE TABLE said (
+    device TEXT PRIMARY KEY,
+    words TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+COMMANDS = """
+CREATE TABLE command (
+    number INTEGER PRIMARY KEY,
+    device TEXT NOT NULL,
+    id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    params TEXT NOT NULL,
+    who TEXT NOT NULL,
+    deadline_ns INTEGER NOT NULL,
+    queued_ns INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    sent_ns INTEGER NOT NULL,
+    accepted_ns INTEGER NOT NULL,
+    ended_ns INTEGER NOT NULL,
+    said TEXT NOT NULL,
+    rank INTEGER NOT NULL,
+    UNIQUE (device, id)
+) STRICT;
+CREATE INDEX command_open ON command (number) WHERE ended_ns = 0;
+"""
+SHADOWS = """
+CREATE TABLE shadow (
+    device TEXT PRIMARY KEY,
+    state TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+ENROLMENT = """
+CREATE TABLE enrolment (
+    id TEXT PRIMARY KEY,
+    device TEXT NOT NULL,
+    device_token TEXT NOT NULL UNIQUE,
+    made_ns INTEGER NOT NULL,
+    expires_ns INTEGER NOT NULL,
+    settings TEXT NOT NULL,
+    public_key TEXT NOT NULL,
+    used_ns INTEGER NOT NULL,
+    voided_ns INTEGER NOT NULL,
+    why_voided TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX enrolment_of_device ON enrolment (device);
+"""
+REVOCATIONS = """
+CREATE TABLE revocation (
+    public_key TEXT PRIMARY KEY,
+    account TEXT NOT NULL,
+    name TEXT NOT NULL,
+    revoked_ns INTEGER NOT NULL,
+    expires_s INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+PEOPLE = """
+CREATE TABLE person (
+    name TEXT PRIMARY KEY,
+    group_address TEXT NOT NULL,
+    may TEXT NOT NULL,
+    public_key TEXT NOT NULL UNIQUE,
+    added_ns INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+KEY_ROTATIONS = """
+CREATE TABLE rotation (
+    device TEXT PRIMARY KEY,
+    id TEXT NOT NULL,
+    state TEXT NOT NULL,
+    asked_ns INTEGER NOT NULL,
+    public_key TEXT NOT NULL,
+    old_key TEXT NOT NULL,
+    changed_ns INTEGER NOT NULL,
+    why TEXT NOT NULL,
+    said TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+GENERATIONS = """
+CREATE TABLE account_generation (
+    account TEXT PRIMARY KEY,
+    generation INTEGER NOT NULL,
+    digest TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+VEHICLES = """
+CREATE TABLE vehicle (
+    device TEXT PRIMARY KEY,
+    told_ns INTEGER NOT NULL,
+    report TEXT NOT NULL,
+    identity TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+IMPORTS = """
+CREATE TABLE import_source (
+    source TEXT PRIMARY KEY,
+    device TEXT NOT NULL,
+    file TEXT NOT NULL,
+    total INTEGER NOT NULL,
+    rows INTEGER NOT NULL,
+    digest TEXT NOT NULL,
+    points INTEGER NOT NULL,
+    going INTEGER NOT NULL,
+    going_digest TEXT NOT NULL,
+    going_epoch INTEGER NOT NULL,
+    going_hours TEXT NOT NULL,
+    updated_ns INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE import_epoch (
+    device TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    stretch TEXT NOT NULL,
+    PRIMARY KEY (device, epoch)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE import_stream (
+    stream TEXT PRIMARY KEY,
+    created TEXT NOT NULL,
+    seq INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE import_hour (
+    device TEXT NOT NULL,
+    hour INTEGER NOT NULL,
+    points INTEGER NOT NULL,
+    PRIMARY KEY (device, hour)
+) STRICT, WITHOUT ROWID;
+"""

@@ -1,0 +1,131 @@
+"""The rows of hub.db that continuity rests on: lanes, and how far each stream of UP was read."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from backhaul_codec.ranges import RangeSet
+from backhaul_hub.continuity import chain
+from backhaul_hub.continuity.lane_book import Explained, LaneState
+from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.db.change import Change
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from backhaul_hub.db.store import Registry
+
+_PUT_LANE = "INSERT OR REPLACE INTO lane VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a stream has been read."""
+
+    created: str = ""
+    """The stream's creation time as the server writes it: another one is another stream."""
+    seq: int = 0
+    quarantined: int = 0
+    """Messages of this stream that were set aside."""
+    stored_ns: int = 0
+    """When the stream took in the message at `seq`: another time is another message."""
+    first_seq: int = 0
+    """Where the stream began when it was last looked at; what was before is accounted for."""
+
+
+async def read_lanes(registry: Registry, device: str = "") -> dict[LaneKey, LaneState]:
+    """Return what continuity knew at the last `store`, of one device or (empty) of all."""
+    rows = await registry.fetch(
+        "SELECT device, lane, epoch, held, aged, seen, receipts, said, messages, repeats,"
+        " body_bytes, last_seen_ns, chain FROM lane WHERE ?1 IN ('', device)",
+        (device,),
+    )
+    return {LaneKey(*row[:3]): _lane_state(*row[3:]) for row in rows}
+
+
+async def read_position(registry: Registry, stream: str) -> Position:
+    """Return how far a stream has been read (nothing, where it never was)."""
+    rows = await registry.fetch(
+        "SELECT created, seq, quarantined, stored_ns, first_seq FROM position WHERE stream = ?",
+        (stream,),
+    )
+    return next((Position(*row) for row in rows), Position())
+
+
+async def store_read(
+    registry: Registry,
+    stream: str,
+    position: Position,
+    lanes: Mapping[LaneKey, LaneState],
+    changes: Sequence[Change] = (),
+) -> None:
+    """Write a read position and all that changed on the way there, atomically.
+
+    Raises:
+        RegistryError: the database refused; nothing was written.
+    """
+    rows = [_lane_row(key, state) for key, state in lanes.items()]
+    read = (stream, *astuple(position))
+    await registry.write(
+        [
+            Change(_PUT_LANE, rows),
+            Change("INSERT OR REPLACE INTO position VALUES (?, ?, ?, ?, ?, ?)", [read]),
+            *changes,
+        ]
+    )
+
+
+def _lane_row(key: LaneKey, state: LaneState) -> tuple[object, ...]:
+    return (
+        *key,
+        _text(state.held),
+        _text(state.aged) if state.aged else "",
+        # Most hubs lose nothing: then all that was ever seen is held.
+        _text(state.seen) if state.seen != state.held else None,
+        msgspec.json.encode(state.receipts).decode() if state.receipts else "",
+        state.said,
+        state.messages,
+        state.repeats,
+        state.body_bytes,
+        state.last_seen_ns,
+        chain.to_text(state.chain),
+    )
+
+
+def _lane_state(
+    held: str,
+    aged: str,
+    seen: str | None,
+    receipts: str,
+    said: int,
+    messages: int,
+    repeats: int,
+    body_bytes: int,
+    last_seen_ns: int,
+    links: str,
+) -> LaneState:
+    explained = msgspec.json.decode(receipts or "[]", type=list[Explained])
+    return LaneState(
+        _ranges(held),
+        _ranges(aged or "[]"),
+        _ranges(held if seen is None else seen),
+        RangeSet((low, high) for low, high, _ in explained),
+        explained,
+        said,
+        messages,
+        repeats,
+        body_bytes,
+        last_seen_ns,
+        chain.from_text(links),
+    )
+
+
+def _text(ranges: RangeSet) -> str:
+    return msgspec.json.encode(list(ranges)).decode()
+
+
+def _ranges(text: str) -> RangeSet:
+    return RangeSet(msgspec.json.decode(text, type=list[tuple[int, int]]))
