@@ -1,0 +1,59 @@
+"""The floor plan: every folder of code is a room that says what it is for, and holds what can be overseen."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("agent", "hub", "codec", "spark")
+ROOMS = sorted(
+    file.parent
+    for package in PACKAGES
+    for file in (ROOT / package / f"backhaul_{package}").rglob("__init__.py")
+)
+MODULES_MAX = 20
+
+
+def named(room: Path) -> str:
+    return str(room.relative_to(ROOT))
+
+
+def said(room: Path) -> str:
+    return ast.get_docstring(ast.parse((room / "__init__.py").read_text())) or ""
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=named)
+def test_every_room_says_what_it_is_for_and_where_one_enters(room: Path) -> None:
+    lines = [line for line in said(room).splitlines() if line.strip()]
+    assert 2 <= len(lines) <= 7
+    assert "Enter " in said(room) or room.name == "catalog"
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=named)
+def test_no_room_holds_more_than_can_be_overseen(room: Path) -> None:
+    modules = [each.name for each in room.glob("*.py") if each.name != "__init__.py"]
+    assert len(modules) <= MODULES_MAX, modules
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_readme_of_a_package_lists_its_rooms(package: str) -> None:
+    top = ROOT / package / f"backhaul_{package}"
+    page = (ROOT / package / "README.md").read_text().splitlines()
+    rows = [line for line in page if line.startswith("| [`") and line.split("`")[1].endswith("/")]
+    assert rows == [
+        f"| [`{room.relative_to(top)}/`](backhaul_{package}/{room.relative_to(top)}) | {said(room).partition(chr(10))[0]} |"
+        for room in ROOMS
+        if top in room.parents
+    ]
+
+
+def test_no_module_stands_in_a_folder_that_is_no_room() -> None:
+    folders = {
+        file.parent
+        for package in PACKAGES
+        for file in (ROOT / package / f"backhaul_{package}").rglob("*.py")
+    }
+    assert sorted(folders) == ROOMS
