@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_agent.framer import pack
-from backhaul_agent.ledger_rows import Changes, Staged
-from backhaul_agent.machine import identify
-from backhaul_agent.reconcile import spare_of
+from backhaul_agent.commit.framer import pack
+from backhaul_agent.ledger.rows import Changes, Staged
+from backhaul_agent.presence.machine import identify
+from backhaul_agent.uplink.reconcile import spare_of
 from tests.agent.test_ledger import open_ledger
 from tests.chaos.checker import check
 from tests.chaos.clone import Clone

@@ -19,7 +19,7 @@ from backhaul_agent.clock import SystemClock, boot_id
 from backhaul_agent.config_file import load
 from backhaul_agent.daemon import Daemon
 from backhaul_agent.enrol.vehicle_files import DEVICE_CREDS
-from backhaul_agent.status.machine import identify
+from backhaul_agent.presence.machine import identify
 from backhaul_agent.systemd_notify import Notifier
 from backhaul_agent.time_sync import correct_stamps as settle
 
