@@ -3,7 +3,7 @@
 Modelled: what a stolen vehicle may write, by kind: frames of 2**18 equal readings, a text or byte string of
 138 kB in 400 points, as many series as a frame has room for, names of the greatest length. Each kind goes
 through ingest in a process of its own: a task decodes and writes, the driver commits, the first message
-comes again and is left out, small files become large ones, and a rollup sums them up. Peaks are the kernel's (VmHWM), Python and its
+comes again and is left out. Then small files become large ones, and a rollup sums them up, each in a process of its own. Peaks are the kernel's (VmHWM), Python and its
 libraries included. Not covered: Spark itself, through which no point passes, and the hub.
 """
 

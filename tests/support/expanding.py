@@ -1,4 +1,7 @@
-"""Ingest messages in a process of its own, twice, roll them up, and say how much memory that took.
+"""Ingest messages twice, make large files of them, roll them up, and say how much memory each took.
+
+Each of the three runs in a process of its own, as `ingest`, `maintain`, and `rollup` do: memory that one has
+given back to its allocator, and not to the kernel, does not count for the next.
 
 python -m tests.support.expanding ROOT KIND MESSAGES
 """
@@ -7,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -89,12 +93,8 @@ def ingest(root: str, kind: str, count: int) -> dict[str, float]:
         peaks.append(peak_mb())
         rows += outcome.points
         seconds.append(time.perf_counter() - start_s)
-    compact(root, POINTS_TABLE, SYSTEM_CLOCK)
-    compact_mb = peak_mb()
-    start_s = time.perf_counter()
-    Rollup(root, SYSTEM_CLOCK, run_here).run()
-    rollup_s = time.perf_counter() - start_s
-    rollup_mb = peak_mb()
+    compact_mb, _ = _apart(root, "compact")
+    rollup_mb, rollup_s = _apart(root, "rollup")
     only_hours = pc.field("width") == "1h"
     hours = open_table(root, ROLLUPS_TABLE).to_pyarrow_dataset().to_table(filter=only_hours)
     return {
@@ -113,5 +113,28 @@ def ingest(root: str, kind: str, count: int) -> dict[str, float]:
     }
 
 
+def _apart(root: str, step: str) -> tuple[float, float]:
+    """Take a step in a process of its own; return its peak in MB and its seconds."""
+    words = [sys.executable, "-m", "tests.support.expanding", root, step]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    peak, seconds = json.loads(done.stdout)
+    return peak, seconds
+
+
+def _step(root: str, step: str) -> tuple[float, float]:
+    start_s = time.perf_counter()
+    if step == "compact":
+        compact(root, POINTS_TABLE, SYSTEM_CLOCK)
+    else:
+        Rollup(root, SYSTEM_CLOCK, run_here).run()
+    return peak_mb(), time.perf_counter() - start_s
+
+
+def _main(root: str, kind: str, *count: str) -> None:
+    found = ingest(root, kind, int(count[0])) if count else _step(root, kind)
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(ingest(sys.argv[1], sys.argv[2], int(sys.argv[3]))) + "\n")
+    _main(*sys.argv[1:])
