@@ -12,31 +12,31 @@ from backhaul_agent.errors import RefusedError
 def test_one_program_never_has_all_of_the_room() -> None:
     shares = Shares(IngestConfig(pending_messages_max=16))
     for _ in range(12):
-        shares.require("rude", 10)
-        shares.take("rude", 10)
+        shares.of("rude").require(10)
+        shares.of("rude").take(10)
     with pytest.raises(RefusedError, match="busy"):
-        shares.require("rude", 10)
-    shares.require("honest", 10)
-    shares.give("rude", 10)
-    shares.require("rude", 10)
+        shares.of("rude").require(10)
+    shares.of("honest").require(10)
+    shares.of("rude").give(10)
+    shares.of("rude").require(10)
 
 
 def test_nor_all_of_the_bytes_but_one_message_of_any_size() -> None:
-    shares = Shares(IngestConfig(pending_bytes_max=1 << 20))
-    shares.require("rude", 1 << 20)
-    shares.take("rude", 700_000)
+    share = Shares(IngestConfig(pending_bytes_max=1 << 20)).of("rude")
+    share.require(1 << 20)
+    share.take(700_000)
     with pytest.raises(RefusedError, match="busy"):
-        shares.require("rude", 100_000)
-    shares.give("rude", 700_000)
-    shares.require("rude", 100_000)
+        share.require(100_000)
+    share.give(700_000)
+    share.require(100_000)
 
 
 def test_who_has_no_name_is_not_counted() -> None:
-    shares = Shares(IngestConfig(pending_messages_max=16))
+    share = Shares(IngestConfig(pending_messages_max=16)).of("")
     for _ in range(100):
-        shares.require("", 10)
-        shares.take("", 10)
-    shares.give("", 10)
+        share.require(10)
+        share.take(10)
+    share.give(10)
 
 
 def test_one_note_stands_for_all_that_was_refused_since_the_last() -> None:

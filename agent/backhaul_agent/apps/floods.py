@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from backhaul_agent.errors import Code, RefusedError
 
@@ -11,44 +13,58 @@ if TYPE_CHECKING:
     from backhaul_agent.config import IngestConfig
 
 # Of what may wait for the disk. A commit begins at half, so one program alone gets on as fast.
-_SHARE_OF_ONE = 0.75
+SHARE_OF_ONE = 0.75
 # Notes on refused messages that nobody waits for an answer to, of one program.
 NOTE_EVERY_S = 0.01
 TOO_MUCH = RefusedError(Code.BUSY, "more arrives than the agent takes: try again shortly")
 
 
-class Held(NamedTuple):
-    """What a program has waiting for the disk."""
+@dataclass(slots=True, eq=False)
+class Share:
+    """What a program has waiting for the disk, and how much that may be."""
 
+    messages_max: float
+    bytes_max: float
     messages: int = 0
     size: int = 0
 
-
-class Shares:
-    """Keeps a program from taking all of the room; messages without a program's name are not counted."""
-
-    def __init__(self, limits: IngestConfig) -> None:
-        self._messages_max = _SHARE_OF_ONE * limits.pending_messages_max
-        self._bytes_max = _SHARE_OF_ONE * limits.pending_bytes_max
-        self._held: dict[str, Held] = {}
-
-    def require(self, program: str, size: int) -> None:
+    def require(self, size: int) -> None:
         """Let one more of it in. Raises: RefusedError: its share is taken."""
-        held = self._held.get(program)
-        if held and (held.messages >= self._messages_max or held.size + size > self._bytes_max):
+        if self.messages and (
+            self.messages >= self.messages_max or self.size + size > self.bytes_max
+        ):
             raise TOO_MUCH
 
-    def take(self, program: str, size: int) -> None:
+    def take(self, size: int) -> None:
         """Note that a message of it waits."""
-        if program:
-            held = self._held.get(program, Held())
-            self._held[program] = Held(held.messages + 1, held.size + size)
+        self.messages += 1
+        self.size += size
 
-    def give(self, program: str, size: int) -> None:
+    def give(self, size: int) -> None:
         """Note that one waits no more."""
-        held = self._held.pop(program, Held())
-        if held.messages > 1:
-            self._held[program] = Held(held.messages - 1, held.size - size)
+        self.messages -= 1
+        self.size -= size
+
+
+class Shares:
+    """Keeps a program from taking all of the room. What comes without a program's name has no such bound.
+
+    There is one for each program that ever sent: their names are of accounts, so there are few.
+    """
+
+    def __init__(self, limits: IngestConfig) -> None:
+        self._limits = limits
+        self._of = {"": Share(math.inf, math.inf)}
+
+    def of(self, program: str) -> Share:
+        """Return the share of a program, the same one each time."""
+        share = self._of.get(program)
+        if share is None:
+            limits = self._limits
+            share = self._of[program] = Share(
+                SHARE_OF_ONE * limits.pending_messages_max, SHARE_OF_ONE * limits.pending_bytes_max
+            )
+        return share
 
 
 class Floods:

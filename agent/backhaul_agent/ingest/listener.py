@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from nats.errors import SlowConsumerError
 
     from backhaul_agent.apps.doors import Connect
+    from backhaul_agent.apps.floods import Share
     from backhaul_agent.clock import Clock
     from backhaul_agent.commit.framer import Content
     from backhaul_agent.commit.writer import Writer
@@ -115,38 +116,38 @@ class Listener:
         self.received += 1
         subject, reply, size = message.subject, message.reply, len(message.data)
         program = program_of(message)
-        points = 1
+        share = self._shares.of(program)
+        content = None
         try:
-            self._shares.require(program, size)
-            word = (message.headers or {}).get(CLOCK_HEADER, "")
+            share.require(size)
+            word = message.headers.get(CLOCK_HEADER, "") if message.headers else ""
             parse = self._events.parse if subject.startswith(EVENT_PREFIX) else self._intake.parse
             content = parse(subject, message.data, clock=word)
-            points = points_in(content)
-            answer = partial(self._answer, subject, reply, program, size)
+            answer = partial(self._answer, subject, reply, share, size)
             self._writer.submit(Arrival(content, size, bool(reply), answer))
-            self._shares.take(program, size)
+            share.take(size)
         except RefusedError as error:
             if program and error.code == Code.BUSY:
-                self.on_busy(program, subject, reply, points)
+                self.on_busy(program, subject, reply, _count(content))
             else:
-                self._refuse(subject, reply, points, error)
+                self._refuse(subject, reply, _count(content), error)
         except Exception as error:  # noqa: BLE001 - who asked is answered, and others go on
-            self._refuse(subject, reply, points, unforeseen(subject, error))
+            self._refuse(subject, reply, _count(content), unforeseen(subject, error))
 
     def _answer(
         self,
         subject: str,
         reply: str,
-        program: str,
+        share: Share,
         size: int,
         content: Content,
         refusal: RefusedError | None,
     ) -> None:
-        self._shares.give(program, size)
-        count = points_in(content)
+        share.give(size)
         if refusal is not None:
-            self._refuse(subject, reply, count, refusal)
+            self._refuse(subject, reply, points_in(content), refusal)
         elif reply:
+            count = points_in(content)
             if count not in self._kept:
                 self._kept[count] = msgspec.json.encode({"kept": count})
             self._send(reply, self._kept[count])
@@ -170,6 +171,11 @@ class Listener:
         except asyncio.QueueFull:
             if count := self.refusals.note("answers_dropped"):
                 log.warning("answers dropped: they cannot be sent as fast", answers=count)
+
+
+def _count(content: Content | None) -> int:
+    """Return how many points a message holds; one that could not be read counts as one."""
+    return 1 if content is None else points_in(content)
 
 
 def _said(error: RefusedError) -> dict[str, Any]:
