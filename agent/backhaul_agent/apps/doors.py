@@ -20,6 +20,7 @@ import structlog
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
+from backhaul_agent.apps.floods import Turn
 from backhaul_agent.apps.rights import DOORS, FROM, door_subject
 from backhaul_agent.cancellation import heed_cancel
 from backhaul_codec.nats.hardy_client import HardyClient
@@ -38,9 +39,6 @@ OPEN_S_MAX = 5.0
 LOOK_S = 0.1
 # What a program must have sent for its door to have been cut for it, and not for anything else.
 CUT_BYTES_MIN = 8 << 20
-# A program's messages are dealt with for so long before others get their turn.
-TURN_S = 0.005
-_PREFIX_TOKENS = 4
 log = structlog.get_logger("doors")
 
 
@@ -56,46 +54,38 @@ def program_of(message: Msg) -> str:
 
 
 class DoorClient(HardyClient):
-    """Tells at once of a message there is no room for, before anything of it is decoded."""
+    """Tells at once of a message there is no room for, before more of it is decoded than its subject."""
 
-    msg_class = DoorMsg
-
-    def __init__(self, on_busy: OnBusy) -> None:
+    def __init__(self, door: int, on_busy: OnBusy) -> None:
         super().__init__()
         self.sent_bytes: Counter[str] = Counter()
+        self._prefix_length = len(f"{FROM}.{door}.")  # it stands before all that is heard here
         self._on_busy = on_busy
 
     async def _process_msg(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
     ) -> None:
+        # Nothing is subscribed at a door but with a callback: of what nats-py does beside handing the
+        # message to it, nothing applies, and for a single reading that would be a good part of the work.
         heard = self._subs.get(sid)
-        if heard is not None and (
-            heard._pending_queue.full()
-            or heard._pending_size + len(data) >= heard._pending_bytes_limit > 0
-        ):
-            program, name = _told_apart(subject.decode(errors="replace"))
-            self.sent_bytes[program] += len(data)
-            self._on_busy(program, name, reply.decode(errors="replace"))
+        if heard is None:
             return
-        await super()._process_msg(sid, subject, reply, data, headers)
-
-    def _build_message(
-        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
-    ) -> Any:
-        message = super()._build_message(sid, subject, reply, data, headers)
-        program, name = _told_apart(message.subject)
-        if program:
-            self.sent_bytes[program] += len(data)
-            message.program, message.subject = program, name
-        return message
-
-
-def _told_apart(subject: str) -> tuple[str, str]:
-    """Return the program, and the subject that it used; an inbox is nobody's."""
-    if not subject.startswith(f"{FROM}."):
-        return "", subject
-    *_, program, rest = subject.split(".", _PREFIX_TOKENS)
-    return program, rest
+        size, queue = len(data), heard._pending_queue
+        text = subject.decode(errors="replace")
+        program, _, name = text[self._prefix_length :].partition(".")
+        answer_to = reply.decode(errors="replace")
+        self.sent_bytes[program] += size
+        if (
+            queue.qsize() >= heard._pending_msgs_limit
+            or heard._pending_size + size >= heard._pending_bytes_limit > 0
+        ):
+            self._on_busy(program, name, answer_to)
+            return
+        said = await self._process_headers(headers) if headers else None
+        message = DoorMsg(self, name, answer_to, data, said, _sid=sid)
+        message.program = program
+        heard._pending_size += size
+        queue.put_nowait(message)
 
 
 @dataclass(slots=True)
@@ -166,7 +156,7 @@ class Doors:
                 await client.flush()
 
     async def _open(self, door: int) -> None:
-        client = DoorClient(self._on_busy)
+        client = DoorClient(door, self._on_busy)
 
         async def note(error: Exception) -> None:
             log.debug("door", door=door, error=str(error))
@@ -224,19 +214,20 @@ async def _drain(subscription: Subscription) -> None:
 
 async def _subscribe(client: DoorClient, door: int, heard: Heard) -> None:
     loop = asyncio.get_running_loop()
-    since_s = loop.time()
+    turn = Turn()
+    waiting: Callable[[], int] = int  # 0, until it is subscribed
 
     async def in_turn(message: Msg) -> None:
-        nonlocal since_s
         await heard.callback(message)
         # A queue that is never empty would never let go of the loop.
-        if loop.time() - since_s > TURN_S:
+        if turn.is_over(waiting(), loop.time()):
             await asyncio.sleep(0)
-            since_s = loop.time()
 
-    heard.at_doors[door] = await client.subscribe(
+    here = await client.subscribe(
         door_subject(door, "*", heard.subject), cb=in_turn, **heard.limits
     )
+    waiting = here._pending_queue.qsize
+    heard.at_doors[door] = here
 
 
 # What may wait on any other subject that programs ask on; who comes beyond it is told that we are busy.

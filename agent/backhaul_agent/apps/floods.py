@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 # Of what may wait for the disk. A commit begins at half, so one program alone gets on as fast.
 SHARE_OF_ONE = 0.75
+# A program's messages are dealt with for so long before others get their turn. What has come by then is
+# committed: in a shorter turn a few hundred readings that arrive together would take two commits.
+TURN_S = 0.01
 # Notes on refused messages that nobody waits for an answer to, of one program.
 NOTE_EVERY_S = 0.01
 TOO_MUCH = RefusedError(Code.BUSY, "more arrives than the agent takes: try again shortly")
@@ -65,6 +68,29 @@ class Shares:
                 SHARE_OF_ONE * limits.pending_messages_max, SHARE_OF_ONE * limits.pending_bytes_max
             )
         return share
+
+
+class Turn:
+    """Says when the messages of one queue have had their turn."""
+
+    def __init__(self) -> None:
+        self._end_s: float | None = None
+
+    def is_over(self, waiting: int, now_s: float) -> bool:
+        """Return whether others are due, with one message dealt with and so many waiting behind it.
+
+        Where none waits, others come by themselves, and the next message begins a turn. Time without
+        messages is no part of one: else the first message of a burst would end it, and be committed
+        without those right behind it.
+        """
+        if not waiting:
+            self._end_s = None
+        elif self._end_s is None:
+            self._end_s = now_s + TURN_S
+        elif now_s > self._end_s:
+            self._end_s = None
+            return True
+        return False
 
 
 class Floods:

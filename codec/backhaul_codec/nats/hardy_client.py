@@ -74,14 +74,16 @@ class HardyClient(Client):
     def _build_message(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
     ) -> Any:
-        return super()._build_message(sid, _utf8(subject), _utf8(reply), data, headers)
+        return self.msg_class(self, _text(subject), _text(reply), data, headers, _sid=sid)
 
     async def _process_headers(self, headers: bytes | None) -> dict[str, str] | None:
+        if not headers:
+            return None  # nearly always
         try:
             return await super()._process_headers(headers)
         except (UnicodeDecodeError, IndexError):  # a first line that no server writes
-            return self._parse_header_lines((headers or b"").partition(b"\r\n")[2]) or None
+            return self._parse_header_lines(headers.partition(b"\r\n")[2]) or None
 
 
-def _utf8(text: bytes) -> bytes:
-    return text.decode(errors="replace").encode()
+def _text(name: bytes) -> str:
+    return name.decode(errors="replace")
