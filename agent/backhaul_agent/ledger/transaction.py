@@ -189,7 +189,8 @@ async def write(db: aiosqlite.Connection, ledger: LedgerReader, plan: Plan) -> N
         lanes = plan.lanes.values()
         await ledger_lanes.open_epoch(db, ledger.lanes.values(), lanes, changes.opening.epoch)
         await ledger_lanes.drop(db, plan.dropped)
-    await ledger_lanes.enter(db, plan.entered)
+    if plan.entered:
+        await ledger_lanes.enter(db, plan.entered)
     if plan.rows:
         await db.executemany(f"INSERT {_INTO_MESSAGES}", plan.rows)
     staying = await _move(db, plan.moved)
