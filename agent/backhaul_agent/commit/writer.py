@@ -145,7 +145,8 @@ class Writer:
             or self._pending_bytes + arrival.size > limits.pending_bytes_max
         ):
             raise RefusedError(Code.BUSY, "more arrives than the disk takes: try again shortly")
-        if refusal := self._ledger.budget.refusal(value_class(arrival.content)):
+        budget = self._ledger.budget
+        if budget.full and (refusal := budget.refusal(value_class(arrival.content))):
             raise refusal
         self._pending.append(arrival.marked(self._clock.mark))
         self._pending_bytes += arrival.size

@@ -58,6 +58,7 @@ class Json(Words, forbid_unknown_fields=True, kw_only=True):
     dtype: str | UnsetType = UNSET
 
 
+_NO_WORDS = Words()
 _WORDS = frozenset(Words.__struct_fields__)
 _ONE_BY_ONE = (
     "JSON goes to app.<node>.<type>[.<key>] where it is of one reading; app.<node> takes several, as in"
@@ -109,7 +110,7 @@ class Intake:
         series = self._series.get(subject) or self._parse_subject(subject)
         if len(data) > self._value_bytes_max + 1024:
             raise self._too_large(len(data))
-        words = Words()
+        words = _NO_WORDS
         dtype: str | UnsetType = UNSET
         if data.lstrip(_BLANKS)[:1] == b"{":
             words = message = read_program_json(self._object, data)
@@ -122,7 +123,10 @@ class Intake:
             value = read_program_json(read_json, data)
             if type(value) is int and not value and b"-0" in data:
                 value = -0.0
-        return self._points([(series, value, dtype)], words, clock)
+        live, stamp, stamps = self._read_words(words, clock)
+        found = self._value(value, dtype)
+        point = Point(node=series.node, type=series.type, key=series.key, time=stamp, value=found)
+        return Points(series.node, (point,), live, stamps.boot, stamps.clock)
 
     def _parse_readings(self, subject: str, data: bytes, clock: str) -> Points:
         """Return several readings of one node: each name is what follows in the subject of one alone.
@@ -147,7 +151,17 @@ class Intake:
             if series in readings:
                 raise RefusedError(Code.BAD_FIELD, f"{name[:80]!r} is in it twice")
             readings[series] = (series, *_with_dtype(name, value))
-        return self._points(list(readings.values()), words, clock)
+        live, stamp, stamps = self._read_words(words, clock)
+        points = []
+        for (node, type_, key), value, dtype in readings.values():
+            try:
+                found = self._value(value, dtype)
+            except RefusedError as error:
+                if len(readings) == 1:
+                    raise
+                raise RefusedError(error.code, f"{type_[:80]!r}: {error.message}") from None
+            points.append(Point(node=node, type=type_, key=key, time=stamp, value=found))
+        return Points(node, tuple(points), live, stamps.boot, stamps.clock)
 
     def _named(self, subject: str, name: str) -> Series:
         whole = f"{subject}.{name}"
@@ -161,23 +175,10 @@ class Intake:
                 f" as one type it is written {said!r}",
             ) from None
 
-    def _points(
-        self, readings: list[tuple[Series, Any, str | UnsetType]], words: Words, clock: str
-    ) -> Points:
+    def _read_words(self, words: Words, clock: str) -> tuple[bool, int, Stamps]:
+        """Return whether readings go to the lane `live`, their time, and what goes for it."""
         live = _is_live(words.lane)
-        stamp, stamps = self.stamp(words.time, clock if words.clock is UNSET else words.clock)
-        points = []
-        for (node, type_, key), value, dtype in readings:
-            try:
-                found = (
-                    value if type(value) is float and dtype is UNSET else self._value(value, dtype)
-                )
-            except RefusedError as error:
-                if len(readings) == 1:
-                    raise
-                raise RefusedError(error.code, f"{type_[:80]!r}: {error.message}") from None
-            points.append(Point(node=node, type=type_, key=key, time=stamp, value=found))
-        return Points(node, tuple(points), live, stamps.boot, stamps.clock)
+        return live, *self.stamp(words.time, clock if words.clock is UNSET else words.clock)
 
     def stamp(self, time: int | str | UnsetType, clock: str) -> tuple[int, Stamps]:
         """Return the time of a point, and what goes for it; without one it is stamped here.
@@ -269,8 +270,11 @@ class Intake:
         return Points(node, points, boot=stamps.boot, clock=stamps.clock)
 
     def _value(self, value: Any, dtype: str | UnsetType) -> Value:
-        if type(value) is bool and dtype is UNSET:
-            return float(value)
+        if dtype is UNSET:
+            if type(value) is float:
+                return value
+            if type(value) is bool:
+                return float(value)
         try:
             # Of what was read strictly this makes JSON that says the same, and is quick.
             found = (

@@ -71,7 +71,10 @@ def read_json(data: bytes | str) -> Any:
     # What stands twice in an object is lost on the way: then the text has more strings than were found.
     # Nearly always its quotes tell; where some of them are escaped, it is taken apart.
     try:
-        found = _checked((said,), LEVELS_MAX + 1)
+        if kind is dict:
+            found = len(said) + _checked(said.values(), LEVELS_MAX)
+        else:
+            found = _checked((said,), LEVELS_MAX + 1)
     except JsonError as error:
         error.field = _too_long_in(said)
         raise
