@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from backhaul_agent.apps.floods import SHARE_OF_ONE
 from backhaul_agent.client import connect
 from backhaul_agent.config import IngestConfig
 
@@ -42,10 +43,11 @@ BATCH_SIZES = (100, 250, 1000)
 BATCH_AIM = at_least(100_000)
 SINGLE_AIM = at_least(5_000)
 WAITING_PUBLISHERS = 256
-# Fire and forget has no answer to pace it, and the agent refuses more than so many messages that
-# it has not committed. The publisher looks at the agent's count often enough to stay below.
+# Fire and forget has no answer to pace it, and the agent refuses what one program sends beyond its
+# share of the messages that may wait for the disk. The publisher is one program, as all are that have
+# no key; it looks at the agent's count often enough to stay an eighth below that share.
 _STATUS_EVERY = 500
-UNKEPT_MAX = IngestConfig().pending_messages_max * 7 // 8 - _STATUS_EVERY
+UNKEPT_MAX = int(SHARE_OF_ONE * IngestConfig().pending_messages_max * 7 / 8) - _STATUS_EVERY
 
 
 @dataclass(frozen=True, slots=True)
