@@ -21,7 +21,8 @@ from backhaul_agent.leaf.streams import (
     out_consumer_config,
     out_stream_config,
 )
-from backhaul_codec.subjects import SHARED_LANES, node_lane
+from backhaul_codec.kinds import SHARED_LANES
+from backhaul_codec.subjects import node_lane
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.db.devices import read_devices

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from backhaul_codec.bulk.columns import decode_columns
-from backhaul_codec.subjects import BULK
+from backhaul_codec.kinds import BULK
 from backhaul_hub.simulated.fleet import Fleet, Plan
 
 from .figures import Figure, at_most, report

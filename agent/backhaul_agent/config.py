@@ -13,9 +13,10 @@ import msgspec
 from msgspec import Meta
 
 from backhaul_agent.errors import ConfigError
+from backhaul_codec.kinds import BULK, LIVE
 from backhaul_codec.strict.toml import TomlError, read_toml
 from backhaul_codec.strict.toml_values import listen_problem, odd_values, url_problem
-from backhaul_codec.subjects import BULK, LIVE, SubjectError, require_own_lane
+from backhaul_codec.subjects import SubjectError, require_own_lane
 
 if TYPE_CHECKING:
     from pathlib import Path

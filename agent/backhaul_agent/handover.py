@@ -21,6 +21,7 @@ from backhaul_agent.ledger.rows import Outgoing
 from backhaul_agent.ledger.schema import draw_epoch
 from backhaul_agent.uplink.reconcile import shared
 from backhaul_codec import CodecError, chain, hash_of, restamp
+from backhaul_codec.kinds import RESULT
 from backhaul_codec.subjects import SubjectError, parse_leaf
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def _unconfirmed(
 def _placed(lane: str, subject: str, body: bytes, boot: int, lanes: Lanes) -> Outgoing | None:
     """Return a message with its lane and subject now; None for what speaks of the old device's affairs."""
     found = parse_leaf(subject)
-    if found.system or found.letter == "r":
+    if found.system or found.kind is RESULT:
         return None
     home, subject = shared(lane, subject)
     return lanes.place(Outgoing(home, subject, body, boot=boot))

@@ -11,12 +11,20 @@ and `import.<device>.e.import`: no vehicle can say anything there.
 
 import re
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
-# "live", "bulk", or "n_" and the token of a node that has a lane of its own.
-Lane: TypeAlias = str
-LIVE, BULK = "live", "bulk"
-SHARED_LANES = (LIVE, BULK)  # that every device has
+from backhaul_codec.kinds import (
+    BY_PREFIX,
+    FRAME,
+    POINT,
+    REPORT,
+    RESULT,
+    SHARED_LANES,
+    SYSTEM,
+    Lane,
+    MessageKind,
+    system_kind,
+)
+
 _NODE_LANE = "n_"
 # Of readings that an operator imported at the hub; no vehicle has it.
 IMPORT: Lane = "import"
@@ -27,9 +35,6 @@ NODE_TOKEN_MAX = 124
 
 # In a frame of an edge's points, a type that starts so is a point of the edge's lower node.
 NODE_TYPE_PREFIX = "node:"
-# Events that vehicle and hub keep house with. What they say is elsewhere, or of no lasting interest:
-# no history counts them as points.
-SYSTEM_EVENTS = frozenset({"clock", "digest", "epoch", "heads", "import", "key", "mark", "seen"})
 
 DEVICE_ID = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9_-]{0,62}\Z")
 
@@ -38,7 +43,7 @@ _ESCAPED = re.compile(r"%([0-9A-F]{2})")
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
 _BYTE_TOKENS = [chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in range(256)]
 _EMPTY = "%"
-_APP, _APP_LETTER = "app", "a"
+_APP = REPORT.prefix.partition(".")[2]
 
 
 class SubjectError(ValueError):
@@ -49,8 +54,7 @@ class SubjectError(ValueError):
 class Uplink:
     """Hold what a subject `up.<device>.<leaf subject>` says.
 
-    `letter` is f, p, e or r, and a of an event that a program reported: no program can say anything
-    in the agent's name. `node`: of frames and points. `type`: of points, and the kind of an
+    `kind`: a row of `kinds`. `node`: of frames and points. `type`: of points, and the kind of an
     event; None of frames. `key`: of points, and the id of a result's command. `parent`: of the
     points of an edge, whose `node` is the lower end. `lane_node`: whose lane it is, if of one node.
     """
@@ -58,7 +62,7 @@ class Uplink:
     device: str
     lane: Lane
     leaf_subject: str
-    letter: str
+    kind: MessageKind
     node: str | None = None
     type: str | None = None
     key: str | None = None
@@ -66,9 +70,14 @@ class Uplink:
     lane_node: str | None = None
 
     @property
+    def letter(self) -> str:
+        """Return the kind's letter in the table points."""
+        return self.kind.letter
+
+    @property
     def frame(self) -> bool:
         """Tell whether the body must be a frame (else a point)."""
-        return self.letter == "f" or (self.letter == "p" and self.type is None)
+        return self.kind is FRAME or (self.kind is POINT and self.type is None)
 
     @property
     def frame_node(self) -> str | None:
@@ -77,8 +86,8 @@ class Uplink:
 
     @property
     def system(self) -> bool:
-        """Tell whether it is an event of SYSTEM_EVENTS, in no history."""
-        return self.letter == "e" and self.type in SYSTEM_EVENTS
+        """Tell whether it is an event of the agent's own that no history has."""
+        return self.kind is SYSTEM and not system_kind(self.type or "").history
 
 
 def encode_token(text: str) -> str:
@@ -205,14 +214,11 @@ def shared_subject(leaf_subject: str) -> str:
 
 def lane_of(leaf_subject: str) -> Lane:
     """Return the lane that a leaf subject belongs to. Raises: SubjectError for any other subject."""
-    letter, _, rest = leaf_subject.partition(".")
-    match letter:
-        case "f":
-            return BULK
-        case "p" | "e" | "r":
-            return LIVE
-        case "n":
-            return node_lane(decode_token(rest.partition(".")[0]))
+    prefix, _, rest = leaf_subject.partition(".")
+    if prefix in BY_PREFIX:
+        return BY_PREFIX[prefix].lane
+    if prefix == "n":
+        return node_lane(decode_token(rest.partition(".")[0]))
     raise SubjectError(f"{leaf_subject[:80]!r} belongs to no lane")
 
 
@@ -235,36 +241,38 @@ def parse_uplink(subject: str) -> Uplink:
 def parse_leaf(leaf_subject: str, device: str = "") -> Uplink:
     """Read a subject as it is on the vehicle. Raises: SubjectError."""
     lane = lane_of(leaf_subject)
-    letter, *tokens = leaf_subject.split(".")
-    if letter == "n":
+    prefix, *tokens = leaf_subject.split(".")
+    if prefix == "n":
         return _of_node_lane(leaf_subject, device, lane)
     names = [decode_token(token) for token in tokens]
-    match letter, names:
-        case (("f" | "p"), [node]):
-            return Uplink(device, lane, leaf_subject, letter, node)
-        case "p", [parent, node]:
+    match prefix, names:
+        case FRAME.prefix, [node]:
+            return Uplink(device, lane, leaf_subject, FRAME, node)
+        case POINT.prefix, [node]:
+            return Uplink(device, lane, leaf_subject, POINT, node)
+        case POINT.prefix, [parent, node]:
             _require_edge(parent, "")
-            return Uplink(device, lane, leaf_subject, letter, node, parent=parent)
-        case "p", [node, type_, key]:
-            return Uplink(device, lane, leaf_subject, letter, node, type_, key)
-        case "p", [parent, node, type_, key]:
+            return Uplink(device, lane, leaf_subject, POINT, node, parent=parent)
+        case POINT.prefix, [node, type_, key]:
+            return Uplink(device, lane, leaf_subject, POINT, node, type_, key)
+        case POINT.prefix, [parent, node, type_, key]:
             _require_edge(parent, type_)
-            return Uplink(device, lane, leaf_subject, letter, node, type_, key, parent)
-        case "e", [kind]:
-            return Uplink(device, lane, leaf_subject, letter, type=kind)
-        case "e", [app, kind] if app == _APP and kind:
-            return Uplink(device, lane, leaf_subject, _APP_LETTER, type=kind)
-        case "r", [command]:
-            return Uplink(device, lane, leaf_subject, letter, key=command)
+            return Uplink(device, lane, leaf_subject, POINT, node, type_, key, parent)
+        case SYSTEM.prefix, [event]:
+            return Uplink(device, lane, leaf_subject, SYSTEM, type=event)
+        case SYSTEM.prefix, [app, event] if app == _APP and event:
+            return Uplink(device, lane, leaf_subject, REPORT, type=event)
+        case RESULT.prefix, [command]:
+            return Uplink(device, lane, leaf_subject, RESULT, key=command)
     raise SubjectError(f"{leaf_subject[:80]!r} has the wrong number of tokens")
 
 
 def parse_import(leaf_subject: str, device: str = "") -> Uplink:
     """Read what follows `import.<device>.`: a frame, or the import's word. Raises: SubjectError."""
     found = parse_leaf(leaf_subject, device)
-    if found.lane_node is not None or (found.letter, found.type) not in (
-        ("f", None),
-        ("e", IMPORT),
+    if found.lane_node is not None or (found.kind, found.type) not in (
+        (FRAME, None),
+        (SYSTEM, IMPORT),
     ):
         raise SubjectError(f"{leaf_subject[:80]!r} is nothing that is imported")
     return replace(found, lane=IMPORT)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from backhaul_codec.kinds import SHARED_LANES
 from backhaul_codec.subjects import (
-    SHARED_LANES,
     SubjectError,
     node_lane,
     node_lane_subject,
@@ -22,7 +22,7 @@ from backhaul_hub.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from backhaul_codec.subjects import Lane
+    from backhaul_codec.kinds import Lane
     from backhaul_hub.device import Device
 
 NODES_MAX = 64

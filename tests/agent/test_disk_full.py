@@ -61,7 +61,7 @@ class Bench:
         self.ledger = ledger
         self._run = run
         self.writer = writer
-        self.kept = {TELEMETRY: 0, EVENT: 0}
+        self.kept: dict[int, int] = {TELEMETRY: 0, EVENT: 0}
         self._number = 0
 
     async def account(self) -> None:

@@ -22,7 +22,8 @@ from backhaul_agent.ingest.parse_event import EventIntake
 from backhaul_agent.ledger.eviction_policy import EVENT, class_of
 from backhaul_agent.metered.controller import OWN_EVENTS
 from backhaul_codec import Opaque, decode
-from backhaul_codec.subjects import SYSTEM_EVENTS, app_event_subject, parse_leaf
+from backhaul_codec.kinds import SYSTEM_KINDS
+from backhaul_codec.subjects import app_event_subject, parse_leaf
 from tests.agent.bench import bench
 from tests.support.agent_clock import FakeClock
 from tests.support.agent_streams import read_stream
@@ -107,7 +108,7 @@ def test_every_mistake_has_its_code(subject: str, payload: bytes, code: str) -> 
     assert caught.value.code == code
 
 
-@pytest.mark.parametrize("kind", sorted({*SYSTEM_EVENTS, "receipt", "quarantined", "app"}))
+@pytest.mark.parametrize("kind", sorted({*SYSTEM_KINDS, "app"}))
 def test_no_kind_passes_for_the_agents_own(kind: str) -> None:
     message = intake().parse(f"agent.event.{kind}", b"").message
     place = parse_leaf(message.subject)

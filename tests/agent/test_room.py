@@ -27,7 +27,12 @@ if TYPE_CHECKING:
     from backhaul_agent.ledger.ledger import Ledger
 
 MIB = 1 << 20
-SUBJECTS = {TELEMETRY: "f.n", STATE: "p.n.t.%", CONFIG: "p.a.b.t.%", EVENT: "e.crash"}
+SUBJECTS: dict[int, str] = {
+    TELEMETRY: "f.n",
+    STATE: "p.n.t.%",
+    CONFIG: "p.a.b.t.%",
+    EVENT: "e.crash",
+}
 REASON = "evicted: ledger full"
 
 

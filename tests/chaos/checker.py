@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from backhaul_codec.assurance.certificates import HOUR_NS
-from backhaul_codec.subjects import LIVE
+from backhaul_codec.kinds import LIVE
 from benchmarks.commands import Storm
 from tests.chaos.evidence import lane_of
 from tests.chaos.excuses import Excused

@@ -9,7 +9,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backhaul_codec import CodecError, Opaque, decode
-from backhaul_codec.subjects import BULK, LIVE, SubjectError, parse_uplink
+from backhaul_codec.kinds import BULK, LIVE
+from backhaul_codec.subjects import SubjectError, parse_uplink
 from backhaul_codec.wire.messages import is_said_again
 from tests.chaos.diary import Happening, Reading
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from backhaul_codec.subjects import LIVE
+from backhaul_codec.kinds import LIVE
 from tests.chaos.diary import happening_of, readings_of, write_of
 
 if TYPE_CHECKING:

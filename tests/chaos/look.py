@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from backhaul_codec.assurance.certificates import HOUR_NS, hours_between
-from backhaul_codec.subjects import LIVE
+from backhaul_codec.kinds import LIVE
 from backhaul_hub.db.store import Registry
 from backhaul_hub.health.conditions import TWO_MACHINES
 from backhaul_hub.nats.stream_reader import StoredReader

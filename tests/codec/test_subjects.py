@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_codec import subjects
+from backhaul_codec.kinds import FRAME, POINT, RESULT, SYSTEM_KINDS
 from backhaul_codec.subjects import SubjectError, Uplink
 
 names = st.text(st.characters(exclude_categories=["Cs"]))
@@ -36,20 +37,22 @@ edge_types = names.filter(lambda type_: not type_.startswith("node:"))
 def test_subjects_are_read_back(node: str, type_: str, key: str) -> None:
     leaf = subjects.point_subject(node, type_, key)
     assert subjects.parse_uplink(f"up.VID-001.{leaf}") == Uplink(
-        "VID-001", "live", leaf, "p", node, type_, key
+        "VID-001", "live", leaf, POINT, node, type_, key
     )
     leaf = subjects.frame_subject(node)
-    assert subjects.parse_uplink(f"up.VID-001.{leaf}") == Uplink("VID-001", "bulk", leaf, "f", node)
+    assert subjects.parse_uplink(f"up.VID-001.{leaf}") == Uplink(
+        "VID-001", "bulk", leaf, FRAME, node
+    )
 
 
 @given(ends, names, edge_types, names)
 def test_live_frames_and_edges_are_read_back(parent: str, node: str, type_: str, key: str) -> None:
     leaf = subjects.node_frame_subject(node)
-    assert subjects.parse_leaf(leaf) == Uplink("", "live", leaf, "p", node)
+    assert subjects.parse_leaf(leaf) == Uplink("", "live", leaf, POINT, node)
     leaf = subjects.edge_frame_subject(parent, node)
-    assert subjects.parse_leaf(leaf) == Uplink("", "live", leaf, "p", node, parent=parent)
+    assert subjects.parse_leaf(leaf) == Uplink("", "live", leaf, POINT, node, parent=parent)
     leaf = subjects.edge_subject(parent, node, type_, key)
-    assert subjects.parse_leaf(leaf) == Uplink("", "live", leaf, "p", node, type_, key, parent)
+    assert subjects.parse_leaf(leaf) == Uplink("", "live", leaf, POINT, node, type_, key, parent)
 
 
 @given(names)
@@ -89,7 +92,7 @@ def _event(kind: str) -> Uplink:
 
 
 def test_no_program_can_speak_in_the_agents_name() -> None:
-    for kind in (*subjects.SYSTEM_EVENTS, "receipt", "app", "armed", "a.b", "é"):
+    for kind in (*SYSTEM_KINDS, "app", "armed", "a.b", "é"):
         said = subjects.parse_leaf(subjects.app_event_subject(kind))
         assert (said.letter, said.type, said.lane, said.system) == ("a", kind, "live", False)
         assert subjects.parse_leaf(subjects.event_subject(kind)).letter == "e"
@@ -131,7 +134,7 @@ def test_edges_that_are_none(parent: str, type_: str) -> None:
 def test_every_letter_has_its_parts() -> None:
     parse = subjects.parse_leaf
     assert parse(subjects.event_subject("link.up")).type == "link.up"
-    assert parse("r.42") == Uplink("", "live", "r.42", "r", key="42")
+    assert parse("r.42") == Uplink("", "live", "r.42", RESULT, key="42")
     edge = parse(subjects.edge_subject("gateway", "gps", "weight"))
     assert (edge.parent, edge.node, edge.type, edge.key) == ("gateway", "gps", "weight", "")
     assert subjects.point_subject("gps", "lat") == "p.gps.lat.%"

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from backhaul_codec import peek
-from backhaul_codec.subjects import BULK
+from backhaul_codec.kinds import BULK
 from backhaul_hub.cli._ask import hub_client
 from backhaul_hub.cli.main import cli
 from backhaul_hub.clock import SystemClock

@@ -11,9 +11,10 @@ import pytest
 
 from backhaul_codec import Point, decode
 from backhaul_codec.assurance.certificates import LaneId, Mark, certify, hours_between, lane_records
+from backhaul_codec.kinds import BULK, LIVE
 from backhaul_codec.protocol.words import MarkWord, read_word
 from backhaul_codec.ranges import RangeSet
-from backhaul_codec.subjects import BULK, LIVE, lane_of, parse_uplink
+from backhaul_codec.subjects import lane_of, parse_uplink
 from backhaul_hub.errors import ConfigError
 from backhaul_hub.simulated.faults import KINDS, Fault, parse_faults, plant
 from backhaul_hub.simulated.fleet import Fleet, Plan, device_id

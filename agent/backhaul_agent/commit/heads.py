@@ -15,9 +15,10 @@ from backhaul_agent.ledger.lane_routing import Lanes
 from backhaul_agent.ledger.rows import HeadRow, Inward, Outgoing, number_of
 from backhaul_agent.ledger.system_events import event
 from backhaul_codec import CodecError, Point, decode, encode_point
+from backhaul_codec.kinds import LIVE
 from backhaul_codec.state.merge import Head, HeadKey, Heads, merge
 from backhaul_codec.state.tree import Topology
-from backhaul_codec.subjects import LIVE, parse_leaf
+from backhaul_codec.subjects import parse_leaf
 from backhaul_codec.wire.placed import decode_placed
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.downlink.reader import InReader
 from backhaul_agent.leaf.streams import IN_NEWS
 from backhaul_agent.ledger.rows import Inbound
-from backhaul_codec.subjects import SHARED_LANES, parse_leaf, shared_subject
+from backhaul_codec.kinds import SHARED_LANES
+from backhaul_codec.subjects import parse_leaf, shared_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from backhaul_agent.leaf.jetstream import JetStream, Stored
     from backhaul_agent.ledger.ledger import Ledger
     from backhaul_agent.ledger.rows import Inward
-    from backhaul_codec.subjects import Lane
+    from backhaul_codec.kinds import Lane
 
 log = structlog.get_logger("downlink")
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from backhaul_agent.config import Config
     from backhaul_agent.leaf.jetstream import JetStream, Stored
     from backhaul_agent.ledger.ledger import Ledger
-    from backhaul_codec.subjects import Lane
+    from backhaul_codec.kinds import Lane
 
     # Takes in one message, said to be fresh or not; what it changes goes into the same commit.
     # Returns whether it could be read.

@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from backhaul_codec.subjects import LIVE
+from backhaul_codec.kinds import LIVE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

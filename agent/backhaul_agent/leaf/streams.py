@@ -5,14 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.leaf.link_window import LinkWindow
-from backhaul_codec.subjects import (
-    BULK,
-    LIVE,
-    SHARED_LANES,
-    Lane,
-    node_lane_subject,
-    node_of_lane,
-)
+from backhaul_codec.kinds import BULK, LIVE, SHARED_LANES, Lane
+from backhaul_codec.subjects import node_lane_subject, node_of_lane
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

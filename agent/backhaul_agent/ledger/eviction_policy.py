@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.ledger.rows import ROW_BYTES
+from backhaul_codec.kinds import BY_PREFIX, POINT, SYSTEM, Worth, system_kind
 from backhaul_codec.subjects import shared_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-TELEMETRY, STATE, CONFIG, EVENT, ACCOUNT = range(5)
+TELEMETRY, STATE, CONFIG, EVENT, ACCOUNT = Worth
 CLASSES = ("telemetry", "state", "config", "events", "receipts")
 
 # Above this part of the limit room is made; the rest lets what is already kept be framed, and
@@ -31,25 +32,22 @@ STEP_BYTES_MIN = 256 * 1024
 STEP_PARTS = 64
 RECEIPT_BYTES = 400  # what a receipt costs in the ledger, about
 
-# Events that say how to read all the others; they are never given up.
-_ACCOUNT_EVENTS = frozenset({"receipt", "epoch", "clock", "quarantined"})
 _POINT_TOKENS = 3  # <node>.<type>.<key>
 
 
-def class_of(subject: str) -> int:
+def class_of(subject: str) -> Worth:
     """Return the value class of a message by its leaf subject alone.
 
     A point of a node counts as state: whoever writes one as configuration says so. Edges, and
     frames of points that hold or fall as one, are configuration by what they are.
     """
-    letter, *rest = shared_subject(subject).split(".")
-    if letter == "f":
-        return TELEMETRY
-    if letter == "p":
-        return STATE if len(rest) == _POINT_TOKENS else CONFIG
-    if letter == "e" and rest[:1] and rest[0] in _ACCOUNT_EVENTS:
-        return ACCOUNT
-    return EVENT
+    prefix, *rest = shared_subject(subject).split(".")
+    kind = BY_PREFIX.get(prefix, SYSTEM)
+    if kind is POINT and len(rest) != _POINT_TOKENS:
+        return Worth.CONFIG
+    if kind is SYSTEM and rest:
+        return system_kind(rest[0]).worth
+    return kind.worth
 
 
 class Candidate(NamedTuple):

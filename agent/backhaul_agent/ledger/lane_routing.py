@@ -9,15 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul_codec.subjects import (
-    LIVE,
-    SHARED_LANES,
-    Lane,
-    node_lane,
-    node_lane_subject,
-    node_of_lane,
-    parse_leaf,
-)
+from backhaul_codec.kinds import LIVE, SHARED_LANES, Lane
+from backhaul_codec.subjects import node_lane, node_lane_subject, node_of_lane, parse_leaf
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

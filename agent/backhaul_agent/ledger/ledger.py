@@ -27,7 +27,7 @@ from backhaul_agent.ledger.damage import (
 )
 from backhaul_agent.ledger.eviction_policy import Budget
 from backhaul_agent.ledger.reader import LedgerReader
-from backhaul_codec.subjects import SHARED_LANES
+from backhaul_codec.kinds import SHARED_LANES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence

@@ -18,10 +18,11 @@ import msgspec
 
 from backhaul_agent.ledger.system_events import event
 from backhaul_agent.sync.writes import message_of
+from backhaul_codec.kinds import LIVE
 from backhaul_codec.rules import blob_size
 from backhaul_codec.state.merge import Head, HeadKey, differing
 from backhaul_codec.strict.json import JsonError, Reader
-from backhaul_codec.subjects import LIVE, node_lane, node_of_lane
+from backhaul_codec.subjects import node_lane, node_of_lane
 from backhaul_codec.wire.placed import Placed
 
 if TYPE_CHECKING:

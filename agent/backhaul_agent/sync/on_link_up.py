@@ -16,8 +16,8 @@ from backhaul_agent.ledger.system_events import event
 from backhaul_agent.sync.digests import Digests
 from backhaul_agent.sync.newest_values import HeadsFirst
 from backhaul_codec import CodecError
+from backhaul_codec.kinds import LIVE
 from backhaul_codec.state.newest import newest_of
-from backhaul_codec.subjects import LIVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -18,6 +18,7 @@ from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.ledger.rows import Inward, Settled
 from backhaul_agent.ledger.system_events import JSON_DTYPE
 from backhaul_codec import CodecError, Opaque, Point, encode_point, peek
+from backhaul_codec.kinds import POINT, SYSTEM
 from backhaul_codec.subjects import SubjectError, parse_leaf
 from backhaul_codec.wire.placed import Placed, decode_placed
 from backhaul_codec.wire.retime import retime
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from backhaul_agent.hub_time.hub_clock import HubClock, Quality, State
     from backhaul_agent.ledger.ledger import Ledger
     from backhaul_agent.ledger.rows import Pending
-    from backhaul_codec.subjects import Uplink
+from backhaul_codec.subjects import Uplink
 
 SETTLE_ROWS = 128  # in one transaction: a quarter of a megabyte of frames
 RETRY_S = 1.0
@@ -60,11 +61,11 @@ def correct(row: Pending, correction: Correction | None, state: State) -> Correc
     shift_ns, quality = correction
     try:
         place = parse_leaf(row.subject)
-        if place.letter == "e" and place.type == "clock":
+        if place.kind is SYSTEM and place.type == "clock":
             body = _told_anew(row, place, shift_ns, state)
         else:
             body = retime(row.body, shift_ns, clock=quality)
-        heads = decode_placed(place, row.body)[1] if place.letter == "p" else []
+        heads = decode_placed(place, row.body)[1] if place.kind is POINT else []
     except (CodecError, SubjectError):
         return Corrected(Settled(row.id, None), [])
     moved = [(Placed(parent, _shifted(point, shift_ns)), point.time) for parent, point in heads]

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from backhaul_agent.uplink.comparison import Comparison
     from backhaul_agent.uplink.epoch_sync import EpochWords
     from backhaul_agent.uplink.reconcile import HashQuestion
+    from backhaul_codec.kinds import Lane
     from backhaul_codec.protocol.vehicle_report import VehicleReport
-    from backhaul_codec.subjects import Lane
 
 Seq = Annotated[int, Meta(ge=0, lt=1 << 62)]
 Hash = Annotated[str, Meta(pattern=rf"^([0-9a-f]{{{2 * HASH_BYTES}}})?$")]

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_agent.ledger.rows import Adopted, Evicted, Inward
 from backhaul_codec import CodecError, chain, hash_of
+from backhaul_codec.kinds import BULK, LIVE
 from backhaul_codec.ranges import RangeSet
-from backhaul_codec.subjects import BULK, LIVE, node_of_lane, parse_leaf
+from backhaul_codec.subjects import node_of_lane, parse_leaf
 from backhaul_codec.wire.envelope import NO_LINK
 
 if TYPE_CHECKING:

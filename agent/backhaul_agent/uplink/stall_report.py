@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from backhaul_codec.subjects import Lane
+    from backhaul_codec.kinds import Lane
 
 PAUSE_S_MAX = 900.0
 """Between two times that the hub is told."""

@@ -14,8 +14,8 @@ from itertools import islice, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from backhaul_codec.kinds import LIVE
 from backhaul_codec.ranges import RangeSet
-from backhaul_codec.subjects import LIVE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

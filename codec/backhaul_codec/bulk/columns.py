@@ -75,7 +75,7 @@ def decode_columns(
     null. `subjects`, one for each message, `up.<device>.` before it or not, give a point message
     its node, type and key and must agree with a frame's node. Without them point messages have
     empty names. An event's kind is its type; a result's command id is its key; the point of an
-    edge has `<parent>><node>` as its node, alone or in a frame. An event of SYSTEM_EVENTS is proven
+    edge has `<parent>><node>` as its node, alone or in a frame. An event that no history has is proven
     as any other and gives no row.
 
     Small frames are proven together if there are `together_min` of them, and so are small points; that

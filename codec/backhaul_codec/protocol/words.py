@@ -14,15 +14,16 @@ import msgspec
 from msgspec import Meta
 
 from backhaul_codec import Opaque, decode
+from backhaul_codec.kinds import LIVE, SYSTEM
 from backhaul_codec.points import JSON
 from backhaul_codec.strict.json import JsonError, read_typed
-from backhaul_codec.subjects import IMPORT, LIVE, SubjectError, node_of_lane
+from backhaul_codec.subjects import IMPORT, SubjectError, node_of_lane
 from backhaul_codec.wire.envelope import HASH_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from backhaul_codec.subjects import Uplink
+from backhaul_codec.subjects import Uplink
 
 FORKED = "the hub holds another history of this epoch: another machine has written in it"
 """Why an epoch is over, in `e.epoch`: the vehicle found another message at the hub than its own."""
@@ -191,7 +192,7 @@ def read_word(uplink: Uplink, epoch: int, body: bytes) -> Word | None:
     Raises:
         WordError: it is of one of the kinds and says something else.
     """
-    if uplink.letter != "e":
+    if uplink.kind is not SYSTEM:
         return None
     match uplink.type:
         case "receipt":

@@ -21,8 +21,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from backhaul_codec.kinds import SHARED_LANES
 from backhaul_codec.protocol.enrolment import REQUEST_BYTES_MAX, answer_prefix, request_subject
-from backhaul_codec.subjects import IMPORT_STREAM, SHARED_LANES
+from backhaul_codec.subjects import IMPORT_STREAM
 from backhaul_hub import shards
 from backhaul_hub.access.account_names import ACCOUNTS, AccountName
 from backhaul_hub.lane_names import (
@@ -38,7 +39,7 @@ from backhaul_hub.nats.jwt import Account, Export, Import, Rights, Scope, accoun
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from backhaul_codec.subjects import Lane
+    from backhaul_codec.kinds import Lane
     from backhaul_hub.access.keys import HubKeys
 
 STORING: tuple[AccountName, ...] = ("HUB", "UP")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backhaul_codec import CodecError, decode
+from backhaul_codec.kinds import REPORT
 from backhaul_codec.subjects import encode_token
 from backhaul_hub.broadcast.points import WAITING_MAX, Told
 from backhaul_hub.twin.event_log import event_of
@@ -72,7 +73,7 @@ class LiveEvents:
     def on_message(self, said: Examined, is_new: bool) -> None:
         """Take in one message; what was sent again is no news."""
         uplink = said.uplink
-        if uplink.letter != "a" or uplink.type is None or not is_new:
+        if uplink.kind is not REPORT or uplink.type is None or not is_new:
             return
         try:
             event = event_of(said.key.device, uplink.type, decode(said.body))

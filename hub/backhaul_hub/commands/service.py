@@ -19,7 +19,7 @@ from nats.errors import Error as NatsError
 from nats.errors import MaxPayloadError
 
 from backhaul_codec import CodecError, decode
-from backhaul_codec.subjects import LIVE
+from backhaul_codec.kinds import LIVE, RESULT
 from backhaul_hub.commands import rows as command_rows
 from backhaul_hub.commands.lifecycle import (
     Arrival,
@@ -103,7 +103,7 @@ class CommandShell:
         device, uplink = said.key.device, said.uplink
         if is_new and said.seq == 1 and said.key.lane == LIVE:
             self._began(Doubt(device, said.key.epoch, said.stored_ns + _SKEW_NS))
-        if uplink.letter != "r" or uplink.key is None:
+        if uplink.kind is not RESULT or uplink.key is None:
             return
         try:
             heard = read_result(decode(said.body, key=uplink.key).points[0])

@@ -21,7 +21,7 @@ from backhaul_hub.streams.streams import differences, names
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from backhaul_codec.subjects import Lane
+    from backhaul_codec.kinds import Lane
     from backhaul_hub.device import Device
     from backhaul_hub.nats.jetstream import JetStreamApi, Json
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_codec.subjects import LIVE
+from backhaul_codec.kinds import LIVE
 from backhaul_hub.errors import HubError
 from backhaul_hub.links.leaf_connections import LEAFS_INTERVAL_S
 from backhaul_hub.links.sources import (

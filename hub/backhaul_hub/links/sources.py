@@ -39,7 +39,7 @@ SOURCES_ADVISED_MAX = 500
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from backhaul_codec.subjects import Lane
+    from backhaul_codec.kinds import Lane
     from backhaul_hub.device import Device
     from backhaul_hub.nats.jetstream import JetStreamApi, Json
 

@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from backhaul_codec import CodecError, Opaque, decode
+from backhaul_codec.kinds import POINT, SYSTEM
 from backhaul_codec.points import JSON
 from backhaul_codec.state.merge import Change as Merge
 from backhaul_codec.state.merge import Head, HeadKey, Merged
@@ -134,9 +135,9 @@ class HubSync:
     def on_message(self, said: Examined, is_new: bool) -> None:
         """Take in one message of a vehicle. Repeats change nothing."""
         uplink = said.uplink
-        if uplink.letter == "p":
+        if uplink.kind is POINT:
             self._take_points(said.key, said.seq, uplink, said.body, is_new)
-        elif uplink.letter == "e" and uplink.type in _EVENTS:
+        elif uplink.kind is SYSTEM and uplink.type in _EVENTS:
             self._take_event(said.key, said.seq, uplink.type, said.body)
 
     def take_changes(self) -> Sequence[Change]:

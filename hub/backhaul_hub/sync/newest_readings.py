@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from backhaul_codec import CodecError, Opaque, Point, decode
+from backhaul_codec.kinds import FRAME, SYSTEM
 from backhaul_codec.points import JSON
 from backhaul_codec.rules import plain_value, require_name, require_time
 from backhaul_codec.state.json_values import value_from_json, value_to_json
@@ -112,9 +113,9 @@ class Readings:
     def on_message(self, said: Examined, is_new: bool) -> None:
         """Take in one message of a vehicle. Repeats change nothing."""
         uplink = said.uplink
-        if uplink.letter == "f":
+        if uplink.kind is FRAME:
             self._frames.append((said, is_new))
-        elif uplink.letter == "e" and uplink.type == "heads" and self._keep:
+        elif uplink.kind is SYSTEM and uplink.type == "heads" and self._keep:
             try:
                 self._take(uplink.device, _heads(said.body))
             except CodecError as error:

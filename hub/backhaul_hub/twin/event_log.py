@@ -17,11 +17,12 @@ from nats.js.api import DeliverPolicy
 
 from backhaul_codec import CodecError, Opaque, decode
 from backhaul_codec.assurance.certificates import ALSO_IMPORTED
+from backhaul_codec.kinds import LIVE
 from backhaul_codec.points import JSON
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.state.json_values import read_sayable
 from backhaul_codec.strict.json import JsonError, read_json
-from backhaul_codec.subjects import DEVICE_ID, LIVE, SubjectError, decode_token, encode_token
+from backhaul_codec.subjects import DEVICE_ID, SubjectError, decode_token, encode_token
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.ephemeral_reader import pending
 from backhaul_hub.nats.jetstream import JetStreamApi

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_codec import CodecError, decode
+from backhaul_codec.kinds import POINT
 from backhaul_codec.protocol.presence import BEAT, read_presence
 from backhaul_codec.protocol.words import MarkWord, WordError, read_word
 from backhaul_codec.subjects import DEVICE_ID, SubjectError, parse_leaf
@@ -262,7 +263,7 @@ def _down(
         _, device, leaf_subject = (*subject.split(".", 2), "", "")[:3]
         try:
             place = parse_leaf(leaf_subject, device)
-            if not DEVICE_ID.match(device) or place.letter != "p" or place.parent is not None:
+            if not DEVICE_ID.match(device) or place.kind is not POINT or place.parent is not None:
                 continue
             body = batch.column("body")[row].as_py()
             points = decode(body, node=place.node, type=place.type, key=place.key).points

@@ -15,6 +15,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyarrow import acero
 
+from backhaul_codec.kinds import FRAME, POINT
 from backhaul_spark.fleet.readings import HOUR_US
 
 if TYPE_CHECKING:
@@ -70,7 +71,9 @@ def stored_lags(points: Any, windows: Windows) -> pa.Table:
         pa.scalar(us).cast(pa.timestamp("us", tz="UTC"))
         for us in (windows.start_us, windows.end_us)
     )
-    where = (stored >= low) & (stored < high) & pc.field("letter").isin(["f", "p"])
+    where = (
+        (stored >= low) & (stored < high) & pc.field("letter").isin([FRAME.letter, POINT.letter])
+    )
     stored_us = stored.cast(pa.int64())
     # In doubles: an unset clock may say anything that 64 bits hold.
     lag_us = stored_us.cast(pa.float64(), safe=False) - pc.field("time_ns").cast(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from backhaul_codec.kinds import FRAME, POINT
 from backhaul_spark.tables.files import open_input
 from backhaul_spark.tables.part_file import read_batches
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-LETTERS = pa.array(["f", "p"])
+LETTERS = pa.array([FRAME.letter, POINT.letter])
 DTYPES = pa.array([1, 2, 3, 4], pa.int16())
 _ASKED = ("letter", "dtype", "tombstone", "device", "time_ns", "ingest")
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from backhaul_codec.kinds import POINT
 from backhaul_codec.points import FLOAT64, UINT64
 
 if TYPE_CHECKING:
@@ -125,7 +126,9 @@ class RowMaker:
         for name in ("time_ns", "seq", "epoch", "index"):
             rows[name] = batch.column(name).to_numpy()
         rows["lane"] = self._lanes_of(batch.column("lane"))
-        rows["alone"] = pc.equal(batch.column("letter"), "p").to_numpy(zero_copy_only=False)
+        rows["alone"] = pc.equal(batch.column("letter"), POINT.letter).to_numpy(
+            zero_copy_only=False
+        )
         dtype = rows["dtype"] = batch.column("dtype").to_numpy()
         bits = pc.fill_null(batch.column("value_i64"), 0).to_numpy()
         floats = pc.fill_null(batch.column("value_f64"), 0.0).to_numpy()

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from backhaul_codec.kinds import POINT
 from backhaul_codec.wire.messages import is_said_again
 from backhaul_spark.decode.points import POINTS, TIMELESS
 from backhaul_spark.nats.messages import leaf_of
@@ -41,7 +42,7 @@ SAME = (
     *("device", "node", "type", "key", "time_ns", "dtype", "tombstone", "origin"),
     *("value_f64", "value_i64", "value_text", "value_bytes"),
 )
-LETTER = "p"
+LETTER = POINT.letter
 # An agent says 200 heads or 64 KiB a frame. The driver takes in what is put aside, so that is bounded:
 # by message, and by task.
 FRAME_POINTS_MAX = 200
@@ -114,7 +115,7 @@ class Aside:
             if not 0 < decoded.counts[row] <= FRAME_POINTS_MAX or self._bytes > ASIDE_BYTES_MAX:
                 continue
             leaf = leaf_of(subject)
-            if leaf.letter == LETTER and leaf.frame:
+            if leaf.kind is POINT and leaf.frame:
                 body = decoded.messages.column("body")[row].as_py()
                 marked[row] = len(body) <= FRAME_BYTES_MAX and is_said_again(body)
         return marked[decoded.message]

@@ -1,0 +1,81 @@
+"""The kinds of messages: how each is named, in which lane it goes, its worth, and its receivers. Pure.
+
+Every other module compares kinds, and no letters. A new kind is a row here, a case of `subjects.parse_leaf`,
+and a receiver at the hub or on the vehicle.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple, TypeAlias
+
+# "live", "bulk", or "n_" and the token of a node that has a lane of its own.
+Lane: TypeAlias = str
+LIVE, BULK = "live", "bulk"
+SHARED_LANES = (LIVE, BULK)  # that every device has
+
+
+class Worth(IntEnum):
+    """The worth of a message when the ledger runs out of room: the cheapest goes first."""
+
+    TELEMETRY = 0
+    STATE = 1
+    CONFIG = 2
+    EVENT = 3
+    ACCOUNT = 4
+    """It says how to read all others; the agent never evicts it."""
+
+
+class MessageKind(NamedTuple):
+    """One kind of message that vehicles send."""
+
+    letter: str
+    """In the column `letter` of the table points."""
+    prefix: str
+    """The first token of its subject, behind `n.<node>.` in a node's own lane."""
+    lane: Lane
+    """Where its node has no lane of its own."""
+    worth: Worth
+    receivers: tuple[str, ...]
+    """The rooms that take it in, beside continuity and the table points."""
+
+
+FRAME = MessageKind("f", "f", BULK, Worth.TELEMETRY, ("hub/sync", "spark/rules"))
+POINT = MessageKind("p", "p", LIVE, Worth.STATE, ("hub/sync", "spark/rules"))
+"""Heads: one point, or points that hold or fall as one. Of an edge, and of several, they are worth CONFIG."""
+SYSTEM = MessageKind("e", "e", LIVE, Worth.EVENT, ("hub/uplink", "hub/sync", "spark/certify"))
+"""The agent's own events; SYSTEM_KINDS says more of some."""
+REPORT = MessageKind("a", "e.app", LIVE, Worth.EVENT, ("hub/broadcast", "hub/twin"))
+"""Events that programs report: none of them can say anything in the agent's name."""
+RESULT = MessageKind("r", "r", LIVE, Worth.EVENT, ("hub/commands",))
+KINDS = (FRAME, POINT, SYSTEM, REPORT, RESULT)
+BY_LETTER = {kind.letter: kind for kind in KINDS}
+BY_PREFIX = {kind.prefix: kind for kind in KINDS}
+
+
+class SystemKind(NamedTuple):
+    """One kind of the agent's own events."""
+
+    worth: Worth = Worth.EVENT
+    history: bool = False
+    """Whether it stands in the table points: else vehicle and hub keep house with it, or it is told elsewhere."""
+
+
+SYSTEM_KINDS = {
+    "clock": SystemKind(Worth.ACCOUNT),
+    "digest": SystemKind(),
+    "epoch": SystemKind(Worth.ACCOUNT),
+    "heads": SystemKind(),
+    "import": SystemKind(),
+    "key": SystemKind(),
+    "mark": SystemKind(),
+    "quarantined": SystemKind(Worth.ACCOUNT, history=True),
+    "receipt": SystemKind(Worth.ACCOUNT, history=True),
+    "seen": SystemKind(),
+}
+"""The others are worth EVENT and stand in the table."""
+
+
+def system_kind(event: str) -> SystemKind:
+    """Return the worth of an event of the agent's own, and whether history has it."""
+    return SYSTEM_KINDS.get(event, SystemKind(history=True))
