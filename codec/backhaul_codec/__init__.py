@@ -1,4 +1,4 @@
-"""What agent, hub, and Spark share: the wire format, how values merge, and what is said of trust.
+"""The shared part of agent, hub, and Spark: the wire format, the merge of values, and words of trust.
 
 Enter at `encode_frame`, `encode_point`, `decode`, and `check`, or at a room. A vehicle needs the
 standard library and cbor2 alone to encode; `bulk`, for the hub and Spark, needs numpy and pyarrow.

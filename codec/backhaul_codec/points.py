@@ -49,14 +49,14 @@ class Point:
 
 
 class Kind(IntEnum):
-    """Tell what the body of an envelope is."""
+    """The kind of an envelope's body."""
 
     FRAME = 0
     POINT = 1
 
 
 class Header(NamedTuple):
-    """Hold what stands uncompressed before a body; `raw_len` is the body's length in bytes.
+    """Hold the header before a body, uncompressed; `raw_len` is the body's length in bytes.
 
     `link`: the hash of the message before it in its lane, empty where a message has none (version 1).
     A tuple: hubs make one for every message, and a frozen dataclass takes twice as long to make.

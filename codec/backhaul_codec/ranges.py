@@ -1,4 +1,4 @@
-"""Sets of sequence numbers, kept as ranges: what continuity and deduplication count with."""
+"""Sets of sequence numbers, kept as ranges, for continuity and deduplication."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class RangeSet:
         return found
 
     def union(self, other: RangeSet) -> RangeSet:
-        """Return a new set that holds what either set holds."""
+        """Return a new set that is the union of both."""
         result = RangeSet(self)
         for low, high in other:
             result.add(low, high)

@@ -1,4 +1,4 @@
-"""Refuse, the same way when writing and when reading, what the wire format does not allow."""
+"""Refuse values that the wire format does not allow, alike when writing and when reading."""
 
 from typing import Any
 

@@ -52,7 +52,7 @@ class SubjectError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Uplink:
-    """Hold what a subject `up.<device>.<leaf subject>` says.
+    """Hold the names in a subject `up.<device>.<leaf subject>`.
 
     `kind`: a row of `kinds`. `node`: of frames and points. `type`: of points, and the kind of an
     event; None of frames. `key`: of points, and the id of a result's command. `parent`: of the
@@ -170,7 +170,7 @@ def app_event_subject(kind: str) -> str:
 
 
 def result_subject(command: str) -> str:
-    """Return the subject of what a vehicle says of a command, by the command's id."""
+    """Return the subject of a vehicle's result of a command, by the command's id."""
     return f"r.{encode_token(command)}"
 
 
@@ -223,12 +223,12 @@ def lane_of(leaf_subject: str) -> Lane:
 
 
 def import_subject(device: str, leaf_subject: str) -> str:
-    """Return the subject of what is imported of a device."""
+    """Return the subject of a device's imported messages."""
     return f"{IMPORT}.{device}.{leaf_subject}"
 
 
 def parse_uplink(subject: str) -> Uplink:
-    """Read `up.<device>.<leaf subject>`, or `import.` with what may follow it. Raises: SubjectError."""
+    """Read `up.<device>.<leaf subject>`, or an imported message's subject. Raises: SubjectError."""
     prefix, _, rest = subject.partition(".")
     device, _, leaf_subject = rest.partition(".")
     if prefix == IMPORT and DEVICE_ID.match(device):
@@ -268,7 +268,7 @@ def parse_leaf(leaf_subject: str, device: str = "") -> Uplink:
 
 
 def parse_import(leaf_subject: str, device: str = "") -> Uplink:
-    """Read what follows `import.<device>.`: a frame, or the import's word. Raises: SubjectError."""
+    """Read the part behind `import.<device>.`: a frame, or the import's word. Raises: SubjectError."""
     found = parse_leaf(leaf_subject, device)
     if found.lane_node is not None or (found.kind, found.type) not in (
         (FRAME, None),
@@ -279,7 +279,7 @@ def parse_import(leaf_subject: str, device: str = "") -> Uplink:
 
 
 def _of_node_lane(leaf_subject: str, device: str, lane: Lane) -> Uplink:
-    """Read `n.<node>.<leaf subject>`; what names a node must name this one (an edge: below)."""
+    """Read `n.<node>.<leaf subject>`; every node named in it must be this one (an edge: below)."""
     node = node_of_lane(lane)
     rest = leaf_subject.split(".", 2)[-1]
     inner = None if rest.startswith("n.") else parse_leaf(rest, device)

@@ -16,7 +16,7 @@ SECTIONS = ("fleet", "rules", "signals", "twin")
 
 
 def read_config(path: str) -> dict[str, Any]:
-    """Read the file; what is in a section is for others to check.
+    """Read the file; each section's owner checks its contents.
 
     Raises:
         OptionError: no such file, no TOML, or no section of any job.

@@ -1,4 +1,4 @@
-"""What can go wrong in backhaul_spark, as one tree.
+"""The errors of backhaul_spark, as one tree.
 
     BackhaulSparkError
     ├── OptionError          an option or a file of settings is wrong
@@ -36,13 +36,13 @@ from typing import ClassVar
 
 
 class BackhaulSparkError(Exception):
-    """Base of all errors of this package; ``hint`` says what to do."""
+    """Base of all errors of this package; ``hint`` names the remedy."""
 
     hint: str = ""
 
 
 class OptionError(BackhaulSparkError):
-    """An option, or a key of a settings file, does not hold what it should."""
+    """An option, or a key of a settings file, has an invalid value."""
 
     def __init__(self, option: str, value: object, expected: str) -> None:
         self.option, self.value, self.expected = option, value, expected
@@ -84,7 +84,7 @@ class NoAnswer(HubError):
 
 
 class ServerBehind(HubError):
-    """A server of a cluster does not have yet what the stream's leader has; another one may."""
+    """A server of a cluster lags behind the stream's leader; another one may not."""
 
     hint = "see that all servers of the cluster run and reach one another"
 
@@ -102,7 +102,7 @@ class HubProtocolError(HubError):
 
 
 class NobodyTakes(HubError):
-    """No stream takes what is published: it is not there, or this user may not publish to it."""
+    """No stream takes a published message: it is not there, or this user may not publish to it."""
 
     hint = "`backhaul-hub up` makes the streams; the twin job logs in by creds/twin.creds"
 
@@ -111,7 +111,7 @@ class NobodyTakes(HubError):
 
 
 class PublishRefused(HubError):
-    """A stream refused a message for what it is."""
+    """A stream refused a message because of its contents."""
 
     hint = "a rule's alert is not as the hub takes it: nothing goes on before the rule is mended"
 
@@ -181,7 +181,7 @@ class MessagesGone(StreamError):
 
 
 class StreamFull(StreamError):
-    """A stream that refuses what is new has no room."""
+    """A stream that refuses new messages has no room."""
 
     hint = "TWIN_CMD empties itself while `backhaul-hub up` runs, and of all that is 5 minutes old"
 
@@ -190,7 +190,7 @@ class StreamFull(StreamError):
 
 
 class AlertUnfit(BackhaulSparkError):
-    """An alert says what cannot be told the hub; a rule made it so."""
+    """An alert holds a value that cannot be sent to the hub; a rule made it so."""
 
     hint = "mend the rule: device, command and params go into subjects and JSON"
 
@@ -235,7 +235,7 @@ class TableNewer(TableError):
 
 
 class NotKept(TableError):
-    """A question about what was known at a time before versions were kept."""
+    """A question about a time before versions were kept."""
 
     hint = "`backhaul-spark maintain --superseded-days` says for how long superseded rows are kept"
 

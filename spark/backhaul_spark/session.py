@@ -81,7 +81,7 @@ def spark_session(
 
 
 def _not_submitted(settings: dict[str, str]) -> dict[str, str]:
-    """Leave out what spark-submit was told: what a builder says would win over it."""
+    """Leave out settings of spark-submit: a builder's setting would win over them."""
     from pyspark import SparkConf
 
     submitted = SparkConf()
@@ -127,7 +127,7 @@ def _stderr_of_children(verbose: bool) -> Iterator[IO[bytes]]:
 
 
 def _require_java() -> None:
-    """Look for Java where Spark's launcher does, which says nothing of what to install."""
+    """Look for Java where Spark's launcher does, which names no package to install."""
     home = os.environ.get("JAVA_HOME")
     if home and not os.access(f"{home}/bin/java", os.X_OK):
         raise JavaMissing(f"JAVA_HOME is {home}, which has no bin/java")

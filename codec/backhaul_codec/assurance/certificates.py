@@ -59,7 +59,7 @@ class LaneId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LaneRecord:
-    """Hold what is known of a lane: the seqs held, the receipts, the highest seq ever heard of.
+    """Hold the facts of a lane: the seqs held, the receipts, the highest seq ever heard of.
 
     `receipts` are (low, high, reason), ascending, none overlapping another: see `disjoint`.
     `forked`: the first seq that two machines may have written, 0 for none.
@@ -91,7 +91,7 @@ class Reasoned(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Name what a lane's messages of an hour lie between: the last before them, and the last of them.
+    """Name the bounds of a lane's messages of an hour: the last before them, and the last of them.
 
     Both as the vehicle has said it, each with its hash in hex ("" where it has not). `high` None: it has
     not spoken since.
@@ -199,7 +199,7 @@ def lane_records(
     said: Iterable[tuple[int, Mapping[str, int]]],
     forked: Mapping[LaneId, int] | None = None,
 ) -> dict[LaneId, LaneRecord]:
-    """Bring together what is known of a device's lanes.
+    """Bring together the facts of a device's lanes.
 
     Args:
         held: the seqs that are held.
@@ -341,7 +341,7 @@ def _certificate(
 
 
 def _ends(spans: Sequence[_Span]) -> Iterator[Ends]:
-    """Return what the messages of each lane lie between, of the lanes of which any hash was said."""
+    """Return the bounds of each lane's messages, for lanes of which a hash was said."""
     by_epoch: dict[int, list[_Span]] = {}
     for span in spans:
         by_epoch.setdefault(span.epoch, []).append(span)
@@ -371,7 +371,7 @@ def _judge(
     missing: list[Missing],
     explained: list[Reasoned],
 ) -> None:
-    """Add what of `low..high` is not held to what is missing or explained."""
+    """Add the part of `low..high` that is not held to the missing or the explained seqs."""
     at = bisect_left(record.receipts, low, key=itemgetter(1))
     for start, end in record.held.holes(low, high):
         while at < len(record.receipts) and record.receipts[at][1] < start:

@@ -1,4 +1,4 @@
-"""Coded conditions: what is wrong, how bad it is, since when, and what to do. Pure.
+"""Coded conditions: cause, severity, since when, and the remedy. Pure.
 
 A component has a table of kinds (`Kind`) and looks around now and then; what it finds (`Finding`) goes
 to `Conditions.note`. A brief fault stays hidden until it has lasted, one that was shown stays for a
@@ -51,14 +51,14 @@ class Kind:
 
 
 class Place(NamedTuple):
-    """What a condition is about: a device ("" for none), and a lane, stream or consumer of it."""
+    """The subject of a condition: a device ("" for none), and a lane, stream or consumer of it."""
 
     device: str = ""
     about: str = ""
 
 
 class Finding(NamedTuple):
-    """What one look has found. ``detail``: the figures, for people; it may change while it lasts."""
+    """The finding of one look. ``detail``: the figures, for people; it may change while it lasts."""
 
     code: str
     place: Place = Place()
@@ -133,7 +133,7 @@ class Conditions:
                 del self._lasting[key]
 
     def shown(self) -> list[Condition]:
-        """Return what is to be shown: worst first, then as the kinds are listed, then by place."""
+        """Return the conditions to show: worst first, then as the kinds are listed, then by place."""
         there = {(code, place.device) for code, place in self._lasting}
         found = [
             self._condition(code, place, known)

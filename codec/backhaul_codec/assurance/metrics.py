@@ -1,4 +1,4 @@
-"""What a metric is, for both ends: its name, its help, its labels. Pure."""
+"""Metrics of both ends: name, help, and labels of each. Pure."""
 
 from __future__ import annotations
 

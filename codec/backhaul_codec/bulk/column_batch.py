@@ -96,7 +96,7 @@ def assemble(columns: Columns, texts_max: int) -> pa.RecordBatch:
 
 
 def _texts_bytes(columns: Columns) -> int:
-    """Return what the names and texts of all points come to, each with copies of its own."""
+    """Return the size of the names and texts of all points, each with copies of its own."""
     size = sum(
         int(_lengths(strings.texts)[strings.number_of] @ columns.counts)
         for strings in (columns.node, columns.type, columns.key)

@@ -51,7 +51,7 @@ _VALID = _valid_kinds()
 
 
 class Names:
-    """Hold the texts of frames; each distinct list of texts is proven once, whoever has it.
+    """Hold the texts of frames; each distinct list of texts is proven once.
 
     Args:
         walk: that found them.
@@ -228,7 +228,7 @@ class Values:
         return found
 
     def _field(self, field: Field, count: Array, dtypes: Mapping[int, str]) -> Array:
-        """Return the numbers of a field, `count` in each frame, of whichever widths."""
+        """Return the numbers of a field, `count` in each frame, of any width."""
         size = self._walk.argument[field, self._frames].astype(np.int64)
         start = self._content(field)
         width = np.where(count == 0, 1, size // np.maximum(count, 1))

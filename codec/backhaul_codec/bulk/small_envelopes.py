@@ -71,7 +71,7 @@ def open_small(
 
 
 def _headers(heads: bytes, kind: Kind) -> Array:
-    """Return headers of version 1 of what begins so, those of version 2 put into the same fields.
+    """Return headers of version 1 as they are, those of version 2 put into the same fields.
 
     Args:
         heads: the first `CHAINED_BYTES` of each message, end to end.

@@ -1,4 +1,4 @@
-"""Say what the subjects of many messages name, each leaf subject parsed once."""
+"""Read the subjects of many messages, each leaf subject parsed once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class SubjectNames(NamedTuple):
-    """Hold what a subject says of its message; `kind` None where there was no subject.
+    """Hold a message's names by its subject; `kind` None where there was no subject.
 
     `parent` of a frame is the upper end of its edge, "" for a node's frame; `node` of an edge's
     single point says both ends. `silent`: no point of it is a row.
@@ -33,7 +33,7 @@ NO_NAMES = SubjectNames(None, None, "", "")
 def names_of(
     count: int, subjects: Sequence[str] | None, errors: dict[int, CodecError]
 ) -> list[SubjectNames | None]:
-    """Return what the subjects say; None of one that is none, and its error in `errors`."""
+    """Return the names of each subject; None of an invalid one, and its error in `errors`."""
     if subjects is None:
         return [NO_NAMES] * count
     known: dict[str, SubjectNames] = {}
@@ -48,7 +48,7 @@ def names_of(
 
 
 def _names(subject: str, known: dict[str, SubjectNames]) -> SubjectNames:
-    """Return what a subject says, each leaf subject parsed once, whatever devices it is of."""
+    """Return the names of a subject, each leaf subject parsed once for all devices."""
     leaf_subject = subject
     if subject.startswith(("up.", f"{IMPORT}.")):
         device, _, leaf_subject = subject.partition(".")[2].partition(".")

@@ -1,4 +1,4 @@
-"""nats-py's client, made to bear every message that a nats-server lets through, and to close what it opens.
+"""nats-py's client, made to bear every message that a nats-server lets through, and to close its connections.
 
 To a server any byte but space, tab and line ends may stand in a subject or a reply, and headers are
 bytes. nats-py 2.16 takes two bytes more for the end of a subject: one could go on with the number of

@@ -1,4 +1,4 @@
-"""What the three programs have in common as programs: subcommands, logs, and the metrics endpoint.
+"""Shared parts of the three programs: subcommands, logs, and the metrics endpoint.
 
 Enter at `command_line`, `json_logs`, and `scrapes`. Nothing here knows points or messages.
 """

@@ -1,4 +1,4 @@
-"""What the three command lines have in common: how a subcommand is found, and how one ends.
+"""Shared parts of the three command lines: a subcommand is found, runs, and ends.
 
 A subcommand is imported when it is called. So the list of all needs none of them, and `run` on a
 vehicle does not pay for what `replay` needs.
@@ -142,7 +142,7 @@ def _say(program: str, problem: str, hint: str = "") -> None:
 
 
 class _Harmless:
-    """Standard output on which nothing is written that a terminal obeys, whoever chose the text.
+    """Standard output without anything that a terminal obeys, wherever the text comes from.
 
     The last line of defence: text of vehicles goes through `point_text.shown` before, which also keeps
     line breaks out of a line. Bytes are left alone.

@@ -1,4 +1,4 @@
-"""Logs of agent and control plane: one JSON object a line, tracebacks, and what libraries log, included."""
+"""Logs of agent and control plane: one JSON object a line, with tracebacks and libraries' records."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def configure(file: TextIO, monotonic_s: Callable[[], float], level: str = "debu
 
 
 class Forgiving:
-    """Writes to a file, and leaves out what it does not take: its disk may be full.
+    """Writes to a file, and drops records that it does not take: its disk may be full.
 
     A process whose log cannot be written must go on all the same.
     """
@@ -61,13 +61,13 @@ class Forgiving:
         return len(text)
 
     def flush(self) -> None:
-        """Hand on what was written."""
+        """Hand on the written lines."""
         with contextlib.suppress(OSError):
             self._file.flush()
 
 
 class _OfLibraries(logging.Handler):
-    """Makes a line like ours of what asyncio or nats-py has to say: else it would be raw text."""
+    """Turns records of asyncio and nats-py into lines like ours: else they would be raw text."""
 
     def emit(self, record: logging.LogRecord) -> None:
         log = structlog.get_logger(record.name)

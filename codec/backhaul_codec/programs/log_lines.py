@@ -1,4 +1,4 @@
-"""What one line of a log may hold, and how many of a kind there may be. Pure.
+"""Limits of a log: the length of a line, and the number of a kind. Pure.
 
 Agent and control plane log text that others chose: subjects, errors of a server, what a program printed.
 So a field is cut, a vehicle's token never stands in it whole, and a fault that repeats is braked.
@@ -30,7 +30,7 @@ _IDS = ("id", "token")
 
 
 def tidy(_logger: object, _method: str, fields: Fields) -> Fields:
-    """Hide vehicles' tokens in all fields but ids, and cut what is long."""
+    """Hide vehicles' tokens in all fields but ids, and cut long values."""
     for name, value in fields.items():
         length = TRACE_MAX if name == "exception" else TEXT_MAX
         fields[name] = _tidy(value, length, hide=name not in _IDS)
@@ -86,7 +86,7 @@ class Brake:
         self._kinds: OrderedDict[tuple[object, ...], tuple[float, float, int]] = OrderedDict()
 
     def __call__(self, _logger: object, method: str, fields: Fields) -> Fields:
-        """Let a line through, or raise what ``dropped`` makes."""
+        """Let a line through, or raise the exception that ``dropped`` makes."""
         if method not in ("warning", "error", "exception", "critical"):
             return fields
         kind = tuple(str(fields.get(name, ""))[:100] for name in _WHOM)

@@ -61,7 +61,7 @@ class ScrapeServer(ThreadingMixIn, WSGIServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """End what takes too long; called twice a second."""
+        """End connections that take too long; called twice a second."""
         super().service_actions()
         with self._freed:
             until_s = self._monotonic_s() - OPEN_S_MAX
@@ -69,7 +69,7 @@ class ScrapeServer(ThreadingMixIn, WSGIServer):
                 _end(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Pass over what goes wrong with a connection: of itself a server writes a traceback."""
+        """Pass over a connection's errors: of itself a server writes a traceback."""
 
 
 class _Quiet(WSGIRequestHandler):

@@ -1,4 +1,4 @@
-"""What vehicle and hub say to each other about artifacts, and its limits: bytes in, words out.
+"""Messages of vehicle and hub about artifacts, and their limits: bytes in, words out.
 
 A question goes out on ``blob.<device>``, each is answered with one word on ``blobr.<device>.<token>``:
 msgpack arrays with a tag, so that a piece of 1 KB costs 60 bytes beside itself. Nothing is stored, so

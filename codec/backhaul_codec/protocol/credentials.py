@@ -1,4 +1,4 @@
-"""What logs in to a NATS server with a key: a ``.creds`` file's text, or an nkey's seed alone.
+"""Credentials that log in to a NATS server with a key: a ``.creds`` file's text, or an nkey's seed alone.
 
     -----BEGIN NATS USER JWT-----        who the user is and what it may, signed by its account
     eyJ0eXAiOiJKV1QiLCJhbGciOiJlZDI1...
@@ -61,7 +61,7 @@ class Credentials:
         return base64.urlsafe_b64encode(signature).rstrip(b"=").decode()
 
     def text(self) -> str:
-        """Return what a ``.creds`` file holds; of an nkey alone its seed."""
+        """Return the contents of a ``.creds`` file; of an nkey alone its seed."""
         return _TEMPLATE.format(jwt=self.jwt, seed=self.seed) if self.jwt else f"{self.seed}\n"
 
     def expired(self, now_s: float) -> str:

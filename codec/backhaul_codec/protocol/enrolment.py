@@ -1,4 +1,4 @@
-"""How a vehicle becomes one of a hub's: the token it is given, what it asks, what it is answered.
+"""How a vehicle becomes one of a hub's: the token it is given, its request, the hub's answer.
 
 `backhaul-hub enrol VID` prints a token. The vehicle makes a key of its own, connects with what the
 token holds, and asks on ``enrol.<token id>``; the answer is its identity document (docs/enrolment.md).
@@ -47,7 +47,7 @@ class EnrolmentError(ValueError):
 
 
 class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What lets a vehicle ask once to be enrolled.
+    """The right of a vehicle to ask once to be enrolled.
 
     `id`: no secret, 96 random bits. `leaf_urls` and `ca` as in the identity document. `jwt` and
     `seed`: a user that may ask on this token's subject and nothing else, until `expires_s` (since
@@ -73,7 +73,7 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a vehicle asks: to be known by the key that has signed this."""
+    """A vehicle's request: to be known by the key that has signed this."""
 
     version: Literal[1] = 1
     token: TokenId
@@ -155,7 +155,7 @@ def write_request(token_id: str, key: Credentials) -> bytes:
 
 
 def read_request(subject: str, body: bytes) -> Request:
-    """Read a request and prove that whoever signed it holds the key it names.
+    """Read a request and prove that its signer holds the key it names.
 
     Raises:
         EnrolmentError: it is none, of another token than its subject's, or not signed by its key.

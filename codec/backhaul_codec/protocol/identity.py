@@ -1,4 +1,4 @@
-"""The identity document: what a vehicle is to know of itself and its hub, from one to the other.
+"""The identity document: a vehicle's own name, its hub, and its rights, from the hub to the vehicle.
 
 The hub writes it, as a file that somebody brings to the vehicle or as its answer to an enrolment;
 `backhaul-agent enrol` makes the vehicle's own files of it. It may hold secrets, so none of its
@@ -32,7 +32,7 @@ _USER_SEED = re.compile(r"\ASU[A-Z2-7]{56}\Z")
 
 
 class IdentityError(ValueError):
-    """Say which field of a document is wrong, and what is allowed there; `field` may be empty."""
+    """Name the wrong field of a document, and the values allowed there; `field` may be empty."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}" if field else problem)
@@ -41,14 +41,14 @@ class IdentityError(ValueError):
 
 
 class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the vehicle's link carries at its worst, and when it is up (docs/link.md)."""
+    """The capacity of the vehicle's link at its worst, and when it is up (docs/link.md)."""
 
     mode: LinkMode = "always"
     kbit_s: Annotated[float, Meta(gt=0, le=10_000_000)] = 1000.0
 
 
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Who a vehicle is, and how it reaches its hub.
+    """The name of a vehicle, and the way to its hub.
 
     `ca`: certificates in PEM that the hub's server is known by; empty: those of the system.
     `jwt`: the user JWT; empty where the addresses hold a login. `seed`: of that user's key, only

@@ -1,4 +1,4 @@
-"""A signature by an nkey that proves: whoever sends this public key holds the secret to it.
+"""A signature by an nkey, as proof that the sender of a public key holds the secret to it.
 
 Pure. What is signed names its purpose, so that a proof for one thing is none for another, and no
 server's nonce (which names none) can be passed off as one.
@@ -28,7 +28,7 @@ def prove(key: Credentials, purpose: str, about: str) -> str:
 
 
 def holds(proof: str, public_key: str, purpose: str, about: str) -> bool:
-    """Tell whether a proof is what `prove` returns for these; False for any garbage."""
+    """Tell whether a proof equals the result of `prove` for these; False for any garbage."""
     if not (_SIGNATURE.match(proof) and is_user_key(public_key)):
         return False
     try:

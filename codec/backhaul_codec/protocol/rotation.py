@@ -1,4 +1,4 @@
-"""A vehicle's key replaced over the air: what hub and vehicle say to each other about it.
+"""A vehicle's key replaced over the air: the messages of hub and vehicle about it.
 
 The hub wishes, on ``s.key`` of DOWN; its newest word is all that it wishes. The vehicle answers with
 events ``e.key`` (protocol/words.py). A JWT is no secret, and a key never leaves its vehicle. Pure.
@@ -42,7 +42,7 @@ def write_wish(wish: Wish) -> bytes:
 
 
 def read_wish(body: bytes) -> Wish:
-    """Read what the hub wishes. Raises: ValueError: it is no wish."""
+    """Read the hub's wish. Raises: ValueError: it is no wish."""
     if len(body) > WISH_BYTES_MAX:
         raise ValueError(f"a wish of {len(body)} bytes, it has {WISH_BYTES_MAX} at most")
     try:
@@ -57,5 +57,5 @@ def prove_key(key: Credentials, device: str, id_: str) -> str:
 
 
 def proves(proof: str, public_key: str, device: str, id_: str) -> bool:
-    """Tell whether a proof is what `prove_key` returns."""
+    """Tell whether a proof equals the result of `prove_key`."""
     return holds(proof, public_key, PURPOSE, f"{device} {id_}")

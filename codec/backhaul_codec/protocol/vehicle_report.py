@@ -1,4 +1,4 @@
-"""What a vehicle says of itself beside its lanes: which machine it is, its software, its health.
+"""A vehicle's report on itself, beside its lanes: its machine, its software, its health.
 
 It goes along with a question for the time (``"vehicle"`` on ``clk.<device>``), over core NATS, stored
 nowhere: when the link comes up, when something changes, and with each question that is asked anyway. Names
@@ -52,7 +52,7 @@ _read = Reader(VehicleReport).read
 
 
 def read_report(data: bytes) -> VehicleReport:
-    """Return what a vehicle says of itself.
+    """Return a vehicle's report on itself.
 
     Raises:
         ValueError: it is none, or longer than `REPORT_BYTES_MAX`.
@@ -63,6 +63,6 @@ def read_report(data: bytes) -> VehicleReport:
 
 
 def printable(about: str) -> str:
-    """Return what a condition is about as a report may hold it: ASCII, and not long."""
+    """Return the subject of a condition as a report may hold it: ASCII, and not long."""
     text = "".join(letter if " " <= letter <= "~" else "?" for letter in about)
     return text[:ABOUT_CHARACTERS_MAX]

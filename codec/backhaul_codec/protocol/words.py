@@ -1,4 +1,4 @@
-"""What a vehicle says of its own lanes and clock: the system events that continuity is told.
+"""A vehicle's words on its own lanes and clock: the system events that continuity is told.
 
 `e.receipt` what will never come, `e.mark` how far each lane was at a time, `e.epoch` that a ledger
 took another's place, `e.clock` how good the stamps are, `e.key` how far the change of its key is; and the
@@ -43,7 +43,7 @@ KeyState = Literal["made", "written", "failed"]
 
 
 class WordError(ValueError):
-    """A system event that does not say what its kind must; `kind` is the event's."""
+    """A system event with other contents than its kind must have; `kind` is the event's."""
 
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__(reason)
@@ -182,7 +182,7 @@ _Body = TypeVar("_Body", _ReceiptBody, _MarkBody, _EpochBody, _ClockBody, _KeyBo
 
 
 def read_word(uplink: Uplink, epoch: int, body: bytes) -> Word | None:
-    """Return what a system event says, None where the message is none of those kinds.
+    """Return the words of a system event, None where the message is none of those kinds.
 
     Args:
         uplink: its subject.

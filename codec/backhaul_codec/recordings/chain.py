@@ -1,4 +1,4 @@
-"""What a recording is known by: what stands in its rows, whatever its file is called. Pure.
+"""The name of a recording: a hash of its rows' contents, independent of the file's name. Pure.
 
 `source_of` names a recording by its mapping and its first row, so that it stays the same while rows are
 appended. A `Chain` says what stood in all rows up to one: a recording that was changed, or another one
@@ -21,7 +21,7 @@ _encode = msgspec.msgpack.Encoder(enc_hook=repr).encode
 
 
 def _said(row: Any) -> bytes:
-    """Return what stands in a row; a time that no 64 bits of ns can say is an integer beyond those."""
+    """Return the contents of a row; a time beyond 64 bits of ns is an integer beyond those."""
     try:
         return _encode(row)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""A mapping says which column of a recording is what: one TOML file, checked when it is read.
+"""A mapping from a recording's columns to series: one TOML file, checked when it is read.
 
 [time]
 column = "t_ns"
@@ -91,7 +91,7 @@ class DeviceOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     names: dict[str, str] = {}
 
     def of_path(self, path: str) -> str | None:
-        """Return what a path, parts divided by "/", says of the device; None: it is not like the pattern.
+        """Return the device's part of a path, parts divided by "/"; None: it is not like the pattern.
 
         A pattern without "/" is compared with the file's name alone.
         """
@@ -101,7 +101,7 @@ class DeviceOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         return found and self.name(found[1])
 
     def name(self, said: str) -> str:
-        """Return the device's id for what a column or path says."""
+        """Return the device's id by the text of a column or path."""
         return self.names.get(said, said)
 
 

@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 class Row(NamedTuple):
-    """What one row holds; ``time_ns`` None: it has no valid time, and its points' times say nothing.
+    """The points of one row; ``time_ns`` None: it has no valid time, and its points' times say nothing.
 
     ``number`` counts from 0 after any header line.
     """
@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the rows; ``untimed`` holds (first, last) runs of rows without a time."""
+    """The counts of rows by fate; ``untimed`` holds (first, last) runs of rows without a time."""
 
     rows: int = 0
     rows_filtered: int = 0
@@ -55,7 +55,7 @@ class Tally:
 
 
 class RowMapper:
-    """Applies a mapping to chunks; `tally` says what became of every row."""
+    """Applies a mapping to chunks; `tally` counts the fate of every row."""
 
     def __init__(self, mapping: Mapping, *, text_only: bool) -> None:
         self.tally = Tally()

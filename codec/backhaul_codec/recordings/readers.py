@@ -1,4 +1,4 @@
-"""Recordings read in chunks of rows, never all in memory, whatever is in them.
+"""Recordings read in chunks of rows, never all in memory, with any contents.
 
 CSV is read line by line, a row no longer than `ROW_CHARS_MAX`; Parquet page by page, texts and byte
 strings by their dictionaries, so that a value that stands in every row is in memory once. What would

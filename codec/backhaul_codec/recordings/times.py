@@ -1,4 +1,4 @@
-"""Whether a recording's times are what its mapping says: judged before anything of it is used. Pure.
+"""Whether a recording's times fit its mapping: judged before any row is used. Pure.
 
 A wrong unit or format makes times of no date, or of 1970. Points with such times would be history for
 ever; so a recording is refused where more than a few rows have no valid time.

@@ -27,7 +27,7 @@ DTYPES = ("float64", "int64", "text", "json", "bytes", f"{_OPAQUE}<7..255>")
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Hold what `node.type[.key][:dtype]=value` says."""
+    """Hold the parts of `node.type[.key][:dtype]=value`."""
 
     node: str
     type: str
@@ -57,7 +57,7 @@ def value_to_json(value: Value) -> tuple[Any, str]:
 
 
 def read_sayable(data: bytes) -> Any:
-    """Return what JSON says that somebody else wrote, such that it can be said again within other JSON.
+    """Return a value of somebody else's JSON, such that it can be written again within other JSON.
 
     Half of a surrogate pair, which JSON may name and no UTF-8 can hold, becomes `?`.
     Raises: JsonError.

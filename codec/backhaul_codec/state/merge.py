@@ -64,7 +64,7 @@ class Head:
         return bool(self.tombstone & 1)
 
     def rank(self) -> tuple[int, str, bytes]:
-        """Return what decides between two values; the greater stays."""
+        """Return the key that decides between two values; the greater stays."""
         return self.time, self.origin, encode_value(self.value)
 
     def to_point(self, key: HeadKey) -> Point:
@@ -83,7 +83,7 @@ class Head:
 
 
 class Change(Enum):
-    """Say what became of a point's value."""
+    """The fate of a point's value."""
 
     NEW = "new"  # the first of its series
     WON = "won"  # it is the head now; or it is the head's own value with a greater tombstone
@@ -92,7 +92,7 @@ class Change(Enum):
 
 
 class Merged(NamedTuple):
-    """Say what a point did. `before` is the head that it met, None if there was none."""
+    """The effect of a point. `before` is the head that it met, None if there was none."""
 
     head: Head
     change: Change
@@ -181,7 +181,7 @@ class Heads:
         return merged
 
     def put(self, key: HeadKey, head: Head) -> None:
-        """Put a head in place, whatever stood there: one that was merged elsewhere, or corrected."""
+        """Put a head in place of any other: one that was merged elsewhere, or corrected."""
         self._nodes.setdefault(key.node, {})[key] = head
         self._digests.pop(key.node, None)
 
@@ -198,7 +198,7 @@ class Heads:
         return sorted(self._nodes)
 
     def digests(self) -> dict[str, str]:
-        """Return the digest of each node, by name; only what changed is computed again."""
+        """Return the digest of each node, by name; only changed ones are computed again."""
         for node in self._nodes.keys() - self._digests.keys():
             self._digests[node] = node_digest(self._nodes[node].items())
         return dict(sorted(self._digests.items()))

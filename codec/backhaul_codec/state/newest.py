@@ -39,7 +39,7 @@ class _Last(NamedTuple):
 
 
 def newest_of(message: bytes, *, node: str | None = None) -> list[Point]:
-    """Return one point for each (type, key) of a frame: what merging all of its points comes to.
+    """Return one point for each (type, key) of a frame: the result of merging all of its points.
 
     That is the greatest (time, origin, encoded value) and the greatest tombstone. `node` is the
     one of the subject, if that is to be proven. The points come in the order of the frame's series.

@@ -12,7 +12,7 @@ from backhaul_codec.subjects import encode_token
 
 
 def line(point: dict[str, Any]) -> str:
-    """Return a point as one line: when, which, what, by whom."""
+    """Return a point as one line: time, series, value, and writer."""
     return "  ".join((utc(point["time"]), path(point), value(point), origin(point)))
 
 
@@ -24,7 +24,7 @@ def table(points: list[dict[str, Any]]) -> list[str]:
 
 
 def columns(rows: Iterable[Iterable[str]], right: Collection[int] = ()) -> list[str]:
-    """Return rows as lines, never wrapped: what is cut or broken cannot be searched for or copied.
+    """Return rows as lines, never wrapped: cut or broken text cannot be searched for or copied.
 
     Args:
         rows: cells of each, alike many.

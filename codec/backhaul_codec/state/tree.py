@@ -146,7 +146,7 @@ class Topology:
         return None if head is None else head.value
 
     def _note(self, key: HeadKey, head: Head) -> None:
-        """Write down what a head says, without drawing conclusions."""
+        """Write down a head's edge, without drawing conclusions."""
         self._nodes.add(key.node)
         if key.parent:
             self._nodes.add(key.parent)

@@ -49,7 +49,7 @@ class Reader(Generic[_T]):
         self._decode = msgspec.json.Decoder(type_).decode
 
     def read(self, data: bytes | str) -> _T:
-        """Return what JSON says. Raises: JsonError."""
+        """Return the value of JSON. Raises: JsonError."""
         read_json(data)
         try:
             return self._decode(data)
@@ -58,7 +58,7 @@ class Reader(Generic[_T]):
 
 
 def read_json(data: bytes | str) -> Any:
-    """Return what JSON says, as dict, list, str, int, float, bool or None. Raises: JsonError."""
+    """Return the value of JSON, as dict, list, str, int, float, bool or None. Raises: JsonError."""
     try:
         if isinstance(data, str):
             data = data.encode()
@@ -84,7 +84,7 @@ def read_json(data: bytes | str) -> Any:
 
 
 def read_typed(data: bytes | str, type_: type[_T]) -> _T:
-    """Return what JSON says, as a type of msgspec's. Raises: JsonError."""
+    """Return the value of JSON, as a type of msgspec's. Raises: JsonError."""
     kept: Any = type_  # which can be hashed, other than mypy says
     reader: Reader[_T] = _reader(kept)
     return reader.read(data)
@@ -96,12 +96,12 @@ def _reader(type_: Any) -> Any:
 
 
 def write_json(said: Any) -> bytes:
-    """Return compact JSON of what `read_json` returns."""
+    """Return compact JSON of a value that `read_json` returned."""
     return msgspec.json.encode(said)
 
 
 def write_exactly(said: Any) -> bytes:
-    """Return compact JSON of what a program has made, NaN and infinities refused. Raises: JsonError.
+    """Return compact JSON of a program's value, NaN and infinities refused. Raises: JsonError.
 
     Other writers make null of them.
     """
@@ -156,7 +156,7 @@ def _too_long(digits: int) -> JsonError:
 
 
 def _refuse(data: bytes | str, error: Exception) -> NoReturn:
-    """Raise what an error of msgspec's means."""
+    """Raise a JsonError for an error of msgspec's."""
     text = str(error)
     if isinstance(error, RecursionError):
         raise JsonError(_TOO_DEEP, "deep") from None

@@ -1,4 +1,4 @@
-"""Read TOML that somebody wrote by hand, or refuse it with the reason, whatever stands in it."""
+"""Read TOML that somebody wrote by hand, or refuse it with the reason, never with a traceback."""
 
 import math
 import tomllib
@@ -12,7 +12,7 @@ class TomlError(ValueError):
 
 
 def read_toml(text: str, *, finite: bool = True) -> dict[str, Any]:
-    """Return what TOML says; every number in it fits 64 bits, and is finite.
+    """Return the contents of TOML; every number in it fits 64 bits, and is finite.
 
     A limit that is nan passes every comparison. Who says so himself, with more words, takes other
     numbers with `finite=False` (`toml_values.odd_values`).

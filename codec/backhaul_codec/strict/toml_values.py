@@ -1,4 +1,4 @@
-"""What no value of a configuration file may be, whatever its key: pure, for agent.toml and hub.toml alike."""
+"""Values that no key of a configuration file may have: pure, for agent.toml and hub.toml alike."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TEXT_MAX = 4096
 
 
 def odd_values(raw: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the key of each value that is of no use anywhere, and what is wrong with it.
+    """Yield the key of each value that is of no use anywhere, with the reason.
 
     Args:
         raw: what tomllib has read.
@@ -36,7 +36,7 @@ def odd_values(raw: Any, place: str = "") -> Iterator[tuple[str, str]]:
 
 
 def url_problem(url: str) -> str:
-    """Say what is wrong with the address of a server, as in tls://hub.example.org:7422; "" if nothing."""
+    """Return the error in a server's address, as in tls://hub.example.org:7422; "" if there is none."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -50,7 +50,7 @@ def url_problem(url: str) -> str:
 
 
 def listen_problem(listen: str, others: Iterable[str] = ()) -> str:
-    """Say what is wrong with HOST:PORT to listen at ("" for nowhere); "" if nothing.
+    """Return the error in a HOST:PORT to listen at ("" for nowhere); "" if there is none.
 
     Args:
         listen: the value.

@@ -88,7 +88,7 @@ UNSIGNED, NEGATIVE, BYTES, TEXT, ARRAY, MAP, TAG = range(7)
 
 
 class ItemHead(NamedTuple):
-    """Hold what an item begins with; `end` is where its content or the next item begins."""
+    """Hold the head of an item; `end` is where its content or the next item begins."""
 
     major: int
     argument: int
@@ -109,7 +109,7 @@ def read_head(body: bytes, at: int) -> ItemHead:
 
 
 def item_end(body: bytes, at: int) -> int:
-    """Return where the item at an offset ends, walking over what is in it. Raises: CodecError."""
+    """Return where the item at an offset ends, walking over its contents. Raises: CodecError."""
     wanted = 1
     while wanted:
         major, argument, at = read_head(body, at)

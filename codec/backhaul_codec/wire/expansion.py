@@ -1,4 +1,4 @@
-"""Say what a message comes to once each point is a row with a copy of its texts; no point is built.
+"""Compute a message's size once each point is a row with a copy of its texts; no point is built.
 
 A frame of 873 bytes can hold 2**18 points, and one of 138 kB texts that come to 64 MiB: whoever takes
 messages from others counts what they come to, and not only what they weigh.
@@ -25,7 +25,7 @@ HONEST_BYTES = 64 << 10
 
 
 class Expansion(NamedTuple):
-    """Hold what a message comes to: its points, and their rows with all texts, in bytes."""
+    """Hold a message's expanded size: its points, and their rows with all texts, in bytes."""
 
     points: int
     size: int
@@ -36,10 +36,10 @@ class Expansion(NamedTuple):
 
 
 def expansion_of(layout: Layout) -> Expansion:
-    """Return what a proven frame comes to."""
+    """Return the expanded size of a proven frame."""
     return Expansion(layout.n, layout.n * ROW_BYTES + text_bytes(layout))
 
 
 def expansion_of_point(sent: int) -> Expansion:
-    """Return what a point message of so many bytes comes to."""
+    """Return the expanded size of a point message of so many bytes."""
     return Expansion(1, ROW_BYTES + sent)

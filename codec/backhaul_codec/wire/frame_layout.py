@@ -178,7 +178,7 @@ def prove_texts(value: Any, count: int | None, what: str) -> list[str]:
 
 
 def _numbers(value: Any, codes: dict[int, str], count: int, what: str) -> Numbers:
-    """Return `count` numbers of whichever of the widths in `codes` the length says."""
+    """Return `count` numbers of the width in `codes` that the length implies."""
     if type(value) is not bytes:
         raise CodecError(f"{what} is not a byte string", "field")
     width = len(value) // count if count else min(codes)
@@ -319,7 +319,7 @@ def _require_expansion(layout: Layout) -> None:
 
 
 def text_bytes(layout: Layout) -> int:
-    """Return what the names and texts of all points come to, each with copies of its own."""
+    """Return the size of the names and texts of all points, each with copies of its own."""
     names = [len(text.encode()) for text in layout.types]
     if layout.keys is not None:
         names = [a + len(key.encode()) for a, key in zip(names, layout.keys, strict=True)]

@@ -135,7 +135,7 @@ class _Columns:
             self._add(label, bucket)
 
     def fields(self) -> dict[int, Any]:
-        """Return the fields of a frame that say which series it has and what their values are."""
+        """Return the fields of a frame that name its series and hold their values."""
         types = [require_name(type_, "type") for type_, _, _ in self.series]
         keys = [require_name(key, "key") for _, key, _ in self.series]
         fields: dict[int, Any] = {

@@ -1,4 +1,4 @@
-"""Take a frame apart that is larger than what an agent puts into one."""
+"""Take a frame apart that is larger than the frames of an agent."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _cut(points: Sequence[Point]) -> Iterator[Sequence[Point]]:
 
 
 def _weight(point: Point) -> int:
-    """Return what a point comes to at most (wire/expansion.py): no character takes more than four bytes."""
+    """Return the greatest size of a point (wire/expansion.py): no character takes more than four bytes."""
     value = point.value
     if isinstance(value, Opaque):
         value = value.data

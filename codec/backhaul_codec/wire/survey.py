@@ -31,7 +31,7 @@ class Survey(NamedTuple):
 
 
 def survey(message: bytes, *, node: str | None = None) -> Survey:
-    """Prove a frame as `check` does, and return what is in it.
+    """Prove a frame as `check` does, and return its contents' survey.
 
     A ledger keeps the times beside the message, so that history need not open what lies outside.
     Raises: CodecError; code `kind` for a point.

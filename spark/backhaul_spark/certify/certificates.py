@@ -59,7 +59,7 @@ _HOUR_US = HOUR_NS // 1000
 
 @dataclass(frozen=True, slots=True)
 class Certified:
-    """What one run did: hours by kind, and the ingests it looked at (after, up to)."""
+    """The hours that one run judged, by kind, and the ingests it covered (after, up to)."""
 
     after_ingest: int
     ingest: int
@@ -93,7 +93,7 @@ class Certificates:
             )
 
     def run(self) -> Certified:
-        """Certify what is due and commit it.
+        """Certify the hours that are due and commit the result.
 
         Raises:
             TablesBusy: another run committed meanwhile. Its work stands.
@@ -121,7 +121,7 @@ class Certificates:
         return self._commit(rows, done, target)
 
     def _keep(self, forks: list[dict[str, Any]]) -> None:
-        """Note what was found by comparing: what came again is compared once."""
+        """Note the result of a comparison: each repeated message is compared once."""
         if forks:
             table = make_table(self._root, FORKS_TABLE)
             write_deltalake(table, pa.Table.from_pylist(forks, FORKS_TABLE.schema), mode="append")

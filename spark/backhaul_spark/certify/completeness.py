@@ -1,4 +1,4 @@
-"""Say, per device and lane, what the points table holds and what it misses. No Spark.
+"""Count, per device and lane, the messages that the points table holds and misses. No Spark.
 
 The coverage table has the ranges that are held; receipts say which of the missing ones will never
 come, and why. What lies after the highest sequence held is unknown here: the hub's own continuity
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LaneState:
-    """What is held of one lane of one incarnation of a device's ledger.
+    """The messages held of one lane of one incarnation of a device's ledger.
 
     `holes` are the ranges missing between 1 and `highest`; `explained` those of them that a
     receipt speaks for, with its reason.

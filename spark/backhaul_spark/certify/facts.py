@@ -1,4 +1,4 @@
-"""What the ingest tables hold of each device that certificates are judged by. Driver side, no Spark.
+"""Collect from the ingest tables the facts by which each device's hours are judged. Driver side, no Spark.
 
 A fleet's marks of a month are more than fit into memory as Python's objects: so only the devices that
 there is something to judge of are read, and made objects some at a time.
@@ -47,7 +47,7 @@ LOOK_BACK = timedelta(days=8)
 
 @dataclass(slots=True)
 class Device:
-    """What the tables hold of one device, and which of it is new since the last run."""
+    """The facts of one device in the tables, and which of them are new since the last run."""
 
     marks: list[Mark] = field(default_factory=list)
     held: dict[LaneId, RangeSet] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Device:
 
     @property
     def from_the_beginning(self) -> bool:
-        """Whether what is new may change hours that were judged already."""
+        """Whether the new facts may change hours that were judged already."""
         epochs = {id_.epoch for id_ in self.held if id_.lane != IMPORT}
         epochs |= {mark.epoch for mark in self.marks}
         epochs |= {epoch for epoch, _ in self.ended}
@@ -119,7 +119,7 @@ class Facts:
         """What was found by comparing, as the table `forks` has it: to be kept there."""
 
     def marked(self) -> set[str]:
-        """Return the devices that have marks of their own; what was imported is judged when it comes."""
+        """Return the devices that have marks of their own; imported rows are judged as they come."""
         imported = pc.starts_with(pc.field("lanes"), json.dumps({IMPORT: 0})[:-2])
         return _names(self._rows(MARKS_TABLE, ~imported, columns=["device"]))
 
@@ -145,7 +145,7 @@ class Facts:
     def devices(
         self, wanted: Collection[str], open_hours: Mapping[str, Collection[int]]
     ) -> Iterator[tuple[str, Device]]:
-        """Yield what there is of those of the wanted devices that have marks, by name.
+        """Yield the facts of each wanted device that has marks, by name.
 
         Args:
             wanted: names.
@@ -244,7 +244,7 @@ class Facts:
     def _compare_marks(
         self, devices: dict[str, Device], open_hours: Mapping[str, Collection[int]]
     ) -> None:
-        """Put the hashes of what is held in the place of those that the vehicle has said in its marks."""
+        """Replace the hashes from a vehicle's marks by the hashes of the messages held."""
         wanted: dict[LaneKey, set[int]] = {}
         since_ns: list[int] = []
         for name, device in devices.items():

@@ -132,7 +132,7 @@ class Repeats(NamedTuple):
 
 
 def repeats(rows: pa.Table) -> dict[LaneKey, Repeats]:
-    """Return by lane what rows of the table `hashes` say."""
+    """Return the contents of rows of the table `hashes`, by lane."""
     found: dict[LaneKey, list[Repeats]] = {}
     for row in rows.select([*LANE, "lo", "hi", "hashes", "link"]).to_pylist():
         key = LaneKey(row["device"], row["lane"], row["epoch"])

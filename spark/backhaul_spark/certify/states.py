@@ -90,7 +90,7 @@ def _hour_of_day(stamps: pa.ChunkedArray) -> NDArray[np.int64]:
 
 
 class States:
-    """What a certificates table, as loaded, says of windows; None where there is no table.
+    """Return the states of windows by a loaded certificates table; None where there is no table.
 
     Load it before the points that a rollup sums up: then the last round takes all certificates in.
     A round before it passes over those that were judged with points of later ingests than its own.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def absolute_root(_: click.Context, __: click.Parameter, root: str) -> str:
-    """Return the root in a form that means the same to executors, who run in other directories."""
+    """Return the root in a form that executors, in other directories, resolve alike."""
     return root if "://" in root else str(Path(root).absolute())
 
 
@@ -61,7 +61,7 @@ def max_messages(default: int) -> Callable[..., Any]:
 
 
 def hub_options(streams: str) -> Callable[..., Any]:
-    """Make the options that say where the hub is; `streams` is what is read of it where nothing is said."""
+    """Make the options that say where the hub is; `streams` names the default streams to read."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(
@@ -155,7 +155,7 @@ def hub_place(path: Path) -> dict[str, str]:
 
 
 def hub_env(path: Path) -> str:
-    """Read from a hub.toml what the fleet is called in subjects of twins ([twin] env)."""
+    """Read the fleet's name in subjects of twins from a hub.toml ([twin] env)."""
     section = _toml(path).get("twin", {})
     env = section.get("env", DEFAULT_ENV) if isinstance(section, dict) else None
     if not isinstance(env, str):

@@ -1,4 +1,4 @@
-"""What commands have in common that run until they are stopped."""
+"""Shared parts of commands that run until they are stopped."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def utc(time_ns: int) -> str:
 
 
 def as_json_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows as JSON has them: times as text, JSON in columns as what it says, no NaN."""
+    """Return rows ready for JSON: times as text, JSON columns parsed, no NaN."""
     return [{name: _value(name, value) for name, value in row.items()} for row in rows]
 
 

@@ -1,4 +1,4 @@
-"""`backhaul-spark alerts`: what the twin job has said."""
+"""`backhaul-spark alerts`: list the twin job's alerts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-spark anomalies`: what stands out in the fleet, by the day or the hour."""
+"""`backhaul-spark anomalies`: find unusual devices in the fleet, by the day or the hour."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def anomalies(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Compare every device with its peers and its own past, and write what stands out.
+    """Compare every device with its peers and its own past, and write the anomalies.
 
     Peers are the devices of the same model and firmware. The result goes to the tables `anomalies`
     and `fleet_days`. Without --day every ended day is judged whose rollups or certificates have

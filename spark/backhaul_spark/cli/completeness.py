@@ -1,4 +1,4 @@
-"""`backhaul-spark completeness`: what the history holds of each device, and what is missing."""
+"""`backhaul-spark completeness`: list the held and the missing messages of each device."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHOWN_HOURS = 24
 @click.option("--no-update", is_flag=True, help="Show the certificates as the table has them.")
 @_options.as_json
 def completeness(table_root: str, device: str | None, no_update: bool, as_json: bool) -> None:
-    """Print what each device, lane and epoch holds and misses, and how each hour stands.
+    """Print the held and missing messages of each device, lane and epoch, and the state of each hour.
 
     The hours are those in which the vehicle acknowledged, judged by its own marks: complete,
     explained (what is missing has a receipt), waiting, or imported (no vehicle has spoken of it). They are brought up to date first.

@@ -1,4 +1,4 @@
-"""`backhaul-spark detect`: what is unusual in one series of one device."""
+"""`backhaul-spark detect`: find unusual readings in one series of one device."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def detect(
     threshold: float | None,
     as_json: bool,
 ) -> None:
-    """Find what is unusual in a series, each reading judged by those before it.
+    """Find unusual readings in a series, each judged by those before it.
 
     By minute, hour or day means are judged. It learns from --from on: the first hundred readings
     are never told.

@@ -34,7 +34,7 @@ def history(
     plot: str | None,
     as_json: bool,
 ) -> None:
-    """Answer what a series was over time, from the tables."""
+    """Print the values of a series over time, from the tables."""
     # Through delta-rs and not Spark: see query/history.py.
     from backhaul_spark.query.history import History, parse_series, parse_time
 

@@ -164,7 +164,7 @@ class Totals:
         _options.tell(f"ingest {outcome.ingest}: {_sentence(values)}", quiet=self.quiet)
 
     def print_summary(self) -> None:
-        """Print what the whole run did."""
+        """Print the totals of the whole run."""
         if self._as_json:
             print(json.dumps(self._sums))
         else:

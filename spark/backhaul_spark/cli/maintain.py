@@ -35,7 +35,7 @@ def maintain(
     vacuum_hours: int,
     as_json: bool,
 ) -> None:
-    """Make large files of small ones, drop what is too old, delete files of the past.
+    """Make large files of small ones, drop expired rows, delete files of the past.
 
     Run it once a day, beside a running ingest or not; killed, it is run again. Rollups of days
     whose points are dropped stay as they are, for ever.

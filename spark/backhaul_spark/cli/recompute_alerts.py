@@ -1,4 +1,4 @@
-"""`backhaul-spark recompute-alerts`: what the rules say of the history."""
+"""`backhaul-spark recompute-alerts`: run the rules over the history."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def recompute_alerts(
 def _written(
     hub_dir: str, plan: Plan, device: str | None, after: datetime | None
 ) -> list[HeadWord]:
-    """Ask the hub what it has written; say where that is not all that it had."""
+    """Ask the hub for its config writes; say so where some of them are gone."""
     from backhaul_spark.rules.hub_heads import hub_heads
 
     login = _options.twin_login(hub_dir)

@@ -1,4 +1,4 @@
-"""`backhaul-spark twin`: watch the fleet, say what is wrong, have vehicles act."""
+"""`backhaul-spark twin`: watch the fleet, raise alerts, have vehicles act."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _query(
 
 
 def _env(hub_dir: str | None) -> str:
-    """Return what hub.toml calls the fleet in its subjects."""
+    """Return the fleet's name in subjects, from hub.toml."""
     if hub_dir is None:
         raise click.UsageError("say --env, or --hub-dir, where hub.toml says it")
     return _options.hub_env(Path(hub_dir) / "hub.toml")

@@ -1,4 +1,4 @@
-"""`backhaul-spark twin-state`: what the twin job itself remembers, for debugging."""
+"""`backhaul-spark twin-state`: print the twin job's own state, for debugging."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find what vehicles say of their own lanes in a chunk of messages. Executor side.
+"""Find vehicles' words about their own lanes in a chunk of messages. Executor side.
 
 Receipts, marks and ended epochs go to tables of their own, with the message's place in the stream,
 so that what a repeated message says is dropped with it.

@@ -93,7 +93,7 @@ def decode_batch(batch: pa.RecordBatch) -> Iterator[Decoded]:
 
 
 def chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut a batch of schema MESSAGES into what is decoded together, by the bodies' uncompressed size."""
+    """Cut a batch of schema MESSAGES into chunks to decode together, by the bodies' uncompressed size."""
     bodies: list[bytes] = batch.column("body").to_pylist()  # None where marked
     marked = batch.column("code").is_valid().to_pylist()
     start, weight = 0, 0

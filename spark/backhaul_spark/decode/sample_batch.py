@@ -1,4 +1,4 @@
-"""What the rules get to see of a batch of messages: arrays, packed for the way between processes.
+"""A batch of messages as the rules see it: arrays, packed for the way between processes.
 
 A row a point through Spark's own columns would cost more than the rules themselves. So the source
 packs what one bucket of devices is told by a few thousand messages into one row of bytes.
@@ -37,7 +37,7 @@ ALIVE, AWAY = 6, 7
 
 @dataclass(frozen=True, slots=True)
 class HeadWord:
-    """A value written to a series that a rule is configured by; docs/wire-format.md says who wins."""
+    """A value written to a series that configures a rule; docs/wire-format.md has the order of winners."""
 
     device: str
     series: int
@@ -49,7 +49,7 @@ class HeadWord:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What some messages tell one bucket of devices.
+    """The samples of some messages for one bucket of devices.
 
     `watched_ns`: when the hub said last that it looks who is there; 0: not in these messages.
     """
@@ -61,7 +61,7 @@ class Batch:
     watched_ns: int = 0
 
     def said(self) -> bytes:
-        """Pack what is not numbers."""
+        """Pack the fields that are not numbers."""
         heads = [
             [h.device, h.series, h.time_ns, h.origin, h.tombstone, h.value] for h in self.heads
         ]
@@ -69,7 +69,7 @@ class Batch:
 
     @classmethod
     def unpack(cls, messages: bytes, samples: bytes, said: bytes) -> Batch:
-        """Read what `said`, and the arrays' own bytes, hold."""
+        """Read the contents of `said`, and the arrays' own bytes."""
         devices, heads, watched_ns = cbor2.loads(said)
         return cls(
             np.frombuffer(messages, MESSAGE),
@@ -103,7 +103,7 @@ class Batch:
 
 @lru_cache(maxsize=1 << 18)
 def device_hash(device: str) -> int:
-    """Return 64 bits that stand for a name: what state is looked up by."""
+    """Return 64 bits that stand for a name, the key of its state."""
     return int.from_bytes(blake2b(device.encode(), digest_size=8).digest(), "little")
 
 

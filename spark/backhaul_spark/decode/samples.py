@@ -1,4 +1,4 @@
-"""Turn messages into what the rules see of them: the source's `samples` format. Executor side.
+"""Turn messages into the rules' view of them: the source's `samples` format. Executor side.
 
 One row a bucket and batch of messages, also for buckets that nothing was said to: by `until_ns` each
 knows how far the stream has been read. Points that no rule wants are left out here, before they cost
@@ -129,7 +129,7 @@ def _messages(
 
 
 def _presence(batch: pa.RecordBatch, messages: NDArray[np.void]) -> tuple[dict[int, str], int]:
-    """Mark what the hub says of who is there; return whose each such row is, and when it said so last.
+    """Mark the hub's words on presence; return each such row's device, and when the hub said so last.
 
     Of DOWN, which no vehicle writes to: in UP the same subject would be nobody's.
     """
@@ -185,7 +185,7 @@ def _points(
 
 
 def _own_columns(columns: pa.RecordBatch) -> pa.RecordBatch:
-    """Return what rules look at, named as in POINTS; what a message says of all its points costs more."""
+    """Return the columns that rules look at, named as in POINTS; per-message columns cost more."""
     return pa.RecordBatch.from_arrays(
         [columns.column(name) for name in _OWN_COLUMNS], names=list(_OWN_COLUMNS.values())
     )
@@ -197,7 +197,7 @@ def samples_of(
     codes: NDArray[np.int16],
     stored_ns: NDArray[np.int64],
 ) -> NDArray[np.void]:
-    """Return the wanted points, `codes` from 0, as batch.SAMPLE. `message`: whose each point is."""
+    """Return the wanted points, `codes` from 0, as batch.SAMPLE. `message`: the message of each point."""
     number = points.column("value_f64").is_valid().to_numpy(zero_copy_only=False)
     whole = points.column("value_i64").is_valid().to_numpy(zero_copy_only=False)
     living = points.column("tombstone").to_numpy() % 2 == 0
@@ -284,7 +284,7 @@ def _by_bucket(
     buckets: int,
     watched_ns: int = 0,
 ) -> Iterator[Batch]:
-    """Part what was found by the devices' hashes."""
+    """Part the samples by the devices' hashes."""
     bucket = (messages["device"] % np.uint64(buckets)).astype(np.intp)
     order = np.argsort(bucket, kind="stable")
     bounds = np.searchsorted(bucket[order], np.arange(buckets + 1))

@@ -46,7 +46,7 @@ DEFAULT = Tuning()
 
 
 class Judgement(NamedTuple):
-    """What the detector says of one reading: `score`, and the value that it took for usual."""
+    """The detector's verdict on one reading: `score`, and the value that it took for usual."""
 
     score: float
     usual: float

@@ -42,7 +42,7 @@ def find(
     threshold: float = THRESHOLD,
     quiet: int = QUIET_READINGS,
 ) -> list[Finding]:
-    """Run a new detector over a series in the order of its times, and return what it finds."""
+    """Run a new detector over a series in the order of its times, and return its findings."""
     detector = Detector()
     judged = [detector.judge(*reading) for reading in zip(times_ns, values, strict=True)]
     alarms = np.array([judgement.score >= threshold for judgement in judged], dtype=bool)

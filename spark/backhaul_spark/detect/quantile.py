@@ -12,7 +12,7 @@ MARKERS = 5
 
 
 class Quantile:
-    """Estimate one quantile of what has come, the older the less.
+    """Estimate one quantile of the values so far, older ones weighted less.
 
     Args:
         share: which, 0.5 for the median.

@@ -1,4 +1,4 @@
-"""Find devices whose clock is wrong, from when the hub stored what they say they read when.
+"""Find devices whose clock is wrong, by the hub's storage times of their readings.
 
 Of the points that the hub stored in an hour the newest was read a moment ago, if the clock is right
 and the link is up. A backlog makes readings old too, but not all equally: a clock that is behind
@@ -32,7 +32,7 @@ UNSET = 2
 
 @dataclass(frozen=True, slots=True)
 class WrongClock:
-    """What is wrong with a device's clock.
+    """An error of a device's clock.
 
     Attributes:
         offset_s: how far it is ahead; negative: behind; 0 where it only was unset.

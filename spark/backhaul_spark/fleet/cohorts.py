@@ -1,4 +1,4 @@
-"""Who is compared with whom: devices of one model and firmware, else of the model, else all. Pure."""
+"""The peers of each device: of one model and firmware, else of the model, else all. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ POOL = 30
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What each device is measured against, one entry a device.
+    """The figures that each device is measured against, one entry a device.
 
     Attributes:
         centre: the median of its peers; NaN where it has none.
@@ -93,7 +93,7 @@ class Cohorts:
         return centre
 
     def upper(self, values: Floats, level: Ints) -> Floats:
-        """Return for each device what few of its group exceed; NaN without peers."""
+        """Return for each device a value that few of its group exceed; NaN without peers."""
         upper = np.full(len(self), np.nan)
         for at, (group, groups) in enumerate(self._levels):
             here = level == at
@@ -103,7 +103,7 @@ class Cohorts:
         return upper
 
     def reference(self, values: Floats) -> Reference:
-        """Return what each device's value (NaN: it has none) is measured against."""
+        """Return the reference of each device's value (NaN: the device has none)."""
         present = ~np.isnan(values)
         level = self.level_of(present)
         level[~present] = -1

@@ -1,4 +1,4 @@
-"""What an anomaly is, and how it is said in words. Pure."""
+"""The kinds of anomalies, and the sentence for each. Pure."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Finding:
     also: tuple[str, ...] = field(default=())
 
     def id(self, scope: str) -> str:
-        """Return what names this anomaly in `scope` (a day, or a day and hour), whoever computes it."""
+        """Return this anomaly's name in `scope` (a day, or a day and hour), the same on every machine."""
         of = self.device or f"{self.model}/{self.firmware}"
         return ":".join([scope, of, self.kind, str(self.signal or "")])
 
@@ -100,7 +100,7 @@ def count(amount: int, one: str, many: str) -> str:
 
 
 def peers(amount: int, cohort: str) -> str:
-    """Name who was compared with."""
+    """Name the peers of a comparison."""
     return f"{count(amount, 'peer', 'peers')} ({cohort})"
 
 
@@ -165,7 +165,7 @@ def firmware_text(signal: Signal, apart: Apart, who: str, *, falls: bool) -> str
 
 
 def rollout_text(found: Rollout, *, falls: bool) -> str:
-    """Say what a firmware that is new has changed on its model's vehicles."""
+    """Describe the change that a new firmware brought to its model's vehicles."""
     what, each = ("falls", " an hour") if falls else ("is", "")
     return (
         f"{found.signal} {what} {number(found.after)}{each} on {found.devices:,} vehicles with "
@@ -175,7 +175,7 @@ def rollout_text(found: Rollout, *, falls: bool) -> str:
 
 
 def clock_text(offset_s: float, unset: int, points: int) -> str:
-    """Say what is wrong with a clock."""
+    """Describe a clock's error."""
     parts = []
     if offset_s > 0:
         parts.append(

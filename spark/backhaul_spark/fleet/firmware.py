@@ -155,14 +155,14 @@ def _to_blame(mine: Group, others: list[Group], shift: float) -> bool:
 
 
 def version_key(text: str) -> list[tuple[int, int, str]]:
-    """Return what sorts versions as people do: 4.10 after 4.9."""
+    """Return a key that sorts versions as people do: 4.10 after 4.9."""
     parts = re.findall(r"\d+|\D+", text)
     return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in parts]
 
 
 @dataclass(frozen=True, slots=True)
 class PastDay:
-    """One row of fleet_days: what a cohort had in a signal on a day."""
+    """One row of fleet_days: a cohort's figures in a signal on a day."""
 
     day: date
     model: str
@@ -191,7 +191,7 @@ class PastDay:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """What changed on a model's vehicles with a firmware that is new."""
+    """A change on a model's vehicles that came with a new firmware."""
 
     model: str
     firmware: str
@@ -211,7 +211,7 @@ DAY_SHIFT_MIN = 6.0
 def rollout(
     past: Sequence[PastDay], today: PastDay, *, falls: bool, only_above: bool
 ) -> Rollout | None:
-    """Compare a firmware with what its model's others had on the days before it came.
+    """Compare a firmware with its model's others on the days before it came.
 
     Args:
         past: of the same model and signal, any firmware.

@@ -1,4 +1,4 @@
-"""Write what a survey found into the tables `anomalies` and `fleet_days`. Driver side, without Spark.
+"""Write a survey's findings into the tables `anomalies` and `fleet_days`. Driver side, without Spark.
 
 fleet_days is written last and remembers up to which ingest was looked: a run that ends in between
 is done again, and says the same.
@@ -45,7 +45,7 @@ _DAY_KEY = ("date", "model", "firmware", "node", "type", "key")
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What one run did: anomalies that stand, and rows that are new or say something else."""
+    """The result of one run: anomalies that stand, and rows that are new or changed."""
 
     day: str
     hour: int | None
@@ -94,7 +94,7 @@ class FleetJob:
         return sorted(day for day in basis if day <= last and basis[day] > done.get(day, -1))
 
     def run(self, day: date, hour: int | None = None) -> Done:
-        """Judge a day, or an hour of it, and put it in the place of what was said before.
+        """Judge a day, or an hour of it, and replace the findings from before.
 
         Raises:
             NothingFound: there is nothing of that day.

@@ -36,7 +36,7 @@ SILENT_SHARE_MAX = 0.01
 
 @dataclass(frozen=True, slots=True)
 class CohortSignal:
-    """What the devices of one cohort had in one signal: medians of their means, and how far apart."""
+    """The figures of one cohort's devices in one signal: medians of their means, and the spread."""
 
     cohort: int
     signal: Signal
@@ -194,7 +194,7 @@ class Judge:
         return Finding(kind, *names, signal, score, text, value, expected, peers, cohort, coverage)
 
     def rollouts(self, past: Sequence[PastDay]) -> None:
-        """Take in what cohorts had on the days before; call it when all signals were taken."""
+        """Take in the cohorts' figures of the days before; call it when all signals were taken."""
         of: dict[tuple[str, Signal], list[PastDay]] = {}
         for each in past:
             of.setdefault((each.model, each.signal), []).append(each)
@@ -212,7 +212,7 @@ class Judge:
                     break
 
     def heard(self, points: Ints) -> NDArray[np.bool_]:
-        """Return which devices sent readings worth the name: a vehicle may only say who it is."""
+        """Return which devices sent enough readings: some only name themselves."""
         some = points > 0
         usual = self._cohorts.centre(
             np.where(some, points, np.nan).astype(float), self._cohorts.level_of(some)
@@ -221,7 +221,7 @@ class Judge:
         return heard
 
     def silent(self, points: Ints, last_seen: Sequence[str]) -> None:
-        """Take in who sent next to nothing in the scope.
+        """Take in the devices that sent next to nothing in the scope.
 
         Where most of a cohort is silent that is one finding, and not one a vehicle.
 
@@ -261,7 +261,7 @@ class Judge:
             self._found.append(found)
 
     def clocks(self, wrong: Sequence[WrongClock]) -> None:
-        """Take in whose clock is wrong."""
+        """Take in the devices with a wrong clock."""
         row_of = {device: row for row, device in enumerate(self._cohorts.devices)}
         for each in wrong:
             if each.device in row_of:

@@ -1,4 +1,4 @@
-"""Turn one signal's cells into numbers a device, each with what its peers have. Pure numpy.
+"""Turn one signal's cells into numbers a device, each with its peers' numbers. Pure numpy.
 
 Each hour is compared with the same hour of the peers first: a device that was silent half the day
 is compared with what its peers did in the other half, and a hot afternoon is nobody's fault.
@@ -153,7 +153,7 @@ def _whole_days(past: Cells) -> Floats:
 
 
 def row_mean(values: Floats) -> Floats:
-    """Return the mean of what is there in each row, NaN for empty rows."""
+    """Return the mean of the values in each row, NaN for empty rows."""
     there = ~np.isnan(values)
     number = there.sum(axis=1)
     total = np.where(there, values, 0).sum(axis=1)

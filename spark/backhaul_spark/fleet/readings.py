@@ -1,4 +1,4 @@
-"""What the fleet's signals did, window by window, as dense arrays from the rollups. No Spark.
+"""The fleet's signals, window by window, as dense arrays from the rollups. No Spark.
 
 A day of 100,000 devices with 10 signals is 24 million rows. They are read in batches and put into
 arrays of 28 bytes a cell, as many signals at a time as CELLS_MAX allows: memory hangs on that limit
@@ -122,7 +122,7 @@ _COLUMNS = (*_KEYS, *_VALUES, "first_time_ns", "last_time_ns", "texts", "nans")
 
 @dataclass(slots=True)
 class Census:
-    """Which devices and signals windows have, and what each device sent in them.
+    """The devices and signals of windows, and the readings that each device sent in them.
 
     Attributes:
         passed_over: signals that are not among `signals`, as these are many enough.
@@ -157,7 +157,7 @@ class Readings:
         return found
 
     def census(self, windows: Windows, known: Sequence[str]) -> Census:
-        """Count what there is; `known` devices are among the devices though they sent nothing."""
+        """Count the readings; `known` devices are among the devices though they sent nothing."""
         devices = sorted(self.devices(windows) | set(known))
         index = pa.array(devices, pa.string())
         seen = np.zeros((len(devices), windows.number), dtype=bool)

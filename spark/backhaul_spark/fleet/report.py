@@ -147,7 +147,7 @@ class Report:
         return page, len(devices), len(found)
 
     def _later(self, day: date, devices: Sequence[str], codes: NDArray[np.int8]) -> str:
-        """Say what is known of hours that have readings and no certificate."""
+        """Describe the hours that have readings and no certificate."""
         hours = (codes == UNCERTIFIED).sum(axis=1)
         of = [devices[at] for at in np.flatnonzero(hours).tolist()]
         since = states_since(self._root, day, of) if len(of) <= LATER_MAX else None

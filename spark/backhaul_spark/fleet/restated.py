@@ -1,4 +1,4 @@
-"""Rows that are computed again: what is as it was keeps its version. Pure."""
+"""Rows that are computed again: an unchanged row keeps its version. Pure."""
 
 from __future__ import annotations
 

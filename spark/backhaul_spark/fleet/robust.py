@@ -44,7 +44,7 @@ def group_median(values: Floats, group: Ints, groups: int) -> tuple[Floats, Ints
 
 
 def group_upper(values: Floats, group: Ints, groups: int, share: float, some: int) -> Floats:
-    """Return of each group what no more than `share` of it exceed, or `some` of a small group."""
+    """Return for each group a value that no more than `share` of it exceed, or `some` of a small group."""
     ordered, start, sizes = _by_group(values, group, groups)
     found = np.full(groups, np.nan)
     filled = sizes > 0

@@ -1,4 +1,4 @@
-"""What a fleet may say about itself: the table [fleet] of the jobs' TOML file."""
+"""The fleet's own settings: the table [fleet] of the jobs' TOML file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read back what the fleet job has written. No Spark."""
+"""Read back the rows that the fleet job has written. No Spark."""
 
 from __future__ import annotations
 

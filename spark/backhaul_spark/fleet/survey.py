@@ -1,4 +1,4 @@
-"""Look at a day (or an hour of it) of the whole fleet: who there is, what they sent, what stands out.
+"""Look at a day (or an hour of it) of the whole fleet: its devices, their readings, the anomalies.
 
 Reads rollups, certificates and points; writes nothing. Driver side, without Spark.
 """
@@ -43,7 +43,7 @@ LOOK_BACK_DAYS = 30
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What was found.
+    """The findings of a survey.
 
     Attributes:
         hours: how many hours were asked about.

@@ -1,4 +1,4 @@
-"""Say what of a day was not judged, and what its certificates do not say: no finding is no all-clear. Pure."""
+"""Name the parts of a day that were not judged, and the limits of its certificates: no finding is no all-clear. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def not_compared(devices: Mapping[Signal, int]) -> str:
 
 
 def handed_over_later(hours: int, devices: int, since: Mapping[str, int] | None) -> str:
-    """Return what is known of hours with readings and without a certificate, "" where there are none.
+    """Describe the hours with readings and without a certificate, "" where there are none.
 
     Args:
         hours: device-hours of the day that have readings, and no certificate.

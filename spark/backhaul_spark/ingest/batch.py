@@ -56,7 +56,7 @@ _DAY_US = 86_400_000_000
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one batch did. Counts of messages, except where named otherwise."""
+    """The result of one batch. Counts of messages, except where named otherwise."""
 
     ingest: int
     batch: int
@@ -74,7 +74,7 @@ class Outcome:
 
 
 class Ingest:
-    """The writer of the ingest tables. One per process; see IngestTables for what two of them do.
+    """The writer of the ingest tables. One per process; IngestTables says how two of them exclude each other.
 
     Args:
         root: the table root, a directory or an object store URI.
@@ -106,7 +106,7 @@ class Ingest:
     def commit(
         self, app: str, batch: int, reports: list[TaskReport], planned: int | None = None
     ) -> Outcome:
-        """Decide what of the executors' work is new, and commit that.
+        """Decide which of the executors' files and points are new, and commit those.
 
         After any exception this object is of no more use: its coverage is ahead of the tables.
         """
@@ -159,7 +159,7 @@ class Ingest:
         repeats: dict[str, pa.Array],
         files: list[dict[str, Any]],
     ) -> pa.Table:
-        """Return what was said again and is in points neither now nor with these files."""
+        """Return the repeated readings that are in points neither now nor with these files."""
         again = reported((text for report in reports for text in report.again), repeats)
         if not again.num_rows:
             return again

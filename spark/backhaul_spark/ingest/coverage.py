@@ -31,7 +31,7 @@ class LaneKey(NamedTuple):
 
 @dataclass(slots=True)
 class Decision:
-    """What of a batch is new.
+    """The new part of a batch.
 
     `rows`: the ranges that are new, as the coverage table wants them but for `ingest`. `repeats`:
     per stream, the sequences of messages that are held already, or come a second time in the
@@ -167,7 +167,7 @@ class _Sorted:
         return self._firsts[position:after]
 
     def runs(self, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """Cut rows, ascending, where a lane ends, a run of sequences, or what links to the one before."""
+        """Cut rows, ascending, where a lane, a run of sequences, or a chain of links ends."""
         if not len(rows):
             return []
         lanes = np.cumsum(self._new_lane)[rows]

@@ -51,7 +51,7 @@ _PLACE = ["stream", "stream_seq", "index"]
 
 
 def remove_doubles(root: str, clock: Clock) -> int:
-    """Take out what stands twice in days into which points came on live since the last time.
+    """Take out rows that stand twice in days into which points came on live since the last time.
 
     Returns how many rows.
 
@@ -115,7 +115,7 @@ def _count(uri: str, files: Iterable[DataFile]) -> int:
 
 
 def _of_part(batches: Iterable[pa.RecordBatch], part: int, parts: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of some devices alone: what stands twice is of one device."""
+    """Yield the rows of some devices alone: both rows of a pair are of one device."""
     for batch in batches:
         if parts == 1:
             yield batch
@@ -127,7 +127,7 @@ def _of_part(batches: Iterable[pa.RecordBatch], part: int, parts: int) -> Iterat
 
 
 def doubles(batches: Iterable[pa.RecordBatch]) -> set[Place]:
-    """Return the places of rows of letter `p` that say what one that came before says.
+    """Return the places of rows of letter `p` that repeat an earlier row.
 
     Args:
         batches: rows of points of letter `p`, in any order.

@@ -118,7 +118,7 @@ def checkpoint_id(uri: str) -> str:
 
 
 def batch_digest(uri: str, batch: int) -> int:
-    """Return a number that stands for what Spark has planned as a batch.
+    """Return a number that stands for the plan that Spark made of a batch.
 
     Its own number is not enough: a checkpoint that went back in time (a power cut, a copy put back)
     plans another batch under one that the tables have already.
@@ -177,7 +177,7 @@ _OURS = re.compile(r"backhaul_spark\.errors\.(\w+): (.*)")
 
 
 def named_error(error: Exception) -> errors.BackhaulSparkError:
-    """Find our own error in what Spark made of it: Python's traceback inside Java's."""
+    """Find our own error inside Spark's: Python's traceback inside Java's."""
     if isinstance(error, errors.BackhaulSparkError):
         return error
     found = _OURS.findall(str(error))
@@ -192,7 +192,7 @@ def named_error(error: Exception) -> errors.BackhaulSparkError:
 
 
 def _reason(error: Exception) -> str:
-    """Return in a line what Spark says of an error."""
+    """Return Spark's description of an error, in a line."""
     first, *rest = str(error).strip().splitlines() or [repr(error)]
     if not (rest and first.startswith(_CALLED)):
         return first

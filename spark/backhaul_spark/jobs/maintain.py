@@ -58,7 +58,7 @@ APPENDED = (
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """What is to be kept: days of points and of former versions (None: all), hours of old files.
+    """The retention: days of points and of former versions (None: all), hours of old files.
 
     `vacuum_hours` must be longer than any batch, rollup or reader takes: their files go after it.
     """
@@ -70,7 +70,7 @@ class Keeping:
 
 @dataclass(slots=True)
 class Maintained:
-    """What one run did.
+    """The result of one run.
 
     Rows by table that retention took out; files before and after by table that were compacted;
     files by table that were deleted. `unseen_points` would have gone, but no rollup has seen them;

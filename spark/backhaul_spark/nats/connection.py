@@ -77,7 +77,7 @@ class Connection:
             self._socket.close()
 
     def change_inbox(self) -> None:
-        """Leave what was asked before; call it now and then, with nothing under way.
+        """Leave the answers to earlier questions; call it now and then, with nothing under way.
 
         For as long as an inbox is subscribed, the server keeps some 450 bytes for every direct get
         that it has passed on to another account and answered there.
@@ -183,7 +183,7 @@ class Connection:
         self._logged_in = True
 
     def _login(self, greeting: dict[str, Any]) -> dict[str, str]:
-        """Return what CONNECT says of the user; a `.creds` file is read anew each time."""
+        """Return the user's part of CONNECT; a `.creds` file is read anew each time."""
         endpoint = self._endpoint
         if not endpoint.creds:
             return {"user": endpoint.user, "pass": endpoint.password} if endpoint.user else {}

@@ -1,4 +1,4 @@
-"""Read streams by sequence range with JetStream's direct get, and ask what streams there are.
+"""Read streams by sequence range with JetStream's direct get, and list the streams.
 
 Stateless on the server: no consumer is made, so an aborted reader leaves nothing behind.
 """
@@ -74,7 +74,7 @@ class Reader:
         return dict(sorted(found.items()))
 
     def _elsewhere(self, name: str) -> dict[str, StreamInfo]:
-        """Return what there is of a stream of account HUB, which stands in no list of UP's."""
+        """Return the stream of account HUB, if it exists; it stands in no list of UP's."""
         header, body = self.connection.request(f"{self._api_of(name)}.STREAM.INFO.{name}", b"")
         answer = {} if header.startswith(b"NATS/1.0 503") else json.loads(body)
         error = answer.get("error", {})

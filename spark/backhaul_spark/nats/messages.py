@@ -113,7 +113,7 @@ def message_batch(stream: str, stored: Stored) -> pa.RecordBatch:
 
 
 def _require_place(subject: str, leaf: Uplink, stream: str) -> None:
-    """Refuse what stands in the wrong stream: no vehicle can import. Raises: SubjectError."""
+    """Refuse a message in the wrong stream: no vehicle can import. Raises: SubjectError."""
     if (leaf.lane == IMPORT) != (stream == IMPORT_STREAM):
         raise SubjectError(f"{subject[:80]!r} does not belong in {stream}")
 

@@ -1,4 +1,4 @@
-"""Decide what to read next: offsets, admission and gaps. Pure; the data source asks the server.
+"""Decide the next reading: offsets, admission and gaps. Pure; the data source asks the server.
 
 An offset is a mark per stream: the last sequence that was read, plus what identifies the stream
 that it was read from. A stream that was deleted and made again, or whose store went back in time
@@ -76,7 +76,7 @@ def from_json(offset: Mapping[str, Any]) -> Marks:
 
 
 def initial(streams: Mapping[str, StreamInfo], starting: str) -> Marks:
-    """Return where a new query begins: `earliest` still there, or `latest` (only what comes)."""
+    """Return the start of a new query: `earliest` still there, or `latest` (only new messages)."""
     if starting not in ("earliest", "latest"):
         raise OptionError("starting", starting, "earliest or latest")
     return {
@@ -163,7 +163,7 @@ def spans(
     *,
     on_gap: OnGap = "fail",
 ) -> list[Span]:
-    """Return what lies between two offsets: spans to read, and spans that are known to be gone.
+    """Return the messages between two offsets: spans to read, and spans that are known to be gone.
 
     Raises:
         MessagesGone, StreamRecreated: there are gaps and `on_gap` is "fail".
@@ -213,7 +213,7 @@ def _stream_spans(name: str, begin: Mark | None, stop: Mark, info: StreamInfo | 
 def cut(
     start: Mapping[str, Mark], end: Mapping[str, Mark], streams: Mapping[str, StreamInfo]
 ) -> list[str]:
-    """Return the streams that end before what was planned of them: their stores went back since."""
+    """Return the streams that end before their planned end: their stores went back since."""
     return [
         name
         for name, stop in end.items()

@@ -1,4 +1,4 @@
-"""A message as a stream holds it, and what a stream says of itself. Pure."""
+"""A message as a stream holds it, and a stream's report on itself. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
-    """What a stream held when asked. `created` identifies its incarnation."""
+    """The contents of a stream when asked. `created` identifies its incarnation."""
 
     name: str
     created: str

@@ -114,7 +114,7 @@ class History:
         resolution: Resolution | Literal["auto"] = "auto",
         known_at: datetime | None = None,
     ) -> Answer:
-        """Return what the tables hold of a series, or held at `known_at`; without bounds, all.
+        """Return a series from the tables, as it is or was at `known_at`; without bounds, all.
 
         Raises:
             NotKept: superseded rollups are kept since a later time than `known_at` only.
@@ -223,7 +223,7 @@ class History:
         ).sort_by("window_start")
 
     def _known(self, series: Series) -> str:
-        """Say what there is instead."""
+        """Name the series that there are instead."""
         of_device = pc.field("device") == series.device
         columns = ["node", "type", "key"]
         rows = _dataset(self._points).to_table(columns=columns, filter=of_device)

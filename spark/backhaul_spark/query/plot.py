@@ -32,7 +32,7 @@ NAME_LENGTH_MAX = 40
 
 
 def draw(answer: Answer, path: str) -> None:
-    """Write a PNG (or what the ending says) of the series over time; times are UTC.
+    """Write a PNG (or the format of the file's ending) of the series over time; times are UTC.
 
     Numbers are a line; where there are none, texts are steps between states, one a line.
 
@@ -62,7 +62,7 @@ def draw(answer: Answer, path: str) -> None:
 
 
 def plain(text: str) -> str:
-    """Return what fonts surely have of a name that came from a vehicle, not too long."""
+    """Return the part of a vehicle's name that every font can draw, not too long."""
     shown = "".join(sign if sign.isascii() and sign.isprintable() else "?" for sign in text)
     if len(shown) > NAME_LENGTH_MAX:
         shown = shown[: NAME_LENGTH_MAX - 3] + "..."

@@ -125,7 +125,7 @@ class RollupFiles:
 
 
 class _Touch:
-    """What a file may hold that changes."""
+    """The changing part of a file's contents."""
 
     def __init__(self, rows: pa.Table, states: DayStates, width: str) -> None:
         self._keys = rows.select(KEYS)

@@ -1,4 +1,4 @@
-"""Rollups as they were known at a time, and what has been restated since. No Spark."""
+"""Rollups as they were known at a time, and the windows restated since. No Spark."""
 
 from __future__ import annotations
 

@@ -280,7 +280,7 @@ def _note_repeats(file: IO[bytes], repeat: _Bits, part: _Part) -> None:
 
 
 def _what(rows: Rows) -> NDArray[np.bytes_]:
-    """Return what rows say, as bytes that are the same where it is the same."""
+    """Return rows' contents as bytes; equal contents give equal bytes."""
     words = np.empty((len(rows), 3), np.int64)
     words[:, 0], words[:, 1:] = rows["dtype"], rows["says"]
     return words.view("S24").ravel()

@@ -82,7 +82,7 @@ Task = FindTouched | SumHours
 
 @dataclass(frozen=True, slots=True)
 class Restated:
-    """What one rollup did: windows by kind, and the ingests it looked at (after, up to).
+    """The result of one rollup: windows by kind, and the ingests it covered (after, up to).
 
     `restamped` windows have another state, and figures as before. `too_late` counts minutes of
     series that points came into whose day has been taken out by retention: they stay as they are.
@@ -100,7 +100,7 @@ class Restated:
         return asdict(self)
 
     def then(self, later: Restated) -> Restated:
-        """Return what both did together."""
+        """Return the sum of both results."""
         counts = ("created", "restated", "restamped", "too_late")
         sums = {name: getattr(self, name) + getattr(later, name) for name in counts}
         return replace(later, after_ingest=self.after_ingest, **sums)
@@ -158,7 +158,7 @@ class Rollup:
             )
 
     def run(self) -> Restated:
-        """Restate what is due and commit it; does nothing when nothing came in.
+        """Restate the windows that are due and commit them; does nothing when nothing came in.
 
         Raises:
             TablesBusy: another rollup committed meanwhile. Its work, and each round, stands; run
@@ -198,7 +198,7 @@ class Rollup:
         return Restated(done, target, files.created, files.restated, files.restamped, too_late)
 
     def _windows(self, done: int, last: int) -> tuple[pa.Table, int, int]:
-        """Return windows of minutes and hours that are due, up to which ingest, what is too late."""
+        """Return windows of minutes and hours that are due, up to which ingest, and the number too late."""
         if last <= done:
             return WINDOWS.empty_table(), done, 0  # not `last`: an older look must not take it back
         uri = table_uri(self._root, POINTS_TABLE.name)

@@ -1,4 +1,4 @@
-"""Sort any number of rows in bounded memory: what is too much lies sorted in a file and is merged.
+"""Sort any number of rows in bounded memory: the excess lies sorted in a file and is merged.
 
 The order of the rows decides every bit of a float sum, so it is part of the contract: within a
 series by (time_ns, seq, index, epoch, lane). Then a window that is computed again, in another
@@ -160,7 +160,7 @@ def _order(rows: Rows, rank: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _ranks(lanes: Sequence[str]) -> NDArray[np.int64]:
-    """Return for each lane its place in the order of names, whatever came first."""
+    """Return for each lane its place in the order of names, independent of arrival."""
     return np.argsort(np.argsort(np.asarray(lanes, dtype=object)))
 
 

@@ -49,7 +49,7 @@ WINDOW = np.dtype(
 
 
 class Counted:
-    """Which of some rows count, and as what.
+    """The rows that count among some rows, and their roles.
 
     Args:
         rows: in order.
@@ -67,7 +67,7 @@ class Counted:
         self.text = (dtype == TEXT) & ~repeat
 
     def part(self, start: int, end: int) -> Counted:
-        """Return what is so of some of the rows."""
+        """Return the part of the rows at the given places."""
         found = object.__new__(Counted)
         for name in ("rows", "time_ns", "value", "nan", "number", "text"):
             setattr(found, name, getattr(self, name)[start:end])

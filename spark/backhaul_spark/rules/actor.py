@@ -172,7 +172,7 @@ def to_bytes(table: pa.Table) -> bytes:
 
 
 def tables_of(rows: list[tuple[str, bytes]]) -> dict[str, pa.Table]:
-    """Return what the buckets said in one batch, by `what`; empty tables for nothing. Driver."""
+    """Return the buckets' words in one batch, by `what`; empty tables for nothing. Driver."""
     found = {what: [schema.empty_table()] for what, schema in KINDS.items()}
     for what, content in rows:
         found[what].append(pa.ipc.open_stream(content).read_all())

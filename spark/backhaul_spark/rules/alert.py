@@ -1,4 +1,4 @@
-"""What a rule says: alerts as rows of Arrow. docs/twin-actor.md explains each column.
+"""Alerts, a rule's words, as rows of Arrow. docs/twin-actor.md explains each column.
 
 An alert is known by its id, which is made of what it says and nothing else (no batch, no wall
 clock): a batch that is done again, or the same rule run over the table, gives the same ids.
@@ -46,7 +46,7 @@ class Alert:
 
     @property
     def id(self) -> str:
-        """Name what is said; a device id and a rule's name hold no colon."""
+        """Name an alert; a device id and a rule's name hold no colon."""
         return f"{self.device}:{self.rule}:{self.kind}:{self.time_ns}"
 
     def to_row(self) -> dict[str, Any]:

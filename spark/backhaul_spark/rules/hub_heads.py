@@ -1,4 +1,4 @@
-"""Read what the hub itself has written to the series that rules are configured by, from DOWN. No Spark.
+"""Read the hub's own writes to the series that configure rules, from DOWN. No Spark.
 
 DOWN keeps the newest message of a subject. So of a series there is the last value, and when it was written;
 what the hub had written before is kept nowhere.

@@ -39,7 +39,7 @@ class Value(Protocol):
     """One of Spark's value states."""
 
     def get(self) -> tuple[Any, ...] | None:
-        """Return what is kept, None for nothing."""
+        """Return the stored value, None for nothing."""
         ...
 
     def update(self, newValue: tuple[Any, ...]) -> None:
@@ -51,7 +51,7 @@ class Values(Protocol):
     """One of Spark's map states."""
 
     def getValue(self, key: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """Return what is kept under a key, None for nothing."""
+        """Return the value stored under a key, None for nothing."""
         ...
 
     def updateValue(self, key: tuple[Any, ...], value: tuple[Any, ...]) -> None:
@@ -91,14 +91,14 @@ class Latest(NamedTuple):
 
 @dataclass(slots=True)
 class Bucket:
-    """A bucket's twins, and what they were in the store when they were last loaded or saved."""
+    """A bucket's twins, and their state in the store when they were last loaded or saved."""
 
     twins: Twins
     latest: Latest = field(default_factory=Latest)
 
 
 class Kept:
-    """What one process remembers of the buckets of one query.
+    """The memory of one process: the buckets of one query.
 
     Args:
         plan: what the twins are made by.
@@ -131,7 +131,7 @@ class Kept:
         return here
 
     def save(self, number: int, bucket: Bucket, store: Store, until_ns: int, at_ms: int) -> None:
-        """Write what has changed since it was loaded."""
+        """Write the changes since it was loaded."""
         twins, before = bucket.twins, bucket.latest
         changes = twins.pack_changes()
         names = before.names
@@ -148,7 +148,7 @@ class Kept:
         self._buckets[number] = bucket
 
     def _whole(self, latest: Latest, store: Store, before: Bucket | None) -> Bucket:
-        """Read a bucket's numbers anew; of what was in memory the names may still be right."""
+        """Read a bucket's numbers anew; the names in memory may still be right."""
         twins, names = Twins(self._plan), 0
         if before is not None:
             twins.names, twins.heads = before.twins.names, before.twins.heads
@@ -187,7 +187,7 @@ def _latest(store: Store) -> Latest | None:
 
 
 def _followed(here: Bucket, latest: Latest, store: Store) -> bool:
-    """Bring what is in memory up to date; say whether it is what the store has."""
+    """Bring the memory up to date; return whether it equals the store."""
     serial, token = here.latest.serial, here.latest.token
     if not latest.whole <= serial <= latest.serial:
         return False
@@ -204,7 +204,7 @@ def _followed(here: Bucket, latest: Latest, store: Store) -> bool:
 
 
 def _token(before: int, packed: bytes) -> int:
-    """Hash bytes, and what was before them."""
+    """Hash bytes, and the hash before them."""
     key = before.to_bytes(8, "little", signed=True)
     digest = blake2b(packed, digest_size=8, key=key).digest()
     return int.from_bytes(digest, "little", signed=True)

@@ -1,4 +1,4 @@
-"""Which rules run over which series, and how long things take: what the configuration comes to."""
+"""The plan that the configuration makes: which rules run over which series, with which durations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SERIES_MAX = 250
 
 @dataclass(frozen=True)
 class Plan:
-    """What the engine works by.
+    """The engine's plan.
 
     `statistics`: series that rolling figures are kept of, the state of charge first. `late_after_s`: see
     docs/twin-actor.md. `snapshot_every_s`: at most so often is a device shown that speaks. `partitions`:

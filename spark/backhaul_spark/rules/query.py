@@ -39,7 +39,7 @@ class Outlet(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What one batch said: counts."""
+    """The counts of one batch."""
 
     batch: int
     alerts: int

@@ -66,7 +66,7 @@ class Recompute:
     def run(
         self, start: datetime | None, end: datetime | None, device: str | None = None
     ) -> pa.Table:
-        """Return the alerts (schema ALERTS) of what the hub stored from `start` to before `end`.
+        """Return the alerts (schema ALERTS) for all messages that the hub stored from `start` to before `end`.
 
         Raises:
             TableMissing: nothing was ever ingested.

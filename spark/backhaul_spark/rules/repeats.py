@@ -81,7 +81,7 @@ def _remember(lanes: NDArray[Any], rows: NDArray[np.intp], seq: NDArray[np.int64
 
 
 def _fill_hole(lanes: NDArray[Any], rows: NDArray[np.intp], seq: NDArray[np.int64]) -> None:
-    """Move the low end of holes up behind what came, unless it came out of turn, far above it."""
+    """Move the low end of gaps up behind the new messages, unless one came out of turn, far above it."""
     far = lanes["high"][rows] - seq >= WINDOW
     for _ in range(2):  # what lies in the window joins on to what lies below it
         low = lanes["hole_low"][rows]
@@ -92,7 +92,7 @@ def _fill_hole(lanes: NDArray[Any], rows: NDArray[np.intp], seq: NDArray[np.int6
 def _open_hole(
     lanes: NDArray[Any], rows: NDArray[np.intp], seq: NDArray[np.int64], starts: NDArray[np.intp]
 ) -> None:
-    """Note the largest hole above what was the highest seq, if it is larger than the one known."""
+    """Note the largest gap above the former highest seq, if it is larger than the one known."""
     below = np.r_[0, seq[:-1]]
     below[starts] = 0
     below = np.maximum(below, lanes["high"][rows])

@@ -1,4 +1,4 @@
-"""What a rule is. docs/twin-actor.md says how to add one: a file in rules/catalog, and nothing else.
+"""The base of a rule. docs/twin-actor.md says how to add one: a file in rules/catalog, and nothing else.
 
 A rule never loops over samples or devices. The engine cuts a batch into rounds in which each device
 has one sample at most, in the order of time; so a rule is written as if for one sample of one device,
@@ -32,7 +32,7 @@ SECOND_NS = 1_000_000_000
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Base of what the configuration may say of a rule, under [rules.<name>]."""
+    """Base of a rule's configuration, under [rules.<name>]."""
 
     enabled: bool = True
 
@@ -104,7 +104,7 @@ class Rule(ABC):
         yield from ()
 
     def heard(self, state: Rows, first: Mask, messages: Rows) -> Iterator[Finding]:
-        """Take messages, whatever they hold, by device and in the order in which they were stored.
+        """Take messages of any kind, by device and in the order in which they were stored.
 
         Among them are the hub's words that a device's agent is there, or gone (mark ALIVE, AWAY).
 
@@ -129,7 +129,7 @@ class Rule(ABC):
         return f"{series} is {said.value:g} {self.unit}, {word} {said.limit:g}"
 
     def command(self, said: Said) -> tuple[str, dict[str, Any]] | None:
-        """Return what the vehicle is to do about it, with parameters; None for nothing."""
+        """Return the command for the vehicle, with parameters; None for nothing."""
         return None
 
 

@@ -1,4 +1,4 @@
-"""What the twin of one device knows, as rows of Arrow. docs/twin-actor.md explains each column."""
+"""The twin of one device, as rows of Arrow. docs/twin-actor.md explains each column."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def snapshot_table(plan: Plan, twins: Twins, rows: NDArray[np.intp], at_ns: int)
 
 
 def _figures(rows: NDArray[Any]) -> dict[str, list[float | int | None]]:
-    """Return each row's figures as JSON takes them; None for what is not known."""
+    """Return each row's figures as JSON takes them; None for an unknown one."""
     never = rows["time_ns"] == 0
     found = figures(rows) | {"last": rows["last"].astype(float)}
     said: dict[str, list[float | int | None]] = {}

@@ -53,7 +53,7 @@ def read_state(spark: SparkSession, checkpoint: str, plan: Plan) -> pa.Table:
 
 
 class _Read:
-    """What a store has for one bucket, by slot; None where there are none."""
+    """A store's contents for one bucket, by slot; None where there are none."""
 
     def __init__(self, bucket: int, values: dict[tuple[int, int | None], Any]) -> None:
         self._bucket, self._values = bucket, values
@@ -80,7 +80,7 @@ def _newest_batch(spark: SparkSession, checkpoint: str) -> int:
 def _variable(
     spark: SparkSession, checkpoint: str, batch: int, name: str
 ) -> dict[tuple[int, int | None], Any]:
-    """Return what is kept by bucket, and slot where there are any."""
+    """Return the stored values by bucket, and slot where there are any."""
     reader = spark.read.format("statestore").option("stateVarName", name).option("batchId", batch)
     found: dict[tuple[int, int | None], Any] = {}
     try:

@@ -69,7 +69,7 @@ class Table:
         return b"".join([length, head, self.keys.tobytes(), *bodies])
 
     def unpack(self, packed: bytes) -> None:
-        """Take over what `pack` returned, of this or another version of the program.
+        """Restore the result of `pack`, of this or another version of the program.
 
         A section or field that is new begins blank; one that is no more is dropped. So a rule can
         be added, or remember more, without a new checkpoint.
@@ -95,7 +95,7 @@ class Table:
         self._settled = {name: rows.copy() for name, rows in self.sections.items()}
 
     def pack_changes(self) -> bytes:
-        """Return what differs from when it was settled, and settle it; b"" for nothing.
+        """Return the changes since it was settled, and settle it; b"" for nothing.
 
         Found by comparing all bytes: whoever writes to a section need not tell.
         """
@@ -128,7 +128,7 @@ class Table:
         return differs
 
     def apply(self, changes: bytes) -> None:
-        """Take over what `pack_changes` returned; `settle` is left to the caller."""
+        """Apply the result of `pack_changes`; the caller calls `settle`."""
         if not changes:
             return
         gone, packed = cbor2.loads(changes)

@@ -1,4 +1,4 @@
-"""What is remembered of the devices of one bucket."""
+"""The memory of one bucket of devices."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def times_of(rule: Rule) -> str:
 
 
 class Twins:
-    """The state of one bucket: tables of numbers, and what is not numbers.
+    """The state of one bucket: tables of numbers, and all other fields.
 
     `devices`: a row each. `late`: rules' fields once more, for devices of which older samples come
     after newer ones. `lanes`: see continuity/repeats.py. `names`: hash to device. `heads`: config points, also of
@@ -68,7 +68,7 @@ class Twins:
         self.watched_ns = 0
 
     def rows(self, keys: NDArray[np.uint64], devices: Sequence[str]) -> NDArray[np.intp]:
-        """Return the rows of devices, new ones with what was configured before they came."""
+        """Return the rows of devices, new ones with the configuration from before they came."""
         new = [name for name in devices if device_hash(name) not in self.names]
         if new:
             self.names |= {device_hash(name): name for name in new}
@@ -83,7 +83,7 @@ class Twins:
         return rows
 
     def hear(self, words: Sequence[HeadWord]) -> None:
-        """Merge config points: the newest stays, whatever came first (docs/wire-format.md)."""
+        """Merge config points: the newest stays, in any order of arrival (docs/wire-format.md)."""
         for word in words:
             series = str(self._plan.heads[word.series])
             point = Head(word.time_ns, word.origin, word.value, word.tombstone)
@@ -128,7 +128,7 @@ class Twins:
         return cbor2.dumps(changes) if any(changes) else b""
 
     def apply(self, changes: bytes) -> None:
-        """Take over what `pack_changes` returned; `settle` is left to the caller."""
+        """Apply the result of `pack_changes`; the caller calls `settle`."""
         for table, changed in zip(self._tables, cbor2.loads(changes), strict=True):
             table.apply(changed)
 
@@ -146,13 +146,13 @@ class Twins:
         return cbor2.dumps([list(self.names.values()), heads])
 
     def unpack_numbers(self, numbers: bytes) -> None:
-        """Take over what `pack` returned."""
+        """Restore the result of `pack`."""
         for table, packed in zip(self._tables, cbor2.loads(numbers), strict=True):
             table.unpack(packed)
         self.settle()
 
     def unpack_names(self, names: bytes) -> None:
-        """Take over what `pack_names` returned."""
+        """Restore the result of `pack_names`."""
         known, heads = cbor2.loads(names)
         self.names = {device_hash(name): name for name in known}
         self.heads = {(h[0], h[1]): Head(h[2], h[3], h[4], h[5]) for h in heads}

@@ -1,4 +1,4 @@
-"""Alerts as messages for the hub: what is published, where, and by which name it is known. Pure.
+"""Alerts as messages for the hub: contents, subject, and the name by which each is known. Pure.
 
 An alert stands in TWIN_EVENTS under a subject that holds a digest of its id, and is published on the
 condition that nothing stands there yet: so it is stored once, for as long as the stream keeps it,
@@ -36,7 +36,7 @@ class Outgoing(NamedTuple):
 
 
 def digest_of(alert_id: str) -> str:
-    """Return what an alert and its command are known by: 32 hexadecimal digits of its id."""
+    """Return the name of an alert and its command: 32 hexadecimal digits of its id."""
     return hashlib.sha256(alert_id.encode()).hexdigest()[:32]
 
 

@@ -33,7 +33,7 @@ TWINS_EVERY_S = 30.0
 
 
 class Written(NamedTuple):
-    """What one batch did."""
+    """The result of one batch."""
 
     alerts: Published = Published()
     commands: Published = Published()
@@ -122,7 +122,7 @@ class Outlet:
         return written
 
     def close(self) -> None:
-        """Write what waits, and close the connection to the hub; a batch that is being written ends first."""
+        """Write the waiting rows, and close the connection to the hub; a batch that is being written ends first."""
         with self._writing:
             try:
                 self.write_twins()

@@ -39,7 +39,7 @@ _PASSING = frozenset({10008, 10009, 10164, 10167, 10195})
 
 
 class Published(NamedTuple):
-    """What became of messages."""
+    """The fate of published messages."""
 
     stored: int = 0
     repeats: int = 0
@@ -121,7 +121,7 @@ class Publisher:
     def _publish(
         self, left: deque[T], message_of: Callable[[T], Outgoing | None], done: Counter[Done]
     ) -> None:
-        """Publish until nothing is left; what is not acknowledged stays in `left`, in its order."""
+        """Publish until nothing is left; unacknowledged messages stay in `left`, in their order."""
         if self._connection is None:
             self._connection = self._connect(self._endpoint)
         under_way: dict[bytes, T] = {}
@@ -150,7 +150,7 @@ class Publisher:
 
 
 def judged(header: bytes, body: bytes) -> Done:
-    """Say what an acknowledgement says.
+    """Describe an acknowledgement.
 
     Raises:
         NobodyTakes: no stream has the subject, or none that works just now.

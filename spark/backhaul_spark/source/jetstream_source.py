@@ -80,7 +80,7 @@ class Settings:
         )
 
     def streams(self) -> dict[str, StreamInfo]:
-        """Ask the hub what streams there are. Driver."""
+        """Ask the hub for its streams. Driver."""
         return list_streams(self.endpoint, self.patterns)
 
 
@@ -121,7 +121,7 @@ class JetStreamReader(DataSourceReader):
         self._settings = settings
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Cut what the streams hold into spans. Driver."""
+        """Cut the streams' contents into spans. Driver."""
         streams = self._settings.streams()
         start = offsets.initial(streams, "earliest")
         end = offsets.advance(start, streams)
@@ -153,7 +153,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return offsets.to_json({name: self._stamped(name, mark) for name, mark in marks.items()})
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fix what availableNow reads up to. Driver."""
+        """Fix the end for availableNow. Driver."""
         streams = self._settings.streams()
         self._target = {name: offsets.Mark(i.last_seq, i.created) for name, i in streams.items()}
 
@@ -195,7 +195,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             yield from zip(part.seqs, part.bodies, strict=True)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Cut what lies between two offsets into spans. Driver."""
+        """Cut the range between two offsets into spans. Driver."""
         begin, stop = offsets.from_json(start), offsets.from_json(end)
         streams = self._settings.streams()
         for name in offsets.cut(begin, stop, streams):
@@ -237,7 +237,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return frozenset(found)
 
     def _believed(self, info: StreamInfo, seq: int) -> StreamInfo:
-        """Ask again whether a cluster's stream is behind what was read of it.
+        """Ask again whether a cluster's stream lags behind the last reading of it.
 
         A leader that is cut off from the others believes in itself for some ten seconds.
         """

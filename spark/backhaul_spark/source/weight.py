@@ -1,4 +1,4 @@
-"""Cut a micro-batch by what its messages come to before compression; Spark counts messages only.
+"""Cut a micro-batch by its messages' expanded size; Spark counts messages only.
 
 A point takes three bytes of a body before compression at the least, so that bounds the points of a batch
 too, and a header says it: nothing is inflated. Pure; the data source brings the messages.

@@ -1,4 +1,4 @@
-"""Make large files of the small ones of a table. The rows stay what they are. No Spark.
+"""Make large files of the small ones of a table. The rows stay the same. No Spark.
 
 Not delta-rs's own compaction: it checks nothing that two of them would trip over, and two at a
 time each put the same rows into a new file (ADR 27). A commit here moves the id UPKEEP_APP, so of
@@ -49,7 +49,7 @@ class DataFile:
 
 
 def data_files(table: DeltaTable, spec: TableSpec) -> list[DataFile]:
-    """Return the files of a table as loaded, by path: what came first is first in its partition."""
+    """Return the files of a table as loaded, by path: in each partition the oldest first."""
     actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     found = [
         DataFile(

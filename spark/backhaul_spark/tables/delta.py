@@ -274,7 +274,7 @@ class IngestTables:
         return -1 if version is None else version
 
     def planned(self, app: str) -> int:
-        """Return what that batch was planned as, -1 where an older version committed it."""
+        """Return that batch's plan, -1 where an older version committed it."""
         return self.done(_plan_of(app))
 
     def prepare(self, spec: TableSpec, rows: pa.Table) -> None:

@@ -28,7 +28,7 @@ def filesystem(uri: str) -> tuple[fs.FileSystem, str]:
 
 
 def subtree(uri: str) -> fs.FileSystem:
-    """Return what lies below a directory or URI as a file system of its own."""
+    """Return the part below a directory or URI as a file system of its own."""
     system, root = filesystem(uri)
     return fs.SubTreeFileSystem(root, system)
 

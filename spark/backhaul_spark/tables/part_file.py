@@ -182,7 +182,7 @@ def unified(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Yield the parts of a batch that come to no more than ROW_GROUP_BYTES, and what they come to.
+    """Yield the parts of a batch of at most ROW_GROUP_BYTES each, with their sizes.
 
     A row alone may come to more.
     """

@@ -1,4 +1,4 @@
-"""Write a task's points as Parquet files and report what is in them. Executor side.
+"""Write a task's points as Parquet files and report their contents. Executor side.
 
 The driver only commits: no point crosses from an executor to it, and none is shuffled. Files are
 written into the table's own directories under names that no log refers to yet; a task that dies
@@ -50,7 +50,7 @@ _FACTS = ("files", "rejects", "gaps", "receipts", "marks", "ended", "again")
 
 @dataclass(slots=True)
 class TaskReport:
-    """What one task read and wrote.
+    """The messages and points of one task.
 
     `files`: path (relative to the table), partition, size (bytes), rows, stats (Delta's). `rejects` and
     `gaps` as in their tables; `receipts`, `marks` and `ended` with the stream and stream_seq they

@@ -1,4 +1,4 @@
-"""Keep a reading that a vehicle sends a second time once in points, by what it says. No Spark.
+"""Keep a reading that a vehicle sends a second time once in points, by its contents. No Spark.
 
 When vehicle and hub compare their heads, the vehicle sends some again, in frames that say so. Mostly the
 first is in points, or on its way. But it may have been evicted, or gone with a ledger: then the second is
@@ -53,7 +53,7 @@ NOTES_MAX = 100_000
 
 
 def digests(points: pa.Table | pa.RecordBatch) -> list[bytes]:
-    """Return 16 bytes for each row that stand for what it says, bit for bit (columns SAME).
+    """Return 16 bytes for each row that stand for its contents, bit for bit (columns SAME).
 
     A long text that stands in many rows is in memory once, if the rows have it so.
     """
@@ -83,7 +83,7 @@ def _digest(data: bytes) -> bytes:
 
 
 class Aside:
-    """What one task puts aside.
+    """The readings that one task puts aside.
 
     Args:
         standing: readings that stand in points because they were said again.
@@ -121,7 +121,7 @@ class Aside:
         return marked[decoded.message]
 
     def _late(self, points: pa.RecordBatch, again: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return which points are the first of what stands already."""
+        """Return which points are the first of readings that points holds already."""
         alone = pc.equal(points.column("letter"), LETTER).to_numpy(zero_copy_only=False)
         there = np.isin(points.column("time_ns").to_numpy(), self._times)
         rows = np.flatnonzero(alone & ~again & there)
@@ -131,7 +131,7 @@ class Aside:
         return late
 
     def report(self) -> list[str]:
-        """Return what was put aside as text, for the task's report."""
+        """Return the readings put aside as text, for the task's report."""
         found = []
         for table in self._tables:
             sink = pa.BufferOutputStream()
@@ -147,7 +147,7 @@ def _plain(points: pa.RecordBatch) -> pa.Table:
 
 
 def reported(texts: Iterable[str], repeats: Mapping[str, pa.Array]) -> pa.Table:
-    """Return what tasks put aside, each reading once, without messages that points holds already.
+    """Return the readings that tasks put aside, each once, without messages that points holds already.
 
     Args:
         texts: of all tasks, as `Aside.report` returned them.
@@ -164,7 +164,7 @@ def reported(texts: Iterable[str], repeats: Mapping[str, pa.Array]) -> pa.Table:
 def not_there(
     again: pa.Table, points: ds.Dataset, uri: str, files: Sequence[dict[str, Any]]
 ) -> pa.Table:
-    """Return those of what was said again that are neither in points nor in files to be committed.
+    """Return the repeated readings that are neither in points nor in files to be committed.
 
     Args:
         again: as `reported` returned it.
@@ -206,7 +206,7 @@ def _firsts(table: pa.Table, known: set[bytes]) -> pa.Table:
 
 
 def first_said(rows: pa.Table) -> pa.Table:
-    """Return rows of points without those of letter `p` that say what an earlier ingest brought.
+    """Return rows of points without those of letter `p` that repeat an earlier ingest's.
 
     For readers of a table that `ingest/once.py` has not gone through yet.
     """
@@ -219,7 +219,7 @@ def first_said(rows: pa.Table) -> pa.Table:
 
 
 def notes(added: pa.Table) -> list[dict[str, Any]]:
-    """Return the rows of `said_again` for what was added to points."""
+    """Return the rows of `said_again` for readings that were added to points."""
     places = added.select(["device", "time_ns", "stream", "stream_seq", "index"]).to_pylist()
     return [
         place | {"digest": each.hex()} for place, each in zip(places, digests(added), strict=True)
@@ -246,7 +246,7 @@ def _newest(parts: list[pa.Table]) -> pa.Table:
 
 
 def note_added(known: dict[Note, None], added: pa.Table) -> None:
-    """Take in what was added to points; the oldest notes make room for the newest."""
+    """Take in readings that were added to points; the oldest notes make room for the newest."""
     for note in zip(added.column("time_ns").to_pylist(), digests(added), strict=True):
         known.pop(note, None)
         known[note] = None

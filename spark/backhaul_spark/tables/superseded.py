@@ -37,12 +37,12 @@ STAMP_APP = "backhaul-stamp"
 
 
 def next_stamp_us(main: DeltaTable, clock: Clock) -> int:
-    """Return the time in us, but later than the table's last commit whatever became of the clock."""
+    """Return the time in us, but later than the table's last commit, also where the clock went back."""
     return max(clock.now_ns() // 1000, (main.transaction_version(STAMP_APP) or 0) + 1)
 
 
 class Superseded:
-    """What a writer puts into one table of superseded rows.
+    """The rows that a writer puts into one table of superseded rows.
 
     Args:
         root: the table root.

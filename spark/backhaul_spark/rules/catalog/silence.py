@@ -109,7 +109,7 @@ class Silence(rule.Rule):
     def _ends(
         self, state: Rows, first: Mask, gap: Mask, before: rule.Integers, messages: Rows
     ) -> Iterator[Finding]:
-        """Pair each silence's end with what comes next of its device: a reason, or another silence.
+        """Pair each silence's end with the device's next entry: a reason, or another silence.
 
         What comes next may be in the same message: a vehicle often begins with its mark.
         """
