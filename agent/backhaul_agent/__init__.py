@@ -1,4 +1,4 @@
-"""The vehicle's agent: it records what programs publish, and brings each record to the hub once.
+"""The vehicle's agent: it records programs' points, and brings each record to the hub once.
 
 A point travels through the rooms `ingest`, `commit`, `ledger`, and `uplink`; the hub's messages
 come in through `downlink`. `daemon` builds all parts and runs them. Enter there, or at `cli` for

@@ -1,4 +1,4 @@
-"""The text of a vehicle's apps.conf: who may log in to the leaf server, and what goes between accounts. Pure.
+"""The text of a vehicle's apps.conf: logins at the leaf server, and the traffic between accounts. Pure.
 
 SYS may have the server read its configuration again. VEH is the agent's, with JetStream and the link
 to the hub. Each program has an account of its own, because a server checks no reply subject: in one

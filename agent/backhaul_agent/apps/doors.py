@@ -1,4 +1,4 @@
-"""Connections by which programs reach the agent, beside its own: what one program floods is in no other's way.
+"""Connections by which programs reach the agent, beside its own: a flood at one door blocks no other.
 
 What programs publish and ask over one connection waits in one queue of the leaf server. A program that
 sends faster than the agent takes fills it; the server then cuts the agent, and all others wait behind it.
@@ -90,7 +90,7 @@ class DoorClient(HardyClient):
 
 @dataclass(slots=True)
 class Heard:
-    """What is heard at every door, and on the agent's own connection where ``own`` is that."""
+    """The subscriptions at every door, and on the agent's own connection where ``own`` is that."""
 
     subject: str
     callback: Callback
@@ -99,7 +99,7 @@ class Heard:
     at_doors: dict[int, Subscription] = field(default_factory=dict)
 
     async def drain(self) -> None:
-        """Take in what the server has delivered, then no more."""
+        """Take in the messages that the server has delivered, then no more."""
         heard = [*self.at_doors.values(), *([self.own] if self.own else [])]
         self.at_doors.clear()
         # All at once: what waits at a door that is flooded is not to cost the others their time.
@@ -128,7 +128,7 @@ class Doors:
             await self._open(door)
 
     async def run(self) -> None:
-        """Open again what was cut, for as long as the session lives (the caller cancels)."""
+        """Open again each door that was cut, for as long as the session lives (the caller cancels)."""
         while True:
             await asyncio.sleep(LOOK_S)
             for door, client in list(self._clients.items()):
@@ -192,7 +192,7 @@ class OwnClient(HardyClient):
 
 
 async def hear(client: Client, subject: str, callback: Callback, **limits: Any) -> Heard:
-    """Subscribe to what programs publish or ask, on this connection and at the doors beside it."""
+    """Subscribe to programs' publishes or questions, on this connection and at the doors beside it."""
     heard = Heard(subject, callback, limits)
     heard.own = await client.subscribe(subject, cb=callback, **limits)
     await hear_at_doors(client, heard)

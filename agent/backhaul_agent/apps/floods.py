@@ -1,4 +1,4 @@
-"""What each program floods the agent with, and how much of the agent's room one may take. Pure."""
+"""Counts of each program's flood, and the share of the agent's room that one may take. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOO_MUCH = RefusedError(Code.BUSY, "more arrives than the agent takes: try again
 
 @dataclass(slots=True, eq=False)
 class Share:
-    """What a program has waiting for the disk, and how much that may be."""
+    """A program's messages that wait for the disk, and their limit."""
 
     messages_max: float
     bytes_max: float
@@ -50,7 +50,7 @@ class Share:
 
 
 class Shares:
-    """Keeps a program from taking all of the room. What comes without a program's name has no such bound.
+    """Keeps a program from taking all of the room. Messages without a program's name have no such bound.
 
     There is one for each program that ever sent: their names are of accounts, so there are few.
     """
@@ -94,7 +94,7 @@ class Turn:
 
 
 class Floods:
-    """Counts, for each program, what there was no room for and how often its door was cut."""
+    """Counts each program's messages without room, and the cuts of its door."""
 
     def __init__(self) -> None:
         self.refused: Counter[str] = Counter()
@@ -102,7 +102,7 @@ class Floods:
         self._noted: dict[str, tuple[float | None, int]] = {}
 
     def refuse(self, program: str, points: int) -> None:
-        """Count what was refused of it."""
+        """Count refused messages of a program."""
         self.refused[program] += points
 
     def note_cut(self, program: str) -> None:

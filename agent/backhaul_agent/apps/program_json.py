@@ -16,7 +16,7 @@ _FIELDS = {"time": Code.BAD_TIME, "value": Code.BAD_VALUE}
 
 
 def read_program_json(read: Callable[[bytes], _T], data: bytes) -> _T:
-    """Return what a reader of `strict_json` makes of a payload.
+    """Return the value that a reader of `strict_json` makes of a payload.
 
     Raises:
         RefusedError: it is no JSON, other JSON than the reader's, or a number in it has no place here.

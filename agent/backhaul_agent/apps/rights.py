@@ -1,4 +1,4 @@
-"""Which local programs there are on this vehicle, and what each may: a pure core.
+"""The local programs of this vehicle, and the rights of each: a pure core.
 
 Kept in `apps.json`, from which `apps.accounts_text` makes the leaf server's accounts. A right names a node,
 a kind of event or a command, never a pattern.
@@ -42,7 +42,7 @@ Names = Annotated[tuple[str, ...], Meta(max_length=RIGHTS_MAX)]
 
 
 class App(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A program: the public half of its key, and what it may.
+    """A program: the public half of its key, and its rights.
 
     ``publish``: nodes whose points it publishes. ``event``: kinds of events that it reports.
     ``read``: nodes whose state, configuration and history it reads; ``set``: that it writes.
@@ -90,7 +90,7 @@ class Apps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_apps(text: str) -> Apps:
-    """Read apps.json. Raises: AppError, with what is wrong."""
+    """Read apps.json. Raises: AppError, with the reason."""
     try:
         apps = read_typed(text, Apps)
         for app in apps.apps.values():
@@ -122,7 +122,7 @@ def require_app_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
-    """A program's rights in subjects; what is in none of them the leaf server refuses it.
+    """A program's rights in subjects; the leaf server refuses all others.
 
     ``ask``: where it publishes and asks. ``hear``: what it is told. ``carry_out``: commands.
     """
@@ -160,7 +160,7 @@ def door_subject(door: int | str, program: str, subject: str) -> str:
 
 
 def subjects_of(app: App) -> Subjects:
-    """Return what a program may, in subjects."""
+    """Return a program's rights, in subjects."""
     asked, heard = ["agent.status"], []
     for node in _tokens(app.publish):
         points = (f"app.{node}", f"app.{node}.>")  # in frames, and one by one

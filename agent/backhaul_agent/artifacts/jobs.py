@@ -27,7 +27,7 @@ _VERSION = re.compile(r"(.+)@(?:sha256:)?([0-9a-fA-F]{64})")
 
 
 class State(StrEnum):
-    """How a file stands; part of what is reported."""
+    """The state of a file; part of the report."""
 
     WAITING = "waiting"
     MOVING = "moving"
@@ -39,7 +39,7 @@ class State(StrEnum):
 
 @dataclass(slots=True)
 class Job:
-    """One file to fetch, or to send. ``digest`` empty: whichever version stands under the name.
+    """One file to fetch, or to send. ``digest`` empty: any version that stands under the name.
 
     ``path``: where it shall be, or is; of what a program asked for it is known once it was found.
     """
@@ -81,7 +81,7 @@ class Job:
         self.not_before_s = 0.0
 
     def report(self) -> dict[str, Any]:
-        """Return what the hub is told: changes now and then only, so no progress."""
+        """Return the report for the hub: changes now and then only, so no progress."""
         moving = self.state in (State.WAITING, State.MOVING, State.CHECKING)
         said = {
             "state": "fetching" if moving else str(self.state),

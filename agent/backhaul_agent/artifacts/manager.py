@@ -168,7 +168,7 @@ class Artifacts:
             group.create_task(self._end_leases())
 
     async def _prepare(self) -> None:
-        """Take up what an earlier run has left; return when that could be done."""
+        """Take up the jobs of an earlier run; return when that could be done."""
         while not self.prepared.is_set():
             try:
                 waiting = await asyncio.to_thread(self.store.prepare)

@@ -80,7 +80,7 @@ class Part:
         self._synced = self.held
 
     def append(self, data: bytes, now_s: float) -> None:
-        """Add what comes next."""
+        """Add the next bytes."""
         self._file.seek(self.held)
         left = memoryview(data)
         while left:
@@ -92,7 +92,7 @@ class Part:
             self._synced_s = now_s
 
     def sync(self) -> None:
-        """See that what is held survives a power cut."""
+        """See that all bytes so far survive a power cut."""
         os.fsync(self._file.fileno())
         self._note(self.held)
 
@@ -127,7 +127,7 @@ class Part:
 
 
 def drop_part(path: Path) -> None:
-    """Remove a part and what is known of it. Raises: OSError."""
+    """Remove a part and its record. Raises: OSError."""
     path.with_suffix(".json").unlink(missing_ok=True)
     path.unlink(missing_ok=True)
 

@@ -38,7 +38,7 @@ class Pace:
         return max(PIECE_BYTES_MIN, min(PIECE_BYTES_MAX, self.window // PIECES))
 
     def link_carries(self, bytes_s: float) -> None:
-        """Take note of what the link was measured to carry."""
+        """Take note of the link's measured rate."""
         self._floor = max(FLOOR_BYTES, min(WINDOW_BYTES_MAX, int(bytes_s * FLOOR_S)))
         self.window = max(self.window, self._floor)
 

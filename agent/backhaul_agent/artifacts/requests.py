@@ -1,4 +1,4 @@
-"""Talking with the hub about artifacts: questions out on ``blob.<device>``, answers to who asked."""
+"""Talking with the hub about artifacts: questions out on ``blob.<device>``, answers to each asker."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ IDLE_S_MAX = 600.0  # what is half handed over and not written to for so long ma
 
 
 class ArtifactRoom:
-    """What is promised, and to which program. ``refused``: how often there was no room or no place."""
+    """The promised bytes of each program. ``refused``: how often there was no room or no place."""
 
     def __init__(self, store: ArtifactStore, wanted: Callable[[], Collection[Path]]) -> None:
         # From 0 on: what is counted for the first time has grown, too (status/health.py).

@@ -46,20 +46,20 @@ log = structlog.get_logger("artifacts")
 
 
 class NameRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What ``get`` and ``done`` take."""
+    """The payload of ``get`` and ``done``."""
 
     name: str
 
 
 class PutRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What ``put`` takes."""
+    """The payload of ``put``."""
 
     name: str
     bytes: int
 
 
 class IdRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What ``end``, ``upload`` and ``cancel`` take."""
+    """The payload of ``end``, ``upload`` and ``cancel``."""
 
     id: str
 
@@ -181,7 +181,7 @@ class ArtifactService:
         return {"id": number}
 
     def _in_the_way(self, program: str, now_s: float) -> list[str]:
-        """Return what is half handed over and makes way for one more: idle, or this program's oldest."""
+        """Return a file half handed over that makes way for one more: idle, or this program's oldest."""
         idle = self._idle(now_s)
         busy = [at for at in self._spools if at not in idle]
         own = [at for at in busy if self._spools[at].program == program]
@@ -196,7 +196,7 @@ class ArtifactService:
         return [at for at, each in self._spools.items() if each.written_s < since_s]
 
     async def _drop_idle(self) -> None:
-        """Give up what nobody has written to for long: also a file that is fetched wants its room."""
+        """Give up files that nobody has written to for long: also a file that is fetched wants its room."""
         for number in self._idle(self._artifacts.now_s()):
             await self._drop(number)
 
@@ -207,7 +207,7 @@ class ArtifactService:
             await asyncio.to_thread(spool.path.unlink, missing_ok=True)
 
     def _new_id(self) -> str:
-        """Return an id that comes after all that wait: what is handed over later replaces."""
+        """Return an id that comes after all waiting ones: a file handed over later replaces."""
         waiting = [*self._artifacts.uploads, *self._spools]
         place = 1 + max((int(each[:8], 16) for each in waiting), default=0)
         return f"{place:08x}{secrets.token_hex(4)}"
@@ -270,7 +270,7 @@ class ArtifactService:
 
 
 def _program(message: Msg) -> str:
-    """Return the account of who asks, as the leaf server says it; empty where it does not."""
+    """Return the asker's account, as the leaf server says it; empty where it does not."""
     with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
         said = (message.headers or {}).get(REQUEST_INFO, "null")
         return msgspec.json.decode(said, type=_RequestInfo).acc

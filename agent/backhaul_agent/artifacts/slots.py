@@ -1,4 +1,4 @@
-"""What slots are told to hold, and saying what has become of it: between heads and jobs."""
+"""Slots between heads and jobs: each slot's wish, and the report of its file."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Slots:
         self._unreported = asyncio.Event()
 
     def look(self) -> None:
-        """Bring the jobs in line with what the slots are told."""
+        """Bring the jobs in line with the slots' wishes."""
         told = wishes(self._keeper.heads, self._allowed)
         for slot, value in told.items():
             try:
@@ -65,7 +65,7 @@ class Slots:
             self._say(slot, {"state": str(State.EMPTY)})
 
     def keeps(self, path: Path) -> bool:
-        """Tell whether a slot may keep this file: it is told something, if only what is no version."""
+        """Tell whether a slot may keep this file: it has a wish, even one that names no version."""
         told = wishes(self._keeper.heads, self._allowed)
         return any(self._store.slot(slot) == path for slot in told)
 
@@ -76,7 +76,7 @@ class Slots:
                 self._say(slot, job.report())
 
     async def report(self) -> None:
-        """Write what has become of slots into their points, for ever (the caller cancels)."""
+        """Write the state of slots into their points, for ever (the caller cancels)."""
         self._unreported.set()  # the connection before may have ended in the middle of this
         while True:
             await self._unreported.wait()
@@ -115,7 +115,7 @@ class Slots:
         self._unreported.set()
 
     def _reported(self) -> dict[str, Any]:
-        """Return what was last written of each slot."""
+        """Return the report last written of each slot."""
         return {
             key.type: value_to_json(head.value)[0]
             for key, head in self._keeper.heads.of_node(NODE).items()

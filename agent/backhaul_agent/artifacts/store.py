@@ -1,4 +1,4 @@
-"""The directory of artifacts on the vehicle: slots, what is not whole yet, what waits to be sent.
+"""The directory of artifacts on the vehicle: slots, partial files, and files that wait to be sent.
 
     <dir>/<slot>             what a slot holds, whole and checked
     <dir>/.work/<sha256>.part, .json    half fetched
@@ -57,7 +57,7 @@ class ArtifactStore:
         self._free = free
 
     def prepare(self) -> dict[str, Waiting]:
-        """Make the directories; return what waits to be sent, in its order. The rest is removed."""
+        """Make the directories; return the files that wait to be sent, in order. The rest is removed."""
         self._work.mkdir(parents=True, exist_ok=True, mode=0o700)
         found = {}
         for path in sorted(self._work.glob("up-*.json")):
@@ -88,7 +88,7 @@ class ArtifactStore:
         return self._work / f"up-{number}"
 
     def keep_upload(self, number: str, waiting: Waiting) -> None:
-        """See that a file that is whole will be sent, whatever happens."""
+        """See that a whole file will be sent, also after a crash."""
         path = self.upload(number)
         with path.open("r+b") as file:
             os.fsync(file.fileno())
@@ -114,7 +114,7 @@ class ArtifactStore:
         keep: Collection[Path],
         growing: Mapping[Path, int] = MappingProxyType({}),
     ) -> None:
-        """See that a part may grow to ``whole`` bytes; remove what nobody wants if it may not.
+        """See that a part may grow to ``whole`` bytes; remove unwanted files if it may not.
 
         ``keep``: parts and fetched files that are wanted. ``growing``: others that may grow, and to
         which size.
@@ -148,7 +148,7 @@ class ArtifactStore:
             )
 
     def require_free(self, size: int) -> None:
-        """See that the disk takes so many bytes more and leaves others what is theirs.
+        """See that the disk takes so many bytes more and leaves others their share.
 
         Raises:
             ArtifactError: it does not.

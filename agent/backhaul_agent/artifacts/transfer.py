@@ -35,7 +35,7 @@ class CancelledJobError(Exception):
 
 
 class _End(Protocol):
-    """What is done with one file's pieces."""
+    """The operation on one file's pieces."""
 
     async def say(self, offset: int, length: int) -> None:
         """Ask for a piece, or send it."""
@@ -48,7 +48,7 @@ class _End(Protocol):
 
 
 class Carrier:
-    """Paces what is moved. ``moved_bytes``: all that has arrived; ``asked_bytes``: repeats too.
+    """Paces the pieces. ``moved_bytes``: all that has arrived; ``asked_bytes``: repeats too.
 
     ``require_free``: sees that the disk takes so many bytes more, or raises an ArtifactError.
     """
@@ -64,7 +64,7 @@ class Carrier:
         self._down, self._up = Pace(), Pace()
 
     def link_carries(self, bytes_s: float) -> None:
-        """Take note of what the link was measured to carry."""
+        """Take note of the link's measured rate."""
         for pace in (self._down, self._up):
             pace.link_carries(bytes_s)
 
@@ -76,7 +76,7 @@ class Carrier:
         job.digest, job.size = found.digest, found.size
 
     async def fetch(self, talk: Talk, job: Job, part: Part) -> None:
-        """Bring what a part lacks. Raises: ArtifactError, OSError, CancelledJobError."""
+        """Bring the missing pieces of a part. Raises: ArtifactError, OSError, CancelledJobError."""
         passage = Passage(job.size, part.held, self._down)
         await self._pass(talk, job, passage, _Fetching(talk, job, part, self))
 

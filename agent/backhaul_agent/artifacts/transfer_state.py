@@ -50,7 +50,7 @@ class Passage:
         self._asked = self.done
 
     def next(self, now_s: float) -> Span | None:
-        """Return what to ask for (or send) now; None while enough is under way."""
+        """Return the piece to ask for (or send) now; None while enough is under way."""
         left = self.size - self._asked
         length = min(left, self.pace.piece)
         if not length or (self._under_way and not self._fits(length)):

@@ -1,4 +1,4 @@
-"""What local programs publish under ``app.`` and report as events: received, checked, queued, answered."""
+"""Programs' publishes under ``app.`` and their reports of events: received, checked, queued, answered."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ class Listener:
         ]
 
     def doors(self, connect: Connect) -> Doors:
-        """Return the doors beside a new connection; what there is no room for is refused here."""
+        """Return the doors beside a new connection; they refuse messages without room."""
         return Doors(connect, self.on_busy, self.floods.note_cut)
 
     async def stop(self) -> None:
-        """Take in what the server has delivered, then no more."""
+        """Take in the messages that the server has delivered, then no more."""
         heard, self._heard = self._heard, []
         await asyncio.gather(*(each.drain() for each in heard))
 
@@ -100,7 +100,7 @@ class Listener:
         self._refuse(error.subject, error.reply, 1, TOO_MUCH)
 
     def on_busy(self, program: str, subject: str, reply: str, points: int = 1) -> None:
-        """Refuse what a program sends beyond what there is room for, at as little cost as can be."""
+        """Refuse a program's messages beyond its room, at as little cost as can be."""
         self.floods.refuse(program, points)
         if self._answers.qsize() >= self._notes_max:
             pass  # the rest of the room is for who does not flood

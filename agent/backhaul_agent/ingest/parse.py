@@ -1,4 +1,4 @@
-"""What a local program published, checked and turned into points: a pure core, no I/O.
+"""A local program's publish, checked and turned into points: a pure core, no I/O.
 
 Subjects: ``app.<node>.<type>[.<key>]`` with one reading in JSON, ``app.<node>`` with several of them, or
 with a frame of the Python client. Every refusal is a `RefusedError` whose code is for programs and whose message is for people.
@@ -44,7 +44,7 @@ _BLANKS = b" \t\r\n"
 
 
 class Words(msgspec.Struct):
-    """What stands beside readings in one JSON message, and goes for all of them."""
+    """The fields beside readings in one JSON message, which go for all of them."""
 
     time: int | str | UnsetType = UNSET
     lane: str | UnsetType = UNSET
@@ -67,7 +67,7 @@ _ONE_BY_ONE = (
 
 
 class Stamps(NamedTuple):
-    """What is done to the times of points: shifted, marked, and how good they are."""
+    """The treatment of points' times: the shift, the mark, and how good they are."""
 
     shift_ns: int
     boot: int
@@ -98,7 +98,7 @@ class Intake:
         self._series: dict[str, Series] = {}
 
     def parse(self, subject: str, data: bytes, *, clock: str = "") -> Points | Frame:
-        """Return what ``data``, published on ``subject``, holds; ``clock`` is the header's word.
+        """Return the points of ``data``, published on ``subject``; ``clock`` is the header's word.
 
         Raises:
             RefusedError: the program's mistake, with a code and a sentence for it.
@@ -129,7 +129,7 @@ class Intake:
         return Points(series.node, (point,), live, stamps.boot, stamps.clock)
 
     def _parse_readings(self, subject: str, data: bytes, clock: str) -> Points:
-        """Return several readings of one node: each name is what follows in the subject of one alone.
+        """Return several readings of one node: each name is the end of the subject of one alone.
 
         No name can say another node: rights go by the subject.
         """
@@ -176,12 +176,12 @@ class Intake:
             ) from None
 
     def _read_words(self, words: Words, clock: str) -> tuple[bool, int, Stamps]:
-        """Return whether readings go to the lane `live`, their time, and what goes for it."""
+        """Return whether readings go to the lane `live`, their time, and the clock's word on it."""
         live = _is_live(words.lane)
         return live, *self.stamp(words.time, clock if words.clock is UNSET else words.clock)
 
     def stamp(self, time: int | str | UnsetType, clock: str) -> tuple[int, Stamps]:
-        """Return the time of a point, and what goes for it; without one it is stamped here.
+        """Return the time of a point, and the clock's word on it; without one it is stamped here.
 
         Raises:
             RefusedError: what the program said of the time makes no sense.
@@ -192,11 +192,11 @@ class Intake:
         return _in_range(_time_ns(time) + stamps.shift_ns), stamps
 
     def _made(self) -> Stamps:
-        """Return what goes for stamps that are made here and now."""
+        """Return the clock's word on stamps that are made here and now."""
         return Stamps(0, self._clock.mark, self._clock.quality)
 
     def _given(self, word: str, declared: int = 0) -> Stamps:
-        """Return what goes for times that came with points; ``declared``: by their frame."""
+        """Return the clock's word on times that came with points; ``declared``: by their frame."""
         worst = max(declared, self._clock.quality)
         if not word:
             return Stamps(0, 0, worst)

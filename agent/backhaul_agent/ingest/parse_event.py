@@ -1,4 +1,4 @@
-"""What a local program reported as an event, checked and made a message: a pure core, no I/O.
+"""A local program's report of an event, checked and made a message: a pure core, no I/O.
 
 Subject: ``agent.event.<kind>``, where no node's name can be in the way. The payload is empty, or JSON:
 
@@ -33,7 +33,7 @@ _ENVELOPE_BYTES = 4096
 
 
 class EventReport(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The payload; what is left out is left out in the event."""
+    """The payload; an absent field is absent in the event."""
 
     previous: str | UnsetType = UNSET
     reason: str | UnsetType = UNSET

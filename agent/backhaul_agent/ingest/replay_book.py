@@ -61,20 +61,20 @@ class Bundle(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Question(msgspec.Struct, forbid_unknown_fields=True):
-    """What ``agent.replay.kept`` takes."""
+    """The payload of ``agent.replay.kept``."""
 
     source: Digest
 
 
 class Note(NamedTuple):
-    """What the ledger is to note with a bundle's points, and what must stand there until then."""
+    """The ledger's notes for a bundle's points, and the notes that must stand there until then."""
 
     noted: dict[str, str | int]
     expected: dict[str, str | int | None]
 
 
 class ReplayBook:
-    """Decides what is done with a bundle. ``meta`` returns the ledger's, as last committed."""
+    """Decides on bundles. ``meta`` returns the ledger's, as last committed."""
 
     def __init__(self, meta: Callable[[], Mapping[str, str | int]]) -> None:
         self._meta = meta
@@ -91,7 +91,7 @@ class ReplayBook:
         return self._find(source)[1]
 
     def begin(self, bundle: Bundle, points: int, time_ns: int) -> Note | None:
-        """Return what to note with the bundle's points; None: all of it is kept.
+        """Return the notes for the bundle's points; None: all of it is kept.
 
         Until `end` no other bundle of this recording is taken.
 
@@ -133,7 +133,7 @@ class ReplayBook:
             raise RefusedError(Code.BUSY, "rows of this recording are being written: try again")
 
     def _find(self, source: str) -> tuple[int, Kept | None]:
-        """Return the place of a recording with what is known of it, else the place to be used."""
+        """Return the place of a recording with its record, else the place to be used."""
         oldest_ns: float = float("inf")
         place, free, meta = 0, -1, self._meta()
         others = {used for each, used in self._under_way.items() if each != source}
@@ -158,7 +158,7 @@ class ReplayBook:
 
 
 def _read(text: Any) -> Kept | None:
-    """Return what a place says; None where it says nothing that could be so."""
+    """Return the contents of a place; None where it says nothing that could be so."""
     try:
         return msgspec.json.decode(text, type=Kept) if isinstance(text, str) else None
     except (msgspec.DecodeError, UnicodeDecodeError):
