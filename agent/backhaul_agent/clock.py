@@ -19,7 +19,7 @@ SYSTEM, UNSET_CLOCK = "system", "unset"
 
 
 class Clock(Protocol):
-    """What the agent asks about time. Tests bring one they can move."""
+    """The agent's questions about time. Tests bring a clock that they can move."""
 
     def time_ns(self) -> int:
         """Return nanoseconds since the Unix epoch, by the wall clock: it may jump."""

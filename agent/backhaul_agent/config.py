@@ -39,7 +39,7 @@ Url = Annotated[str, Meta(pattern=r"^(nats|tls)://[^\s/]+$")]
 
 
 class DeviceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[device]: who this is. ``down_stream`` empty means: no IN stream, nothing comes back."""
+    """[device]: the name of this vehicle. ``down_stream`` empty means: no IN stream, nothing comes back."""
 
     id: DeviceId
     token: Token
@@ -83,7 +83,7 @@ class FrameConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class IngestConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[ingest]: limits on what local programs may hand over.
+    """[ingest]: limits on local programs' publishes.
 
     ``stage_s_max``: the longest a fire-and-forget point stays in memory only.
     """
@@ -95,7 +95,7 @@ class IngestConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LinkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[link]: what the uplink can carry, and when it is up (docs/link.md).
+    """[link]: the capacity of the uplink, and when it is up (docs/link.md).
 
     ``rate_kbit_s`` sets how much may be in flight on it: with ``adaptive`` at first only, then what
     was measured does.
@@ -159,7 +159,7 @@ class ArtifactsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ClockConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[clock]: what is made of the machine's own clock, and of not knowing the time.
+    """[clock]: how far the agent believes the machine's own clock, and does without the time.
 
     ``trust_system``: whether the wall clock is believed until the hub has been asked ("auto": where
     it can be true at all). ``hold_s_max``: how long, link up, messages without a true time wait for
@@ -177,7 +177,7 @@ class ClockConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CommandsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[commands]: what the operators' commands may take (docs/commands.md).
+    """[commands]: the limits of operators' commands (docs/commands.md).
 
     ``timeout_s``: of one run. ``handler_wait_s``: for a program that answers. ``days_max`` and
     ``rows_max``: how long and how many finished ones are remembered beyond what must be.
@@ -191,7 +191,7 @@ class CommandsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CommandConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[[command]]: who carries out commands of a name, and how.
+    """[[command]]: the program that carries out commands of a name, and how.
 
     ``run``: program and arguments; empty: the local program that answers on ``cmd.<name>``.
     ``timeout_s`` 0: as [commands] says. ``idempotent``: twice does no more than once.
@@ -248,7 +248,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log: LogConfig = LogConfig()
 
     def message_bytes_typical(self, lane: str) -> int:
-        """Return what a message of a lane weighs on the wire, before any was seen."""
+        """Return a lane's weight of a message on the wire, before any was seen."""
         return LIVE_BYTES_TYPICAL if lane == LIVE else FRAME_BYTES_TYPICAL
 
     def lane_bytes_max(self, lane: str) -> int:

@@ -1,4 +1,4 @@
-"""agent.toml, read: what it says, and whether its paths can be what they are for, as the disk is now."""
+"""agent.toml, read: its settings, and whether its paths fit the disk as it is now."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SYSTEM = frozenset(
 
 
 def place_problems(config: Config, own: Path) -> Iterator[tuple[str, str]]:
-    """Yield the key of each path that cannot be what it is for, and why.
+    """Yield the key of each path that cannot serve its purpose, and why.
 
     Args:
         config: as read; its paths are whole.
@@ -59,7 +59,7 @@ def place_problems(config: Config, own: Path) -> Iterator[tuple[str, str]]:
 
 
 def place_warnings(config: Config) -> Iterator[str]:
-    """Yield what may be meant, and does not work as the packages come."""
+    """Yield settings that may be meant, and do not work as the packages come."""
     for key, name in (("ledger.path", config.ledger.path), ("artifacts.dir", config.artifacts.dir)):
         if not Path(name).is_relative_to(STATE_DIRECTORY):
             yield (

@@ -83,7 +83,7 @@ class ConfigError(AgentError):
 
 
 class VehicleFilesError(AgentError):
-    """The files of this vehicle cannot be made or changed; what was there is as it was."""
+    """The files of this vehicle cannot be made or changed; all files are as they were."""
 
     def __init__(self, problem: str, *, hint: str) -> None:
         super().__init__(f"{problem} ({hint})")
@@ -119,7 +119,7 @@ class AppError(AgentError):
 
 
 class LedgerError(AgentError):
-    """The ledger at ``path`` cannot be used; ``hint`` says what an operator does next."""
+    """The ledger at ``path`` cannot be used; ``hint`` names the operator's next step."""
 
     def __init__(self, path: Path, problem: str, *, hint: str = "") -> None:
         super().__init__(f"ledger {path}: {problem}" + (f" ({hint})" if hint else ""))
@@ -155,7 +155,7 @@ class LedgerOlderError(LedgerError):
 
 
 class LedgerCorruptError(LedgerError):
-    """SQLite cannot read the file, or what it holds contradicts itself. The daemon sets it aside."""
+    """SQLite cannot read the file, or its contents contradict each other. The daemon sets it aside."""
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(
@@ -183,7 +183,7 @@ class LedgerStorageError(LedgerError):
 
     @property
     def damaged(self) -> bool:
-        """Whether it failed because the file is not what was written: that does not heal."""
+        """Whether it failed because the file was changed from outside: that does not heal."""
         return says_damaged(self.cause)
 
 
@@ -286,7 +286,7 @@ class JetStreamError(AgentError):
 
 
 def damage_in(error: BaseException) -> str:
-    """Return what an error, or one of a group, says of a damaged ledger; nothing where none does."""
+    """Return the text of an error, or of one in a group, about a damaged ledger; nothing where none does."""
     if isinstance(error, BaseExceptionGroup):
         return next(filter(None, map(damage_in, error.exceptions)), "")
     if isinstance(error, LedgerCorruptError) or (
@@ -298,7 +298,7 @@ def damage_in(error: BaseException) -> str:
 
 
 def alone_in(error: Exception) -> Exception:
-    """Return what a group of one holds, however deep, if it was raised on purpose; else the error itself."""
+    """Return the only error of a group, however deep, if it was raised on purpose; else the error itself."""
     found: BaseException = error
     while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
         found = found.exceptions[0]
@@ -306,7 +306,7 @@ def alone_in(error: Exception) -> Exception:
 
 
 def says_damaged(error: Exception) -> bool:
-    """Tell whether an error of SQLite means that the file is not what was written."""
+    """Tell whether an error of SQLite means that the file was changed from outside."""
     if isinstance(error, UnicodeDecodeError):
         return True  # what SQLite says of a table it cannot make out: its name is no text any more
     code = getattr(error, "sqlite_errorcode", None)

@@ -27,7 +27,7 @@ def write_whole(path: Path, data: bytes, *, mode: int | None = None) -> None:
 
 
 def move(source: Path, target: Path) -> None:
-    """Give a file that is on disk another name, in place of what has it; survives a power cut.
+    """Rename a file on disk, in place of any other of that name; survives a power cut.
 
     Raises: OSError.
     """

@@ -42,7 +42,7 @@ _UNCONFIRMED = (
 
 
 class Handover(NamedTuple):
-    """What was done: the device that it was of, the new epoch, how many messages moved, how many did not."""
+    """The result: the former device, the new epoch, how many messages moved, how many did not."""
 
     former: str
     epoch: int
@@ -162,7 +162,7 @@ def _unconfirmed(
 
 
 def _placed(lane: str, subject: str, body: bytes, boot: int, lanes: Lanes) -> Outgoing | None:
-    """Return a message with its lane and subject now; None for what speaks of the old device's affairs."""
+    """Return a message with its lane and subject now; None for one about the old device's affairs."""
     found = parse_leaf(subject)
     if found.system or found.kind is RESULT:
         return None

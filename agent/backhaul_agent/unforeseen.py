@@ -1,4 +1,4 @@
-"""An answer also where nobody foresaw what a program would ask: it never waits in vain."""
+"""An answer also to a question that nobody foresaw: the program never waits in vain."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ log = structlog.get_logger("requests")
 
 
 def unforeseen(subject: str, error: Exception) -> RefusedError:
-    """Log an error with its traceback; return what the program is told that asked on a subject."""
+    """Log an error with its traceback; return the answer for the program that asked on a subject."""
     log.error(
         "a request failed through a fault of the agent", subject=subject[:200], exc_info=error
     )

@@ -1,4 +1,4 @@
-"""`backhaul-agent adopt-ledger`: a machine that was enrolled anew goes on with what it holds."""
+"""`backhaul-agent adopt-ledger`: a machine that was enrolled anew goes on with its ledger."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def command(path: Path) -> None:
 
 
 def _require_no_leaf(config: Config, ledger: Path) -> None:
-    """Refuse while a leaf server runs: what stands in its streams must not move under it."""
+    """Refuse while a leaf server runs: the messages in its streams must not move under it."""
     where = urlsplit(config.nats.url)
     with suppress(OSError), socket.create_connection((where.hostname or "", where.port or 0), 2.0):
         raise LedgerError(

@@ -1,4 +1,4 @@
-"""`backhaul-agent app`: local programs, their keys and what each may."""
+"""`backhaul-agent app`: local programs, their keys, and their rights."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RELOADS = 2
 
 @click.group(name="app")
 def command() -> None:
-    """Say which local programs may log in to the leaf server, and what each may do there."""
+    """Say which local programs may log in to the leaf server, and their rights there."""
 
 
 @command.command()
@@ -113,7 +113,7 @@ def rm(name: str, directory: Path) -> None:
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @directory_option
 def ls(as_json: bool, directory: Path) -> None:
-    """Show the programs, and what each may."""
+    """Show the programs and their rights."""
     target = Directory(directory)
     apps = _apps(target.read(), target.path)
     if as_json:
@@ -164,7 +164,7 @@ def _public_key(seed: str, path: Path) -> str:
 
 
 def _rights(app: App) -> str:
-    """Return what a program may, in words."""
+    """Return a program's rights, in words."""
     words = {
         "publishes": app.publish,
         "reports": app.event,

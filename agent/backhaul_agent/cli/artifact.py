@@ -72,7 +72,7 @@ def put(file: Path, name: str, no_wait: bool, login: dict[str, Any]) -> None:
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @server_options
 def ls(as_json: bool, login: dict[str, Any]) -> None:
-    """Show slots, what is being fetched, and what waits to be sent."""
+    """Show slots, files being fetched, and files that wait to be sent."""
 
     async def look() -> dict[str, Any]:
         async with connect(**login) as agent:

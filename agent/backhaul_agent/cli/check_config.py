@@ -21,7 +21,7 @@ from backhaul_agent.ledger.lane_routing import Lanes
     help="The agent's configuration file.",
 )
 def command(path: Path) -> None:
-    """Check a configuration file; exit 1 with the file, the key and what is allowed there."""
+    """Check a configuration file; exit 1 with the file, the key and the values allowed there."""
     config = load(path)
     for warning in place_warnings(config):
         click.echo(f"backhaul-agent: {path}: {warning}", err=True)

@@ -168,7 +168,7 @@ def _read(path: Path) -> Identity:
 
 
 def _said(files: list[File], directory: Path) -> list[str]:
-    """Return what was done, and what is to be done now."""
+    """Return the steps done, and the steps to do now."""
     lines = [f"{_what(file):<10} {directory / file.name}" for file in files]
     done = {file.name for file in files if file.changed}
     if LEAF_CONF_BEFORE in done:

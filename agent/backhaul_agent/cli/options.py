@@ -1,4 +1,4 @@
-"""What several subcommands share: which server to talk to, and how a series is named."""
+"""Options that several subcommands share: the server to talk to, and the name of a series."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def command(
 
 
 def _report(replay: Replay, outcome: Outcome) -> None:
-    """Say what became of the rows, and how to go on."""
+    """Report the fate of the rows, and how to go on."""
     before, rows = replay.rows_before, replay.rows
     if before:
         click.echo(f"{before} rows were kept before this run, with {replay.points_before} points")

@@ -54,7 +54,7 @@ def command(
 def points_of(
     assignments: tuple[str, ...], deletions: tuple[str, ...] = ()
 ) -> tuple[str, list[dict[str, Any]]]:
-    """Return the node and what to write of it, as ``agent.set`` takes it.
+    """Return the node and the points to write, as ``agent.set`` takes them.
 
     Raises:
         RefusedError: an assignment is none, or they are of several nodes.

@@ -1,4 +1,4 @@
-"""`backhaul-agent status`: what a running agent says about itself."""
+"""`backhaul-agent status`: a running agent's report on itself."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def _ask(login: dict[str, Any]) -> dict[str, Any]:
 
 
 def _why_no_link(link: dict[str, Any], directory: Path) -> str:
-    """Return what keeps a link down that should be up, in a sentence; empty: nothing is known."""
+    """Return the reason why a link is down that should be up, in a sentence; empty: nothing is known."""
     if link["up"] is not False or link["mode"] != "always":
         return ""
     try:
@@ -100,7 +100,7 @@ def _lines(status: dict[str, Any], why_no_link: str) -> list[str]:
 
 
 def link_lines(link: dict[str, Any]) -> list[str]:
-    """Return what the status says of the link, for people."""
+    """Return the status of the link, for people."""
     state = {True: "up", False: "down", None: "unknown"}[link["up"]]
     if link["mode"] != "always":
         state += f", {link['phase']}, {link['visits']} visits"
@@ -117,7 +117,7 @@ def link_lines(link: dict[str, Any]) -> list[str]:
 
 
 def clock_line(clock: dict[str, Any]) -> str:
-    """Return what is known of the time, for people."""
+    """Return the agent's knowledge of the time, for people."""
     error_ns, held = clock["error_ns"], clock["held_messages"]
     error = "error not known" if error_ns is None else f"error at most {error_ns / 1e6:.1f} ms"
     text = f"clock     {clock['quality']}: {clock['offset_ns'] / 1e9:+.3f} s from the wall clock, {error}"

@@ -42,7 +42,7 @@ Progress = dict[str, Any]
 
 
 class ArtifactClient:
-    """What the agent does about files, for a program."""
+    """The agent's operations on files, for a program."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent

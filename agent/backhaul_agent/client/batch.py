@@ -18,7 +18,7 @@ BATCHES_IN_FLIGHT = 32
 
 
 class Publisher(Protocol):
-    """What takes the frames of a batch: an `Agent`."""
+    """The taker of a batch's frames: an `Agent`."""
 
     clock: Clock
 
@@ -125,7 +125,7 @@ class Batch:
                 raise failures[0]
 
     async def _give_up(self) -> None:
-        """Let go of what is on its way; it may still be kept, and what was counts as kept."""
+        """Let go of frames on their way; they may still be kept, and a counted one counts as kept."""
         flying, self._flying = self._flying, set()
         for task in flying:
             task.cancel()

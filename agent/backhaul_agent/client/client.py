@@ -104,7 +104,7 @@ def _is_refusal(error: Exception) -> bool:
 
 
 def _written(said: Any) -> bytes:
-    """Return what a program says as JSON that says the same. Raises: JsonError."""
+    """Return a program's value as JSON that reads back as the same. Raises: JsonError."""
     try:
         return write_exactly(msgspec.to_builtins(said))
     except (TypeError, OverflowError, RecursionError) as error:
@@ -112,7 +112,7 @@ def _written(said: Any) -> bytes:
 
 
 class _Single(NamedTuple):
-    """One point on its way; ``headers`` say whose the stamp is."""
+    """One point on its way; ``headers`` name the clock of the stamp."""
 
     subject: str
     payload: bytes
@@ -296,7 +296,7 @@ class Agent:
     def _as_frame(
         self, node: str, type_: str, value: Value, key: str, time: int | None, lane: str
     ) -> _Single:
-        """Return what JSON cannot say (bytes, NaN, infinities) as a frame of one point."""
+        """Return a value that JSON cannot hold (bytes, NaN, infinities) as a frame of one point."""
         if lane != "bulk":
             raise RefusedError(Code.BAD_VALUE, "bytes, NaN and infinities go by the bulk lane only")
         stamp = stamp_ms(self.clock) if time is None else time

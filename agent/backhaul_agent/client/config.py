@@ -56,7 +56,7 @@ class ConfigClient:
         delete: Iterable[str | tuple[str, str]] = (),
         parent: str = "",
     ) -> Points:
-        """Write points of a node, or of an edge; all of them or none. Return what was written.
+        """Write points of a node, or of an edge; all of them or none. Return the written points.
 
         ``values``: by type, or by (type, key). ``delete``: points to be deleted.
         """

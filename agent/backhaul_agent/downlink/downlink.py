@@ -1,4 +1,4 @@
-"""What the hub sends: stream IN, and one for each node with lanes of its own, read in order.
+"""Messages of the hub: stream IN, and one for each node with lanes of its own, read in order.
 
 The position is committed in the same transaction as what the messages changed, so nothing is merged
 twice or skipped, whatever dies at whatever moment. A stream republishes the headers of what it
@@ -50,7 +50,7 @@ class _Registered(NamedTuple):
 
 
 class Downlink:
-    """Reads all the IN streams and hands each message to whom it concerns.
+    """Reads all the IN streams and hands each message to its receiver.
 
     ``own``: the lanes of nodes that have streams of their own. A lane that the ledger knows beyond
     those is one of a node that had.
@@ -87,7 +87,7 @@ class Downlink:
 
     @property
     def last_error(self) -> str:
-        """Return what is wrong with a stream, nothing where all are well."""
+        """Return the error of a stream, nothing where all are well."""
         return next((reader.last_error for reader in self._readers if reader.last_error), "")
 
     async def at_end(self, jetstream: JetStream) -> bool:

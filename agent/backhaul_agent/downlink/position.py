@@ -46,7 +46,7 @@ class Cursor:
         return self.position.seq + 1
 
     def open(self, created: str, server: str, last_seq: int) -> bool:
-        """Take in what the stream is now; return whether it must be read from its start."""
+        """Take in the stream's state; return whether it must be read from its start."""
         now = self.position
         if (now.created, now.server) == (created, server) and now.seq <= last_seq:
             return False

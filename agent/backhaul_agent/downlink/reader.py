@@ -1,4 +1,4 @@
-"""One stream of what the hub sends, read in order: the shell around `position.Cursor`."""
+"""One stream of the hub's messages, read in order: the shell around `position.Cursor`."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class InReader:
         return True
 
     async def _recall(self, jetstream: JetStream, prefixes: list[str]) -> None:
-        """Hand over again, once after a start, what handlers keep in memory only."""
+        """Hand over again, once after a start, the messages that handlers keep in memory only."""
         if self._recalled:
             return
         for prefix in prefixes:

@@ -44,7 +44,7 @@ class Kept(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is to be done, in this order."""
+    """The steps of a rotation, in this order."""
 
     keep: Kept | None = None
     """To be on disk before the rest."""
@@ -59,7 +59,7 @@ class Step:
 def step(
     wish: Wish, kept: Kept | None, creds: str, device: str, make_key: Callable[[], Credentials]
 ) -> Step:
-    """Return what to do about the hub's newest wish.
+    """Return the next step for the hub's newest wish.
 
     ``kept``: the key that an earlier one had us make. ``creds``: our login as it is written; empty:
     there is none.
@@ -86,7 +86,7 @@ def step(
 
 
 class KeyRotation:
-    """Takes in what the hub wishes, and answers with what it has committed.
+    """Takes in the hub's wishes, and answers once a step is committed.
 
     Args:
         device: who we are.

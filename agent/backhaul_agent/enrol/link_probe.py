@@ -1,4 +1,4 @@
-"""Why there is no link: tried by a leaf server of our own, which says what its own log says.
+"""Why there is no link: tried by a leaf server of our own, whose log gives the reason.
 
 The vehicle's leaf server tells nobody but its log, which only who runs it can read, and the hub tells a
 vehicle that it does not let in nothing but that. So `backhaul-agent status` has another server log in
@@ -34,7 +34,7 @@ _LOOK_S = 0.05
 
 
 async def why_no_link(found: Mapping[str, str], now_s: float, *, server: Path | None = None) -> str:
-    """Return in a sentence what keeps the link down; empty: nothing, or nobody can tell.
+    """Return in a sentence the reason why the link is down; empty: none, or nobody can tell.
 
     ``found``: the vehicle's files by name. ``server``: nats-server; None: the usual one.
 
@@ -58,7 +58,7 @@ async def why_no_link(found: Mapping[str, str], now_s: float, *, server: Path | 
 
 
 def explain(complaint: str, login: Credentials, now_s: float) -> str:
-    """Return what a server's complaint about its link means for people; empty where there is none."""
+    """Return a server's complaint about its link in words for people; empty where there is none."""
     if LOGIN_REFUSED not in complaint:
         return complaint and f"no link to the hub: {complaint}"
     why = login.expired(now_s) or "it was revoked or replaced, or is of another hub"

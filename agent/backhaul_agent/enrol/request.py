@@ -48,7 +48,7 @@ LOGIN_REFUSED = "Authorization Violation"
 
 
 class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is kept on disk of the last token: its id, and the key until it is in device.creds."""
+    """The record of the last token on disk: its id, and the key until it is in device.creds."""
 
     token: str
     seed: str = ""
@@ -58,7 +58,7 @@ class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 def write_attempt(attempt: Attempt) -> str:
-    """Return what is kept on disk."""
+    """Return the record on disk."""
     return msgspec.json.encode(attempt).decode() + "\n"
 
 

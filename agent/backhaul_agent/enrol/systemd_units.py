@@ -1,4 +1,4 @@
-"""The systemd units of a vehicle: enabled, and started (again) with what was just written."""
+"""The systemd units of a vehicle: enabled, and started (again) with the new files."""
 
 from __future__ import annotations
 

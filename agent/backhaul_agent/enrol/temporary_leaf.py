@@ -1,4 +1,4 @@
-"""A leaf server of our own for a moment, ended whatever happens.
+"""A leaf server of our own for a moment, always ended.
 
 All that a vehicle can reach of its hub is the port for leafs, so it asks over one: a nats-server
 without streams, that logs in at the hub with what the token holds.
@@ -48,14 +48,14 @@ _COMPLAINT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class TemporaryLeaf:
-    """The running server, and what it says of its link."""
+    """The running server, and its words on its link."""
 
     log: Path
     url: str
     password: str
 
     def complaints(self) -> list[str]:
-        """Return what went wrong so far, in the server's words, the last last."""
+        """Return the errors so far, in the server's words, the last last."""
         return [each.strip() for each in _COMPLAINT.findall(_tail(self.log))]
 
     def connected(self) -> bool:
@@ -225,4 +225,4 @@ def _server_binary() -> Path:
 
 
 async def _quiet(_: Exception) -> None:
-    """Take note of nothing: what went wrong is raised where it was tried."""
+    """Take note of nothing: an error is raised where it was tried."""

@@ -64,7 +64,7 @@ DEFAULT_STATE_DIR = Path("/var/lib")
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the command line says of this vehicle; None: as it is, at first the default."""
+    """The command line's wishes for this vehicle; None: as it is, at first the default."""
 
     client_port: int | None = None
     """Where local programs reach the leaf server."""
@@ -304,7 +304,7 @@ class Directory:
         return found
 
     def write(self, files: Iterable[File]) -> None:
-        """Write what is new or changed, each file whole or not at all. Raises: VehicleFilesError."""
+        """Write the new and the changed files, each whole or not at all. Raises: VehicleFilesError."""
         try:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o755)
             for file in files:

@@ -57,7 +57,7 @@ _SLICE = (
 
 
 class Found(NamedTuple):
-    """Points of one message, and before what time nothing more can come."""
+    """Points of one message, and the time before which nothing more can come."""
 
     run: Run
     horizon_ns: int | None
@@ -107,7 +107,7 @@ class LedgerHistory:
         self._bounds: dict[int, int] = {}  # next seq of each lane when we looked
 
     async def runs(self) -> AsyncGenerator[Found, None]:
-        """Yield what the ledger holds, in the order of the earliest time each may have.
+        """Yield the ledger's points, in the order of the earliest time each may have.
 
         Raises:
             LedgerStorageError: SQLite could not read.

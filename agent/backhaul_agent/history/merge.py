@@ -35,7 +35,7 @@ Run = tuple["Sequence[int]", "Sequence[Value]"]
 
 
 class HistoryRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What ``agent.history`` takes. ``from`` is in, ``to`` is out; ns or RFC 3339 with a zone."""
+    """The payload of ``agent.history``. ``from`` is in, ``to`` is out; ns or RFC 3339 with a zone."""
 
     node: str
     type: str
@@ -127,7 +127,7 @@ class Merge:
         self._values += values
 
     def take(self, horizon_ns: int | None) -> Run:
-        """Return what is earlier than anything that may still come (None: nothing will).
+        """Return the points that are earlier than all that may still come (None: nothing will).
 
         May hold back for a while what it could give, so as not to sort again and again.
         """

@@ -122,7 +122,7 @@ class HistoryService:
 
 
 async def _both(out: OutHistory, ledger: LedgerHistory) -> AsyncGenerator[Found, None]:
-    """Yield what only OUT has, then what the ledger has, oldest first."""
+    """Yield points that only OUT has, then those of the ledger, oldest first."""
     async with aclosing(out.runs()) as runs:
         async for found in runs:
             yield found

@@ -1,4 +1,4 @@
-"""Reads from the OUT streams what the ledger has forgotten and the leaf still has.
+"""Reads from the OUT streams points that the ledger has forgotten and the leaf still has.
 
 The leaf drops its oldest by its own limits, the ledger by other ones, so OUT may reach further back.
 Only what stands there before the first seq that the ledger holds of a lane is taken.
@@ -39,7 +39,7 @@ class _Stored(NamedTuple):
 
 
 class OutHistory:
-    """One question to the OUT streams. ``points`` counts what only they had."""
+    """One question to the OUT streams. ``points`` counts those that only they had."""
 
     def __init__(self, client: Client, ledger: Ledger, question: Question) -> None:
         self.points = 0
@@ -50,7 +50,7 @@ class OutHistory:
         self._seen: set[tuple[str, int, int]] = set()
 
     async def runs(self) -> AsyncGenerator[Found, None]:
-        """Yield what the ledger has no more, in no order of time."""
+        """Yield points that the ledger has no more, in no order of time."""
         for lane in [*self._ledger.lanes.values(), *self._ledger.closed.values()]:
             rows = await self._ledger.query("SELECT min(seq) FROM messages WHERE lane = ?", lane.id)
             self._firsts[lane.name, lane.epoch] = rows[0][0] or lane.next_seq

@@ -89,7 +89,7 @@ class Estimator:
         self._bounds.append(_Bounds(low, sample.t4, high, sample.t1))
 
     def restore(self, estimate: Estimate) -> None:
-        """Take in what an earlier process of this boot had found."""
+        """Take in the estimate of an earlier process of this boot."""
         anchor, error, at = estimate
         self._bounds.append(_Bounds(anchor - error, at, anchor + error, at))
 

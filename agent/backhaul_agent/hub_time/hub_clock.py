@@ -1,4 +1,4 @@
-"""What time it is, as well as this vehicle can know: a pure core, no I/O (docs/clocks.md).
+"""The time, as well as this vehicle can know it: a pure core, no I/O (docs/clocks.md).
 
 A vehicle's wall clock may be wrong by years and may jump. So hub time is anchored on the steady clock,
 which does neither: once the hub has been asked, now is the steady clock plus the anchor, whatever the
@@ -45,7 +45,7 @@ class Quality(IntEnum):
 
 
 class State(NamedTuple):
-    """What the hub and an operator are told.
+    """The clock's report for the hub and an operator.
 
     ``offset_ns``: this clock less the machine's wall clock. ``error_ns``: None where nobody knows.
     ``step_ns``: by how much the hub's word contradicts this clock, None where it does not.
@@ -167,7 +167,7 @@ class HubClock:
         return State(self.quality, self._offset_ns(), self.error_ns, self._now.boot, step_ns)
 
     def system_shift_ns(self) -> int:
-        """Return what a stamp of the machine's wall clock lacks to be one of this clock.
+        """Return the difference between a stamp of the machine's wall clock and one of this clock.
 
         In whole milliseconds: stamps on a coarse grid stay on it, which is what makes frames small.
         """
@@ -176,7 +176,7 @@ class HubClock:
     # What changes it
 
     def start(self, boot: str, known: Iterable[Boot], newest_ns: int = 0) -> None:
-        """Begin, with what the ledger knows.
+        """Begin, with the ledger's knowledge.
 
         ``boot``: the identity of this start of the machine. ``newest_ns``: the newest time that is
         known to be past, such as the hub's newest stamp.
@@ -226,7 +226,7 @@ class HubClock:
         return estimate
 
     def look(self) -> int:
-        """See what the wall clock does; return by how many ns it has jumped since, mostly 0."""
+        """Look at the wall clock; return by how many ns it has jumped since, mostly 0."""
         wall, steady = self._clock.time_ns(), self._clock.steady_ns()
         jump = wall - steady - self._wall_anchor
         self._wall_anchor += jump
@@ -257,7 +257,7 @@ class HubClock:
                 del self.unwritten[boot.number]
 
     def correction_of(self, number: int) -> tuple[int, Quality] | None:
-        """Return what to add to stamps marked with a number, and how good they are then.
+        """Return the correction of stamps marked with a number, and how good they are then.
 
         None where the time of that boot was never known.
         """
@@ -268,7 +268,7 @@ class HubClock:
         return boot.anchor_ns - boot.provisional_ns, quality
 
     def _known_bounds(self) -> tuple[int, int]:
-        """Return what hub time less steady time is at least and at most, before the hub is heard."""
+        """Return the bounds of hub time less steady time, before the hub is heard."""
         steady = self._clock.steady_ns()
         if self._estimate is not None:
             error = self._estimate.error_at(steady, self._config.drift_ppm)
@@ -277,7 +277,7 @@ class HubClock:
         return self._told_ns - steady, HUB_NS_MAX
 
     def _wall_witness(self) -> int | None:
-        """Return what the machine's wall clock says of the anchor; None where it is not believed."""
+        """Return the anchor by the machine's wall clock; None where it is not believed."""
         wall = self._clock.time_ns()
         return wall - self._clock.steady_ns() if self._believable(wall) else None
 
@@ -321,7 +321,7 @@ class HubClock:
         self._write(self._now)
 
     def _resume(self, boot: Boot) -> None:
-        """Go on with what an earlier process of this boot knew."""
+        """Go on with the knowledge of an earlier process of this boot."""
         if boot.anchor_ns is None:
             return
         if boot.error_ns is None:
@@ -345,7 +345,7 @@ class HubClock:
 
 
 class Boot(NamedTuple):
-    """One start of the machine, and what is known of its clock; times in ns.
+    """One start of the machine, and the knowledge of its clock; times in ns.
 
     ``provisional_ns``: wall clock less steady clock when the agent first ran in this boot; stamps
     made before the time is known are the steady clock plus this. ``anchor_ns``: true time less

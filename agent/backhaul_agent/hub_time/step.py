@@ -23,7 +23,7 @@ WITNESSED_NS = 10 * SECOND_NS
 
 
 class Step(NamedTuple):
-    """What the hub says against what is gone by: so much later, since when (steady), said how often."""
+    """The hub's word against the vehicle's: so much later, since when (steady), said how often."""
 
     step_ns: int
     since_ns: int

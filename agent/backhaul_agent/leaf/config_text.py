@@ -1,4 +1,4 @@
-"""The text of a vehicle's leaf.conf. Pure; what a setting is for stands beside it."""
+"""The text of a vehicle's leaf.conf. Pure; the purpose of each setting stands beside it."""
 
 from __future__ import annotations
 

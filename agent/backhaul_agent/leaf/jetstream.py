@@ -96,7 +96,7 @@ class JetStream:
         return list(answer["state"].get("subjects") or {})
 
     async def purge_subject(self, stream: str, subject: str, *, before_seq: int) -> None:
-        """Remove what a stream holds on a subject below a sequence."""
+        """Remove a stream's messages on a subject below a sequence."""
         await self.call(f"STREAM.PURGE.{stream}", {"filter": subject, "seq": before_seq})
 
     async def ensure_stream(self, config: dict[str, Any]) -> bool:

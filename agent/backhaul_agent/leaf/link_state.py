@@ -47,7 +47,7 @@ def link_in(answer: bytes) -> bool | None:
 
 
 class UplinkState:
-    """Knows whether the link is up, and tells whoever asked to be told.
+    """Knows whether the link is up, and calls its listeners.
 
     ``up`` is None while nobody can say: no connection to the leaf server, or one that does not
     answer such questions.
@@ -74,7 +74,7 @@ class UplinkState:
             self.note(None)
 
     def note(self, up: bool | None) -> None:
-        """Take in what was seen; a link that is up now and was not gets everybody called."""
+        """Take in a look; a link that is up now and was not gets everybody called."""
         if up is not self.up and (up is not None or self.up):
             log.info("link to the hub", up=up)
         came_up, self.up = bool(up) and not self.up, up

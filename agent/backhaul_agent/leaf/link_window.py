@@ -42,7 +42,7 @@ _NEW_PART = 0.5  # weight of the newest measurement
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What the leaf server says of a lane's durable at `now_s` (monotonic).
+    """The leaf server's word on a lane's durable at `now_s` (monotonic).
 
     ``acked``: stream sequence up to which the hub has acknowledged. ``under_way``: delivered, not
     acknowledged. ``waiting``: not delivered yet. ``message_bytes``: the stream's mean; 0 where it is
@@ -101,7 +101,7 @@ class LinkWindow:
         return self._lanes[lane].more
 
     def sample(self, name: str, seen: Sample) -> int:
-        """Take in what the server says of a lane; return its window from now on."""
+        """Take in the server's word on a lane; return its window from now on."""
         lane = self._lanes[name]
         if seen.message_bytes > 0:
             lane.message_bytes = seen.message_bytes + WIRE_BYTES
@@ -129,7 +129,7 @@ class LinkWindow:
         return lane.window
 
     def _acknowledged(self, lane: _Lane, seen: Sample) -> bool:
-        """Count what was acknowledged since the last look; return whether anything was."""
+        """Count the acknowledged messages since the last look; return whether there were any."""
         before, lane.acked = lane.acked, seen.acked
         if before < 0 or seen.acked < before:  # the first look, or the stream was made anew
             lane.begun_s, lane.acked_s = None, seen.now_s
@@ -167,7 +167,7 @@ class LinkWindow:
             lane.window = _bounded(wanted)
 
     def _wanted(self, name: str, now_s: float) -> float:
-        """Return the lane's part of what was measured, in messages."""
+        """Return the lane's part of the measured capacity, in messages."""
         assert self.rate_bytes_s is not None
         lane = self._lanes[name]
         parts = 1

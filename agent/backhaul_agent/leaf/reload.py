@@ -84,4 +84,4 @@ async def _ask(client: Client, subject: str) -> dict[str, Any]:
 
 
 async def _quiet(_: Exception) -> None:
-    """Take note of nothing: what went wrong is raised where it was tried."""
+    """Take note of nothing: an error is raised where it was tried."""

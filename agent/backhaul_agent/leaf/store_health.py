@@ -40,7 +40,7 @@ log = structlog.get_logger("leaf")
 
 
 class LeafStore:
-    """Asks after streams. ``failed``: by stream, what the server said."""
+    """Asks after streams. ``failed``: by stream, the server's error."""
 
     def __init__(self, streams: Iterable[str]) -> None:
         self.failed: dict[str, str] = {}
@@ -65,7 +65,7 @@ class LeafStore:
 
     @property
     def error(self) -> str:
-        """Return what is wrong, and what to do, for people; nothing where all is well."""
+        """Return the error and the remedy, for people; nothing where all is well."""
         for stream, said in self.failed.items():
             return f"the leaf server cannot write {stream}: {said}; restart it when that is mended"
         return ""
@@ -95,7 +95,7 @@ class LeafStore:
 
 
 def free_bytes(path: Path) -> int:
-    """Return what is free on the file system of a path, or of what there is above it."""
+    """Return the free bytes on the file system of a path, or of its nearest directory above."""
     for place in [path, *path.parents]:
         try:
             found = os.statvfs(place)

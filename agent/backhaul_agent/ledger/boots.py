@@ -28,7 +28,7 @@ def pending(but_of: int) -> str:
 
 
 async def write_boots(db: aiosqlite.Connection, boots: Iterable[Boot]) -> None:
-    """Write what is known of starts of the machine; forget old ones that nothing waits for."""
+    """Write the knowledge of starts of the machine; forget old ones that nothing waits for."""
     await db.executemany("INSERT OR REPLACE INTO boots VALUES (?, ?, ?, ?, ?, ?)", boots)
     await db.execute(
         "DELETE FROM boots WHERE number <= (SELECT max(number) FROM boots) - ? AND NOT EXISTS "

@@ -40,7 +40,7 @@ UNCHAINED = ChainEnd()
 
 
 class Chained(Protocol):
-    """What a lane says of itself to learn where its chain ends."""
+    """A lane, as far as it must be known to find where its chain ends."""
 
     id: int
     held_seq: int
@@ -53,7 +53,7 @@ class Chained(Protocol):
 
 
 async def load(db: aiosqlite.Connection, lanes: Iterable[Chained]) -> None:
-    """Tell each lane where its chain ends; the message itself knows better than what was noted.
+    """Tell each lane where its chain ends; the message itself counts more than the note.
 
     Messages of an older backhaul have no links: they count as linked as they are, and what comes after
     them begins the chain, at the hash of the last.

@@ -74,7 +74,7 @@ def lacks_tables(error: Exception) -> bool:
 
 
 async def spoilt_rows(db: aiosqlite.Connection) -> str:
-    """Return in words which column of the small tables holds what is never written there, if any does."""
+    """Name a column of the small tables with a value that is never written there, if there is one."""
     # Not by an index, which tells what a row was: what is read later is the row.
     looks = (
         f"SELECT '{table}.{column}' WHERE EXISTS "  # noqa: S608 - constants
@@ -87,7 +87,7 @@ async def spoilt_rows(db: aiosqlite.Connection) -> str:
 
 
 async def spoilt_lane(db: aiosqlite.Connection) -> str:
-    """Return in words what is wrong with the lanes: with a name, or with how far one says that it is.
+    """Name the error in the lanes: in a name, or in how far one says that it is.
 
     Each seq has a message, or was confirmed, set aside or given up. Where none of the last ones has, and no
     damage that SQLite overlooks could have taken so many, receipts for them would be written for ever.

@@ -18,10 +18,10 @@ SPARE_BYTES = 1 << 20
 
 
 class Disk(Protocol):
-    """What is asked of the file system; a seam where tests put a full one."""
+    """The questions to the file system; a seam where tests put a full one."""
 
     def free_bytes(self, path: Path) -> int:
-        """Return what may still be written to the file system of an existing ``path``."""
+        """Return the bytes that may still be written to the file system of an existing ``path``."""
         ...
 
     def allocate(self, path: Path, size: int) -> None:
@@ -33,7 +33,7 @@ class FileSystem:
     """The machine's own file systems."""
 
     def free_bytes(self, path: Path) -> int:
-        """Return what an ordinary user may still write."""
+        """Return the bytes that an ordinary user may still write."""
         found = os.statvfs(path)
         return found.f_bavail * found.f_frsize
 

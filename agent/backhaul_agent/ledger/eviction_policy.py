@@ -1,4 +1,4 @@
-"""What a message is worth when the ledger runs out of room, and what goes first: a pure core.
+"""The worth of each message when the ledger runs out of room, and the order of eviction: a pure core.
 
 Events are worth more than configuration, that more than state, that more than telemetry. Above all
 of them stands what the account itself rests on: a receipt that was given up would turn the gap that
@@ -74,7 +74,7 @@ class Span(NamedTuple):
 
 
 class Victims(NamedTuple):
-    """What goes in one transaction: rows by their ids, and what receipts must say of them."""
+    """The evictions of one transaction: rows by their ids, and the contents of their receipts."""
 
     ids: list[int]
     spans: list[Span]
@@ -82,7 +82,7 @@ class Victims(NamedTuple):
 
 
 class Budget:
-    """How full the ledger is, and who may still come in. Sizes in bytes.
+    """How full the ledger is, and which messages may still come in. Sizes in bytes.
 
     ``limit`` is ``bytes_max``, or less while the disk has no more to give (`shrink`).
     """
@@ -124,11 +124,11 @@ class Budget:
         return max(0, self.used + self._pressed - int(self.limit * FULL_AT) + self.step)
 
     def grew(self, size: int) -> None:
-        """Note an estimate of what a commit has added."""
+        """Note an estimate of a commit's size."""
         self._grown += size
 
     def measured(self, used: int, by_class: Sequence[int]) -> None:
-        """Note what the ledger takes on disk, and what its messages of each class come to."""
+        """Note the ledger's size on disk, and the size of its messages of each class."""
         self._measured, self._grown = used, 0
         self._by_class = list(by_class)
         if not self.full:
@@ -178,7 +178,7 @@ def victims(
     *,
     worthwhile: bool = True,
 ) -> Victims:
-    """Return what goes of the candidates, oldest first until ``wanted`` bytes are free.
+    """Return the candidates to evict, oldest first until ``wanted`` bytes are free.
 
     ``present``: for each lane, all seqs in order that the ledger has from the first to the last
     candidate; a seq that is not there any more does not part two that go. With ``worthwhile`` a

@@ -1,4 +1,4 @@
-"""The lanes of a ledger: what is known of each, in this epoch and in former ones."""
+"""The lanes of a ledger: the knowledge of each, in this epoch and in former ones."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def load(db: aiosqlite.Connection, epoch: int, names: Iterable[str]) -> li
 
 
 class NewSteps(NamedTuple):
-    """What is to be recorded of a lane's stream."""
+    """The record of a lane's stream."""
 
     lane: Lane
     steps: Steps
@@ -189,7 +189,7 @@ async def enter(db: aiosqlite.Connection, lanes: Iterable[Lane]) -> None:
 
 
 async def drop(db: aiosqlite.Connection, lanes: Iterable[Lane]) -> None:
-    """Forget closed lanes altogether, with what is left of their rows."""
+    """Forget closed lanes altogether, with the rest of their rows."""
     ids = [(lane.id,) for lane in lanes]
     for table in ("messages", "steps", "evicted", "chains"):
         await db.executemany(f"DELETE FROM {table} WHERE lane = ?", ids)  # noqa: S608 - constants

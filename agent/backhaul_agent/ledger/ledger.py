@@ -1,4 +1,4 @@
-"""The ledger: what the agent has acknowledged, and what it still owes the hub.
+"""The ledger: the points that the agent has acknowledged and still owes the hub.
 
 One SQLite file in WAL mode with synchronous=FULL. There is one writer (the commit task, see
 `commit/writer.py`) and one reader connection (`ledger/reader.py`), which never blocks it. A commit
@@ -169,14 +169,14 @@ class Ledger(LedgerReader):
         return [row[0] for row in plan.staged]
 
     def _require(self, changes: Changes) -> None:
-        """Refuse changes that follow from what was not known: a commit that failed was written after all."""
+        """Refuse changes that rest on an outdated view: a commit that failed was written after all."""
         if any(self.meta.get(name) != value for name, value in changes.expected.items()):
             raise LedgerStorageError(
                 self.path, "commit", OSError("an earlier one was written after all")
             )
 
     def _apply(self, plan: ledger_commit.Plan) -> None:
-        """Let what is at hand follow a transaction that was written."""
+        """Bring the values in memory in line with a transaction that was written."""
         for lane, seq in ledger_commit.watermarks_of(self, plan.changes):
             lane.watermark, lane.confirmed = seq, max(lane.confirmed, seq)
         for lane, steps, used_seq in plan.steps:
@@ -210,7 +210,7 @@ class Ledger(LedgerReader):
         self.epoch = next(iter(plan.lanes.values())).epoch
 
     async def make_room(self) -> None:
-        """Measure the ledger; where it is full, forget the oldest of what the hub holds.
+        """Measure the ledger; where it is full, forget the oldest messages that the hub holds.
 
         Raises:
             LedgerStorageError: the disk refused; what was forgotten so far stays forgotten.
@@ -226,7 +226,7 @@ class Ledger(LedgerReader):
                 await self._measure()
 
     async def measure(self) -> None:
-        """Tell the budget what the ledger really takes."""
+        """Tell the budget the ledger's real size."""
         async with self._writing("measuring"):
             await self._measure()
 
@@ -276,7 +276,7 @@ class Ledger(LedgerReader):
 
     @asynccontextmanager
     async def _writing(self, operation: str) -> AsyncIterator[None]:
-        """Roll back whatever fails on the commit task's connection, as one clear error."""
+        """Roll back a failure on the commit task's connection, as one clear error."""
         try:
             yield
         except (sqlite3.Error, OSError) as error:
@@ -290,7 +290,7 @@ class Ledger(LedgerReader):
         await self._db.close()
 
     async def _measure_held(self) -> None:
-        """Find again from where on lanes are held. What was committed stays, if this fails."""
+        """Find again from where on lanes are held. Committed rows stay, if this fails."""
         try:
             for lane in [*self.lanes.values(), *self.closed.values()]:
                 if lane.held_seq:

@@ -116,7 +116,7 @@ class LedgerLock:
         raise LedgerInUseError(self._ledger, None)
 
     def _hand_to_owner(self, handle: int) -> None:
-        """Give a file that was made just now to whose the directory is, as SQLite does with its own.
+        """Give a new file to the owner of the directory, as SQLite does with its own.
 
         Else an agent could not open what a command of root's has made.
         """
@@ -126,7 +126,7 @@ class LedgerLock:
                 os.fchown(handle, found.st_uid, found.st_gid)
 
     def _sign(self, handle: int) -> None:
-        """Write who holds it, over what stands there: with the disk full nothing new can be had."""
+        """Write the holder's name, over the old one: with the disk full nothing new can be had."""
         try:
             os.pwrite(handle, f"{self._pid:<{_PID_CHARACTERS}}\n".encode(), 0)
         except OSError:

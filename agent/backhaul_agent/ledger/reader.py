@@ -1,4 +1,4 @@
-"""What can be asked of a ledger: on a connection of its own, which the commit task never blocks."""
+"""Questions to a ledger, on a connection of its own, which the commit task never blocks."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class LedgerReader:
         return lane.chain.hash != NO_LINK
 
     async def is_chained(self, lane: Lane, seq: int) -> bool:
-        """Whether the hash at a seq says what stands below it, as far as that is not confirmed.
+        """Whether the hash at a seq proves all below it, as far as that is not confirmed.
 
         It does not in a spare epoch, whose messages name none before them.
         """
@@ -200,7 +200,7 @@ class LedgerReader:
         return runs
 
     async def given_up(self, lane: str, epoch: int, lo: int, hi: int) -> list[tuple[int, int, str]]:
-        """Return what of ``lo..hi`` was quarantined or evicted, and why: (first, last, reason)."""
+        """Return the part of ``lo..hi`` that was quarantined or evicted, and why: (first, last, reason)."""
         query = (
             "SELECT seq, seq, 'quarantined: ' || reason FROM quarantined "
             "WHERE lane = ? AND epoch = ? AND seq BETWEEN ? AND ?"
@@ -236,7 +236,7 @@ class LedgerReader:
         ]  # fmt: skip
 
     async def boots(self) -> list[Boot]:
-        """Return what is known of the machine's starts, oldest first.
+        """Return the machine's starts as known, oldest first.
 
         One that damage makes no sense of has its number, which stays taken, and no name.
         """
@@ -261,7 +261,7 @@ class LedgerReader:
         ]
 
     async def query(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
-        """Ask the reading connection, which sees what is committed and never waits for it.
+        """Ask the reading connection, which sees committed rows and never waits for the writer.
 
         Raises:
             LedgerStorageError: SQLite could not read.
@@ -277,7 +277,7 @@ class LedgerReader:
         return [tuple(row) for row in rows]
 
     def _failure(self, operation: str, cause: Exception) -> LedgerStorageError:
-        """Return the error of an operation, and note what it says of the file."""
+        """Return the error of an operation, and note its word on the file."""
         error = LedgerStorageError(self.path, operation, cause)
         if error.damaged and not self.damage:
             self.damage = error.problem

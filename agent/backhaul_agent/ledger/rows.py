@@ -1,4 +1,4 @@
-"""What goes into the ledger and comes out of it, as plain values."""
+"""Rows that go into the ledger and come out of it, as plain values."""
 
 from __future__ import annotations
 
@@ -135,14 +135,14 @@ class Adopted(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """What a part with tables of its own writes: SQL and its values."""
+    """The writes of a part with tables of its own: SQL and its values."""
 
     sql: str
     values: tuple[object, ...]
 
 
 class Opening(NamedTuple):
-    """A new epoch that begins with a transaction, whose messages are its first.
+    """A new epoch that begins with a transaction, the messages of which are its first.
 
     ``word`` makes the very first, once the old epoch and the last seqs of its lanes are known.
     """
@@ -153,7 +153,7 @@ class Opening(NamedTuple):
 
 @dataclass(slots=True)
 class Changes:
-    """What one transaction writes. Messages of a lane get consecutive seqs in list order.
+    """The writes of one transaction. Messages of a lane get consecutive seqs in list order.
 
     ``meta``: facts by name, each replaces what stood there. ``expected``: what must stand there until then.
     """

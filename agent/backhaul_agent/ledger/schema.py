@@ -181,7 +181,7 @@ async def prepare(
 
 
 async def check_log(db: aiosqlite.Connection, path: Path, committed: int) -> str:
-    """Compare what SQLite found of the log with what was committed; return in words what is gone.
+    """Compare SQLite's log with the committed position; return in words the part that is gone.
 
     Where something is, pages may be of different moments, so the whole file is looked through, once.
 
@@ -237,7 +237,7 @@ async def _prepare(
 
 
 async def set_pragmas(db: aiosqlite.Connection) -> None:
-    """Set what holds for a connection, not for the file."""
+    """Set the options of a connection, which the file does not keep."""
     # FULL: the WAL is synced at every commit, so "kept" survives a power cut.
     await db.execute(f"PRAGMA page_size = {PAGE_BYTES}")
     await db.execute("PRAGMA journal_mode = WAL")
@@ -253,7 +253,7 @@ async def set_pragmas(db: aiosqlite.Connection) -> None:
 async def _check_tables(
     db: aiosqlite.Connection, path: Path, device: str, header: tuple[int, int]
 ) -> int:
-    """Compare what makes the tables, to the letter, with the header: each says whether the other is spoilt.
+    """Compare the stored DDL, to the letter, with the header: each says whether the other is spoilt.
 
     Returns the schema that the tables are of. It may be older than the header's where files of two
     moments were put together: then it is whole, and is brought up from there.
@@ -294,7 +294,7 @@ def _schema_of(found: set[str], ours: set[str], newest: int) -> int | None:
 
 
 def _made(scripts: list[str]) -> set[str]:
-    """Return what makes the tables that scripts make."""
+    """Return the DDL of the tables that scripts make."""
     with closing(sqlite3.connect(":memory:")) as made:
         for script in scripts:
             made.executescript(script)

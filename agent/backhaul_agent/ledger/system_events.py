@@ -33,7 +33,7 @@ def app_event(kind: str, body: dict[str, Any], time_ns: int, boot: int) -> Outgo
 
 
 def epoch_event(old: int, new: int, last_seqs: dict[str, int], why: str, time_ns: int) -> Outgoing:
-    """Return the word that a new epoch took the place of an old one, whose lanes ended so."""
+    """Return the word that a new epoch took the place of an old one, with the ends of its lanes."""
     return event("epoch", {"old": old, "new": new, "why": why, "lanes": last_seqs}, time_ns)
 
 

@@ -45,7 +45,7 @@ class MessageRow(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a transaction will write: seqs, row ids and steps are given out.
+    """The writes of a transaction in full: seqs, row ids and steps are given out.
 
     ``moved``: rows that stood elsewhere, each with its id there. ``lanes``: those that the messages go to, by name; with an opening they are new ones. ``chains``:
     where the chains of lanes end, by the lane's id; `write` adds what it links besides.
@@ -130,7 +130,7 @@ def _stamp(
 
 
 def _unknown(ledger: LedgerReader, adopted: Iterable[Adopted]) -> list[Adopted]:
-    """Return what the ledger does not have yet: what is owed may come again after it was written.
+    """Return the deferred writes that the ledger does not have yet: one may come again after it was written.
 
     What is moved may come below what is there; `_move` looks at it.
     """
@@ -148,7 +148,7 @@ def _unknown(ledger: LedgerReader, adopted: Iterable[Adopted]) -> list[Adopted]:
 def _adopted(
     lanes: Iterable[Lane], adopted: Iterable[Adopted]
 ) -> tuple[list[MessageRow], list[tuple[MessageRow, int]]]:
-    """Return rows of what was found in OUT, as it stands there; and of what is moved, with its old id."""
+    """Return rows of messages found in OUT, as they stand there; and of moved ones, with their old ids."""
     ids = {(lane.name, lane.epoch): lane.id for lane in lanes}
     rows: list[MessageRow] = []
     moved: list[tuple[MessageRow, int]] = []
@@ -171,7 +171,7 @@ def _worth(row: Row | OwnRow) -> tuple[int, int | None, int | None]:
 
 
 def _times(body: bytes) -> tuple[int | None, int | None]:
-    """Return the earliest and latest time of a frame's points; none of what holds nothing to look up."""
+    """Return the earliest and latest time of a frame's points; none of a frame without any to look up."""
     try:
         found = survey(body)
     except CodecError:
@@ -223,7 +223,7 @@ async def write(db: aiosqlite.Connection, ledger: LedgerReader, plan: Plan) -> N
 
 
 async def _move(db: aiosqlite.Connection, moved: Iterable[tuple[MessageRow, int]]) -> set[int]:
-    """Write what is moved; return the old ids of messages whose place another one has, found meanwhile.
+    """Write the moved messages; return the old ids of those whose place is taken, found meanwhile.
 
     One that stands there already, because this was written and is tried again, is moved.
     """
@@ -240,7 +240,7 @@ async def _move(db: aiosqlite.Connection, moved: Iterable[tuple[MessageRow, int]
 
 
 async def _link(db: aiosqlite.Connection, ledger: LedgerReader, plan: Plan) -> None:
-    """Link what may leave from now on, and note where chains end."""
+    """Link the messages that may leave from now on, and note where chains end."""
     next_seqs = {plan.lanes[name].id: seq for name, seq in plan.next_seqs.items()}
     lanes = {lane.id: lane for lane in [*ledger.every_lane(), *plan.lanes.values()]}
     dropped = {lane.id for lane in plan.dropped}
@@ -268,7 +268,7 @@ async def _write_lanes(db: aiosqlite.Connection, ledger: LedgerReader, plan: Pla
 
 
 def watermarks_of(ledger: LedgerReader, changes: Changes) -> list[tuple[Lane, int]]:
-    """Return the lanes, closed ones too, whose watermark changes, and to what."""
+    """Return the lanes, closed ones too, with a new watermark, and the watermark."""
     said = {(name, 0): seq for name, seq in changes.watermarks.items()} | changes.former
     found = ((ledger.lane(*place), seq) for place, seq in said.items())
     return [(lane, seq) for lane, seq in found if lane is not None]

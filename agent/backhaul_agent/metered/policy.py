@@ -29,7 +29,7 @@ Mode = Literal["always", "scheduled", "on-demand"]
 
 
 class Phase(StrEnum):
-    """What is done about the link; part of the agent's status."""
+    """The state of the link's switch; part of the agent's status."""
 
     IDLE = "idle"
     DIALING = "dialing"
@@ -50,7 +50,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known now (monotonic seconds).
+    """The facts now (monotonic seconds).
 
     ``up``: whether the link is, None where nobody can say. ``lanes``: last seq committed and
     watermark, by name and epoch. ``told``: whether all the hub has for us is here; ``received``: how
@@ -97,7 +97,7 @@ class Metered:
         return self.plan.mode == "always" or self.phase in (Phase.DIALING, Phase.DRAINING)
 
     def step(self, facts: Facts) -> None:
-        """Take in what is known; `wants_link` may be another afterwards."""
+        """Take in the facts; `wants_link` may change by that."""
         if self.plan.mode == "always":
             return
         match self.phase:

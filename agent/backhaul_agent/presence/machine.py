@@ -30,7 +30,7 @@ _MACHINE_BYTES, _START_BYTES = 8, 4
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What this machine, its start and the agent's are known by at the hub: hexadecimal digits."""
+    """The names of this machine, its start and the agent's at the hub: hexadecimal digits."""
 
     machine: str
     boot: str
@@ -40,7 +40,7 @@ class Machine:
 def identify(
     ledger: Path, boot: str, random_u32: Callable[[], int], root: Path = Path("/")
 ) -> Machine:
-    """Return what this is.
+    """Return this machine's names.
 
     Where the machine has no id, one is drawn and kept beside the ledger; where that cannot be kept, it is
     another at the next start.
@@ -65,7 +65,7 @@ def _machine_id(root: Path) -> str:
 
 
 def _first(root: Path, names: tuple[str, ...]) -> str:
-    """Return what stands in the first of these files that says anything."""
+    """Return the contents of the first of these files that has any."""
     for name in names:
         try:
             text = (root / name).read_bytes().decode(errors="replace").strip("\0 \n")

@@ -1,4 +1,4 @@
-"""What this vehicle tells the hub of itself (`backhaul_codec.protocol.vehicle_report`), and when.
+"""This vehicle's report on itself to the hub (`backhaul_codec.protocol.vehicle_report`), and when it is due.
 
 Nothing is sent for it alone but where a condition begins or ends while the link is up: everything else goes
 along with a question for the time that is asked anyway (`time_sync/exchange.py`).
@@ -36,7 +36,7 @@ def disk_pct(place: Path) -> int | None:
 
 
 class SelfReport:
-    """Makes reports, and knows what the last one said.
+    """Makes reports, and knows the last one.
 
     Args:
         status: the agent's (status/status.py).
@@ -62,7 +62,7 @@ class SelfReport:
         self._changed_s: float | None = None
 
     def make(self) -> VehicleReport:
-        """Return what is to be said now; it is going out."""
+        """Return the report now; it is going out."""
         ledger = self._status()["ledger"]
         self._said = self._codes()
         return VehicleReport(

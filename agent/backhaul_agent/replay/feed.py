@@ -37,7 +37,7 @@ RETRY_S_MAX = 30.0
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of this run's points: kept, or refused for good, and why.
+    """The fate of this run's points: kept, or refused for good, and why.
 
     ``rows``: how many of the recording, from its beginning, are kept; ``stopped``: why not all.
     """
@@ -99,7 +99,7 @@ class Feed:
 
     @property
     def full(self) -> bool:
-        """Whether what is put makes a bundle."""
+        """Whether the rows make a bundle."""
         return (
             self._points >= BUNDLE_POINTS
             or self._bytes >= FRAME_VALUE_BYTES
@@ -136,7 +136,7 @@ class Feed:
         self._flying = asyncio.get_running_loop().create_task(self._keep(bundle, parts))
 
     async def land(self) -> None:
-        """Wait until what was sent is kept. Raises: StoppedError."""
+        """Wait until all sent rows are kept. Raises: StoppedError."""
         if self._flying is not None:
             flying, self._flying = self._flying, None
             await flying

@@ -71,7 +71,7 @@ class Replay:
         self._flushed_s = clock.monotonic_s()
 
     async def run(self, login: dict[str, Any]) -> Outcome:
-        """Feed what is not kept yet, and return what became of it.
+        """Feed the rows that are not kept yet, and return their fate.
 
         Raises:
             MappingError: the recording is not what the mapping says; nothing was sent.
@@ -158,7 +158,7 @@ class Replay:
             await feed.send(last, chain.digest)
 
     async def _until_due(self, feed: Feed, chain: Chain, chunk: Chunk, row: Row) -> None:
-        """Wait until a row is due; what came before it does not wait for it."""
+        """Wait until a row is due; earlier rows do not wait for it."""
         wait_s = self._pace.wait_s(row.time_ns)
         if not self._pace.speed:
             return
@@ -169,7 +169,7 @@ class Replay:
             await asyncio.sleep(wait_s)
 
     async def _ask_how_far(self, agent: Agent, source: str) -> None:
-        """Learn what is kept: of what was sent last, the answer may be under way."""
+        """Learn which rows are kept: the answer to the last ones may be under way."""
         with contextlib.suppress(AgentError):
             kept = await kept_of(agent, source)
             if kept is not None:

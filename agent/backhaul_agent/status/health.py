@@ -1,4 +1,4 @@
-"""What is wrong on this vehicle, judged from the agent's own status (docs/health.md). Pure."""
+"""The conditions of this vehicle, judged from the agent's own status (docs/health.md). Pure."""
 
 from __future__ import annotations
 

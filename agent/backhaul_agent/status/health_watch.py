@@ -1,4 +1,4 @@
-"""The shell around `health.AgentHealth`: looks now and then, and logs what begins and ends."""
+"""The shell around `health.AgentHealth`: looks now and then, and logs each beginning and end."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ METRICS = (
 
 
 def samples(status: dict[str, Any]) -> Iterator[Sample]:
-    """Yield what the status says, as JSON has it."""
+    """Yield the numbers of the status, as JSON has it."""
     ledger, counters, clock = status["ledger"], status["counters"], status["clock"]
     yield Sample(UPTIME, status["uptime_s"])
     yield Sample(LINK_UP, bool(status["link"]["up"]))

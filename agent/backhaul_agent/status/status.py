@@ -114,7 +114,7 @@ def status(
 
 
 def lane_status(lane: Lane, ledger: Ledger) -> dict[str, Any]:
-    """Return one lane's part of the status: seqs of the ledger, and what it is doing."""
+    """Return one lane's part of the status: seqs of the ledger, and its present work."""
     appender, committed = lane.appender, ledger.lanes[lane.name]
     # While what is left of former epochs goes first, nothing of this one is in OUT.
     of_this = appender.epoch == ledger.epoch

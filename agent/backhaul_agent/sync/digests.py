@@ -1,4 +1,4 @@
-"""Whether both ends hold the same heads, and what is sent where they do not: a pure core, no I/O.
+"""Whether both ends hold the same heads, and the words sent where they do not: a pure core, no I/O.
 
 The vehicle tells the root of its digests (``e.digest``); a hub whose root is another one answers with
 its digest of each node (``s.digest``). The vehicle then sends its heads of nodes that differ, and asks
@@ -40,7 +40,7 @@ FRAME_BYTES = 64 * 1024
 
 
 class _Digests(msgspec.Struct, frozen=True):
-    """What the hub says: its digest of each node."""
+    """The hub's word: its digest of each node."""
 
     nodes: dict[str, str]
 
@@ -49,7 +49,7 @@ _read = Reader(_Digests).read
 
 
 class Answer(NamedTuple):
-    """What to do about the hub's digests.
+    """The answer to the hub's digests.
 
     ``differing``: nodes whose heads are to be sent, and the hub's asked for; our digest and the hub's.
     ``tell``: whether to say again what ours come to.
@@ -60,7 +60,7 @@ class Answer(NamedTuple):
 
 
 class Digests:
-    """Compares. `due_s` says when the root is to be told next, `root` what is told then.
+    """Compares. `due_s` says when the root is to be told next, `root` the contents then.
 
     ``settled``: whether the times of heads stay as they are. The hub may ask before they do, and one
     that is sent is not corrected later; then the root is told once they have settled.
@@ -106,7 +106,7 @@ class Digests:
                 self._written.add(key.node)
 
     def look(self) -> None:
-        """Have the root told again, once what was awaited has arrived. To be called now and then."""
+        """Have the root told again, once the awaited heads have arrived. To be called now and then."""
         if self._awaited and all(self._arrived(*each) for each in self._awaited.items()):
             self._awaited.clear()
             self._tell_soon()
@@ -119,7 +119,7 @@ class Digests:
         return self._event({"root": heads.root(), "count": len(heads)})
 
     def compare(self, theirs: dict[str, str]) -> Answer:
-        """Return what to do about the hub's digests."""
+        """Return the answer to the hub's digests."""
         mine = self._keeper.heads.digests()
         nodes = differing(mine, theirs)
         self.differing = len(nodes)

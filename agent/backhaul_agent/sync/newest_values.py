@@ -60,7 +60,7 @@ class NewestValues:
         self._untold: dict[HeadKey, None] = {}  # in the order in which they changed
 
     def take(self, points: Iterable[Point]) -> None:
-        """Take in points, in any order; what JSON cannot say, or is large, is left out."""
+        """Take in points, in any order; values that JSON cannot hold, or large ones, are left out."""
         for point in points:
             key, head = HeadKey.of("", point), Head.of(point)
             known = self._newest.get(key)
@@ -120,11 +120,11 @@ class HeadsFirst:
         self._fresh_link = False
 
     def carries(self, link_bytes_s: float) -> None:
-        """Note what the link was measured to carry: the budget is a part of it."""
+        """Note the link's measured capacity: the budget is a part of it."""
         self._bucket.rate = link_bytes_s * LINK_PART
 
     def link_up(self, now_s: float) -> None:
-        """Note that the link came up: whatever is not confirmed is a backlog."""
+        """Note that the link came up: all unconfirmed messages are a backlog."""
         self._fresh_link = True
         self.due_s = now_s
 

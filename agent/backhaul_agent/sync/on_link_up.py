@@ -1,4 +1,4 @@
-"""What the hub is told as soon as the link is up: the newest values, and what our heads come to.
+"""The first words to the hub when the link is up: the newest values, and the digest of our heads.
 
 The shell around `digests.Digests` and `newest_values.HeadsFirst`.
 """
@@ -66,7 +66,7 @@ class LinkNews:
         writer.on_heads.append(self._on_heads)
 
     async def run(self) -> None:
-        """Tell what is due, for as long as the connection lives (the caller cancels)."""
+        """Tell the words that are due, for as long as the connection lives (the caller cancels)."""
         while True:
             self._wake.clear()
             wait_s = None

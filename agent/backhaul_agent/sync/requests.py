@@ -1,4 +1,4 @@
-"""What local programs ask of the vehicle's heads, read from JSON: a pure core, no I/O.
+"""Local programs' questions about the vehicle's heads, read from JSON: a pure core, no I/O.
 
 Requests: ``agent.get[.<node>[.<type>[.<key>]]]``, ``agent.set[.<node>]``, ``agent.node.<what>``; see
 docs/sync.md. A node in the subject is what a program's rights can name (docs/apps.md).
@@ -46,14 +46,14 @@ class SetRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NodeRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What ``agent.node.delete`` and ``undelete`` take."""
+    """The payload of ``agent.node.delete`` and ``undelete``."""
 
     node: str
     parent: str = ""
 
 
 class CreateRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What ``agent.node.create`` takes. Without ``parent``: under the device itself."""
+    """The payload of ``agent.node.create``. Without ``parent``: under the device itself."""
 
     node: str
     parent: str = ""
@@ -62,14 +62,14 @@ class CreateRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class MirrorRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What ``agent.node.mirror`` takes: one parent more for a node."""
+    """The payload of ``agent.node.mirror``: one parent more for a node."""
 
     node: str
     parent: str
 
 
 class MoveRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What ``agent.node.move`` takes; ``from`` may be left out where there is one parent only."""
+    """The payload of ``agent.node.move``; ``from`` may be left out where there is one parent only."""
 
     node: str
     to: str
@@ -77,7 +77,7 @@ class MoveRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class GetRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What the payload of a get may say: also what is deleted, or points of one edge only."""
+    """The payload of a get: also for deleted nodes, or points of one edge only."""
 
     deleted: bool = False
     parent: str | None = None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """What the hub says; both in ns since the Unix epoch."""
+    """The hub's refusal; both in ns since the Unix epoch."""
 
     time: int
     now_ns: int
@@ -84,7 +84,7 @@ class Restamps:
             changes.replaced += [(each, refused.time) for each in placed]
 
     def _stamp(self, refused: Refused) -> int:
-        """Return now, unless our clock is still what made the refused stamp.
+        """Return now, unless our clock is still the one that made the refused stamp.
 
         Later than the hub's word in any case: that is above all that stands at the hub.
         """

@@ -104,7 +104,7 @@ class ConfigWrites:
         return self._write(*([draft] for draft in drafts))
 
     def delete(self, request: NodeRequest) -> Write:
-        """Write the end of one edge, or of all: then the node is deleted, and what hangs on it only."""
+        """Write the end of one edge, or of all: then the node is deleted, and all nodes under it only."""
         self._require_node(request.node)
         edges = self._edges(request.node) or [self._root]
         if request.parent:

@@ -38,7 +38,7 @@ log = structlog.get_logger("clock")
 
 
 class Correction(NamedTuple):
-    """What to add to the stamps of a boot, and how good they are then."""
+    """The correction of the stamps of a boot, and how good they are then."""
 
     shift_ns: int
     quality: Quality
@@ -52,7 +52,7 @@ class Corrected(NamedTuple):
 
 
 def correct(row: Pending, correction: Correction | None, state: State) -> Corrected:
-    """Return a message as it may leave. ``state``: what is known of the clock now.
+    """Return a message as it may leave. ``state``: the clock's report now.
 
     One that cannot be read or shifted is let go as it stands: the lane sets aside what is damaged.
     """
@@ -73,7 +73,7 @@ def correct(row: Pending, correction: Correction | None, state: State) -> Correc
 
 
 class Corrections:
-    """What is known of the clock when a settling begins; the next hears of better estimates.
+    """The clock's report when a correction begins; the next hears of better estimates.
 
     They differ by milliseconds, and readings whose stamps were moved by different ones would change
     their order.
@@ -85,7 +85,7 @@ class Corrections:
         self._known: dict[int, Correction] = {}
 
     def of(self, boot: int) -> Correction | None:
-        """Return what puts the stamps of a boot right; None where nobody knows."""
+        """Return the correction of a boot's stamps; None where nobody knows."""
         found = self._known.get(boot)
         if found is None and (known := self._clock.correction_of(boot)):
             found = self._known[boot] = Correction(*known)
@@ -93,7 +93,7 @@ class Corrections:
 
 
 class Settler:
-    """Settles whatever can be settled, each time `due` is called; lives as long as the daemon."""
+    """Corrects all stamps that can be corrected, each time `due` is called; lives as long as the daemon."""
 
     def __init__(self, ledger: Ledger, writer: Writer, clock: HubClock) -> None:
         self.corrected = 0
@@ -143,7 +143,7 @@ class Settler:
 
 
 def settled(rows: Iterable[Pending], corrections: Corrections) -> Inward:
-    """Return what is to be stored so that these messages may leave."""
+    """Return the writes by which these messages may leave."""
     changes = Inward()
     for row in rows:
         done = correct(row, corrections.of(row.boot), corrections.state)
@@ -153,7 +153,7 @@ def settled(rows: Iterable[Pending], corrections: Corrections) -> Inward:
 
 
 def _told_anew(row: Pending, place: Uplink, shift_ns: int, state: State) -> bytes:
-    """Return an `e.clock` that says what became of the stamps after it, which are right now."""
+    """Return an `e.clock` that tells of the correction of the stamps after it, which are right now."""
     header, (_, placed) = peek(row.body), decode_placed(place, row.body)
     value = Opaque(JSON_DTYPE, msgspec.json.encode(clock_body(state)))
     point = Point(node="", type="clock", time=placed[0].point.time + shift_ns, value=value)
@@ -173,7 +173,7 @@ def _shifted(point: Point, shift_ns: int) -> Point:
 
 
 def clock_body(state: State) -> dict[str, Any]:
-    """Return the body of an `e.clock`: in force for what follows on its lane."""
+    """Return the body of an `e.clock`: in force for all later messages on its lane."""
     body = {
         "quality": state.quality.name.lower(),
         "offset_ns": state.offset_ns,

@@ -1,4 +1,4 @@
-"""Asking the hub what time it is, over core NATS: the shell around `hub_clock.HubClock`.
+"""Asking the hub for the time, over core NATS: the shell around `hub_clock.HubClock`.
 
 A question is ``{"t1"}`` on ``clk.<device>``, the answer ``{"t1", "t2", "t3"}`` on
 ``clkr.<device>.<token>``. Neither is stored, so an answer is fresh or does not come. With the link down
@@ -69,7 +69,7 @@ class Hashes(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the hub says."""
+    """The hub's answer."""
 
     t1: Int64
     t2: Int64

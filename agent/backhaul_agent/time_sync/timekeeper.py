@@ -1,4 +1,4 @@
-"""What goes on around the clock: it is looked at, the hub is told, and waiting stamps are settled."""
+"""The tasks around the clock: it is looked at, the hub is told, and waiting stamps are corrected."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Timekeeper:
         self._look()
 
     async def run(self) -> None:
-        """Look about once a second, and settle what can be (the caller cancels)."""
+        """Look about once a second, and correct the stamps that can be (the caller cancels)."""
         self.settler.due()  # what earlier starts of the machine have left
         async with asyncio.TaskGroup() as group:
             group.create_task(self.settler.run())
@@ -133,7 +133,7 @@ class Timekeeper:
             self._connected = False
 
     def status(self) -> dict[str, Any]:
-        """Return what `backhaul-agent status` shows; times in ns."""
+        """Return the clock's part of `backhaul-agent status`; times in ns."""
         clock = self._clock
         step = clock.steps.step
         return clock_body(clock.state()) | {

@@ -31,7 +31,7 @@ BUCKET_BYTES = 64 * 1024  # how finely bytes that the hub has not confirmed are 
 
 
 class State(StrEnum):
-    """What a lane's appender is doing; part of the agent's status."""
+    """The state of a lane's appender; part of the agent's status."""
 
     DOWN = "down"  # no connection
     SEEKING = "seeking"  # must read the stream's tail
@@ -40,7 +40,7 @@ class State(StrEnum):
 
 
 class Turn(StrEnum):
-    """What is to be appended next."""
+    """The next messages to append."""
 
     NEW = "new"  # the message `Appender.next_seq`
     AGAIN = "again"  # one more of the run that is being appended again
@@ -91,7 +91,7 @@ class _Sent(NamedTuple):
 
 
 class Appender:
-    """One lane's position in one epoch. Feed it what happened; ask `turn` what to append next.
+    """One lane's position in one epoch. Feed it the events; ask `turn` for the next messages.
 
     ``opened_seq``: the last seq of the ledger when it was opened. ``used_seq``: no seq beyond it had been sent by then. ``steps``: what is
     recorded of the stream. All three are the ledger's.
@@ -139,7 +139,7 @@ class Appender:
             self.state = State.DOWN
 
     def committed(self, ready_seq: int, last_seq: int = 0) -> None:
-        """Note how far the ledger goes: what may leave, and what it has given out."""
+        """Note how far the ledger goes: the last seq that may leave, and the last given out."""
         self.last_seq = max(self.last_seq, ready_seq)
         self._known_seq = max(self._known_seq, ready_seq, last_seq)
 
@@ -181,7 +181,7 @@ class Appender:
         return Start(created, Step(seq, tail.stream_seq + short - seq), short, new)
 
     def sought(self, tail: Tail, start: Start, outstanding: Iterable[tuple[int, int]]) -> None:
-        """Go on after the tail that was read; first what it falls short of is appended again.
+        """Go on after the tail that was read; first its missing messages are appended again.
 
         The start's step is recorded.
 
@@ -216,7 +216,7 @@ class Appender:
         return self.stream_seq - self._position
 
     def turn(self, *, asked: bool) -> Turn | None:
-        """Return what to append next, or None while nothing may be sent.
+        """Return the next messages to append, or None while nothing may be sent.
 
         ``asked``: a run of what the hub asked for is ready. A run and as many new messages take
         turns. A run may also begin while the hub has too much to confirm: it may be waiting for
@@ -305,7 +305,7 @@ class Appender:
         return self._send(size, now_s)
 
     def answered(self, generation: int, stream_seq: int) -> None:
-        """Note what is stored as ``stream_seq``; by the rule of expected sequences, all before too."""
+        """Note a message stored as ``stream_seq``; by the rule of expected sequences, all before too."""
         if generation != self.generation or self.state is not State.RUNNING:
             return
         while self._sent and self._sent[0].stream_seq <= stream_seq:

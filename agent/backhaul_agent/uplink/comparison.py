@@ -1,4 +1,4 @@
-"""Compares what former epochs still owe with what the hub holds: the shell around `reconcile`.
+"""Compares the messages that former epochs still owe with the hub's: the shell around `reconcile`.
 
 The hub is asked for hashes along with the time (`time_sync/exchange.py`), a bounded number of seqs at once. It
 answers when it has read all that had reached it. So an epoch of a lane is compared only when OUT holds
@@ -73,7 +73,7 @@ class Comparison:
 
     @property
     def question(self) -> HashQuestion | None:
-        """Return what the hub is to be asked, None for nothing."""
+        """Return the question for the hub, None for nothing."""
         return self._question
 
     def heard(self, lane: str, epoch: int, lo: int, hashes: list[str | None]) -> None:
@@ -99,7 +99,7 @@ class Comparison:
             await asyncio.sleep(LOOK_S)
 
     def _note_owed(self, lane: Lane) -> None:
-        """Doubt what is owed of a former epoch for long: neither watermarks nor requests settle it."""
+        """Doubt messages that a former epoch owes for long: neither watermarks nor requests settle them."""
         now_s = self._clock.monotonic_s()
         for (name, epoch), state in self._ledger.closed.items():
             if name != lane.name or state.whole or not lane.past(epoch):
@@ -178,7 +178,7 @@ class Comparison:
         )
 
     async def _spare(self, lane: Lane, into: int, rows: Sequence[OwnRow]) -> Spare:
-        """Return what this ledger has in the places that messages may go to."""
+        """Return this ledger's messages in the places that messages may go to."""
         state = self._ledger.closed.get((lane.name, into))
         if state is None:
             return Spare()
@@ -186,7 +186,7 @@ class Comparison:
         return Spare(state.last_seq, state.confirmed, {row.seq: row for row in there})
 
     def _words(self, lane: str, into: int, verdicts: Verdicts) -> list[Outgoing]:
-        """Say of a spare epoch that it is over, how far it goes, and of what is not used in it, that."""
+        """Tell of a spare epoch that it is over, how far it goes, and which of its seqs are not used."""
         if not verdicts.changes.adopted:
             return []
         now_ns, last = self._clock.time_ns(), verdicts.changes.adopted[0].rows[-1].seq

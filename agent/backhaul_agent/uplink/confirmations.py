@@ -26,7 +26,7 @@ log = structlog.get_logger("lane")
 
 
 class Claim(NamedTuple):
-    """What the hub says it holds of an epoch: all up to ``seq``, whose message has this hash.
+    """The hub's word on an epoch: it holds all up to ``seq``, and this is the hash of that message.
 
     ``fork``: 1 where somebody has said that the epoch is over, 2 where the hub has seen two histories of it,
     3 where a receipt leaves it open whether there are.
@@ -58,7 +58,7 @@ class Confirmations:
         return bool(self._claims)
 
     def claim(self, epoch: int, claim: Claim) -> None:
-        """Take in what the hub says of an epoch; the newest word counts."""
+        """Take in the hub's word on an epoch; the newest word counts."""
         if not self._is_settled(epoch):
             self._claims[epoch] = claim
 
@@ -98,7 +98,7 @@ class Confirmations:
         self._claims.pop(epoch, None)
 
     def _is_settled(self, epoch: int) -> bool:
-        """Whether an epoch was compared, and has not grown since by what was found in OUT."""
+        """Whether an epoch was compared, and has not grown since by messages found in OUT."""
         lane = self._ledger.lane(self._lane, epoch)
         return epoch in self.compared and (lane is None or lane.whole)
 

@@ -29,7 +29,7 @@ Seq = Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 
 class Watermark(msgspec.Struct, frozen=True):
-    """What the hub says: of this epoch, it holds every seq up to here.
+    """The hub's word: of this epoch, it holds every seq up to here.
 
     ``hash``: of the message there, in hex, empty where the hub does not know it. ``fork``: see `Claim`.
     """
@@ -41,12 +41,12 @@ class Watermark(msgspec.Struct, frozen=True):
 
     @property
     def claim(self) -> Claim:
-        """Return what it claims of its epoch."""
+        """Return its claim of its epoch."""
         return Claim(self.seq, bytes.fromhex(self.hash) or None, self.fork)
 
 
 class Held(msgspec.Struct, frozen=True):
-    """What the hub says: of these former epochs, it holds every seq up to here: seq, hash, fork."""
+    """The hub's word: of these former epochs, it holds every seq up to here: seq, hash, fork."""
 
     epochs: dict[Epoch, tuple[Seq, str, int]]
 
@@ -57,7 +57,7 @@ _HASH = re.compile(rf"([0-9a-f]{{{2 * HASH_BYTES}}})?")
 
 
 def read_watermark(data: bytes) -> Watermark:
-    """Return what a message says.
+    """Return the contents of a message.
 
     Raises:
         ValueError: it is no watermark.
@@ -73,20 +73,20 @@ def read_watermark(data: bytes) -> Watermark:
 
 
 def read_claim(watermark: Watermark) -> Claim:
-    """Return what a watermark claims. Raises: ValueError: its hash is none."""
+    """Return the claim of a watermark. Raises: ValueError: its hash is none."""
     if not _HASH.fullmatch(watermark.hash):
         raise ValueError(f"no watermark: hash {watermark.hash[:32]!r}")
     return watermark.claim
 
 
 class Watermarks:
-    """Tells each lane what the hub holds of it."""
+    """Tells each lane how far the hub holds it."""
 
     def __init__(self, lanes: list[Lane]) -> None:
         self._lanes = {lane.name: lane for lane in lanes}
 
     def on_message(self, message: Inbound, changes: Changes) -> None:
-        """Take in a watermark. The writer stores it; the lane keeps what it claims in memory.
+        """Take in a watermark. The writer stores it; the lane keeps the claim in memory.
 
         Raises:
             ValueError: it is no watermark, or of no lane.
@@ -120,7 +120,7 @@ class Watermarks:
 
 
 class Asks:
-    """Hands every lane what the hub asks of it: `s.resend.<lane>` in IN."""
+    """Hands every lane the hub's requests for it: `s.resend.<lane>` in IN."""
 
     def __init__(self, lanes: Iterable[Lane]) -> None:
         self._lanes = {lane.name: lane for lane in lanes}

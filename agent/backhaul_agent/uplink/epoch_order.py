@@ -43,7 +43,7 @@ def choose(
 
 
 def _has_used(lane: Lane, tail: Tail, created: str) -> bool:
-    """Whether sequences are, or were, an epoch's: of its messages, or of what was appended again in it.
+    """Whether sequences are, or were, an epoch's: of its messages, or of those appended again in it.
 
     Also where it has no message: the stream may have lost what was appended again in it, and the hub has
     passed those sequences.

@@ -89,7 +89,7 @@ class Flow:
         self._ahead[lane] = ahead
 
     def status(self) -> dict[str, Any]:
-        """Return the part of ``agent.status`` that says what the link carries."""
+        """Return the part of ``agent.status`` with the link's capacity."""
         return {
             "rate_kbit_s": rate_kbit_s(self.window),
             "windows": {lane: self.window.window(lane) for lane in self.window.lanes()},
@@ -98,7 +98,7 @@ class Flow:
 
 
 def sample(info: dict[str, Any], state: dict[str, Any], now_s: float) -> Sample:
-    """Return what the server's answers about a durable and its stream say."""
+    """Return the sample in the server's answers about a durable and its stream."""
     messages = int(state["messages"])
     return Sample(
         now_s,
@@ -110,5 +110,5 @@ def sample(info: dict[str, Any], state: dict[str, Any], now_s: float) -> Sample:
 
 
 def rate_kbit_s(window: LinkWindow) -> float | None:
-    """Return what the link was measured to carry, None before that."""
+    """Return the link's measured capacity, None before it was measured."""
     return None if window.rate_bytes_s is None else round(window.rate_bytes_s * 8 / 1000, 1)

@@ -1,4 +1,4 @@
-"""An OUT stream as the leaf server holds it: where it ends, and what stands in it."""
+"""An OUT stream as the leaf server holds it: where it ends, and its messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WALK_BACK = 64  # how many foreign messages at a stream's end are passed over to
 
 
 class Position(NamedTuple):
-    """What a message says of the lane's position: the last new seq of an epoch."""
+    """A message's word on the lane's position: the last new seq of an epoch."""
 
     epoch: int
     seq: int
@@ -47,7 +47,7 @@ class OutStream:
         self._indexed = 0
 
     async def tail(self, epoch: int, known: AbstractSet[int], steps: Steps) -> Tail:
-        """Return where the stream ends; what another than this ledger wrote is passed over.
+        """Return where the stream ends; messages of another writer than this ledger are passed over.
 
         ``known``: the epochs of this ledger, ``epoch`` the current one and ``steps`` its own. An
         unknown epoch that came after the last step was written by a newer ledger: this one is an
@@ -71,7 +71,7 @@ class OutStream:
 
     @property
     def runs(self) -> list[Work]:
-        """Return what stands where, as indexed."""
+        """Return the index of the stream's messages."""
         return self._runs
 
     async def purge(self, next_seq: int) -> None:
@@ -79,7 +79,7 @@ class OutStream:
         await self._jetstream.purge(self._stream, next_seq)
 
     async def taken(self, durable: str) -> int:
-        """Return up to which sequence the hub has taken what this stream holds."""
+        """Return the sequence up to which the hub has taken this stream's messages."""
         try:
             info = await self._jetstream.call(f"CONSUMER.INFO.{self._stream}.{durable}")
         except JetStreamError as error:
@@ -103,7 +103,7 @@ class OutStream:
         return self.find_indexed(epoch, missing)
 
     def find_indexed(self, epoch: int, missing: Iterable[tuple[int, int]]) -> list[Work]:
-        """Return the same of what stood here when it was indexed, whatever came since."""
+        """Return the same of the messages that stood here when it was indexed, without later ones."""
         wanted, found = RangeSet(missing), []
         for run in reversed(self._runs):
             if run.epoch != epoch:
@@ -116,7 +116,7 @@ class OutStream:
         return found
 
     async def index(self) -> None:
-        """Learn what stands where. Mostly seqs and sequences go up together, so few looks do.
+        """Learn the places of messages. Mostly seqs and sequences go up together, so few looks do.
 
         All of it, however many there are (four for each message at most): what was passed over would count
         as lost to the hub, or as never sent.
@@ -142,7 +142,7 @@ class OutStream:
         self._indexed = last
 
     def since(self, epoch: int, seq: int, older: Mapping[int, int]) -> dict[int, int]:
-        """Return the epochs of what stands behind a seq of one, and the highest seq of each, as indexed.
+        """Return the epochs of messages behind a seq of one, and the highest seq of each, as indexed.
 
         ``older``: the epochs known to have ended before that one, and where; they are none of these. Where
         the one has nothing here the last of them says what is behind, but not by what was appended again:
@@ -172,7 +172,7 @@ class OutStream:
         return -max(ends, default=(0, 0))[1]
 
     async def _look(self, stream_seq: int) -> tuple[Position | None, bool]:
-        """Return what a message is, and whether it stands there because it was appended again."""
+        """Return a message's place, and whether it stands there because it was appended again."""
         message = await self._jetstream.message(self._stream, seq=stream_seq)
         if message is None:
             return None, False
@@ -199,7 +199,7 @@ def _identity(message: Stored) -> Position | None:
 
 
 def position_of(message: Stored) -> Position | None:
-    """Return what a message says of the position, or None where it is none of an agent's."""
+    """Return a message's word on the position, or None where it is none of an agent's."""
     own = _identity(message)
     if own is None:
         return None

@@ -1,4 +1,4 @@
-"""Whether what a former epoch's lane still owes is at the hub: message by message, by their hashes.
+"""Whether the messages that a former epoch's lane still owes are at the hub: one by one, by their hashes.
 
 Usually the hub's watermark says it: its hash is that of the ledger's own message there. It says nothing
 where somebody else wrote in the epoch as well (a cloned disk, a copy of the ledger that was put back): then
@@ -48,7 +48,7 @@ class HashQuestion(NamedTuple):
 
 
 class Verdicts(NamedTuple):
-    """What follows from an answer: what to write, and up to which seq all is settled."""
+    """The consequence of an answer: the writes, and up to which seq all is settled."""
 
     changes: Inward
     settled_seq: int
@@ -62,7 +62,7 @@ class Verdicts(NamedTuple):
 
 
 class Spare(NamedTuple):
-    """What this ledger has of the spare epoch: how far, how far it is settled, and its messages by seq."""
+    """This ledger's part of the spare epoch: how far, how far it is settled, and its messages by seq."""
 
     last_seq: int = 0
     confirmed: int = 0
@@ -76,7 +76,7 @@ def spare_of(epoch: int) -> int:
 
 
 def question_of(lane: Lane, rows: Sequence[OwnRow]) -> HashQuestion:
-    """Return what to ask about messages of a lane."""
+    """Return the question about messages of a lane."""
     return HashQuestion(lane.name, lane.epoch, rows[0].seq, rows[-1].seq)
 
 
@@ -87,7 +87,7 @@ def judge(
     hashes: Sequence[str | None],
     spare: Spare = Spare(),  # noqa: B008 - it is frozen
 ) -> Verdicts:
-    """Return what is to be done about messages, by what the hub says of their seqs.
+    """Return the writes for messages, by the hub's hashes of their seqs.
 
     Args:
         lane: theirs.
@@ -145,7 +145,7 @@ def judge(
 
 
 def _is_housekeeping(subject: str) -> bool:
-    """Whether a message speaks of the epoch that it is in: in another it would say what is not so."""
+    """Whether a message speaks of its own epoch: in another it would be untrue."""
     return parse_leaf(subject).system
 
 

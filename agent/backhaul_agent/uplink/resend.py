@@ -1,4 +1,4 @@
-"""What the hub asks for again, and how much of it may be on its way: a pure core, no I/O.
+"""The hub's requests for messages again, and how many may be on their way: a pure core, no I/O.
 
 The hub names holes: `s.resend.<lane>` {"epoch", "ranges", "id"}. The newest request replaces the one
 before, and one that was seen (by its id) changes nothing: the hub decides when to ask again. What it
@@ -95,7 +95,7 @@ class _Run(NamedTuple):
 
 
 class Resends:
-    """What is to be appended again on one lane, and what of it the hub has not taken yet."""
+    """The messages to append again on one lane, and those of them that the hub has not taken yet."""
 
     def __init__(self, allowed_bytes_max: int = ALLOWED_BYTES_MAX) -> None:
         self.messages = 0  # appended again so far
@@ -122,7 +122,7 @@ class Resends:
         return self.pending and not self.ready
 
     def begin(self, works: Iterable[Work]) -> None:
-        """Take up a request; what an older one still wanted is dropped."""
+        """Take up a request; the rest of an older one is dropped."""
         self._asked = deque(works)
 
     def drain(self, work: Work) -> None:
@@ -130,7 +130,7 @@ class Resends:
         self._drains.append(work)
 
     def next_run(self) -> Work:
-        """Return what to append in the next run: at most RUN_MESSAGES."""
+        """Return the messages of the next run: at most RUN_MESSAGES."""
         return self._queue[0].split(RUN_MESSAGES)[0]
 
     def took(self, seq: int) -> None:
@@ -162,12 +162,12 @@ class Resends:
             self._allowed = min(self._allowed_max, self._allowed * 2)
 
     def lost(self) -> None:
-        """Note that the stream has lost what was on its way (wiped, rolled back, purged)."""
+        """Note that the stream has lost the messages on their way (wiped, rolled back, purged)."""
         self._flying.clear()
         self._flying_bytes = 0
 
     def not_flying(self, ask: Ask) -> list[tuple[int, int]]:
-        """Return the ranges of a request without what is still on its way to the hub."""
+        """Return the ranges of a request without those still on their way to the hub."""
         flying = RangeSet(
             (run.work.lo, run.work.hi) for run in self._flying if run.work.epoch == ask.epoch
         )

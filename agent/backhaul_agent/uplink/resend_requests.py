@@ -1,4 +1,4 @@
-"""Answers what the hub asks for again: finds where it is, and says of the rest why it will never come.
+"""Answers the hub's requests for messages: finds them, and says of the others why they will never come.
 
 The lane appends what was found (`resend.Resends`); this runs beside it, off the way of new messages.
 """
@@ -43,7 +43,7 @@ Span = tuple[int, int, str]
 def reasons(
     lane: LaneState | None, given_up: Sequence[Span], lo: int, hi: int, *, alone: bool
 ) -> list[Span]:
-    """Return why parts of ``lo..hi`` will never come, in order; what is left out another machine may have.
+    """Return why parts of ``lo..hi`` will never come, in order; a part left out another machine may have.
 
     Args:
         lane: theirs, None where this ledger does not know their epoch.
@@ -134,7 +134,7 @@ class Holes:
         self._asked.set()
 
     async def _answer(self, out: OutStream, ask: Ask) -> None:
-        """Find what is asked for: in the ledger, else in OUT; the rest gets receipts."""
+        """Find the requested messages: in the ledger, else in OUT; the rest gets receipts."""
         turn = self._turn_of(ask.epoch)
         if turn is None:
             return  # asked again once the lane runs
@@ -163,7 +163,7 @@ class Holes:
         self._wake_lane()
 
     async def _explain(self, ask: Ask, gone: list[tuple[int, int]]) -> None:
-        """Write receipts for what is nowhere; not for what another machine may have."""
+        """Write receipts for messages that are nowhere; not for those that another machine may have."""
         epoch, alone = ask.epoch, ask.machine in (None, self._machine)
         lane = self._ledger.lane(self._lane, epoch)
         spans: list[Span] = []
@@ -185,7 +185,7 @@ class Holes:
         await self._writer.set_aside([], notes)
 
     async def _hash_behind(self, epoch: int, span: Span) -> bytes | None:
-        """Return what carries the chain across a gap, None where nothing tells it."""
+        """Return the word that carries the chain across a gap, None where nothing tells it."""
         lane = self._ledger.lane(self._lane, epoch)
         if lane is None or span[2] == LOST:
             return None  # it was another history's
