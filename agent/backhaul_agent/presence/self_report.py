@@ -1,4 +1,4 @@
-"""This vehicle's report on itself to the hub (`backhaul_codec.protocol.vehicle_report`), and when it is due.
+"""A vehicle's report on itself to the hub (`backhaul_codec.protocol.vehicle_report`), and when it is due.
 
 Nothing is sent for it alone but where a condition begins or ends while the link is up: everything else goes
 along with a question for the time that is asked anyway (`time_sync/exchange.py`).

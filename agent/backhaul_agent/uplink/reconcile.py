@@ -62,7 +62,7 @@ class Verdicts(NamedTuple):
 
 
 class Spare(NamedTuple):
-    """This ledger's part of the spare epoch: how far, how far it is settled, and its messages by seq."""
+    """The ledger's part of the spare epoch: how far, how far it is settled, and its messages by seq."""
 
     last_seq: int = 0
     confirmed: int = 0
