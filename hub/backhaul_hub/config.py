@@ -1,4 +1,4 @@
-"""hub.toml: what the control plane needs to know, checked once, then frozen."""
+"""hub.toml: the control plane's settings, checked once, then frozen."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Nats(_Section, frozen=True):
 
 
 class Fleet(_Section, frozen=True):
-    """What devices are told, and how they are spread."""
+    """The settings for devices, and how they are spread."""
 
     leaf_url: str
     """Where leafs connect, as seen from a vehicle: nats-leaf://hub.example.org:7422. Of a cluster
@@ -76,7 +76,7 @@ class Fleet(_Section, frozen=True):
 
 
 class Up(_Section, frozen=True):
-    """The UP streams: what Spark can still read."""
+    """The UP streams: Spark reads them."""
 
     bytes_max: Bytes = 4 << 30
     age_days_max: Annotated[int, Meta(ge=1, le=3650)] = 30
@@ -111,7 +111,7 @@ class Link(_Section, frozen=True):
 
 
 class ClockRule(_Section, frozen=True):
-    """What the hub makes of the vehicles' clocks."""
+    """The hub's treatment of the vehicles' clocks."""
 
     max_future_skew_s: Annotated[float, Meta(ge=0, le=3600)] = 5.0
     """A config point stamped further ahead of the hub's now is refused, and stamped again."""
@@ -143,7 +143,7 @@ class Commands(_Section, frozen=True):
 
 
 class Tree(_Section, frozen=True):
-    """What listeners are told along the tree, on `up.<ancestor>.<node>.<type>.<key>`."""
+    """The messages to listeners along the tree, on `up.<ancestor>.<node>.<type>.<key>`."""
 
     rebroadcast: Literal["all", "live", "off"] = "all"
     """`live`: heads that change. `all`: the newest telemetry of each frame too, which doubles what
@@ -151,7 +151,7 @@ class Tree(_Section, frozen=True):
 
 
 class Streams(_Section, frozen=True):
-    """What is common to all streams."""
+    """The settings common to all streams."""
 
     replicas: Literal[1, 3, 5] = 1
     """Servers of a cluster that each hold every stream."""
@@ -179,7 +179,7 @@ class Twin(_Section, frozen=True):
 
 
 class Artifacts(_Section, frozen=True):
-    """What vehicles may upload (docs/artifacts.md)."""
+    """The limits of vehicles' uploads (docs/artifacts.md)."""
 
     upload_bytes_max: Annotated[int, Meta(ge=0)] = 256 << 20
     """Of one device: all its uploads together. 0: none are taken."""
@@ -210,7 +210,7 @@ class Health(_Section, frozen=True):
 
 
 class Flood(_Section, frozen=True):
-    """What one vehicle may send before it is kept out for a while (docs/flood.md)."""
+    """The limits of one vehicle's traffic before it is kept out for a while (docs/flood.md)."""
 
     messages_s_max: Positive = 20_000.0
     """On and on, of all kinds, as the server counts them."""

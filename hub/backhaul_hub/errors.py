@@ -1,4 +1,4 @@
-"""What can go wrong at the hub.
+"""The errors of the hub.
 
 HubError                    the base: message, hint (what to do about it)
 ├── ConfigError             hub.toml or the hub directory
@@ -47,7 +47,7 @@ class RegistryError(HubError):
 
 
 class OlderRegistryError(RegistryError):
-    """hub.db is an older copy, or one beside the true one: what it says of accounts is of the past."""
+    """hub.db is an older copy, or one beside the true one: its accounts are of the past."""
 
     def __init__(self, older: str) -> None:
         super().__init__(
@@ -79,11 +79,11 @@ class ArtifactError(HubError):
 
 
 class CertificateError(HubError):
-    """A certificate, its key or its authority is missing, or not what it should be."""
+    """A certificate, its key or its authority is missing or invalid."""
 
 
 class BackupError(HubError):
-    """A backup, restore or migration cannot go on; what was there before is untouched, or said."""
+    """A backup, restore or migration cannot go on; all is as before, or the error says so."""
 
 
 class WriteRefusedError(HubError):
@@ -107,7 +107,7 @@ class StreamConflictError(HubError):
 
 
 class LimitsLoweredError(HubError):
-    """A stream's limits in hub.toml are lower than they are: applied, they drop what it holds."""
+    """A stream's limits in hub.toml are lower than they are: applied, they drop messages."""
 
     def __init__(self, stream: str, limits: list[str]) -> None:
         super().__init__(

@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 
 class Record(msgspec.Struct, frozen=True):
-    """What time it was (ns since 1970) at a steady time of a start of the machine."""
+    """The time (ns since 1970) at a steady time of a start of the machine."""
 
     boot: str
     time_ns: int
@@ -40,7 +40,7 @@ class Record(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """Return what a control plane wrote here last; None where there is nothing of use."""
+        """Return the record of the last control plane; None where there is nothing of use."""
         with contextlib.suppress(OSError, msgspec.DecodeError):
             return msgspec.json.decode((directory / RECORD).read_bytes(), type=cls)
         return None
@@ -97,7 +97,7 @@ class HubTime:
 
     @classmethod
     def of(cls, directory: Path, rule: ClockRule, clock: SteadyClock) -> Self:
-        """Return the time of a hub, with what its last control plane knew."""
+        """Return the time of a hub, with its last control plane's record."""
         before = Record.read(directory)
         return cls(clock, boot_id(), rule.max_step_s, rule.step_confirm_s, before)
 
@@ -129,7 +129,7 @@ class HubTime:
         return max(0.0, left_ns / SECOND_NS)
 
     def record(self) -> Record:
-        """Return what is to be known by the next control plane."""
+        """Return the record for the next control plane."""
         return Record(self._boot, self.now_ns(), self._clock.steady_ns())
 
     def _follow(self, step_ns: int) -> None:
@@ -141,7 +141,7 @@ class HubTime:
 
 
 async def keep_record(time: HubTime, directory: Path) -> None:
-    """Note what time it is for the next control plane, for ever."""
+    """Note the time for the next control plane, for ever."""
     while True:
         try:
             await asyncio.to_thread(time.record().write, directory)

@@ -1,4 +1,4 @@
-"""The lanes of a device, and the names of what carries them. Pure.
+"""The lanes of a device, and the names of their streams and consumers. Pure.
 
 Every device has `live` and `bulk` up and one stream down. A node that the operator has named has a
 lane of its own beside them, and a stream of its own down: all that is about it goes there.
@@ -108,7 +108,7 @@ def down_subject(device: Device, leaf_subject: str) -> str:
 
 
 def nodes_of_lanes(lanes: Iterable[str]) -> set[str]:
-    """Return the nodes that have lanes of their own among these; what is no lane is left out."""
+    """Return the nodes that have lanes of their own among these; other names are left out."""
     found = set()
     for lane in lanes:
         try:

@@ -36,7 +36,7 @@ def _resolver(directory: Path) -> Path:
 
 
 def jwts_in_files(directory: Path, keys: HubKeys) -> dict[AccountName, list[str]]:
-    """Return what stands of each account where servers find it when they start. Raises: OSError."""
+    """Return each account's JWT as servers find it when they start. Raises: OSError."""
     found: dict[AccountName, list[str]] = {name: [] for name in ACCOUNTS}
     for place in resolver_directories(directory):
         for name, jwts in found.items():

@@ -1,4 +1,4 @@
-"""How often each account was changed, and who may push it: never an older registry (ADR 30).
+"""How often each account was changed, and which hub.db may push it: never an older one (ADR 30).
 
 Each account's JWT carries a generation, one more with each change of what it says. hub.db keeps the newest
 that it knows of, written before a server hears of it. An hub.db that knows a lower one than the servers hold is
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Generation(NamedTuple):
-    """What an account says, and after how many changes."""
+    """The contents of an account, and the number of changes to it."""
 
     number: int = 0
     digest: str = ""
@@ -37,7 +37,7 @@ def of_jwt(jwt: str) -> Generation:
 
 
 def digest_of(jwt: str) -> str:
-    """Return the digest of what an account says for good. Raises: ValueError: it is no JWT."""
+    """Return the digest of an account's lasting contents. Raises: ValueError: it is no JWT."""
     return content_digest(jwt, FOR_A_WHILE_S)
 
 
@@ -61,7 +61,7 @@ def next_generation(own: Generation, there: Iterable[Generation], wanted: str) -
 
 
 async def generations(registry: Registry) -> dict[AccountName, Generation]:
-    """Return what hub.db knows of each account that it has seen to. Raises: RegistryError."""
+    """Return hub.db's record of each account that it has seen to. Raises: RegistryError."""
     rows = await registry.fetch("SELECT account, generation, digest FROM account_generation")
     return {account: Generation(number, digest) for account, number, digest in rows}
 

@@ -1,4 +1,4 @@
-"""Another key for a vehicle, over the air: where each rotation stands, and what follows. Pure.
+"""Another key for a vehicle, over the air: the state of each rotation, and the next step. Pure.
 
     asked    the vehicle is asked for a key
     signed   it has made one, and the hub has signed a login for it
@@ -52,7 +52,7 @@ class Rotation:
         return self.state not in ("done", "failed")
 
     def wish(self, jwt: str) -> Wish:
-        """Return what the vehicle is told; ``jwt``: for the new key, once there is one."""
+        """Return the word for the vehicle; ``jwt``: for the new key, once there is one."""
         if not self.under_way:
             return Wish(self.id, done=True)
         return Wish(self.id, jwt=jwt if self.public_key else "")
@@ -136,7 +136,7 @@ def put(rotation: Rotation) -> Change:
 
 
 def put_said(rotation: Rotation) -> Change:
-    """Return the statement that stores what was said, and leaves alone what was heard meanwhile."""
+    """Return the statement that stores the hub's part of a rotation, and leaves the vehicle's alone."""
     return Change(
         "UPDATE rotation SET said = ? WHERE device = ? AND id = ?",
         [(rotation.said, rotation.device, rotation.id)],

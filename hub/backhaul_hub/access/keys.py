@@ -33,7 +33,7 @@ _OPERATOR, _OPERATOR_SIGNING, _VEHICLES = "operator", "operator-signing", "vehic
 
 @dataclass(frozen=True, slots=True)
 class HubKeys:
-    """What the hub signs with, and the operator's word on it."""
+    """The hub's signing keys, and the operator's word on it."""
 
     operator_jwt: str
     """Public: which keys the server takes accounts from."""

@@ -1,4 +1,4 @@
-"""Who logs in: JWTs of vehicles, and credentials of the hub's own users."""
+"""Logins: JWTs of vehicles, and credentials of the hub's own users."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def add_twin_login(directory: Path, keys: HubKeys, *, now_s: int) -> bool:
 
 
 def vehicle_jwt(keys: HubKeys, device: Device, *, now_s: int) -> str:
-    """Return the JWT of a device's key: who it is, its token, its nodes' lanes.
+    """Return the JWT of a device's key: its id, its token, its nodes' lanes.
 
     What it may do stands in the template of account FLEET. `now_s` is since the Unix epoch.
     """

@@ -1,4 +1,4 @@
-"""Keeping the servers' accounts as hub.db says: who may log in, and what goes between accounts.
+"""Keeping the servers' accounts as hub.db says: logins, and the traffic between accounts.
 
 Each account's JWT is built anew from the keys, the devices' lanes and the revocations, and pushed to
 every server where that says something else than what it has. So whatever was lost or put back there,
@@ -63,7 +63,7 @@ _NOBODY: Mapping[AccountName, Collection[str]] = {}
 
 
 class Settled(NamedTuple):
-    """What servers are to have."""
+    """The accounts that servers should have."""
 
     jwts: dict[AccountName, str]
     older: str = ""
@@ -148,7 +148,7 @@ class AccountKeeper:
         await self.push(system)
 
     async def keep(self, system: Client, interval_s: float) -> None:
-        """Push what differs every `interval_s` seconds (event loop's clock), for ever."""
+        """Push the differences every `interval_s` seconds (event loop's clock), for ever."""
         trouble = ""
         while True:
             await asyncio.sleep(interval_s)
@@ -190,7 +190,7 @@ class AccountKeeper:
         )
 
     async def settle(self, there: Mapping[AccountName, Sequence[str]]) -> Settled:
-        """Return the accounts' JWTs in the place of those that are there; hub.db learns of what they are.
+        """Return the accounts' JWTs in place of the present ones; hub.db records them.
 
         `there`: what each server has of each account; "" where it has none.
 
@@ -229,7 +229,7 @@ class AccountKeeper:
         held: Mapping[AccountName, Sequence[Generation]],
         wanted: Mapping[AccountName, str],
     ) -> str:
-        """Return in what hub.db is older than the servers, "" where it is not."""
+        """Return the part in which hub.db is older than the servers, "" where it is not."""
         found = []
         for name, jwt in wanted.items():
             own = known.get(name, Generation())
@@ -260,7 +260,7 @@ class AccountKeeper:
     def _told(
         self, there: Mapping[AccountName, Sequence[str]], now_ns: int
     ) -> Iterable[Revocation]:
-        """Return what the log says of revocations, and what servers say: only that they are."""
+        """Return the log's revocations, and the servers': of those only that they are."""
         rows: dict[str, Revocation] = {}
         try:
             if self._log is not None:
@@ -275,7 +275,7 @@ class AccountKeeper:
     async def _further_revoked(
         self, there: Mapping[AccountName, Sequence[str]], now_s: int
     ) -> dict[AccountName, str]:
-        """Return what servers have, with every revocation that is known here besides."""
+        """Return the servers' accounts, with every revocation that is known here besides."""
         told = self._told(there, now_s * _NS_PER_S)
         revoked = await self._revoked(now_s, in_force(list(told), now_s))
         found = await self._built(now_s)  # what a server has nothing of
@@ -286,7 +286,7 @@ class AccountKeeper:
         return found
 
     def _signed_anew(self, jwt: str, now_s: int, revoked: Mapping[str, int] | None = None) -> str:
-        """Return an account as it is, signed later; `revoked`: whom it shuts out then."""
+        """Return an account as it is, signed later; `revoked`: the keys that it shuts out then."""
         revoked = revocations_of(jwt) if revoked is None else revoked
         return with_revocations(jwt, revoked, self._keys.operator_signing, now_s=now_s)
 
@@ -358,7 +358,7 @@ class AccountKeeper:
 
 
 async def jwts_there(system: Client, keys: HubKeys, name: AccountName, servers: int) -> list[str]:
-    """Return what the servers have of an account, of each that answers; "" where it has none.
+    """Return each server's JWT of an account; "" where it has none.
 
     Raises:
         HubError: none answers.

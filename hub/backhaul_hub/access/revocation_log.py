@@ -46,7 +46,7 @@ class RevocationLog:
         self._read_bytes = -1
 
     def rows(self) -> dict[str, Revocation]:
-        """Return what it holds, by public key; the first line of each key counts.
+        """Return its contents, by public key; the first line of each key counts.
 
         Raises:
             ConfigError: the file cannot be read.

@@ -50,7 +50,7 @@ async def revocations(registry: Registry) -> list[Revocation]:
 
 
 def in_force(rows: list[Revocation], now_s: int) -> dict[AccountName, dict[str, int]]:
-    """Return what account JWTs say of them: by account and key, up to when what was signed is void."""
+    """Return the revocations in account JWTs: by account and key, up to when signatures are void."""
     found: dict[AccountName, dict[str, int]] = {}
     for row in rows:
         if row.public_key.startswith(UNKNOWN_KEY):

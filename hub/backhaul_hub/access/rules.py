@@ -1,4 +1,4 @@
-"""The hub's accounts: what goes between them, and what a vehicle may do in its own. Pure.
+"""The hub's accounts: the traffic between them, and the rights of a vehicle in its own. Pure.
 
     SYS      the servers themselves: events, account updates
     HUB      JetStream and services. No vehicle is ever in it
@@ -143,7 +143,7 @@ def vehicle_tags(token: str, lanes: Iterable[Lane]) -> list[tuple[str, str]]:
 
 
 def vehicle_rights() -> Rights:
-    """Return what every vehicle may do, as a template."""
+    """Return the rights of every vehicle, as a template."""
     outward = (*SHARED_LANES, _LANE)
     streams = [out_stream(lane) for lane in outward]
     inward = ("", _LANE)
@@ -179,7 +179,7 @@ def vehicle_rights() -> Rights:
 
 
 def asking_rights(token_id: str) -> Rights:
-    """Return what a vehicle may do that is not enrolled yet: ask with its own token, and be answered."""
+    """Return the rights of a vehicle that is not enrolled yet: ask with its own token, and be answered."""
     return Rights(
         publish=(request_subject(token_id),),
         subscribe=(f"{answer_prefix(token_id)}.>",),
@@ -277,7 +277,7 @@ def _twin_imports(public: Mapping[AccountName, str], secret: str) -> list[Import
 
 
 def _fleet_exports(lanes: Iterable[Lane]) -> list[Export]:
-    """Return what leafs offer the hub, for all lanes that any of them has.
+    """Return the exports of leafs to the hub, for all lanes that any of them has.
 
     Lane by lane, since a wildcard would stand for a whole stream's name: `$JS.FC.*.*.*` from here to
     HUB beside the flow control of DOWN from HUB to here is a cycle, which the server refuses.

@@ -26,7 +26,7 @@ _WAIT_S = 30.0
 
 
 async def push_on_request(accounts: AccountKeeper, system: Client) -> None:
-    """Push whenever a command asks for it, and answer with what came of it.
+    """Push whenever a command asks for it, and answer with the result.
 
     `system`: a connection in the system account; this is done for as long as it lives.
     """

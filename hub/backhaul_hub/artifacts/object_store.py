@@ -57,7 +57,7 @@ class Artifact:
 
     @property
     def version(self) -> str:
-        """What a slot of a vehicle is told to hold."""
+        """The wish for a slot of a vehicle."""
         return f"{self.name}@{self.digest.hex()}"
 
 
@@ -75,7 +75,7 @@ class Objects:
         self._store = NatsObjectStore(BUCKET, STREAM, self._jetstream)
 
     async def info(self, name: str) -> Artifact | None:
-        """Return what stands under a name."""
+        """Return the object under a name."""
         try:
             return _artifact(await self._store.get_info(name))
         except NotFoundError:
@@ -96,7 +96,7 @@ class Objects:
         return sorted(map(_artifact, found), key=lambda each: each.name)
 
     async def put(self, name: str, file: _Reads, *, description: str = "") -> Artifact:
-        """Store a file; it is visible when all of it is there, in place of what was before."""
+        """Store a file; it is visible when all of it is there, in place of the former one."""
         meta = ObjectMeta(
             name=name,
             description=description or None,

@@ -50,7 +50,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class _Desk:
-    """One device: what it asks, what it reads, what it writes."""
+    """One device: its questions, its reads, its writes."""
 
     device: str
     waiting: deque[blobs.Question] = field(default_factory=deque)
@@ -100,11 +100,11 @@ class BlobService:
             await self._sweep()
 
     async def listen(self, client: Client) -> None:
-        """Take what is asked over a connection in account HUB."""
+        """Take the questions over a connection in account HUB."""
         await client.subscribe(BLOB_QUESTIONS, cb=self._on_question, pending_msgs_limit=PENDING_MAX)
 
     async def _sweep(self) -> None:
-        """Remove what writers that were killed have left in the store, for ever."""
+        """Remove the remains of killed writers in the store, for ever."""
         while True:
             try:
                 if swept := await self._objects.sweep(self._clock.now_ns()):

@@ -1,4 +1,4 @@
-"""What devices upload: a file each until it is whole and checked, then an object of the store.
+"""Files from devices: each until it is whole and checked, then an object of the store.
 
 Objects are named `uploads/<device>/<name>`, which no device can read. A device's space is bounded: what
 it has in the store and what is half here together stay below `[artifacts] upload_bytes_max`.
@@ -80,7 +80,7 @@ class Uploads:
         self._catalogue_s: float | None = None
 
     async def offer(self, device: str, name: str, digest: bytes, size: int) -> Upload:
-        """Begin an upload or go on with it; what was complete before is done."""
+        """Begin an upload or go on with it; a complete one is done."""
         if not blobs.is_name(name) or len(digest) != blobs.DIGEST_BYTES:
             raise UploadError(blobs.BAD_NAME, f"{name!r} is no name for an upload")
         upload = Upload(device, name, digest, size, self._directory / device / digest.hex())
@@ -183,7 +183,7 @@ def _append(path: Path, offset: int, data: bytes) -> None:
 
 
 def _drop_others(path: Path, spare: int) -> None:
-    """Remove what else of the device is half here, the oldest first, until there is room."""
+    """Remove other partial files of the device, the oldest first, until there is room."""
     with contextlib.suppress(FileNotFoundError):
         others = sorted(
             ((it.stat().st_mtime_ns, it) for it in path.parent.iterdir() if it != path),

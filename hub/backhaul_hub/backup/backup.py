@@ -129,7 +129,7 @@ class Backup:
         return datetime.fromtimestamp(self._clock.now_ns() // 10**9, UTC).isoformat()
 
     def _open(self) -> None:
-        """Begin, or go on with what an earlier run has left."""
+        """Begin, or go on with the files of an earlier run."""
         try:
             private_directory(self._target)
         except OSError as error:
@@ -213,7 +213,7 @@ class Backup:
         return entry, file.entry()
 
     async def _digests(self, name: str, snapshot: Snapshot, before: Json) -> list[Block]:
-        """Return the digests of what the snapshot holds; none where the stream changed meanwhile."""
+        """Return the digests of the snapshot's contents; none where the stream changed meanwhile."""
         if not snapshot.config.get("allow_direct"):
             return []
         state, done = snapshot.state, 0

@@ -1,4 +1,4 @@
-"""Who stays shut out when an older hub.db comes back: `restore` lets no revoked key in again.
+"""Revocations carried over when an older hub.db comes back: `restore` lets no revoked key in again.
 
 What was revoked since a backup stands in the accounts that the servers have, and in the hub.db in whose
 place it comes, where there is one. Which tokens were used since, nobody knows for certain: those that
@@ -41,7 +41,7 @@ _NONE: Mapping[AccountName, int] = {}
 
 
 class CarriedOver(NamedTuple):
-    """What a restored hub.db was told of the time since its backup."""
+    """The revocations that a restored hub.db was told, of the time since its backup."""
 
     keys: int = 0
     """So many were revoked since."""
@@ -54,7 +54,7 @@ class CarriedOver(NamedTuple):
 
 
 class AtServers(NamedTuple):
-    """What the servers know that an older hub.db does not."""
+    """The servers' knowledge that an older hub.db lacks."""
 
     revoked: Mapping[AccountName, set[str]] = {}
     """Who is shut out for ever."""
@@ -63,7 +63,7 @@ class AtServers(NamedTuple):
 
 
 async def at_servers(system: Client, keys: HubKeys, servers: int) -> AtServers:
-    """Return what the servers know of accounts.
+    """Return the servers' knowledge of accounts.
 
     Raises:
         HubError: none answered.
@@ -76,7 +76,7 @@ async def at_servers(system: Client, keys: HubKeys, servers: int) -> AtServers:
 
 
 def revoked_in_files(directory: Path, keys: HubKeys) -> Revoked:
-    """Return who is shut out for ever by what stands where servers read accounts at their start."""
+    """Return the keys that are shut out for ever by the accounts that servers read at their start."""
     return {name: _in(jwts) for name, jwts in jwts_in_files(directory, keys).items()}
 
 
@@ -91,7 +91,7 @@ async def carry_over(
     now_ns: int,
     held: Mapping[AccountName, int] = _NONE,
 ) -> CarriedOver:
-    """Tell a restored hub.db, whole or not at all, who was shut out since.
+    """Tell a restored hub.db, whole or not at all, the keys that were shut out since.
 
     It is then no older than the servers: what it has accounts say is their next generation.
 
@@ -118,7 +118,7 @@ async def carry_over(
 
 
 class _Former(NamedTuple):
-    """What the hub.db has in whose place another came."""
+    """The contents of the hub.db that another replaced."""
 
     revocations: Sequence[Revocation] = ()
     devices: Mapping[str, Device] = {}
@@ -145,7 +145,7 @@ async def _read(path: Path) -> _Former:
 
 
 def _told(rows: Iterable[Revocation], revoked: Revoked, now_ns: int) -> dict[str, Revocation]:
-    """Return revocations by key: a former hub.db says whose they are, servers only that they are."""
+    """Return revocations by key: a former hub.db names their devices, servers do not."""
     at_servers = (
         Revocation(key, account, "", now_ns) for account, keys in revoked.items() for key in keys
     )

@@ -75,7 +75,7 @@ def count_devices(path: Path) -> int:
 
 
 def configuration_files(directory: Path) -> Iterator[Path]:
-    """Yield what a hub directory holds beside hub.db and streams."""
+    """Yield the files of a hub directory beside hub.db and streams."""
     yield from sorted(directory.glob("*.toml"))
     for place in server_directories(directory):  # of a cluster several
         yield from sorted(place.glob("*.conf"))
@@ -92,7 +92,7 @@ def configuration_files(directory: Path) -> Iterator[Path]:
 
 
 def put_missing_files(source: Path, manifest: Manifest, directory: Path) -> list[Path]:
-    """Put back the configuration that a hub directory lacks; what is there stays as it is.
+    """Put back the configuration that a hub directory lacks; existing files stay as they are.
 
     Raises:
         BackupError: a name leads elsewhere, a file is not what was checked, or the directory cannot
@@ -114,7 +114,7 @@ def put_missing_files(source: Path, manifest: Manifest, directory: Path) -> list
 
 
 def set_created(path: Path, created: Mapping[str, str]) -> None:
-    """Have hub.db know streams by when they were made now, by what it was before.
+    """Have hub.db know streams by their new creation times, in place of the former ones.
 
     A server calls what it put back a new stream. Where all of it was compared, the hub reads on where
     it was, instead of all of it again.
@@ -141,7 +141,7 @@ def set_created(path: Path, created: Mapping[str, str]) -> None:
 
 
 def fold_log(path: Path) -> None:
-    """Make a database one file: what stands in its log comes into it.
+    """Make a database one file: the rows in its log come into it.
 
     Raises:
         BackupError: it is damaged, or somebody has it open.

@@ -1,4 +1,4 @@
-"""`last-backup.json` in the hub directory: where the newest backup is, for whoever has lost hub.db."""
+"""`last-backup.json` in the hub directory: where the newest backup is, should hub.db be lost."""
 
 from __future__ import annotations
 

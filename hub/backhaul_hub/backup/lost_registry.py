@@ -77,7 +77,7 @@ async def require_registry(
 
 
 def _said(directory: Path, found: Traces, *, empty: bool) -> list[str]:
-    """Return what there was, in words; nothing where all is as in a new hub.
+    """Return the traces of devices, in words; nothing where all is as in a new hub.
 
     `empty`: hub.db knows nobody at all, nor that anybody was revoked.
     """

@@ -1,4 +1,4 @@
-"""What a backup consists of: manifest.json, its files and how they are checked.
+"""The contents of a backup: manifest.json, its files and how they are checked.
 
 The manifest is written last: a directory without one is unfinished. Until then what is finished stands
 in `manifest.part.json`, so that a backup that was cut short goes on where it was.
@@ -39,7 +39,7 @@ class FileEntry(msgspec.Struct, frozen=True):
 
 
 class StreamEntry(msgspec.Struct, frozen=True):
-    """One stream, and what it held when its snapshot began."""
+    """One stream, and its contents when its snapshot began."""
 
     name: str
     file: str
@@ -81,7 +81,7 @@ class Manifest(msgspec.Struct):
     artifacts: list[ArtifactEntry] = []
 
     def stream(self, name: str) -> StreamEntry | None:
-        """Return what there is of a stream."""
+        """Return the record of a stream."""
         return next((each for each in self.streams if each.name == name), None)
 
 
@@ -111,7 +111,7 @@ def store_manifest(directory: Path, manifest: Manifest, name: str = PARTIAL) -> 
 
 
 def check_file(directory: Path, name: str, entry: FileEntry) -> str:
-    """Return what is wrong with a file of a backup, "" where nothing is."""
+    """Return the error in a file of a backup, "" where there is none."""
     path = directory / name
     try:
         if (size := path.stat().st_size) != entry.bytes:
@@ -153,7 +153,7 @@ class NewFile:
         self.bytes += len(data)
 
     def entry(self) -> FileEntry:
-        """Return what the manifest says of it."""
+        """Return the manifest's record of it."""
         return FileEntry(self.bytes, self._digest.hexdigest())
 
 

@@ -1,4 +1,4 @@
-"""Rebuilding hub.db from what is left: `backhaul-hub restore --from-streams`. Pure but for reading hub.db.
+"""Rebuilding hub.db from traces: `backhaul-hub restore --from-streams`. Pure but for reading hub.db.
 
 Devices come back with key, token and nodes as far as any trace says so (backup/traces.py). What UP holds is
 read again from its start, since no position is known: continuity, heads and marks come back by that. A device whose
@@ -39,7 +39,7 @@ LOST_PEOPLE = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What became of one device."""
+    """The result for one device."""
 
     device: str
     state: str
@@ -52,7 +52,7 @@ class Row:
 
 
 class Rebuilt(NamedTuple):
-    """What a rebuilt hub.db holds."""
+    """The contents of a rebuilt hub.db."""
 
     devices: tuple[Row, ...]
     people: tuple[str, ...]
@@ -114,7 +114,7 @@ async def rebuild(
 
 
 def _told(found: Traces, now_ns: int) -> dict[str, Revocation]:
-    """Return revocations by key: the log says whose they are, servers only that they are."""
+    """Return revocations by key: the log names their devices, servers do not."""
     at_servers = {
         key: Revocation(key, account, "", now_ns)
         for account, keys in found.shut_out.items()
@@ -126,7 +126,7 @@ def _told(found: Traces, now_ns: int) -> dict[str, Revocation]:
 def _device(
     id_: str, trace: Trace, found: Traces, now_ns: int, new_token: Callable[[], str]
 ) -> tuple[Device, str]:
-    """Return a device as far as it is known, and what to call its state."""
+    """Return a device as far as it is known, and the name of its state."""
     nodes, token = tuple(sorted(trace.nodes)), trace.token or new_token()
     if trace.public_key:
         return Device(id_, token, trace.public_key, now_ns, nodes), "rebuilt"

@@ -70,7 +70,7 @@ def whole_backup(source: Path) -> Manifest:
 
 
 class Restore:
-    """One restore of one backup into one hub, whose server runs and whose control plane does not.
+    """One restore of one backup into one hub: its server runs, its control plane does not.
 
     Args:
         client: a connection in account HUB.

@@ -1,4 +1,4 @@
-"""What of a hub's streams a backup takes, and in which order. Pure."""
+"""The hub's streams that a backup takes, and their order. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOT_KEPT = {
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What of the hub's streams is taken."""
+    """The streams that a backup takes."""
 
     streams: tuple[str, ...] = ()
     """These alone; empty: all of them but `NOT_KEPT`."""

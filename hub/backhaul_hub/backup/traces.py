@@ -1,4 +1,4 @@
-"""What says of devices, beside hub.db: by that a lost hub.db is noticed, and rebuilt as far as it goes.
+"""Traces of devices beside hub.db: by them a lost hub.db is noticed, and rebuilt as far as they go.
 
 devices/<VID>/identity.json    the newest document of each device that is not revoked: key, token, nodes
 people/<NAME>.creds            credentials that nobody has taken away: key and rights
@@ -44,7 +44,7 @@ _SUBJECTS_MAX = 100_000  # in one answer of the server's
 
 @dataclass(slots=True)
 class Trace:
-    """What is known of one device."""
+    """The traces of one device."""
 
     public_key: str = ""
     token: str = ""
@@ -70,7 +70,7 @@ class Traces:
     """Files and streams that could not be read, and why."""
 
     def of(self, device: str, place: str) -> Trace:
-        """Return what is known of a device, and note that this place says of it."""
+        """Return the traces of a device, and note that this place has one."""
         trace = self.devices.setdefault(device, Trace())
         trace.places.add(place)
         return trace
@@ -82,7 +82,7 @@ class Traces:
 
 
 def traces_in_files(directory: Path, keys: HubKeys) -> Traces:
-    """Return what the files of a hub directory say. Blocking."""
+    """Return the traces in the files of a hub directory. Blocking."""
     found = Traces()
     for path in sorted(directory.glob("devices/*/identity.json")):
         try:
@@ -107,7 +107,7 @@ def traces_in_files(directory: Path, keys: HubKeys) -> Traces:
 
 
 async def traces_in_streams(api: JetStreamApi, found: Traces) -> None:
-    """Add what the servers' streams say.
+    """Add the traces in the servers' streams.
 
     Raises:
         HubError: the server refused, or did not answer.
@@ -132,7 +132,7 @@ async def has_durables(api: JetStreamApi, devices: Collection[str]) -> bool:
 
 
 async def traces(directory: Path, keys: HubKeys, api: JetStreamApi | None) -> Traces:
-    """Return what files and streams say; ``api``: None where nobody can ask it."""
+    """Return the traces in files and streams; ``api``: None where nobody can ask it."""
     found = await asyncio.to_thread(traces_in_files, directory, keys)
     if api is not None:
         try:

@@ -34,7 +34,7 @@ _LOOK_S = 5.0
 
 
 class LiveAlerts:
-    """Hears of each alert once it is stored; what came while nobody was there, it does not tell.
+    """Hears of each alert once it is stored; alerts before a listener came it does not tell.
 
     Args:
         env: of hub.toml's `[twin]`.

@@ -1,4 +1,4 @@
-"""Telling along the tree what is no point: events, commands, documents of shadows. Pure.
+"""Telling events, commands, and documents of shadows along the tree. Pure.
 
 On `up.<ancestor>.<device>.$.event.<kind>`, `….$.command.<id>` and `….$.shadow.<part>`. They have a token
 more than points, which `up.<ancestor>.*.*.*` hears alone (broadcast/points.py).
@@ -31,17 +31,17 @@ _encode = msgspec.json.Encoder().encode
 
 
 def told_event(event: VehicleEvent, ancestors: Iterable[str]) -> Told:
-    """Return what is to be published for an event; `ancestors` are subject tokens, as in all of these."""
+    """Return the messages for an event; `ancestors` are subject tokens, as in all of these."""
     return _told(event.device, EVENT, event.kind, event.to_json(), ancestors)
 
 
 def told_command(command: Command, ancestors: Iterable[str]) -> Told:
-    """Return what is to be published for a command of which something is new."""
+    """Return the messages for a command that has changed."""
     return _told(command.device, COMMAND, command.id, command.told(), ancestors)
 
 
 def told_document(device: str, part: str, revision: Revision, ancestors: Iterable[str]) -> Told:
-    """Return what is to be published for a revision of a document of a shadow."""
+    """Return the messages for a revision of a document of a shadow."""
     said = {"device": device, "part": part, **revision._asdict()}
     return _told(device, SHADOW, part, said, ancestors)
 
@@ -71,7 +71,7 @@ class LiveEvents:
         self._waiting: deque[VehicleEvent] = deque(maxlen=WAITING_MAX)
 
     def on_message(self, said: Examined, is_new: bool) -> None:
-        """Take in one message; what was sent again is no news."""
+        """Take in one message; a repeated one is no news."""
         uplink = said.uplink
         if uplink.kind is not REPORT or uplink.type is None or not is_new:
             return
@@ -87,6 +87,6 @@ class LiveEvents:
         return []
 
     def stored(self) -> None:
-        """Tell what has come in this turn."""
+        """Tell the events of this turn."""
         waiting, self._waiting = list(self._waiting), deque(maxlen=WAITING_MAX)
         self._tell(told_event(each, self._ancestors(each.device)) for each in waiting)

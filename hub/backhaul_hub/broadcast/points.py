@@ -1,4 +1,4 @@
-"""Telling listeners at the hub what changes, along the tree.
+"""Telling changes to listeners at the hub, along the tree.
 
 A point of a node goes to `up.<ancestor>.<node>.<type>.<key>` for the node itself and for every
 ancestor, so that one subscription `up.<group>.>` sees a whole subtree however deep. Ancestor and
@@ -62,7 +62,7 @@ def up_subjects(device: str, key: HeadKey, ancestors: Iterable[str]) -> list[str
 
 
 def told(announcement: Announcement, *, along_the_tree: bool) -> Told:
-    """Return what is to be published for a head that changed."""
+    """Return the messages for a head that changed."""
     device, key, head, _ = announcement.change
     subjects = [changed_subject(device)]
     if along_the_tree:
@@ -71,7 +71,7 @@ def told(announcement: Announcement, *, along_the_tree: bool) -> Told:
 
 
 def told_reading(new: NewReading, ancestors: Iterable[str]) -> Told:
-    """Return what is to be published for a newer reading; `ancestors` are subject tokens."""
+    """Return the messages for a newer reading; `ancestors` are subject tokens."""
     key = HeadKey("", *new.series)
     head = Head(new.reading.time, "", new.reading.value)
     subjects = up_subjects(new.device, key, ancestors)
@@ -79,7 +79,7 @@ def told_reading(new: NewReading, ancestors: Iterable[str]) -> Told:
 
 
 class Rebroadcast:
-    """Publishes what it is given, in order; drops the oldest where it cannot keep up.
+    """Publishes messages in order; drops the oldest where it cannot keep up.
 
     Args:
         client: a connection in account HUB.

@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 
 class Changes:
-    """What is to be told: who is there now, and was not, or the other way round. Pure."""
+    """The presence to tell: devices that are there now, and were not, or the other way round. Pure."""
 
     def __init__(self) -> None:
         self._told: dict[str, bool] = {}
@@ -94,7 +94,7 @@ class Presence:
         self._beat_s = None
 
     async def run(self) -> None:
-        """Tell what has changed every `LOOK_S` seconds (event loop's clock), for ever."""
+        """Tell the changes every `LOOK_S` seconds (event loop's clock), for ever."""
         trouble = ""
         while True:
             try:

@@ -40,7 +40,7 @@ _HARMLESS_TWICE = frozenset(
 
 
 class Access(ABC):
-    """How the control plane is reached, and as whom."""
+    """The way to the control plane, and the user's name there."""
 
     def __init__(self, hint: str) -> None:
         self._hint = hint
@@ -54,7 +54,7 @@ class Access(ABC):
         """Return where a service is asked."""
 
     async def ask(self, client: Client, service: str, question: dict[str, Any]) -> dict[str, Any]:
-        """Ask one question and return the answer; what only reads is asked again while none comes.
+        """Ask one question and return the answer; a question that only reads is asked again while none comes.
 
         Raises:
             HubError: no control plane; or it refused, in its own words.
@@ -73,7 +73,7 @@ class Access(ABC):
 
 
 class Operator(Access):
-    """Whoever has the hub directory."""
+    """The holder of the hub directory."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(f"start it with: backhaul-hub up --dir {directory}")

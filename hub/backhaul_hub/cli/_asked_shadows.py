@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class AskedShadows:
-    """Does what `ShadowBucket` does for the command line."""
+    """The command line's `ShadowBucket`, for people."""
 
     def __init__(self, access: Visitor, client: Client) -> None:
         self._access = access
         self._client = client
 
     async def history(self, device: str, part: str) -> list[Revision]:
-        """Return what the bucket still has of a document, oldest first. Raises: HubError."""
+        """Return the revisions of a document that the bucket still has, oldest first. Raises: HubError."""
         question = {"device": device, "part": part}
         answer = await self._access.ask(self._client, "shadow", question)
         return [Revision(**each) for each in answer["documents"][part]]
@@ -42,7 +42,7 @@ class AskedShadows:
         only: bool,
         who: str,
     ) -> tuple[int, bool]:
-        """Change what is desired; return the revision, and whether it is taken in. Raises: HubError.
+        """Change the desired values; return the revision, and whether it is taken in. Raises: HubError.
 
         `who` is not asked: the hub knows.
         """

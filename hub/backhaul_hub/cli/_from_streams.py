@@ -1,4 +1,4 @@
-"""`backhaul-hub restore --from-streams`: hub.db from what is left."""
+"""`backhaul-hub restore --from-streams`: hub.db from traces."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NEXT = {
 
 
 async def rebuild_registry(directory: Path) -> tuple[Rebuilt, str | None]:
-    """Have hub.db know what servers and files say; return what that is, and why servers were not told.
+    """Have hub.db know the traces of servers and files; return them, and why servers were not told.
 
     Raises:
         HubError: the control plane runs, a server does not answer, or hub.db is not usable.
@@ -64,7 +64,7 @@ async def rebuild_registry(directory: Path) -> tuple[Rebuilt, str | None]:
 
 
 async def _traces(directory: Path, keys: HubKeys) -> Traces:
-    """Return what streams and files say; of files alone, where the server has lost its accounts, too."""
+    """Return the traces in streams and files; of files alone, where the server has lost its accounts, too."""
     try:
         async with hub_client(directory) as client:
             await require_stopped(client)
@@ -79,7 +79,7 @@ async def _traces(directory: Path, keys: HubKeys) -> Traces:
 
 
 def print_rebuilt(directory: Path, rebuilt: Rebuilt, not_told: str | None) -> None:
-    """Say what came back, and what did not."""
+    """Print the restored and the missing parts."""
     head = ("DEVICE", "STATE", "MESSAGES IN UP", "NODES", "KNOWN FROM", "")
     rows = [
         (

@@ -1,4 +1,4 @@
-"""Logging as JSON lines to stderr: what the control plane does, and commands that an audit asks about."""
+"""Logging as JSON lines to stderr: the control plane's records, and commands that an audit asks about."""
 
 from __future__ import annotations
 

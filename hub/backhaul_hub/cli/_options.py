@@ -94,7 +94,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 def vehicle_options(function: F) -> F:
-    """Add what the hub is told of a vehicle that is to be enrolled: its link, and its nodes."""
+    """Add the options about a vehicle that is to be enrolled: its link, and its nodes."""
     for option in (
         click.option(
             "--node",

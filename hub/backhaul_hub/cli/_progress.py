@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Yield what is told of an item, how much of it is done, and of how much; a bar for each."""
+    """Yield a function that takes an item, the done part, and the whole; a bar for each."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 

@@ -1,4 +1,4 @@
-"""Having servers and control plane take note of what a command has changed."""
+"""Having servers and control plane take note of a command's changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 async def tell_hub(directory: Path, config: HubConfig, *, files: bool = False) -> str | None:
-    """Have servers and control plane take note of what is in hub.db; return why they could not.
+    """Have servers and control plane take note of hub.db; return why they could not.
 
     `files`: of what stands in the servers' own files as well; no link is cut by that.
     """

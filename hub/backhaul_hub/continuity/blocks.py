@@ -30,7 +30,7 @@ def block_of(stream_seq: int) -> int:
 
 @dataclass(slots=True)
 class Block:
-    """What was read of one block of a stream, without the lanes in it."""
+    """The record of one block of a stream, without the lanes in it."""
 
     number: int
     low: int = 0
@@ -122,14 +122,14 @@ class BlockLog:
         return changes
 
     def replace(self, newest: BlockContent | None) -> None:
-        """Forget what is open; go on in `newest`, None for a block that is not begun."""
+        """Forget the open block; go on in `newest`, None for a block that is not begun."""
         self._open = {} if newest is None else {newest.block.number: newest}
         self._touched.clear()
 
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """What a server says of a stream."""
+    """A server's word on a stream."""
 
     created: str
     first_seq: int

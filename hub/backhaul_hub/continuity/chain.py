@@ -1,4 +1,4 @@
-"""Whether what is held of a lane is one history: each message carries the hash of the one before it.
+"""Whether a lane's held messages are one history: each message carries the hash of the one before it.
 
 Pure. Kept are the hashes at the ends of what is held, and no other: where two stretches meet, the link of
 the upper one must be the hash of the lower one's last message. Where it is not, or where a message comes
@@ -21,7 +21,7 @@ INNER_ENDS_MAX = 512
 
 
 class Fork(IntEnum):
-    """What a vehicle is told of an epoch besides how far it is held."""
+    """The word to a vehicle on an epoch, besides how far it is held."""
 
     NONE = 0
     OVER = 1
@@ -33,7 +33,7 @@ class Fork(IntEnum):
 
 
 class Watermark(NamedTuple):
-    """What a vehicle is told of a lane: up to where all is held, the hash there, and of a fork."""
+    """The word to a vehicle on a lane: up to where all is held, the hash there, and of a fork."""
 
     seq: int
     hash: bytes = b""
@@ -140,7 +140,7 @@ class Chain:
             self._thin(held, explained)
 
     def _thin(self, held: RangeSet, explained: RangeSet) -> None:
-        """Forget what receipts say of places amid those that they stand for, but for the highest of these.
+        """Forget receipts' hashes of places amid those that they stand for, but for the highest of these.
 
         An agent whose ledger is full says one after the other for as long as it is offline, and of many
         nothing ever comes.

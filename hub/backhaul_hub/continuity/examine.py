@@ -1,4 +1,4 @@
-"""Examining one message of UP: its place in a lane, what it says to the hub, or why it is garbage."""
+"""Examining one message of UP: its place in a lane, its words to the hub, or why it is garbage."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ONE_POINT = Expansion(1, ROW_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What one message of UP says: its place in a lane, its subject, and its body, all of it proven."""
+    """The contents of one message of UP: its place in a lane, its subject, and its body, all of it proven."""
 
     key: LaneKey
     seq: int

@@ -1,4 +1,4 @@
-"""How far the hub holds former epochs of a vehicle's ledger, and what of that the vehicle has not heard. Pure.
+"""How far the hub holds former epochs of a vehicle's ledger, and which of that the vehicle has not heard. Pure.
 
 A vehicle keeps what the hub lacks of a former epoch, and asks about it until it is whole. Where the hub's
 store or registry was put back it may have been told less than is so, or more: `s.watermark` is of the
@@ -26,7 +26,7 @@ Held = dict[int, Watermark]
 
 
 class FormerEpochs:
-    """Knows what each vehicle was told."""
+    """Knows the words that each vehicle was told."""
 
     def __init__(self, continuity: Continuity) -> None:
         self._continuity = continuity
@@ -42,7 +42,7 @@ class FormerEpochs:
         }
 
     def told(self, place: Place, held: Held) -> None:
-        """Note that this is being told: what is to be told again from now on is not told by it."""
+        """Note that this is being told: a change from now on is not told by it."""
         self._told[place] = held
 
     def not_told(self, place: Place) -> None:

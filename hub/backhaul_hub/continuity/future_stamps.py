@@ -112,7 +112,7 @@ class FutureReadings:
             log.warning("readings_from_the_future", device=device, ahead_s=ahead_ns / SECOND_NS)
 
     def report(self, device: str) -> dict[str, Any] | None:
-        """Return what there was of a device's, None where all its stamps could be.
+        """Return a device's counts, None where all its stamps could be.
 
         `points`: how many; `newest_ns`: the furthest stamp; `last_ns`: when the last one was read.
         """
@@ -123,7 +123,7 @@ class FutureReadings:
 
 
 def restamps(device: str, refused: Sequence[Placed], now_ns: int) -> list[Restamp]:
-    """Return what a device is told of points that were refused.
+    """Return the word to a device on refused points.
 
     The subject names the series, so DOWN keeps the newest refusal of each. The body has the stamp
     that was refused, to tell whether the vehicle still has that very point, and the hub's now, or a

@@ -1,4 +1,4 @@
-"""Continuity: which messages of a lane the hub holds, what is missing, how far nothing is.
+"""Continuity: which messages of a lane the hub holds, which it misses, how far it misses none.
 
 Pure and synchronous. It is told what arrived in UP, in whatever order, repeats included, what the
 vehicle said of its lanes, and what UP has lost; it answers what is new and what is missing. A
@@ -45,7 +45,7 @@ class Explained(NamedTuple):
 
 @dataclass(slots=True)
 class LaneState:
-    """What the hub knows of one (device, lane, epoch)."""
+    """The hub's book of one (device, lane, epoch)."""
 
     held: RangeSet = field(default_factory=RangeSet)
     """Seqs that are in UP, or were until its limits of age and size took them."""
@@ -93,7 +93,7 @@ class LaneState:
 
     @property
     def owed(self) -> list[tuple[int, int]]:
-        """The gaps, and what lies above them up to the last seq the vehicle has spoken of."""
+        """The gaps, and the seqs above them up to the last one that the vehicle has spoken of."""
         accounted = self.accounted
         return accounted.holes(1, max(accounted.highest, self.seen.highest, self.said))
 
@@ -131,7 +131,7 @@ class Continuity:
         self._forgotten: list[LaneKey] = []
 
     def restore(self, lanes: Mapping[LaneKey, LaneState]) -> None:
-        """Take in what was stored before."""
+        """Take in the stored books."""
         for key, state in lanes.items():
             self._enter(key, state)
             self._holes[key.device] += len(state.seen)
@@ -285,7 +285,7 @@ class Continuity:
         self._touch(key)
 
     def fork_of(self, key: LaneKey) -> Fork:
-        """Return what the vehicle is to be told of a lane's epoch."""
+        """Return the word to the vehicle on a lane's epoch."""
         state = self.lanes.get(key)
         if state is not None and state.chain.forked:
             return Fork.FORKED
@@ -295,7 +295,7 @@ class Continuity:
         return Fork.UNPROVEN if stands_still else Fork.NONE
 
     def told_of(self, key: LaneKey) -> Watermark:
-        """Return what the vehicle is to be told of a lane that is known."""
+        """Return the word to the vehicle on a lane that is known."""
         return Watermark(*self.lanes[key].proven, self.fork_of(key))
 
     def known(self, device: str, epoch: int) -> dict[str, int]:

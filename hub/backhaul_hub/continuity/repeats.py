@@ -70,7 +70,7 @@ class Repeats:
 
 
 def forks_from(run: Run, hashes: Sequence[str | None]) -> int:
-    """Return the seq from which on a run's history is another one than what UP holds; 0: it is the same.
+    """Return the seq from which on a run's history differs from UP's; 0: it is the same.
 
     Never too high; 0 as well where UP cannot say. `hashes`: in hex, of what UP holds of the seq before the
     run's first, and of its last.

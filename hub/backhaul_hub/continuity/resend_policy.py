@@ -1,4 +1,4 @@
-"""Asking vehicles for what is missing: when, of which epoch, and when to let it be.
+"""Asking vehicles for missing messages: when, of which epoch, and when to let it be.
 
 Pure: the time, the state of the link and what is missing come in, what is to be asked goes out.
 A gap is asked for once it has stood for a while; then it is waited for as long as something of it
@@ -39,7 +39,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class EpochView:
-    """What is missing of one epoch of a lane."""
+    """The gaps of one epoch of a lane."""
 
     epoch: int
     current: bool
@@ -66,7 +66,7 @@ class LaneView:
 
 @dataclass(slots=True)
 class _Watched:
-    """What is remembered of one epoch's missing messages."""
+    """The record of one epoch's gaps."""
 
     lowest: int
     missing: int
@@ -94,7 +94,7 @@ class LaneRepair:
         return not self._epochs
 
     def look(self, view: LaneView, now_s: float) -> Ask | None:
-        """Return what is to be asked now, None for nothing new."""
+        """Return the gaps to ask for now, None for nothing new."""
         if view.arrivals != self._arrivals:
             self._arrivals, self._moved_s = view.arrivals, now_s
         if view.lag != 0:
@@ -106,7 +106,7 @@ class LaneRepair:
         return ask
 
     def note(self, epochs: Iterable[EpochView], now_s: float) -> list[int]:
-        """Take in what is missing; return the epochs that were asked for and miss nothing now."""
+        """Take in the gaps; return the epochs that were asked for and miss nothing now."""
         views = {each.epoch: each for each in epochs}
         for each in views.values():
             self._note(each, now_s)
@@ -134,7 +134,7 @@ class LaneRepair:
         return None
 
     def _wanted(self, view: EpochView, now_s: float) -> list[Range]:
-        """Return what may be asked for: of what lies above all that came, only what is not coming.
+        """Return the gaps that may be asked for: above all that came, only those that are not coming.
 
         Of the current epoch, that may be on its way for as long as the lane moves; of a former one
         for as long as anything waits at the vehicle.

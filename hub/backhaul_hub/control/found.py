@@ -1,4 +1,4 @@
-"""What a control plane finds when it starts: hub.db, and a login to the server that may not be there yet."""
+"""A control plane's finds when it starts: hub.db, and a login to the server that may not be there yet."""
 
 from __future__ import annotations
 

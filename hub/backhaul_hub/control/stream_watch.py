@@ -1,4 +1,4 @@
-"""Watching the hub's streams: what is gone is made anew, and what feeds UP is looked at."""
+"""Watching the hub's streams: a lost one is made anew, and UP's sources are looked at."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class StreamWatch:
             await self._on_down_lost()
 
     async def _look_at_shards(self) -> None:
-        """Look at each shard; at last raise what kept us from looking at one."""
+        """Look at each shard; at last raise the error that kept us from looking at one."""
         asked_s = self._clock.monotonic_s()
         infos: list[Json | None] = []
         failed: HubError | None = None

@@ -115,7 +115,7 @@ class Registry:
     async def write_decided(
         self, decide: Callable[[], Awaitable[tuple[Sequence[Change], Decided]]]
     ) -> Decided:
-        """Write the rows that ``decide`` returns, and return what it returns beside them.
+        """Write the rows that ``decide`` returns, and return its other result.
 
         Nobody writes between what it reads and that, no other program either: command lines write in
         the same hub.db.

@@ -1,4 +1,4 @@
-"""The tables of hub.db that each room keeps its rows in. What a room says of its columns stands beside its code."""
+"""The tables of hub.db, for each room that keeps rows in them. The meaning of a column stands beside the room's code."""
 
 from __future__ import annotations
 

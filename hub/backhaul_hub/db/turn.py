@@ -1,4 +1,4 @@
-"""Holding the registry's turn, for whoever writes heads besides the readers of UP."""
+"""Holding the registry's turn, for all writers of heads besides the readers of UP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STORED_S = 2.0
 
 
 async def stored(registry: Registry) -> None:
-    """Return when what a reader of UP has taken in is in hub.db too, or hub.db takes nothing now."""
+    """Return when hub.db has all that a reader of UP has taken in, or hub.db takes nothing now."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_STORED_S), registry.turn:
             pass

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DeviceSettings:
-    """What `backhaul-hub add-device` is told about a vehicle."""
+    """The options of `backhaul-hub add-device` about a vehicle."""
 
     link_kbit_s: float = 1000.0
     """What its link carries at its worst."""
@@ -43,7 +43,7 @@ class DeviceSettings:
 
 @dataclass(frozen=True, slots=True)
 class AddedDevice:
-    """What `backhaul-hub add-device` has written."""
+    """The result of `backhaul-hub add-device`."""
 
     device: Device
     identity: Path
@@ -51,7 +51,7 @@ class AddedDevice:
 
 @dataclass(frozen=True, slots=True)
 class ChangedNodes:
-    """What giving a device's nodes streams of their own, or taking them, has changed."""
+    """The change when a device's nodes get streams of their own, or lose them."""
 
     device: Device
     identity: Path
@@ -136,7 +136,7 @@ async def change_nodes(
 async def _changed(
     registry: Registry, documents: Documents, device_id: str, named: tuple[str, ...], clock: Clock
 ) -> tuple[Sequence[Change], ChangedNodes]:
-    """Return what gives a device these nodes, and what that changes; its document is written then."""
+    """Return the statements that give a device these nodes, and the change; its document is written then."""
     known = await read_devices(registry)
     if device_id not in known:
         raise RegistryError(f"there is no device {device_id}")
@@ -156,7 +156,7 @@ async def _changed(
 
 
 async def _drained(registry: Registry, device: Device) -> list[str]:
-    """Return the nodes that left their lanes before, and of whose lanes nothing is missing."""
+    """Return the nodes that left their lanes before, with nothing missing in those lanes."""
     owing = {
         key.lane for key, lane in (await read_lanes(registry, device.id)).items() if not lane.whole
     }

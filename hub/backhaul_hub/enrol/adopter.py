@@ -59,7 +59,7 @@ class Adopter:
         self._heard = asyncio.Event()
 
     def heard(self, login: Mapping[str, Any]) -> None:
-        """Take in what a vehicle's login says, as the hub has signed it."""
+        """Take in the claims of a vehicle's login, as the hub has signed it."""
         tags = [tag.partition(":") for tag in (login.get("nats") or {}).get("tags") or []]
         token = next((value for name, _, value in tags if name == "tok"), "")
         if not token:
@@ -91,7 +91,7 @@ class Adopter:
                 self._heard.set()
 
     async def act(self) -> bool:
-        """See to what was heard; return whether hub.db changed. Raises: RegistryError."""
+        """Act on the claims heard; return whether hub.db changed. Raises: RegistryError."""
         changed = False
         for device, login in list(self._logins.items()):
             words = await self._registry.write_decided(lambda login=login: self._decide(login))  # type: ignore[misc]
@@ -103,7 +103,7 @@ class Adopter:
         return changed
 
     async def _decide(self, login: Device) -> tuple[Sequence[Change], str]:
-        """Return what hub.db is to learn of a login, and what to call that."""
+        """Return the statements for hub.db about a login, and the name of the change."""
         known = (await read_devices(self._registry)).get(login.id)
         if known is not None and known.public_key == login.public_key:
             return [], ""

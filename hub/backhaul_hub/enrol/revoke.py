@@ -38,7 +38,7 @@ _LISTENS_S_MAX = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """What `revoke` has taken back."""
+    """The keys and tokens that `revoke` has taken back."""
 
     device: str
     public_key: str
@@ -78,7 +78,7 @@ async def revoke_device(
 async def _revoked(
     registry: Registry, device_id: str, now_ns: int
 ) -> tuple[Sequence[Change], Revoked]:
-    """Return what takes back all of a device's keys and tokens, and what that is."""
+    """Return the statements that take back all of a device's keys and tokens, and the list of these."""
     known = (await read_devices(registry)).get(device_id)
     tokens = await enrolment_rows.of_device(registry, device_id)
     usable = sum(each.state(now_ns) == "open" for each in tokens)

@@ -47,7 +47,7 @@ async def begin_rotation(
 async def _begun(
     registry: Registry, device_id: str, now_ns: int, *, again: bool
 ) -> tuple[Sequence[Change], tuple[Rotation, bool]]:
-    """Return what begins a rotation, and what `begin_rotation` does."""
+    """Return the statements that begin a rotation, and the effect of `begin_rotation`."""
     known = (await read_devices(registry)).get(device_id)
     if known is None or known.revoked_ns:
         what = "is revoked" if known else "does not exist"

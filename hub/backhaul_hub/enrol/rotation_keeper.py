@@ -1,4 +1,4 @@
-"""Carrying rotations on: tells vehicles what is wished of them, hears them, and ends what is done."""
+"""Carrying rotations on: tells vehicles the hub's wishes, hears them, and ends finished ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NS_PER_S = 1_000_000_000
 
 
 class RotationKeeper:
-    """Takes part in the reading of UP, and acts on what it hears once that is stored.
+    """Takes part in the reading of UP, and acts on a vehicle's word once that is stored.
 
     Args:
         keys: sign logins for new keys.
@@ -70,7 +70,7 @@ class RotationKeeper:
         self._to_learn = False
 
     async def look(self, registry: Registry) -> None:
-        """Learn what hub.db has: at the start, and whenever a command line has written there."""
+        """Learn the rotations of hub.db: at the start, and whenever a command line has written there."""
         rows = await rotations(registry)
         for device in self.rotations.keys() - rows.keys():
             self.forget(device)
@@ -88,7 +88,7 @@ class RotationKeeper:
         self.rotations.pop(device, None)
 
     def down_was_made_anew(self) -> None:
-        """Say again what DOWN has lost."""
+        """Say again the wishes that DOWN has lost."""
         for device, each in self.rotations.items():
             if each.under_way:
                 self.rotations[device] = replace(each, said="")
@@ -107,7 +107,7 @@ class RotationKeeper:
         self._due.set()
 
     def on_message(self, said: Examined, is_new: bool) -> None:
-        """Take in what a vehicle says of its key."""
+        """Take in a vehicle's word on its key."""
         if not isinstance(said.word, KeyWord):
             return
         device = said.key.device
@@ -127,7 +127,7 @@ class RotationKeeper:
     async def run(
         self, api: JetStreamApi, registry: Registry, cut: Callable[[str], Awaitable[None]]
     ) -> None:
-        """Act on what is due, for ever; what does not succeed is tried again.
+        """Act on each rotation that is due, for ever; a failed step is tried again.
 
         ``cut``: cuts a device's link, so that its leaf dials again.
         """
@@ -227,7 +227,7 @@ class RotationKeeper:
             self._logins.pop(device_id, None)
 
     async def _ended(self, registry: Registry, done: Rotation) -> tuple[Sequence[Change], bool]:
-        """Return what ends a rotation, and whether hub.db still has it.
+        """Return the statements that end a rotation, and whether hub.db still has it.
 
         A command line may have begun anew, or given the device other nodes, and we have not been told yet.
         """
@@ -240,7 +240,7 @@ class RotationKeeper:
         return [*_changes_hands(device, done.public_key, done.changed_ns), put(done)], True
 
     def _renew_document(self, device: Device, now_s: int) -> None:
-        """Write a device's document anew; where it cannot be, whoever needs it next does."""
+        """Write a device's document anew; where it cannot be, its next reader does."""
         try:
             self._documents.write(self._documents.renew(device, now_s=now_s))
         except (ConfigError, OSError) as error:

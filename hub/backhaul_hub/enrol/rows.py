@@ -1,4 +1,4 @@
-"""The rows of enrolment tokens in hub.db. What a token itself holds is never among them."""
+"""The rows of enrolment tokens in hub.db. A token's own secret is never among them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def use(enrolment: Enrolment, public_key: str, now_ns: int) -> Change:
 
 
 def void_open(device: str, now_ns: int, why: str) -> list[Change]:
-    """Return the statements that take back what nobody has used of a device's tokens."""
+    """Return the statements that take back a device's unused tokens."""
     return [
         Change(
             "UPDATE enrolment SET voided_ns = ?, why_voided = ? "

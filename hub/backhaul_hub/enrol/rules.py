@@ -1,4 +1,4 @@
-"""What becomes of a request to be enrolled: the rules of one-time tokens. Pure.
+"""The decision on a request to be enrolled: the rules of one-time tokens. Pure.
 
 A token is used up by the first key that asks with it. A repeat by that key gets the same answer, so
 an answer that was lost does no harm; every other key is refused.
@@ -61,7 +61,7 @@ class Accept:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Whoever asks is the device already: answer as it stands now."""
+    """The asker is the device already: answer as it stands now."""
 
 
 Decision: TypeAlias = Accept | Repeat | Refused

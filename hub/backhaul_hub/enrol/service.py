@@ -75,7 +75,7 @@ class EnrolmentService:
         self._to_learn = False
 
     async def listen(self, client: Client) -> None:
-        """Answer what comes over this connection, in account HUB."""
+        """Answer the requests over this connection, in account HUB."""
 
         async def asked(message: Msg) -> None:
             # The subject is the token's own, which the server sees to. What is not answered is asked again.
@@ -90,7 +90,7 @@ class EnrolmentService:
         await client.subscribe(request_subject("*"), cb=asked, pending_msgs_limit=PENDING_MAX)
 
     async def answer(self, subject: str, body: bytes) -> Identity | Refused:
-        """Return the answer to one request; what it says is stored then."""
+        """Return the answer to one request; its effects are stored then."""
         try:
             request = read_request(subject, body)
         except EnrolmentError as error:
@@ -118,7 +118,7 @@ class EnrolmentService:
     async def _decide(
         self, request: Request
     ) -> tuple[Sequence[Change], tuple[Identity | Refused, bool]]:
-        """Return what is to be stored, the answer, and whether that enrols somebody."""
+        """Return the statements to store, the answer, and whether that enrols somebody."""
         found = await enrolment_rows.find(self._registry, request.token)
         known = (await read_devices(self._registry)).get(found.device) if found else None
         spent = {row.public_key for row in await revocations(self._registry)}

@@ -38,7 +38,7 @@ _NS_PER_S = 1_000_000_000
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What a token's row says of the vehicle to come."""
+    """A token's row, with the facts of the vehicle to come."""
 
     link: Link
     nodes: tuple[str, ...]

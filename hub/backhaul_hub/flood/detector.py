@@ -21,7 +21,7 @@ FORGOTTEN_S = 3600.0
 
 
 class Goods(StrEnum):
-    """What a device can spend."""
+    """The budgets of a device."""
 
     MESSAGES = "messages"
     """Of every kind, as the server counts them."""
@@ -61,14 +61,14 @@ class Suspension:
 
 @dataclass(slots=True)
 class _Account:
-    """One device: when each of its budgets will be full again, and what its link had carried."""
+    """One device: when each of its budgets will be full again, and its link's former traffic."""
 
     full_s: dict[Goods, float] = field(default_factory=dict)
     seen: Mapping[object, Carried] = field(default_factory=dict)
 
 
 class FloodWatch:
-    """Keeps the budgets of all devices, and says who is to be suspended. Times are monotonic.
+    """Keeps the budgets of all devices, and suspends floods. Times are monotonic.
 
     Args:
         budgets: of each device alike.
@@ -92,7 +92,7 @@ class FloodWatch:
         self._suspensions: dict[str, Suspension] = {}
 
     def spend(self, device: str, goods: Goods, amount: float, now_s: float) -> bool:
-        """Count what a device has spent; return whether it still may. May suspend it."""
+        """Count a device's spending; return whether it still may. May suspend it."""
         if self.suspended(device, now_s):
             return False
         budget = self._budgets[goods]
@@ -107,7 +107,7 @@ class FloodWatch:
         return False
 
     def carried(self, device: str, links: Mapping[object, Carried], now_s: float) -> None:
-        """Take in what each of a device's links has carried since it was made.
+        """Take in the traffic of each of a device's links since it was made.
 
         Mostly it has one. An old one may not have been found dead yet when the next one is up.
         """
@@ -132,7 +132,7 @@ class FloodWatch:
     def lately(
         self, now_s: float, goods: Collection[Goods] = frozenset(Goods)
     ) -> Iterator[tuple[str, str]]:
-        """Yield each device that is suspended or was in the last hour, and what to say of it.
+        """Yield each device that is suspended or was in the last hour, with its state.
 
         Only those that have sent too much of one of `goods`.
         """

@@ -1,4 +1,4 @@
-"""Keeping vehicles out that flood the hub: looks at what the links carry, and suspends.
+"""Keeping vehicles out that flood the hub: looks at the links' traffic, and suspends.
 
 The server has no limit for messages in a second. It counts them for each leaf, and a list of all
 leafs costs something with a thousand of them; so the account's total is asked for each second, and
@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 
 
 class FloodGuard:
-    """Suspends for as long as it runs; what it knows is forgotten with it.
+    """Suspends for as long as it runs; its knowledge is forgotten with it.
 
     Args:
         keep_out: has the servers cut these devices and refuse them, and no others; called again until
@@ -94,7 +94,7 @@ class FloodGuard:
         self.watch.spend(device, Goods.UNREADABLE, 1, self._clock.monotonic_s())
 
     def expanded(self, device: str, expansion: Expansion, sent: int, stored_ns: int) -> None:
-        """Count what is in a message of so many bytes, that was stored just now.
+        """Count the contents of a message of so many bytes, that was stored just now.
 
         What the control plane reads late, as after it was away, says nothing of how fast it came.
         """
@@ -108,11 +108,11 @@ class FloodGuard:
             self._due.set()
 
     def carried(self, device: str, links: Mapping[object, Carried]) -> None:
-        """Take in what each of a device's links has carried since it was made."""
+        """Take in the traffic of each of a device's links since it was made."""
         self.watch.carried(device, links, self._clock.monotonic_s())
 
     def flooding(self) -> Mapping[str, str]:
-        """Return what to say of those that are kept out, or were within the last hour."""
+        """Return the state of devices that are kept out, or were within the last hour."""
         return dict(self.watch.lately(self._clock.monotonic_s(), frozenset(Goods) - INSIDE))
 
     def expanding(self) -> Mapping[str, str]:
@@ -176,7 +176,7 @@ class FloodGuard:
         self._begun = None
 
     async def _ask_totals(self, system: Client, account: str, servers: int) -> dict[Goods, int]:
-        """Return what all leafs of an account have sent since their servers were started."""
+        """Return the bytes that all leafs of an account have sent since their servers were started."""
         question = json.dumps({"accounts": [account], "include_unused": True}).encode()
         totals = {Goods.MESSAGES: 0, Goods.BYTES: 0}
         for answer in await ask_each(system, _TOTALS, question, servers):

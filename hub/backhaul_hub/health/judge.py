@@ -1,4 +1,4 @@
-"""What is wrong at the hub, judged from one look at streams, readers and devices. Pure."""
+"""The conditions of the hub, judged from one look at streams, readers and devices. Pure."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class DeviceFacts:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What one look has seen."""
+    """The findings of one look."""
 
     streams: list[Json] | None
     """Each stream's info; None where the server does not answer."""
@@ -195,7 +195,7 @@ class HubHealth:
 
 
 def _of_vehicle(device: str, told: Told, *, up: bool) -> Iterator[Finding]:
-    """Pass on what a vehicle says of itself; with its link or its agent down, what it said last."""
+    """Pass on a vehicle's report on itself; with its link or its agent down, its last report."""
     report = told.report
     figures = {
         DISK_FULL: f"{report.disk_pct}% of its disk",

@@ -1,4 +1,4 @@
-"""The hub's metrics for Prometheus, from what the last look at its health has seen. Pure.
+"""The hub's metrics for Prometheus, from the last look at its health. Pure.
 
 None has a device for a label: a fleet of 10,000 would make hundreds of thousands of series. Which device
 it is, `backhaul-hub status --json` and `devices --json` say (docs/metrics.md).

@@ -1,4 +1,4 @@
-"""What the control plane tells the command line of devices and streams, a page at a time."""
+"""The control plane's report on devices and streams for the command line, a page at a time."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Report:
         }
 
     def _agent(self, device: str, link: Link) -> dict[str, Any]:
-        """Return whether its agent runs, and what that says of itself; None for what is not known."""
+        """Return whether its agent runs, and the agent's report; None for an unknown one."""
         told = self._vehicles.told.get(device)
         return {
             "up": link.agent,

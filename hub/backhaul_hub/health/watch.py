@@ -45,7 +45,7 @@ log = structlog.get_logger(__name__)
 
 
 class HealthWatch:
-    """Looks, keeps what was seen, and tells it.
+    """Looks, keeps the findings, and tells them.
 
     Args:
         api: JetStream of account HUB.
@@ -119,7 +119,7 @@ class HealthWatch:
             await asyncio.sleep(self._interval_s)
 
     async def look(self) -> None:
-        """Look once; what begins or ends to be shown is logged."""
+        """Look once; each condition that begins or ends is logged."""
         self.facts = await self._see()
         before = {_identity(each) for each in self.shown}
         self._health.look(self.facts, self._clock.monotonic_s(), self._clock.now_ns())
@@ -132,7 +132,7 @@ class HealthWatch:
             log.info("condition_is_over", code=code, device=device, about=about)
 
     def status(self) -> dict[str, Any]:
-        """Return what `backhaul-hub status --json` prints."""
+        """Return the answer of `backhaul-hub status --json`."""
         devices = self.facts.devices
         return {
             "time_ns": self._clock.now_ns(),

@@ -98,7 +98,7 @@ def messages(
     epoch: int,
     now_ns: int,
 ) -> list[tuple[str, bytes]]:
-    """Return subject and body of each message, the last of which says what all of them are.
+    """Return subject and body of each message, the last of which describes all of them.
 
     Args:
         packed: the readings.
@@ -134,7 +134,7 @@ def epoch_of(stretch: str, taken: Mapping[int, str]) -> int:
 
 
 def stretch_of(source: str, first: int, before: str, end: int, digest: str) -> str:
-    """Return what tells the rows of a block from all others.
+    """Return a key that tells the rows of a block from all others.
 
     Args:
         source: the recording.

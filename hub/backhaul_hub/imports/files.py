@@ -1,4 +1,4 @@
-"""The files of an import, looked at before anything is published: whose, how many rows, what times."""
+"""The files of an import, looked at before anything is published: device, rows, and times of each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS = (".csv", ".parquet")
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What is not imported, and why: a file, or the rows of one device in it."""
+    """A part that is not imported, and why: a file, or the rows of one device in it."""
 
     file: str
     why: str
@@ -32,7 +32,7 @@ class Refused:
 
 @dataclass(slots=True)
 class Found:
-    """The files that can be imported: rows by device of each, and what cannot be."""
+    """The files that can be imported: rows by device of each, and the parts that cannot be."""
 
     files: dict[Path, dict[str, int]] = field(default_factory=dict)
     refused: list[Refused] = field(default_factory=list)
@@ -75,7 +75,7 @@ def look(directory: Path, mapping: Mapping, of: DeviceOf, told: Callable[[Path],
 
 
 def splitter_of(path: Path, directory: Path, of: DeviceOf) -> Splitter:
-    """Return what cuts a file's rows by device.
+    """Return the splitter that cuts a file's rows by device.
 
     Raises:
         MappingError: the file's name does not say whose it is.

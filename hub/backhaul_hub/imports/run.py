@@ -50,7 +50,7 @@ AGAIN_S, AGAIN_S_MAX = 1.0, 60.0
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run did. Rows and points; `before`: rows that were kept before it."""
+    """The result of a run. Rows and points; `before`: rows that were kept before it."""
 
     rows: int = 0
     points: int = 0
@@ -67,7 +67,7 @@ class Outcome:
 
 
 class ChangedError(Exception):
-    """A recording is not what was kept of it."""
+    """A recording differs from the part of it that is kept."""
 
 
 class Import:
@@ -151,7 +151,7 @@ class Import:
         return Flow(replace(known, file=file, total=max(total, known.rows)), self._mapping)
 
     async def _feed(self, flow: Flow, part: Chunk | None, mapper: RowMapper) -> Flow | None:
-        """Publish the blocks that become full, or with no part what is left; None: no more of it."""
+        """Publish the blocks that become full, or with no part the rest; None: no more of it."""
         try:
             for block in [flow.end()] if part is None else flow.take(part):
                 if block.rows:
@@ -193,7 +193,7 @@ class Import:
         self._count(packed, block)
 
     async def _begin(self, flow: Flow, end: int, digest: str, packed: Packed) -> Source:
-        """Note what is going to be published, and under which epoch."""
+        """Note the rows to be published, and their epoch."""
         kept = flow.kept
         if kept.going == end and kept.going > kept.rows:
             return kept  # as it was noted before the last run ended

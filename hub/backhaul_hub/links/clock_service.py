@@ -1,4 +1,4 @@
-"""What time it is: the hub's answers to `clk.<device>`, over core NATS, stored nowhere.
+"""The time: the hub's answers to `clk.<device>`, over core NATS, stored nowhere.
 
 A question may name epochs of the vehicle's ledger; then what the hub knows of them goes along (uplink/known_epochs.py).
 It may also say how far lanes go of which the hub confirms nothing: their sources may have stopped, and
@@ -67,7 +67,7 @@ class Hashes(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What a device asks: ``t1`` is its own affair, and comes back with the answer.
+    """A device's question: ``t1`` is its own affair, and comes back with the answer.
 
     ``lanes``: the last seqs of lanes of ``epoch`` that stand still.
     """
@@ -137,7 +137,7 @@ class ClockService:
         self._waiting: set[asyncio.Task[None]] = set()
 
     async def listen(self, client: Client) -> None:
-        """Answer what is asked over a connection in account HUB."""
+        """Answer the questions over a connection in account HUB."""
         await client.subscribe(
             CLOCK_QUESTIONS, cb=self._on_question, pending_msgs_limit=PENDING_MAX
         )
@@ -173,7 +173,7 @@ class ClockService:
     async def _answer(
         self, device: str, token: str, question: Question, t2: int, known: Known
     ) -> None:
-        """Answer once it is known what the hub knows; the time that takes counts as the hub's."""
+        """Answer once the hub's knowledge is at hand; the time that takes counts as the hub's."""
         epochs, chain = None, {}
         if question.epochs:
             epochs = await known.of(device, question.epochs)

@@ -66,7 +66,7 @@ def durable_source(*, name: str, deliver_subject: str) -> Json:
 
 
 async def ensure_down_consumers(api: JetStreamApi, device: Device) -> list[str]:
-    """Bring a device's durables on DOWN into being and in line; return what was done, in words.
+    """Bring a device's durables on DOWN into being and in line; return the changes, in words.
 
     Raises:
         JetStreamError: the server refused.
@@ -106,7 +106,7 @@ def device_of_durable(name: str) -> tuple[str, str, str] | None:
 
 
 class Stale(NamedTuple):
-    """What was found of durables on DOWN that no device sources through."""
+    """The durables on DOWN that no device sources through, as found."""
 
     dropped: list[str]
     """Their names."""
@@ -115,7 +115,7 @@ class Stale(NamedTuple):
 
 
 async def drop_stale_consumers(api: JetStreamApi, devices: Iterable[Device]) -> Stale:
-    """Delete the durables on DOWN that their devices source through no more; return what they were.
+    """Delete the durables on DOWN that their devices source through no more; return their names.
 
     Of nodes that have no streams of their own any more: what waits for them in DOWN goes as well,
     heads that differ for it are sent the shared way when device and hub compare. Of tokens that a

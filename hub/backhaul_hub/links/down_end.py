@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 class DownEnd:
-    """Knows how far DOWN ever went. Make one with `open`, and have `stored` told of what is published."""
+    """Knows how far DOWN ever went. Make one with `open`, and have `stored` told of each publish."""
 
     def __init__(self, api: JetStreamApi, registry: Registry, end: int, began_at: int) -> None:
         self._api = api
@@ -40,7 +40,7 @@ class DownEnd:
 
     @classmethod
     async def open(cls, api: JetStreamApi, registry: Registry) -> DownEnd:
-        """Return one that knows what hub.db does; nothing has been published yet.
+        """Return one with hub.db's knowledge; nothing has been published yet.
 
         Raises:
             HubError: the server or hub.db refused.
@@ -49,7 +49,7 @@ class DownEnd:
         return cls(api, registry, known, await _end_of_down(api))
 
     def stored(self, answer: Json) -> None:
-        """Take in a server's acknowledgement of a message, of whatever stream."""
+        """Take in a server's acknowledgement of a message, of any stream."""
         if answer.get("stream") != DOWN:
             return
         if answer["seq"] > self._end:
@@ -60,7 +60,7 @@ class DownEnd:
             self._went_back = True
 
     async def look(self) -> bool:
-        """See where DOWN ends; return whether it had gone back, and now is empty and beyond what it was.
+        """See where DOWN ends; return whether it had gone back, and now is empty and beyond its former end.
 
         To be called about once a second. A sequence given out again is proof at once, an end that is too soon
         where it stays so.

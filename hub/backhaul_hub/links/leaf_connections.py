@@ -1,4 +1,4 @@
-"""Who is connected: leaf connects and disconnects, from the hub server's system account."""
+"""Connected vehicles: leaf connects and disconnects, from the hub server's system account."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Leafs:
         self._looked_s = -math.inf
 
     def looks(self) -> bool:
-        """Say whether the servers have told lately who is connected: else what is known may be of the past."""
+        """Say whether the servers have lately told the connected leafs: else the list may be of the past."""
         return self._clock.monotonic_s() - self._looked_s < LOOKED_S_MAX
 
     async def start(self) -> None:
@@ -113,7 +113,7 @@ class Leafs:
             await ask_server(self._client, server, "KICK", {"cid": number})
 
     async def refresh(self) -> None:
-        """Ask the servers who is connected, and report what the events did not.
+        """Ask the servers for the connected leafs, and report those that no event told.
 
         Raises:
             HubError: none answered.
@@ -171,7 +171,7 @@ class Leafs:
         self._note_unlisted(there, listed.keys(), {answer["server"]["id"] for answer in answers})
 
     async def _cut_stranger(self, server: str, leaf: int) -> None:
-        """Cut a leaf that logged in unheard and does not say who it is; back again it is heard."""
+        """Cut a leaf that logged in unheard and does not give its name; back again it is heard."""
         log.warning("nameless_leaf_cut", server=server, leaf=leaf)
         try:
             await ask_server(self._client, server, "KICK", {"cid": leaf})
@@ -253,7 +253,7 @@ class Leafs:
 
 
 class Carried(NamedTuple):
-    """What a connection has carried since it was made."""
+    """The traffic of a connection since it was made."""
 
     messages: int = 0
     size: int = 0

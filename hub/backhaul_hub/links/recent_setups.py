@@ -1,4 +1,4 @@
-"""When a device's source on DOWN was last set up: it may have passed over some of what it was to bring.
+"""When a device's source on DOWN was last set up: it may have passed over some of its messages.
 
 Nobody on the vehicle could know that (ADR 1, case 3), and where the link was away for less than a
 second its agent does not even know of the link. So the hub tells again, once, a while after.

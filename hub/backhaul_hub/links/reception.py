@@ -49,7 +49,7 @@ class Reception:
         await heard(self._client)
 
     async def close(self) -> None:
-        """Listen no more; what was not heard yet is dropped."""
+        """Listen no more; unheard questions are dropped."""
         client, self._client = self._client, None
         if client is not None:
             await client.close()

@@ -1,4 +1,4 @@
-"""Resets of durables on DOWN: what a leaf asks before it sources through one.
+"""Resets of durables on DOWN: a leaf's question before it sources through one.
 
 No device reaches the hub's JetStream API itself, not even for this one question: the API goes by the
 subject that it is told, and a leaf can have it told another (nats/forged.py), as
@@ -69,7 +69,7 @@ class ResetService:
         self._waiting: dict[str, asyncio.Task[None]] = {}
 
     async def listen(self, client: Client) -> None:
-        """Pass on what is asked over a connection in account HUB."""
+        """Pass on the questions over a connection in account HUB."""
         await client.subscribe(RESETS, cb=self._on_question, pending_msgs_limit=PENDING_MAX)
 
     async def _on_question(self, message: Msg) -> None:
@@ -112,7 +112,7 @@ class _Delivered(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct):
-    """What a server answers to a reset, as far as it is looked at; a refusal has none of it."""
+    """A server's answer to a reset, as far as it is looked at; a refusal has none of it."""
 
     reset_seq: int = 0
     delivered: _Delivered = msgspec.field(default_factory=_Delivered)

@@ -78,7 +78,7 @@ class SourceKeeper:
         """Messages that wait at a device, by (device, lane), where its link is up."""
 
     async def start(self, api: JetStreamApi) -> None:
-        """Take stock of what the streams source now.
+        """Take stock of the streams' sources now.
 
         Raises:
             HubError: the server refused, or nobody answered.
@@ -125,7 +125,7 @@ class SourceKeeper:
                 log.warning("shard_has_many_sources", stream=up_name(shard), sources=count)
 
     async def keep(self, api: JetStreamApi, learn: Callable[[], Awaitable[None]]) -> None:
-        """Apply what the plans say whenever something changed, and again where that failed; for ever.
+        """Apply the plans whenever something changed, and again where that failed; for ever.
 
         ``learn`` reads hub.db again, and is called where somebody connects whom nobody knows.
         """
@@ -158,7 +158,7 @@ class SourceKeeper:
                     self._due.set()
 
     def look(self, infos: Sequence[Json | None], asked_s: float, links: Mapping[str, Link]) -> None:
-        """Take in how the shards are; set up again what is not there, or a connected device does not feed.
+        """Take in the state of the shards; set up again a source that is not there, or that a connected device does not feed.
 
         ``infos``: of all shards, asked for at ``asked_s`` (monotonic seconds); None: not answered.
         """
@@ -214,7 +214,7 @@ class SourceKeeper:
                 self.lags.pop(place, None)
 
     def _note_sources(self, shard: int, info: Json, asked_s: float, now_s: float) -> None:
-        """See whether an UP stream sources what we have told it, and is the one that we have told.
+        """See whether an UP stream has the sources that we gave it, and is the one that we gave them.
 
         Another one has other sources, or none; and somebody may have changed those of this one.
         """

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """One lane of one device: what one source is of."""
+    """One lane of one device: one source's subject."""
 
     device: str
     lane: Lane
@@ -172,7 +172,7 @@ class SourcePlan:
 
 @dataclass(slots=True)
 class _Watched:
-    """What is remembered of one lane's source."""
+    """The record of one lane's source."""
 
     kicked_s: float = -float("inf")
     backoff_s: float = _FIRST_BACKOFF_S

@@ -76,7 +76,7 @@ def _is_given(context: click.Context, name: str) -> bool:
 
 
 def _print_json(done: AddedDevice | ChangedNodes, problem: str | None) -> None:
-    """Print what a script goes on with; never what the document holds."""
+    """Print the facts that a script goes on with; never the document's contents."""
     device = done.device
     said = {"device": device.id, "identity": str(done.identity), "nodes": list(device.nodes)}
     said |= {"leaving": list(device.leaving), "dropped": list(getattr(done, "dropped", ()))}

@@ -137,7 +137,7 @@ def simulate(
     truth: Path | None,
     as_json: bool,
 ) -> None:
-    """Write into a test hub what the sources of a whole fleet would.
+    """Write into a test hub the messages that the sources of a whole fleet would.
 
     Frames, seqs, marks, late backlogs, faults: all follow from the seed. Only a hub that --make-hub
     has made takes them; its nats-server runs, its control plane does not.

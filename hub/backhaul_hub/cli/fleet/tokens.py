@@ -50,7 +50,7 @@ def tokens(device: str | None, directory: Path, every: bool, as_json: bool) -> N
 
 
 def described(token: Enrolment, now_ns: int) -> dict[str, Any]:
-    """Return what may be said of a token: nothing that lets anybody in, or is in a subject."""
+    """Return the public facts of a token: none that lets anybody in, or is in a subject."""
     ended_ns = token.voided_ns or token.used_ns
     return {
         "device": token.device,

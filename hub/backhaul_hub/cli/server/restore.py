@@ -151,7 +151,7 @@ def _print_carried(carried: CarriedOver) -> None:
 
 
 async def _write_accounts(source: Path, directory: Path) -> None:
-    """Have servers know at their start who may log in, and who no more."""
+    """Have servers know at their start which keys may log in, and which no more."""
     keys = read_keys(directory)
     log = RevocationLog(directory, keys.operator_signing)
     # A copy: one of an older version is brought up to date, and the backup stays as it is.

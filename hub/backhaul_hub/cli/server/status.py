@@ -25,7 +25,7 @@ EXIT_CONDITIONS = 3
 @click.option("--json", "as_json", is_flag=True, help="All conditions, for programs.")
 @click.option("--check", is_flag=True, help="Exit 3 where a warning or an error is shown.")
 def status(directory: Path, as_json: bool, check: bool) -> None:
-    """Show what is wrong and what to do: of the hub, worst first, then one line for each device.
+    """Show conditions and remedies: of the hub, worst first, then one line for each device.
 
     Exit status: 0, or 1 where the control plane does not answer; with --check 3 where anything
     worse than `info` is shown.

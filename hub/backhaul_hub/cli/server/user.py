@@ -47,7 +47,7 @@ def user() -> None:
 @directory_option
 @_as_json
 def add(name: str, group: str, may: str, out: Path | None, directory: Path, as_json: bool) -> None:
-    """Make credentials for NAME, who sees and sets exactly what is below NODE, now and later."""
+    """Make credentials for NAME, a person with the rights to all below NODE, now and later."""
     target = out or directory / "people" / f"{name}.creds"
     nats = load(directory).nats
     person = Person(name, group, May(may))
@@ -89,7 +89,7 @@ def list_(directory: Path, as_json: bool) -> None:
 @directory_option
 @_as_json
 def rm(name: str, directory: Path, as_json: bool) -> None:
-    """Withdraw NAME's credentials, for ever, and cut what is connected with them."""
+    """Withdraw NAME's credentials, for ever, and cut its connections."""
     asyncio.run(remove_person(directory, SystemClock(), name))
     problem = asyncio.run(tell_hub(directory, load(directory)))
     if as_json:

@@ -1,4 +1,4 @@
-"""Subcommands about what vehicles hold and do: values, shadows, events, commands, and files.
+"""Subcommands about vehicles' contents: values, shadows, events, commands, and files.
 
 Enter at the module that bears the subcommand's name.
 """

@@ -28,7 +28,7 @@ _device_option = click.option(
 
 @click.group()
 def artifact() -> None:
-    """Keep files for vehicles, and fetch what vehicles have uploaded.
+    """Keep files for vehicles, and fetch the files that vehicles have uploaded.
 
     A vehicle fetches an artifact into a slot once it is told to:
     backhaul-hub set VID artifact.SLOT=NAME@SHA256, the last part as `ls` shows it.
@@ -68,7 +68,7 @@ def put(file: Path, name: str, description: str, as_json: bool, directory: Path)
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @directory_option
 def ls(device: str, uploads: bool, as_json: bool, directory: Path) -> None:
-    """List artifacts as NAME@SHA256, or what devices have uploaded."""
+    """List artifacts as NAME@SHA256, or devices' uploads."""
     prefix = object_name(device, "") if device else PREFIX if uploads else ""
 
     async def look() -> list[Artifact]:
@@ -184,7 +184,7 @@ def _size(file: Path) -> int:
 
 
 def _plain(name: str) -> str:
-    """Return a name that a file may have: what stands in the store was named by others.
+    """Return a name that a file may have: others named the objects in the store.
 
     Raises:
         ArtifactError: it leads to another directory.

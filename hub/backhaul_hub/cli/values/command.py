@@ -132,7 +132,7 @@ async def _publish(client: Client, subject: str, body: bytes) -> None:
 
 
 def _news_subject(access: Operator | Visitor, device: str, id_: str) -> str:
-    """Return where whoever sent a command hears of it."""
+    """Return the subject on which a command's sender hears of it."""
     if isinstance(access, Visitor):
         return access.person.live.replace(">", f"{device}.{live.COMMAND}.{id_}")
     return result_subject(load(access.directory).twin.env, device, id_)

@@ -52,7 +52,7 @@ def events(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Show what programs on vehicles reported, each event once, by its time; of VID or of all.
+    """Show events that programs on vehicles reported, each once, by its time; of VID or of all.
 
     Ends with how the hours stand: in one that is not complete, events may be missing still.
     """

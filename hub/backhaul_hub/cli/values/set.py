@@ -60,7 +60,7 @@ def set_(
 def by_node(
     assignments: tuple[str, ...], deletions: tuple[str, ...] = ()
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return what to write, node by node, as the hub's services take it.
+    """Return the points to write, node by node, as the hub's services take them.
 
     Raises:
         WriteRefusedError: an assignment is none.

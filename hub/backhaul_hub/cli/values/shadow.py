@@ -42,7 +42,7 @@ _json_option = click.option("--json", "as_json", is_flag=True, help="For program
 
 @click.group(cls=DefaultGroup, default="show")
 def shadow() -> None:
-    """Show what is desired of a device and what it has, desire something, or watch.
+    """Show the desired and the reported values of a device, desire something, or watch.
 
     `shadow VID` shows; see `shadow show --help`. VID may be a key too, with dots or slashes:
     fleet/prod/veh/VID-001/desired.
@@ -101,7 +101,7 @@ def set_(
     who: str,
     as_json: bool,
 ) -> None:
-    """Change what is desired of device VID: field by field, the others stay desired.
+    """Change the desired values of device VID: field by field, the others stay desired.
 
     A VALUE is read as by `backhaul-hub set`. What was desired already is not written again: where
     the vehicle has overridden a wish, `backhaul-hub set` writes it once more.
@@ -213,7 +213,7 @@ def _key(path: str) -> HeadKey:
 
 
 def _fields(part: str, document: dict[str, Any]) -> dict[str, Any]:
-    """Return what of a document is worth a line for each: its fields; of meta what differs."""
+    """Return the parts of a document that are worth a line each: its fields; of meta the differences."""
     if part == META:
         why = {
             name: f"{each['why']} {each.get('by', '')}"
