@@ -49,7 +49,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Have the disk know what a directory holds: a new name in it is lost by a power cut before that."""
+    """Have the disk keep a directory's names: a new one in it is lost by a power cut before that."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

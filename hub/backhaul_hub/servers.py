@@ -73,7 +73,7 @@ def _ports(place: ServerPlace) -> tuple[int, int, int]:
 def render_cluster(
     own: ServerPlace, places: Collection[ServerPlace], password: str, tls: str = ""
 ) -> str:
-    """Render what of hub.conf makes a server one of a cluster.
+    """Render the part of hub.conf that makes a server one of a cluster.
 
     ``tls``: the block with which servers speak TLS to one another (tls/conf_text.py).
     """

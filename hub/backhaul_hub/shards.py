@@ -41,5 +41,5 @@ def api_subject(verb: str) -> str:
 
 
 def inbox_subject(stream: str, inbox: str) -> str:
-    """Return where account HUB hears what a stream delivers, by an inbox that nobody can guess."""
+    """Return the subject on which account HUB hears a stream's messages, by an inbox that nobody can guess."""
     return f"{DELIVERIES}.{inbox}" if is_shard(stream) else inbox

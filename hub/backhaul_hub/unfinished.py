@@ -42,7 +42,7 @@ def unfinished(directory: Path) -> Unfinished | None:
 
 
 def require_finished(directory: Path) -> None:
-    """Refuse a hub that is half put back: it would take what is not there yet for lost.
+    """Refuse a hub that is half put back: it would take missing parts for lost.
 
     Raises:
         BackupError: a restore was begun and not ended.

@@ -112,7 +112,7 @@ class SourcePlan:
         self._came.update(places)
 
     def kicked(self, place: Place) -> None:
-        """Take in that a source is to be set up anew, whatever the server does."""
+        """Take in that a source is to be set up anew, in any state of the server."""
         self._kicked.add(place)
 
     def disconnected(self, *places: Place) -> None:
@@ -122,7 +122,7 @@ class SourcePlan:
         self._came.difference_update(places)
 
     def established(self, place: Place, asked_s: float, until_s: float) -> None:
-        """Take in that by what was asked at `asked_s` no set-up is under way, nor will be until `until_s`."""
+        """Take in that by the request at `asked_s` no set-up is under way, nor will be until `until_s`."""
         if asked_s >= self._added_s.get(place, float("inf")):
             self._untouched_until_s[place] = until_s
 
@@ -131,7 +131,7 @@ class SourcePlan:
         self._untouched_until_s.pop(place, None)
 
     def next_update(self, now_s: float) -> frozenset[Place] | None:
-        """Return what to source next, None where nothing is to be done now.
+        """Return the next lane to source, None where nothing is to be done now.
 
         Report back with `succeeded` or `failed` before asking again.
         """
@@ -246,7 +246,7 @@ class SourceWatch:
 
 @dataclass(slots=True)
 class _Owing:
-    """What is remembered of a lane that owes something."""
+    """The record of a lane that owes something."""
 
     arrivals: int
     since_s: float
@@ -345,11 +345,11 @@ async def apply_sources(
 
 
 def sourced(info: Json) -> frozenset[Place]:
-    """Return what a stream sources now, by its info."""
+    """Return a stream's sources now, by its info."""
     return frozenset(place_of(source) for source in info["config"].get("sources") or [])
 
 
 def place_of(source: Json) -> Place:
-    """Return what a source, as the server lists it, is of; of no device ("") where it is none of ours."""
+    """Return the lane of a source, as the server lists it; of no device ("") where it is none of ours."""
     _, _, api = (source.get("external") or {}).get("api", "").partition(".")
     return Place(api.partition(".")[0], source["name"].removeprefix(out_stream("")))

@@ -25,7 +25,7 @@ _BATCH_MESSAGES = 512
 
 
 class SideBySide:
-    """Compares one stream with what is to be the same at another server.
+    """Compares one stream with its copy at another server.
 
     What is written stays as it is, so a block that was compared is not looked at again, unless the
     old server has deleted something from the middle since: then all of it is.
@@ -64,7 +64,7 @@ class SideBySide:
         return uncompared
 
     async def differs(self) -> str:
-        """Return what differs between two streams that stand still, in words; "" where nothing does.
+        """Return the differences between two streams that stand still, in words; "" where there are none.
 
         Raises:
             HubError: a server does not answer.

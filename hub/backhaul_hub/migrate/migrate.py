@@ -97,7 +97,7 @@ class Migration:
         self._mirrors: list[str] = []
 
     async def run(self, *, prepare: bool = False) -> dict[str, Json]:
-        """Mirror everything, switch, compare it, and make what the new hub directory needs.
+        """Mirror everything, switch, compare it, and make the files of the new hub directory.
 
         Run again after it was cut short, it goes on where it was. With ``prepare`` it ends in sync,
         before the switch. Returns the state of each stream there.
@@ -124,7 +124,7 @@ class Migration:
         return {name: await self._state(name) for name in there}
 
     async def abort(self) -> list[str]:
-        """Delete what was made at the other server, and let the hub run here again.
+        """Delete the mirrors at the other server, and let the hub run here again.
 
         Returns the names of the streams that went.
 
@@ -209,7 +209,7 @@ class Migration:
     # While the hub works
 
     async def _mirror(self, name: str) -> None:
-        """Begin a mirror, or see that it is there; what cannot have one is copied at the switch."""
+        """Begin a mirror, or see that it is there; a stream that cannot have one is copied at the switch."""
         config = (await self._old.request(f"STREAM.INFO.{name}"))["config"]
         if name not in self._move.streams:
             self._move.streams.append(name)
@@ -263,7 +263,7 @@ class Migration:
         self._note()
 
     async def _close(self, name: str) -> None:
-        """Have a stream take nothing more in: who writes to it is told so, and loses nothing."""
+        """Have a stream take nothing more in: its writers are told so, and lose nothing."""
         if name not in self._move.closed:
             config = (await self._old.request(f"STREAM.INFO.{name}"))["config"]
             self._move.closed[name] = config
@@ -310,7 +310,7 @@ class Migration:
             ) from None
 
     def _hand_over(self) -> None:
-        """Write what the directory of the new hub needs: hub.db, and the vehicles' files."""
+        """Write the files of the new hub's directory: hub.db, and the vehicles' files."""
         target = self._directory / HANDOVER
         try:
             shutil.rmtree(target, ignore_errors=True)

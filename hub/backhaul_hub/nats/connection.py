@@ -101,7 +101,7 @@ async def connect(url: str, login: Login, *, inbox_prefix: str = "_INBOX") -> Cl
 
 
 async def heard(client: Client) -> None:
-    """Return when the server has taken in what was subscribed to before; at once if it is not there.
+    """Return when the server has taken in all subscriptions so far; at once if it is not there.
 
     Until then it tells whoever asks that nobody is there.
     """
@@ -112,7 +112,7 @@ async def heard(client: Client) -> None:
 
 
 def _trust(login: Login) -> ssl.SSLContext:
-    """Return what makes sure that it is the hub. Raises: HubError: there is no such file."""
+    """Return the TLS context by which the client proves that it is the hub. Raises: HubError: there is no such file."""
     try:
         return ssl.create_default_context(cafile=login.ca or None)
     except (OSError, ssl.SSLError) as error:

@@ -1,4 +1,4 @@
-"""Reading what a stream holds, through a consumer that lives for this one reading."""
+"""Reading a stream's messages, through a consumer that lives for this one reading."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TIMEOUT_S = 10.0
 async def pending(
     client: Client, stream: str, policy: DeliverPolicy, **which: object
 ) -> AsyncIterator[Msg]:
-    """Yield what a stream holds now, in order.
+    """Yield a stream's messages now, in order.
 
     ``which``: the rest of the consumer's configuration, as `filter_subject`.
 

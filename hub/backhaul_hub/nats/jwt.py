@@ -31,7 +31,7 @@ _GENERATION = "generation:"
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What a user may do; in a scope's template `{{name()}}` and `{{tag(x)}}` stand for its own.
+    """The rights of a user; in a scope's template `{{name()}}` and `{{tag(x)}}` stand for its own.
 
     A line with `{{tag(x)}}` becomes one for each value that the user has of it, and none without.
     """
@@ -57,7 +57,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What other accounts may import."""
+    """An export for other accounts."""
 
     kind: Literal["service", "stream"]
     subject: str
@@ -67,7 +67,7 @@ class Export:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """What comes from another account."""
+    """An import from another account."""
 
     kind: Literal["service", "stream"]
     subject: str
@@ -175,7 +175,7 @@ def user_jwt(
 
 
 def body_of(jwt: str) -> Json:
-    """Return what a JWT says, unchecked.
+    """Return the claims of a JWT, unchecked.
 
     Raises:
         ValueError: it is none.
@@ -209,7 +209,7 @@ def revocations_of(jwt: str) -> dict[str, int]:
 
 
 def content_digest(jwt: str, passing_s: int) -> str:
-    """Return the digest of what an account's JWT says, but for when it was signed and its generation.
+    """Return the digest of an account JWT's claims, but for when it was signed and its generation.
 
     `passing_s`: revocations up to this time are for a while, and left out.
     Raises: ValueError: it is no JWT.

@@ -1,4 +1,4 @@
-"""One key of the NATS kind: an ed25519 key pair whose text says whose it is (O, A, U). Pure."""
+"""One key of the NATS kind: an ed25519 key pair, its text tagged by the role (O, A, U). Pure."""
 
 from __future__ import annotations
 

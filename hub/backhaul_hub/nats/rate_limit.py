@@ -1,4 +1,4 @@
-"""How often a device is answered what costs the hub something. Pure."""
+"""How often a device is answered where an answer costs the hub something. Pure."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def answering(
 
 
 async def respond_to(client: Client, message: Msg, answer: Callable[[Msg], Awaitable[Any]]) -> None:
-    """Answer one request, whatever comes of it; what is too large for a message is refused."""
+    """Answer one request, also after an error; an answer too large for a message is refused."""
     try:
         said = await answer(message)
     except HubError as error:

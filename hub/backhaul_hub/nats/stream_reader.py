@@ -115,7 +115,7 @@ def _stored(message: Msg, headers: dict[str, str]) -> Stored:
 
 
 def holes(seqs: Iterable[int], lo: int, hi: int) -> Iterator[tuple[int, int]]:
-    """Return what is missing of `lo` to `hi` in ascending seqs, as ranges."""
+    """Return the missing seqs of `lo` to `hi` in ascending seqs, as ranges."""
     for seq in seqs:
         if seq > lo:
             yield lo, seq - 1

@@ -1,4 +1,4 @@
-"""Who a person is to the hub, and the subjects that say so. Pure.
+"""A person's name at the hub, and the subjects with it. Pure.
 
 A person's rights stand in subjects, which the server checks: it lets a person publish on
 `ask.<may>.<group>.<name>.>` alone, and hear `up.<group>.>` and `inbox.<name>.>` alone. So what reaches
@@ -24,7 +24,7 @@ PAYLOAD_BYTES_MAX = 1 << 20
 
 
 class May(StrEnum):
-    """What somebody may do; each includes those before it."""
+    """The rights of a person; each includes those before it."""
 
     READ = "read"
     WRITE = "write"
@@ -51,7 +51,7 @@ class Person(NamedTuple):
 
     @property
     def live(self) -> str:
-        """Return where this person hears what changes in the subtree."""
+        """Return the subject on which this person hears changes in the subtree."""
         return f"up.{encode_token(self.group)}.>"
 
     @property
@@ -61,7 +61,7 @@ class Person(NamedTuple):
 
     @property
     def rights(self) -> Rights:
-        """Return what the server lets this person do."""
+        """Return the server's permissions for this person."""
         return Rights(
             publish=(self.questions,),
             subscribe=(self.live, f"{self.inbox}.>"),
@@ -76,7 +76,7 @@ class Person(NamedTuple):
 
 
 def person_of(subject: str) -> tuple[Person, str]:
-    """Read the subject of a question: who asks, and what service. Raises: RightsError."""
+    """Read the subject of a question: the asker, and the service. Raises: RightsError."""
     try:
         ask, may, group, name, service = subject.split(".")
         if ask == "ask" and DEVICE_ID.match(name):

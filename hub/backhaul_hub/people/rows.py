@@ -1,4 +1,4 @@
-"""The rows of people in hub.db: who has credentials."""
+"""The rows of people in hub.db: names and credentials."""
 
 from __future__ import annotations
 

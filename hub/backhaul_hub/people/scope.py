@@ -1,4 +1,4 @@
-"""What one person may see of the tree: exactly what is below a group now, the group included. Pure."""
+"""The part of the tree that one person may see: exactly all below a group now, the group included. Pure."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ _CLOCK = SystemClock()
 
 @dataclass(frozen=True, slots=True)
 class HubLayout:
-    """What `backhaul-hub init` is told."""
+    """The options of `backhaul-hub init`."""
 
     client_host: str
     host: str

@@ -54,7 +54,7 @@ class Revision(NamedTuple):
 
 
 class ShadowBucket:
-    """Reads shadows, and writes what is desired."""
+    """Reads shadows, and writes desired values."""
 
     def __init__(self, client: Client, kv: KeyValue, env: str) -> None:
         self._js = client.jetstream()
@@ -68,7 +68,7 @@ class ShadowBucket:
         return cls(client, await client.jetstream().key_value(SHADOW_BUCKET), env)
 
     async def history(self, device: str, part: str) -> list[Revision]:
-        """Return what the bucket still has of a document, oldest first."""
+        """Return the revisions of a document that the bucket still has, oldest first."""
         try:
             return [_revision(each) for each in await self._kv.history(self._key(device, part))]
         except NoKeysError:
@@ -89,7 +89,7 @@ class ShadowBucket:
         anew: bool = False,
         who: str = "",
     ) -> int:
-        """Edit what is desired, whoever else does meanwhile; return the new revision.
+        """Edit the desired values, also while others do; return the new revision.
 
         `anew` edits an empty document, whatever is there.
 
@@ -119,7 +119,7 @@ class ShadowBucket:
         only: bool,
         who: str,
     ) -> tuple[int, bool]:
-        """Change fields of what is desired; return the revision, and whether it is taken in.
+        """Change desired fields; return the revision, and whether it is taken in.
 
         Raises:
             WriteRefusedError, HubError: as `desire` and `taken`.

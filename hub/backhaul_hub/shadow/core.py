@@ -1,4 +1,4 @@
-"""The shadow of each device: what is desired of it, and what its four documents say. Pure.
+"""The shadow of each device: the desired values, and the contents of its four documents. Pure.
 
 `desired` is a wish with a time. Each field of it that changes becomes one write of the hub, and from
 there on the merge decides like anywhere else: a newer write, of the vehicle or by another way at the
@@ -74,7 +74,7 @@ class Taken(NamedTuple):
 
     @property
     def points(self) -> int:
-        """Count what is written."""
+        """Count the written documents."""
         return sum(len(each.points) for each in self.write.writes) if self.write else 0
 
 
@@ -132,7 +132,7 @@ class Shadows:
         return True
 
     def take(self, desired: Desired) -> Taken | None:
-        """Return what to do for a revision of `desired`, None where it is known already.
+        """Return the writes for a revision of `desired`, None where it is known already.
 
         Raises:
             WriteRefusedError: it cannot be done, so nothing of it is.
@@ -183,13 +183,13 @@ class Shadows:
         )
 
     def apply(self, taken: Taken) -> None:
-        """Take in what is stored."""
+        """Take in the stored rows."""
         self._shadows[taken.device] = taken.shadow
         if taken.write is not None:
             self._core.apply(taken.write)
 
     def refuse(self, desired: Desired, reason: str) -> Change | None:
-        """Take in why a revision is not taken; return what to store, None where that is known."""
+        """Take in why a revision is not taken; return the rows to store, None where that is known."""
         device = desired.device
         if device not in self._shadows and len(self._shadows) > len(self._devices()) + _UNKNOWN_MAX:
             return None  # anybody may have written keys of devices that there are not
@@ -226,7 +226,7 @@ class Shadows:
         ]
 
     def published(self, documents: Iterable[Document]) -> list[Change]:
-        """Take in what the bucket has; return what to store."""
+        """Take in the bucket's documents; return the rows to store."""
         devices = set()
         for document in documents:
             self.of(document.device).editions[document.part] = document.edition

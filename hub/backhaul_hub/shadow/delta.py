@@ -1,4 +1,4 @@
-"""What is desired against what is: whether a wish is fulfilled, and if not, why not. Pure."""
+"""Desired against reported values: whether a wish is fulfilled, and if not, why not. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ON_ITS_WAY, OVERRIDDEN, LOST = "on its way", "overridden", "lost"
 
 
 def same(one: Head, other: Head) -> bool:
-    """Tell whether two heads say the same, whoever wrote them and when."""
+    """Tell whether two heads have one value, of any writer and time."""
     if one.deleted or other.deleted:
         return one.deleted == other.deleted
     return encode_value(one.value) == encode_value(other.value)
 
 
 def fulfils(head: Head | None, wish: Head) -> bool:
-    """Tell whether a head, or that there is none, is what was wished for."""
+    """Tell whether a head, or its absence, fulfils the wish."""
     return wish.deleted if head is None else same(head, wish)
 
 

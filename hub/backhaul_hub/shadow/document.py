@@ -1,4 +1,4 @@
-"""The documents of TWIN_SHADOW: names of fields, what `desired` says, how values are shown. Pure.
+"""The documents of TWIN_SHADOW: names of fields, the meaning of `desired`, how values are shown. Pure.
 
 A field is one series of a device and is named as on the command line: `<node>.<type>[.<key>]`, each
 part percent-encoded outside `A-Z a-z 0-9 _ -`. In `desired` a dtype may follow after a colon.
@@ -71,7 +71,7 @@ def field_name(key: HeadKey) -> str:
 
 
 def read_desired(body: bytes) -> dict[HeadKey, Value | None]:
-    """Return what a document `desired` asks for: a value, or None to have the point deleted.
+    """Return the wish of a document `desired`: a value, or None to have the point deleted.
 
     Raises:
         WriteRefusedError: it cannot be taken, for the reason given.

@@ -1,4 +1,4 @@
-"""Keeping TWIN_SHADOW: taking in what is desired, and writing what the hub has to say.
+"""Keeping TWIN_SHADOW: taking in desired values, and writing the hub's documents.
 
 `desired` may be written by any client of the bucket at any time, also while the control plane is
 down. So the last revision of each device is read at every start, and whenever the reading had to
@@ -201,7 +201,7 @@ class ShadowKeeper:
         return version_of(b64decode(message.get("data", "")))
 
     async def _put_back(self, device: str) -> None:
-        """Write what is desired into a bucket that has nothing of it."""
+        """Write the desired values into a bucket that has none of them."""
         if (body := self.shadows.desired_body(device)) is None:
             return
         try:
@@ -225,7 +225,7 @@ class ShadowKeeper:
         return f"$KV.{SHADOW_BUCKET}.{shadow_key(self._twin.env, device, part)}"
 
     async def read_desired(self) -> None:
-        """Take in what is desired until cancelled; trouble is logged once and waited out."""
+        """Take in desired values until cancelled; trouble is logged once and waited out."""
         trouble = ""
         js = self._client.jetstream(timeout=_TIMEOUT_S)
         while True:

@@ -1,4 +1,4 @@
-"""What is known of one device's shadow besides its heads, and its row in hub.db. Pure."""
+"""The state of one device's shadow besides its heads, and its row in hub.db. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class DeviceShadow:
-    """What is known of one device's shadow besides its heads."""
+    """The state of one device's shadow besides its heads."""
 
     wishes: dict[HeadKey, Head] = field(default_factory=dict)
     """What `desired` asked for when it was taken last, with the stamps it was written with. One that

@@ -1,4 +1,4 @@
-"""What is wrong with which vehicle of a simulated fleet: the truth that a detector is scored by. Pure."""
+"""The faults of a simulated fleet's vehicles: the truth that a detector is scored by. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ITEM = re.compile(r"([a-z]+):(\d{1,7})")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with one vehicle, and since when.
+    """The fault of one vehicle, and since when.
 
     `series`: what shows it, as node.type; empty: all. `ahead_ns`: of a wrong clock.
     """
@@ -51,7 +51,7 @@ class Fault:
 
 
 def parse_faults(text: str) -> dict[str, int]:
-    """Read how many vehicles have what: "drain:50,stuck:5".
+    """Read how many vehicles have each fault: "drain:50,stuck:5".
 
     Raises:
         ConfigError: it says something else.

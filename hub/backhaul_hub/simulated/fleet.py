@@ -1,4 +1,4 @@
-"""A simulated fleet: which of its vehicles sends what, in which order. Pure.
+"""A simulated fleet: its vehicles' messages, and their order. Pure.
 
 Vehicle 0, 1, 2, ... send one message each, evenly over a round, and then again: message `number` of the
 whole fleet is due `number / messages_s` seconds after the beginning. Nodes take turns.
@@ -29,7 +29,7 @@ BACKLOG_PASSES = 100
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a fleet is to do.
+    """The plan of a fleet.
 
     Args:
         devices: how many vehicles.
@@ -87,7 +87,7 @@ class Fleet:
         self._step_ns = {node: plan.step_ns(node) for node in TURNS}
 
     def truth(self) -> dict[str, Any]:
-        """Return which vehicle has what, ready for JSON."""
+        """Return the fault of each vehicle that has one, ready for JSON."""
         return {
             "seed": self.plan.seed,
             "devices": self.plan.devices,
@@ -99,12 +99,12 @@ class Fleet:
         }
 
     def introductions(self) -> Iterator[Sourced]:
-        """Yield what all vehicles say of themselves: those with a link at the start."""
+        """Yield all vehicles' words on themselves: those with a link at the start."""
         for lanes in self._lanes[self.plan.late_devices :]:
             yield from lanes.introduction(self.plan.start_ns)
 
     def go_live(self, now_ns: int) -> None:
-        """Have message 0 be due at `now_ns`: what came before it took its time."""
+        """Have message 0 be due at `now_ns`: all before it took its time."""
         self._live_ns = now_ns
 
     def live(self, low: int, high: int) -> Iterator[Sourced]:
@@ -117,7 +117,7 @@ class Fleet:
                 yield from self._message(number)
 
     def backlog(self, until_ns: int) -> Iterator[Sourced]:
-        """Yield what has piled up, up to `until_ns`, when the link comes back to all who are away.
+        """Yield the backlog up to `until_ns`, when the link comes back to all vehicles that are away.
 
         In turns, each vehicle's in order. What it reads meanwhile follows; then it is live.
         """

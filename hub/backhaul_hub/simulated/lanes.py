@@ -32,7 +32,7 @@ class Sourced(NamedTuple):
 
 
 class Lanes:
-    """Writes what one vehicle sends; the seqs of its two lanes are counted on.
+    """Writes one vehicle's messages; the seqs of its two lanes are counted on.
 
     Args:
         vehicle: whose.
@@ -49,7 +49,7 @@ class Lanes:
         self._hour = -1
 
     def introduction(self, time_ns: int) -> list[Sourced]:
-        """Return what a vehicle says of itself at its start: model, firmware, threshold, a mark."""
+        """Return a vehicle's words on itself at its start: model, firmware, threshold, a mark."""
         vehicle = self.vehicle
         said = (
             Point("vehicle", "model", time_ns + vehicle.ahead_ns, vehicle.model),

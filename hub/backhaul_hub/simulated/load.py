@@ -1,4 +1,4 @@
-"""Publishing what a simulated fleet sends, at its pace, and making sure that it is stored.
+"""Publishing a simulated fleet's messages, at its pace, and making sure that they are stored.
 
 Thousands of acknowledgements a second would cost more than the messages. So each stream acknowledges one
 message of every few hundred: nobody else writes to it, so the sequence that this one was given
@@ -60,7 +60,7 @@ class Store:
 
     @classmethod
     async def open(cls, client: Client, api: JetStreamApi, shards: int) -> Store:
-        """Ask what the streams hold, and listen to what they say.
+        """Ask for the streams' contents, and listen to their acknowledgements.
 
         Raises:
             HubError: a stream is not there.
@@ -111,7 +111,7 @@ class Store:
         return stream
 
     async def acknowledged(self, message: Msg) -> None:
-        """Take in what a stream says of one message of many."""
+        """Take in a stream's word on one message of many."""
         _, stream, sent = message.subject.split(".")
         said: dict[str, Any] = json.loads(message.data) if message.data else {}
         expected = self._first[stream] + int(sent)
@@ -138,7 +138,7 @@ class Store:
 
 
 def source_header(message: Sourced) -> dict[str, str]:
-    """Return what a source notes on what it stores: where the message stood before.
+    """Return the headers of a source on a stored message: where it stood before.
 
     Under another name of the same length: the server takes its own from nobody (error 10227). So a
     message is as large as a sourced one, and readers that looked for the true name would find none.
@@ -158,7 +158,7 @@ def _lost(stream: str, expected: int, found: int) -> HubError:
 
 
 class Run:
-    """Sends what a fleet does, in real time.
+    """Sends a fleet's messages, in real time.
 
     Args:
         fleet: whose plan says what and for how long.
@@ -183,11 +183,11 @@ class Run:
         self._sleep = sleep
 
     async def introduce(self) -> None:
-        """Have all vehicles say what they are, as fast as they can."""
+        """Have all vehicles name themselves, as fast as they can."""
         await self._all(self._fleet.introductions())
 
     async def live(self, backlog_at_s: float, backlog_messages_s: float) -> None:
-        """Send what is due, until the plan is over and the backlog gone.
+        """Send the messages that are due, until the plan is over and the backlog gone.
 
         Args:
             backlog_at_s: when the link comes back to those who are away.

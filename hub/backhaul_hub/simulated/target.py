@@ -1,4 +1,4 @@
-"""A hub for simulated fleets: its streams of UP take what `simulate` publishes, as no other hub's do.
+"""A hub for simulated fleets: its streams of UP take messages of `simulate`, as no other hub's do.
 
 UP takes nothing but what sources bring. So the test hub is one from its first day: a directory whose
 one more login, `creds/simulator.creds`, may publish in account UP, and streams with one more

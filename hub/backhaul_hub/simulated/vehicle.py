@@ -1,4 +1,4 @@
-"""A simulated vehicle: what its sensors read at any time. Pure.
+"""A simulated vehicle: its sensors' readings at any time. Pure.
 
 A reading follows from the seed, the vehicle and the time alone, so any stretch of any vehicle's life
 can be made by itself, live or as a backlog of days, and is the same each time.
@@ -84,7 +84,7 @@ class Vehicle:
         return self.fault.ahead_ns if self.fault else 0
 
     def readings(self, node: str, times_ns: Sequence[int]) -> list[list[int]]:
-        """Return what a node's sensors read: of each series an integer a time, see SERIES."""
+        """Return the readings of a node's sensors: of each series an integer a time, see SERIES."""
         fault = self.fault
         found = []
         for (type_, decimals), read in zip(SERIES[node], _SENSORS[node], strict=True):

@@ -95,7 +95,7 @@ def declared_streams(config: HubConfig) -> list[Json]:
 
 
 def import_stream(config: HubConfig) -> Json:
-    """Declare the stream of what operators import: in account HUB, where no vehicle is.
+    """Declare the stream of operators' imports: in account HUB, where no vehicle is.
 
     It is made with the first import: no other hub sets room aside for it.
     """
@@ -112,7 +112,7 @@ def import_stream(config: HubConfig) -> Json:
 
 
 def differences(declared: Json, existing: Json) -> tuple[list[str], list[str]]:
-    """Compare what is declared with what exists: (updatable, fixed) differences, in words."""
+    """Compare declared with existing streams: (updatable, fixed) differences, in words."""
     updatable: list[str] = []
     fixed: list[str] = []
     for key, wanted in declared.items():
@@ -142,7 +142,7 @@ def lowered(declared: Json, existing: Json) -> list[str]:
 
 
 def planned(declared: Json, existing: Json | None, *, lower_limits: bool = False) -> list[str]:
-    """Return what brings one stream in line, in words; nothing where it is.
+    """Return the changes that bring one stream in line, in words; nothing where it is.
 
     Sources of UP are none of it: they belong to the devices that are connected. Limits are lowered
     with `lower_limits` only, since that drops what is beyond them for good. ``existing`` is the
@@ -164,7 +164,7 @@ def planned(declared: Json, existing: Json | None, *, lower_limits: bool = False
 
 
 async def reconcile(api: JetStreamApi, declared: Json, *, lower_limits: bool = False) -> list[str]:
-    """Bring one stream in line; return what was done, in words.
+    """Bring one stream in line; return the changes, in words.
 
     Raises:
         StreamConflictError, LimitsLoweredError: as `planned`.
@@ -210,7 +210,7 @@ async def stream_names(api: JetStreamApi) -> set[str]:
 
 
 async def names(api: JetStreamApi, verb: str, key: str, prefix: str = "") -> set[str]:
-    """Return what a request with pages lists under `key`; `prefix` as `JetStreamApi.request`.
+    """Return the items of a request with pages under `key`; `prefix` as `JetStreamApi.request`.
 
     Raises:
         HubError: the server refused, or nobody answered.

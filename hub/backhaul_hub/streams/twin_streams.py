@@ -34,13 +34,13 @@ _DAY_NS = 86_400 * _SECOND_NS
 
 
 def device_prefix(env: str, device: str) -> str:
-    """Return what all twin subjects of a device, and the keys of its shadow, begin with."""
+    """Return the beginning of all twin subjects of a device, and of the keys of its shadow."""
     assert DEVICE_ID.match(device), device
     return f"fleet.{env}.veh.{device}"
 
 
 def twin_streams(config: HubConfig, up_streams: Iterable[str]) -> list[Json]:
-    """Declare all five, without what is common to every stream of the hub (streams/streams.py).
+    """Declare all five, without the settings common to every stream of the hub (streams/streams.py).
 
     Args:
         config: hub.toml; its `[twin]` says how much each may hold.
@@ -94,7 +94,7 @@ def twin_streams(config: HubConfig, up_streams: Iterable[str]) -> list[Json]:
 
 
 def events_of(up_stream: str, env: str) -> Json:
-    """Declare one UP shard as a source of events: what programs said, none of the housekeeping.
+    """Declare one UP shard as a source of events: programs' reports, none of the housekeeping.
 
     Never to be changed on a living stream: the server takes a source with another transform for
     a new one, and brings all that UP holds once more.

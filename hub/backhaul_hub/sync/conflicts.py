@@ -77,7 +77,7 @@ def _says(head: Head) -> tuple[bytes, bool]:
 
 
 class ConflictLedger:
-    """The conflicts known, at most `rows_max`, and what of them is not in hub.db yet.
+    """The conflicts known, at most `rows_max`, and those of them that are not in hub.db yet.
 
     Room is made by the oldest that is settled, then by the oldest.
     """
@@ -93,7 +93,7 @@ class ConflictLedger:
         self._gone: set[int] = set()
 
     def restore(self, conflicts: Iterable[Conflict], resolved: int, unresolved: int) -> None:
-        """Take in what was stored before."""
+        """Take in the stored rows."""
         self.conflicts = {conflict.id: conflict for conflict in conflicts}
         self.dropped_resolved, self.dropped_unresolved = resolved, unresolved
         self._last_id = max(self.conflicts, default=0)
@@ -128,7 +128,7 @@ class ConflictLedger:
             self.conflicts[conflict.id] = conflict
 
     def take_changes(self) -> list[Change]:
-        """Return what is to be stored since the last call."""
+        """Return the rows to store since the last call."""
         unstored = [self.conflicts[id_] for id_ in sorted(self._unstored) if id_ in self.conflicts]
         gone = [(id_,) for id_ in sorted(self._gone)]
         changes = [insertion(unstored)] if unstored else []
@@ -172,7 +172,7 @@ def insertion(conflicts: Iterable[Conflict]) -> Change:
 
 
 def conflict_of(row: Iterable[Any]) -> Conflict:
-    """Read one row of table `conflict`. Raises: CodecError, for what this never wrote."""
+    """Read one row of table `conflict`. Raises: CodecError, for a row that this never wrote."""
     id_, device, parent, node, type_, key, winner, winner_clock, loser, loser_clock, *rest = row
     return Conflict(
         id_,

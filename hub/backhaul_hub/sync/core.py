@@ -1,4 +1,4 @@
-"""What the hub makes of the points and words that vehicles send: heads, conflicts, the tree. Pure.
+"""The hub's view of vehicles' points and words: heads, conflicts, the tree. Pure.
 
 `HubSync` takes part in the reading of UP (uplink/consumer.py). It holds everything that vehicles and the
 hub agree on, and everything that is to be said to them about it; shells around it store, publish
@@ -49,7 +49,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Peer:
-    """What one device has said of itself and of its heads."""
+    """One device's words on itself and on its heads."""
 
     seen: Words[int] = field(default_factory=Words)
     """The newest stamp of the hub's that it had merged."""
@@ -82,7 +82,7 @@ class PlannedWrite(NamedTuple):
 
 
 class HubSync:
-    """Heads of all devices, in memory, and what of them is not in hub.db yet.
+    """Heads of all devices, in memory, and those of them that are not in hub.db yet.
 
     Args:
         devices: tells which devices there are.
@@ -122,14 +122,14 @@ class HubSync:
         lacking: Iterable[Lacking],
         peers: dict[str, Peer],
     ) -> None:
-        """Take in what was stored before."""
+        """Take in the stored rows."""
         self.heads.restore(heads)
         self.conflicts.restore(conflicts, *dropped)
         self.outbox.restore(lacking)
         self._peers = peers
 
     def peer(self, device: str) -> Peer:
-        """Return what a device has said."""
+        """Return a device's words."""
         return self._peers.setdefault(device, Peer())
 
     def on_message(self, said: Examined, is_new: bool) -> None:
@@ -141,7 +141,7 @@ class HubSync:
             self._take_event(said.key, said.seq, uplink.type, said.body)
 
     def take_changes(self) -> Sequence[Change]:
-        """Return what is to be stored with this turn."""
+        """Return the rows to store with this turn."""
         changes = [*self.heads.take_changes(), *self.conflicts.take_changes()]
         if self._peers_unstored:
             self.news |= self._peers_unstored
@@ -151,7 +151,7 @@ class HubSync:
         return changes
 
     def stored(self) -> None:
-        """Let what was taken in have its effects."""
+        """Let the messages of this turn have their effects."""
         for effect in self.on_stored:
             effect()
 
@@ -166,7 +166,7 @@ class HubSync:
             self.unequal.add(device)
 
     def plan(self, device: str, puts: Sequence[Sequence[Put]], origin: str) -> PlannedWrite:
-        """Return writes of the hub, each whole or not at all, and what to store for them.
+        """Return writes of the hub, each whole or not at all, and the rows to store for them.
 
         Raises:
             WriteRefusedError: one cannot be done, so none is.

@@ -1,4 +1,4 @@
-"""What a device says of itself between its points: how good its clock is, what it has seen. Pure.
+"""A device's words on itself between its points: how good its clock is, which heads it has seen. Pure.
 
 Such a word is in force for what follows it on its lane. Messages may arrive out of order, where a
 gap was filled, so the last few words are kept with their place, and of each lane its last.

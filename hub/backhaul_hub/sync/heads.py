@@ -53,7 +53,7 @@ class HeadChange(NamedTuple):
 
 
 class DeviceHeads:
-    """What the hub holds of one device.
+    """The hub's heads of one device.
 
     `heard_ns` of a series is the newest stamp that its vehicle gave it, as far as the hub has
     heard: a vehicle's stamps only grow, so what is not newer was known already.
@@ -75,7 +75,7 @@ class DeviceHeads:
         return self._heard.get(key, -(1 << 63))
 
     def would(self, parent: str, point: Point) -> Merged:
-        """Return what `offer` would do."""
+        """Return the result that `offer` would have."""
         return merge(self.heads.get(HeadKey.of(parent, point)), point)
 
     def offer(self, parent: str, point: Point) -> Merged:
@@ -115,7 +115,7 @@ class FleetHeads:
         self._unstored: set[tuple[str, HeadKey]] = set()
 
     def restore(self, rows: Iterable[StoredHead]) -> None:
-        """Take in what was stored before."""
+        """Take in the stored rows."""
         for row in rows:
             self.of(row.device).restore(row)
 
@@ -136,7 +136,7 @@ class FleetHeads:
     def take(
         self, device: str, placed: Placed, *, stored: bool = False, instead: bool = False
     ) -> Merged:
-        """Merge a point in, from whichever end it came; `stored` where hub.db has it already.
+        """Merge a point in, from either end; `stored` where hub.db has it already.
 
         `instead`: it takes the place of a head from the future.
         """
@@ -159,7 +159,7 @@ class FleetHeads:
         ]
 
     def take_changes(self) -> list[Change]:
-        """Return what is to be stored since the last call."""
+        """Return the rows to store since the last call."""
         unstored, self._unstored = self._unstored, set()
         rows = [row for device, key in unstored for row in self.rows(device, [key])]
         return [insertion(rows)] if rows else []
@@ -174,7 +174,7 @@ def insertion(rows: Iterable[StoredHead]) -> Change:
 
 
 def head_row(row: Iterable[Any]) -> StoredHead:
-    """Read one row of table `head`. Raises: CodecError, for what this never wrote."""
+    """Read one row of table `head`. Raises: CodecError, for a row that this never wrote."""
     device, parent, node, type_, key, point, heard_ns = row
     return StoredHead(device, HeadKey(parent, node, type_, key), head_of(point), heard_ns)
 

@@ -1,4 +1,4 @@
-"""The newest telemetry of every series, in memory: what a twin shows. Pure.
+"""The newest telemetry of every series, in memory, for twins. Pure.
 
 From frames, and from `e.heads` events, which a vehicle sends first of all when its link comes up:
 then the newest is known at once, and the frames that come after it are older and change nothing.
@@ -134,7 +134,7 @@ class Readings:
         return ()
 
     def stored(self) -> None:
-        """Do nothing: who tells the readings looks for them itself."""
+        """Do nothing: the teller of readings looks for them itself."""
 
     def _take_frame(self, device: str, layout: Layout, is_new: bool) -> None:
         newest_ns = newest_time(layout)

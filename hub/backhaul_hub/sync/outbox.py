@@ -1,4 +1,4 @@
-"""What waits to be written into DOWN, and what its messages hold. `Publisher` alone does I/O.
+"""Messages that wait to be written into DOWN. `Publisher` alone does I/O.
 
 DOWN keeps one message a subject, so what is published is never what somebody wrote but how the
 heads are now: a series' head, or all heads of a node. Whatever is published late, again or in
@@ -69,7 +69,7 @@ class Outbox:
         self._last_turn = 0
 
     def restore(self, rows: Iterable[Lacking]) -> None:
-        """Take in what was stored before."""
+        """Take in the stored rows."""
         for row in sorted(rows, key=lambda row: row.turn):
             self.add(row)
             self._last_turn = row.turn
@@ -87,7 +87,7 @@ class Outbox:
         self._lacking[row[:2]] = row
 
     def first(self) -> Lacking | None:
-        """Return what is to be published next."""
+        """Return the next messages to publish."""
         return next(iter(self._lacking.values()), None)
 
     def done(self, row: Lacking) -> None:
@@ -101,12 +101,12 @@ class Outbox:
 
 
 def insertion(rows: Iterable[Lacking]) -> Change:
-    """Return the statement that stores what DOWN lacks."""
+    """Return the statement that stores messages which DOWN lacks."""
     return Change("INSERT OR REPLACE INTO outbox VALUES (?, ?, ?)", [row[:3] for row in rows])
 
 
 def removal(rows: Iterable[Lacking]) -> Change:
-    """Return the statement that forgets what DOWN has; not where it was written again since."""
+    """Return the statement that forgets messages in DOWN; not where one was written again since."""
     return Change(
         # A row that was not durable itself may have taken the turn of one that was.
         "DELETE FROM outbox WHERE device = ? AND subject = ? AND turn <= ?",
@@ -194,7 +194,7 @@ def frame_subjects(heads: Heads, node: str) -> list[str]:
 
 
 class Publisher:
-    """Writes into DOWN what the outbox holds, oldest first, and takes it out again.
+    """Writes the outbox's messages into DOWN, oldest first, and takes them out again.
 
     Args:
         devices: as they are now: where a node's points go depends on its device.

@@ -1,4 +1,4 @@
-"""Reading back from hub.db what `HubSync` holds."""
+"""Reading back `HubSync`'s state from hub.db."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 async def restore(sync: HubSync, registry: Registry) -> None:
-    """Give `sync` what was stored before; a damaged row is left out, and said.
+    """Give `sync` the stored rows; a damaged row is left out, and said.
 
     A head that is left out comes back from its device, whose digest differs then.
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class SyncService:
-    """Answers requests about what `HubSync` holds.
+    """Answers requests about `HubSync`'s state.
 
     Args:
         devices: tells which devices there are.
@@ -149,7 +149,7 @@ class SyncService:
         }
 
     async def settle(self, question: questions.Settle) -> dict[str, Any]:
-        """Revert or accept what won a conflict. Raises: HubError."""
+        """Revert or accept the winner of a conflict. Raises: HubError."""
         async with Turn(self._registry):
             conflict = self._sync.conflicts.conflicts.get(question.id)
             if conflict is None:

@@ -30,7 +30,7 @@ INNER_TYPE = "node"  # as on the vehicle
 
 
 class TreeWrite(NamedTuple):
-    """What to put into which device's heads; FLEET's are the hub's own."""
+    """Points to put into devices' heads; FLEET's are the hub's own."""
 
     device: str
     puts: list[list[Put]]

@@ -1,4 +1,4 @@
-"""Writing at the hub: from what somebody asks for to points with stamps. Pure."""
+"""Writing at the hub: from a request to points with stamps. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Write:
 
 
 def plan_write(mine: DeviceHeads, puts: Sequence[Put], origin: str, time_ns: int) -> Write:
-    """Return the write that does what was asked for: one node's series, all or none.
+    """Return the write that fulfils a request: one node's series, all or none.
 
     Writing a value puts a deleted series back. `time_ns` is their stamp, greater than any seen
     (`DeviceHeads.next_stamp_ns`).

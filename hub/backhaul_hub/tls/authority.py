@@ -1,4 +1,4 @@
-"""A hub's own small certificate authority: makes it, signs with it, reads what it made. No I/O.
+"""A hub's own small certificate authority: makes it, signs with it, reads its certificates. No I/O.
 
 Everything is valid from 1970 on: a vehicle that starts without knowing the time must get in to learn it,
 and would take a certificate of today for one that is not valid yet. Where an authority takes the place

@@ -1,4 +1,4 @@
-"""What there is to say of a hub's certificates, as `backhaul-hub tls show --json` prints it."""
+"""The facts of a hub's certificates, as `backhaul-hub tls show --json` prints them."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ SERVER = "server.pem"
 
 @dataclass(frozen=True, slots=True)
 class OwnCertificate:
-    """What an operator brings: three files in PEM."""
+    """An operator's own certificate: three files in PEM."""
 
     certificate: Path
     """Of the server, then of those between it and the authority."""
@@ -115,7 +115,7 @@ def use_certificate(
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """What of a hub's certificates is to be made anew."""
+    """The certificates of a hub to make anew."""
 
     names: tuple[str, ...] = ()
     """More names for every server."""
@@ -163,7 +163,7 @@ def has_tls(directory: Path) -> bool:
 
 
 def ca_text(directory: Path) -> str:
-    """Return what vehicles are to trust, in PEM; nothing where the hub has no TLS."""
+    """Return the certificates that vehicles should trust, in PEM; nothing where the hub has no TLS."""
     return (directory / TLS / CA).read_text() if has_tls(directory) else ""
 
 
@@ -212,7 +212,7 @@ def _signer(trusted: Sequence[x509.Certificate], key_file: Path) -> Authority:
 def _succeed(
     directory: Path, former: Authority, trusted: Sequence[x509.Certificate], now: datetime
 ) -> Authority:
-    """Make a new authority and write it; at each step what is there fits together."""
+    """Make a new authority and write it; at each step the present files fit together."""
     new = new_authority(now)
     write_private(directory / TLS / CA, pem(new.certificate, *trusted))
     write_private(directory / TLS / CROSS, pem(endorse(new, former, now)))
@@ -238,7 +238,7 @@ def _bundle(authority: Authority, names: Sequence[str], now: datetime) -> str:
 
 
 def _place(directory: Path, bundles: Mapping[Path, str], ca: str) -> None:
-    """Write what clients trust, then what the servers show."""
+    """Write the clients' trust, then the servers' certificates."""
     for target in dict.fromkeys([directory, *bundles]):
         (target / TLS).mkdir(mode=0o700, exist_ok=True)
         write_private(target / TLS / CA, ca)

@@ -28,7 +28,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True)
 class TlsChoice:
-    """What `backhaul-hub init` is told of TLS."""
+    """The options of `backhaul-hub init` about TLS."""
 
     names: tuple[str, ...] = ()
     """Of the servers, beside the hosts by which they are dialled."""
@@ -65,7 +65,7 @@ def write_certificates(
     clock: Clock,
     of: Path | None,
 ) -> None:
-    """Write what the servers show.
+    """Write the servers' certificates.
 
     Args:
         directory: the hub directory.

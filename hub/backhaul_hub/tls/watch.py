@@ -67,7 +67,7 @@ class CertificateWatch:
             await asyncio.sleep(_LOOK_S)
 
     async def look(self) -> None:
-        """Look once; what cannot be asked or read just now stays as it was."""
+        """Look once; a certificate that cannot be read just now stays as it was."""
         try:
             seen = shown(await ask_all(self._system, "VARZ", self._servers))
             if has_tls(self._directory):

@@ -1,4 +1,4 @@
-"""What is answered about events: each once, the newest last, and in which hours some may be missing."""
+"""Answers about events: each event once, the newest last, and in which hours some may be missing."""
 
 from __future__ import annotations
 

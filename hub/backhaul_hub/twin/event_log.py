@@ -49,7 +49,7 @@ _SILENT_NS = 4 * _SECOND_NS
 
 
 class VehicleEvent(NamedTuple):
-    """One event. `said` is what there is of previous, reason and data.
+    """One event. `said` holds its previous, reason and data, as far as there are any.
 
     An alert has neither epoch nor seq, but an id; its data say which rule, how bad, and the figures.
     """
@@ -70,7 +70,7 @@ class VehicleEvent(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Events by their time, the newest last, and what else stood between them."""
+    """Events by their time, the newest last, and all other messages between them."""
 
     events: list[VehicleEvent]
     earlier: int
@@ -111,7 +111,7 @@ def read_alert(subject: str, body: bytes) -> VehicleEvent | None:
 
 
 def event_of(device: str, kind: str, message: Message) -> VehicleEvent | None:
-    """Return what a message of a device says as an event of a kind; None where it is none."""
+    """Return a device's message as an event of a kind; None where it is none."""
     try:
         [point] = message.points
         if not isinstance(point.value, Opaque) or point.value.dtype != JSON:
@@ -163,7 +163,7 @@ class EventLog:
         return seen.add(event.seq) > 0
 
     def found(self) -> Found:
-        """Return what there is."""
+        """Return the log's events."""
         newest = [event for _, _, event in sorted(self._newest)]
         return Found(newest, self._earlier, self._repeats, self._unreadable)
 
@@ -177,7 +177,7 @@ async def find_events(
     kind: str | None = None,
     since_ns: int,
 ) -> Found:
-    """Fill a log with what TWIN_EVENTS holds, of all devices or of these.
+    """Fill a log with the events of TWIN_EVENTS, of all devices or of these.
 
     Raises:
         HubError: the server did not answer.

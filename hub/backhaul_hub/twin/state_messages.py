@@ -1,4 +1,4 @@
-"""TWIN_STATE: what its messages say, and which are still to be published. Pure.
+"""TWIN_STATE: the contents of its messages, and which are still to be published. Pure.
 
 One message is the newest value of one series, as JSON that people and dashboards read:
 
@@ -58,7 +58,7 @@ class StateValue(NamedTuple):
 
 
 class Waiting:
-    """What is still to be published: of each series the newest, the longest waiting first."""
+    """The values still to be published: of each series the newest, the longest waiting first."""
 
     def __init__(self) -> None:
         self._values: dict[StateKey, StateValue] = {}
@@ -78,7 +78,7 @@ class Waiting:
         return [(key, self._values.pop(key)) for key in keys]
 
     def put_back(self, taken: Iterable[tuple[StateKey, StateValue]]) -> None:
-        """Take back what could not be published, but for what is no longer the newest."""
+        """Take back the values that could not be published, but for those no longer the newest."""
         newer, self._values = self._values, dict(taken)
         for key, value in newer.items():
             self.add(key, value)
@@ -133,7 +133,7 @@ _read = Reader(_Message).read
 
 
 def read_state(body: bytes) -> tuple[StateKey, StateValue] | None:
-    """Read what `state_body` wrote; None for anything else, and for a value that was left out."""
+    """Read a body that `state_body` wrote; None for anything else, and for a value that was left out."""
     try:
         message = _read(body)
         data = message.data

@@ -1,4 +1,4 @@
-"""Keeping TWIN_STATE: from what readers of UP find out to messages in the stream.
+"""Keeping TWIN_STATE: from the finds of UP's readers to messages in the stream.
 
 Values go in atomic batches: one sync to disk for up to 500 of them. A batch is stored whole or not at
 all, and what is not is tried again, so each newest value arrives, some perhaps twice. What a control
@@ -78,7 +78,7 @@ class StatePublisher:
         self._batch_ids = map(f"{secrets.token_hex(6)}-{{}}".format, count())
 
     def tell(self, announcements: Iterable[Announcement], fresh: Iterable[NewReading]) -> None:
-        """Have published what is new: heads that a vehicle has changed, and readings."""
+        """Have the news published: heads that a vehicle has changed, and readings."""
         for announcement in announcements:
             device, key, head, _ = announcement.change
             if key.parent or is_hub_origin(head.origin):
@@ -96,7 +96,7 @@ class StatePublisher:
         self._wake()
 
     def lost(self) -> None:
-        """Take in that the stream was made anew: publish again what belongs in it."""
+        """Take in that the stream was made anew: publish all its values again."""
         since_ns = self._clock.now_ns() - self._age_ns_max
         for device, series, reading in self._readings.all():
             if reading.time >= since_ns and self._is_newest(device, series, reading):

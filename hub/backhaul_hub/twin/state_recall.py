@@ -34,7 +34,7 @@ _READ_MESSAGES = 512
 
 
 async def recall(client: Client, heads: FleetHeads, readings: Readings) -> None:
-    """Take in what TWIN_STATE says of every series; heads are known already, from hub.db.
+    """Take in TWIN_STATE's value of every series; heads are known already, from hub.db.
 
     Raises:
         HubError: the server did not answer.

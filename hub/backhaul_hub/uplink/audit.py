@@ -1,4 +1,4 @@
-"""Auditing a stream of UP: what of all that was read of it is still there, and what is not.
+"""Auditing a stream of UP: which of the messages read are still there, and which are not.
 
 A store put back from a copy, a power cut without sync, a purge, a deletion, a stream made anew: the
 server says nothing of any of them. What tells are the stream's own numbers and whether the
@@ -39,7 +39,7 @@ Reason = Literal["recreated", "rolled_back", "purged", "deleted"]
 
 @dataclass(slots=True)
 class Finding:
-    """What an audit found. Numbers are of blocks."""
+    """The findings of an audit. Numbers are of blocks."""
 
     position: Position
     """Where to go on reading."""
@@ -53,7 +53,7 @@ class Finding:
 
 
 def stream_state(info: Json) -> StreamState:
-    """Read what the server says of a stream (the answer of STREAM.INFO)."""
+    """Read the server's word on a stream (the answer of STREAM.INFO)."""
     config, state = info["config"], info["state"]
     last_seq = state["last_seq"]
     return StreamState(
@@ -97,7 +97,7 @@ class Audit:
         )
 
     async def look(self, position: Position) -> tuple[StreamState, Finding]:
-        """Compare the stream with what was read of it.
+        """Compare the stream with the record of its reading.
 
         Of a cluster's stream a loss is believed once it has been there for 15 s.
 
@@ -116,7 +116,7 @@ class Audit:
         return state, finding
 
     def taken_in(self, state: StreamState) -> None:
-        """Take note that what was found of this state is stored: it is no news any more."""
+        """Take note that the findings of this state are stored: they are no news any more."""
         self._deleted = state.deleted
 
     async def _compare(self, state: StreamState, position: Position) -> tuple[StreamState, Finding]:
@@ -162,7 +162,7 @@ class Audit:
         )
 
     async def _find_what_front_lost(self, state: StreamState, finding: Finding) -> None:
-        """Tell what the limits took off the front from what was purged."""
+        """Tell messages that the limits took off the front from purged ones."""
         first = state.first_seq
         before = [
             block
@@ -217,7 +217,7 @@ class Audit:
                 finding.remade.append(content)
 
     async def _read_block(self, block: Block) -> BlockContent | None:
-        """Read what a block still holds of what was read of it; None where that is nothing."""
+        """Read the messages that a block still holds of those read; None where there are none."""
         content = BlockContent(Block(block.number))
         seq = block.low
         while seq <= block.high:
@@ -242,7 +242,7 @@ class Audit:
 async def require_gone(
     api: JetStreamApi, stream: str, messages: list[Stored], lo: int, hi: int
 ) -> None:
-    """Make sure that what is not in an answer about `lo` to `hi` is not in the stream either.
+    """Make sure that messages missing from an answer about `lo` to `hi` are not in the stream either.
 
     Raises:
         HubError: the stream's leader has some of it; ask again.

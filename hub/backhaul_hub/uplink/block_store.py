@@ -1,4 +1,4 @@
-"""The blocks of UP in hub.db: rows to write with a read position, and what is asked of them."""
+"""The blocks of UP in hub.db: rows to write with a read position, and questions about them."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class BlockStore:
         return found
 
     def put(self, blocks: Iterable[tuple[Block, Mapping[LaneKey, RangeSet]]]) -> list[Change]:
-        """Return what writes these blocks, and of their lanes those that are given."""
+        """Return the statements that write these blocks, and of their lanes those that are given."""
         block_rows, lane_rows = [], []
         for block, lanes in blocks:
             grains = msgspec.json.encode(block.grains).decode()
@@ -114,7 +114,7 @@ class BlockStore:
         return [Change(_PUT_BLOCK, block_rows), Change(_PUT_LANE, lane_rows)]
 
     def drop(self, numbers: Iterable[int]) -> list[Change]:
-        """Return what deletes these blocks."""
+        """Return the statements that delete these blocks."""
         rows = [(self._stream, number) for number in numbers]
         return [
             Change("DELETE FROM block WHERE stream = ? AND number = ?", rows),
@@ -123,7 +123,7 @@ class BlockStore:
 
 
 def forget_lanes(keys: Iterable[LaneKey]) -> list[Change]:
-    """Return what deletes all that is stored of these lanes."""
+    """Return the statements that delete all rows of these lanes."""
     rows = [tuple(key) for key in keys]
     where = "WHERE device = ? AND lane = ? AND epoch = ?"
     return [

@@ -1,4 +1,4 @@
-"""Certificates of one device's hours, from what hub.db holds; `up` may run meanwhile, or not."""
+"""Certificates of one device's hours, by hub.db; `up` may run meanwhile, or not."""
 
 from __future__ import annotations
 

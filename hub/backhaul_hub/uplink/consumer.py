@@ -1,4 +1,4 @@
-"""What may take part in the reading of UP: consumers of good messages, told in stream order.
+"""Consumers of good messages, which take part in the reading of UP, told in stream order.
 
 A batch of UP goes through one turn: every good message is told to continuity and to each consumer,
 then the read position, the lanes and the consumers' own rows are written to hub.db in one
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Consumer(Protocol):
-    """Takes in what vehicles say.
+    """Takes in vehicles' messages.
 
     Everything must bear repetition. A message comes again where a lane was sent again, or UP had lost
     it: purged, put back from a copy, made anew (`is_new` is False then). It comes with `is_new` True
@@ -25,7 +25,7 @@ class Consumer(Protocol):
     """
 
     def on_message(self, said: Examined, is_new: bool) -> None:
-        """Take in one good message: no I/O, and no exception, whatever a device has written.
+        """Take in one good message: no I/O, and no exception, for any body of a device.
 
         Args:
             said: the message, with what is read of it already: nobody reads a frame a second time.
@@ -33,7 +33,7 @@ class Consumer(Protocol):
         """
 
     def take_changes(self) -> Sequence[Change]:
-        """Return what is to be written along with the messages of this turn, and forget it.
+        """Return the rows to write along with the messages of this turn, and forget them.
 
         Where the disk refuses, the same rows are tried again before anything else is taken in.
         """

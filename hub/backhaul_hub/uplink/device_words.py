@@ -1,4 +1,4 @@
-"""What vehicles have said of their lanes and clocks: marks, receipts, epochs, clock qualities.
+"""Vehicles' words on their lanes and clocks: marks, receipts, epochs, clock qualities.
 
 Pure: it is told in the order of UP, changes continuity, and hands out the rows to be stored.
 """
@@ -55,7 +55,7 @@ class WordBook:
     def restore(
         self, ended: Iterable[tuple[str, int]], clocks: Iterable[tuple[str, ClockWord]]
     ) -> None:
-        """Take in what was stored before: epochs that are over, and the clocks of devices."""
+        """Take in the stored rows: epochs that are over, and the clocks of devices."""
         for device, epoch in ended:
             self._continuity.end(device, epoch)
         self.clocks.update(clocks)

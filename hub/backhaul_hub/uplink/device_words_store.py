@@ -1,4 +1,4 @@
-"""What vehicles have said, read back from hub.db."""
+"""Vehicles' words, read back from hub.db."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 async def restore(registry: Registry, book: WordBook) -> None:
-    """Tell a new WordBook what was said before.
+    """Tell a new WordBook the stored words.
 
     Raises:
         RegistryError: the database refused.

@@ -45,7 +45,7 @@ class Hashes:
         self._registry = registry
 
     async def of(self, key: LaneKey, low: int, high: int) -> list[str | None]:
-        """Return the hash of each seq from `low` to `high` in hex, by what UP holds.
+        """Return the hash of each seq from `low` to `high` in hex, by UP's messages.
 
         None: the hub holds no message of that seq. Empty: it holds one, or has held it until UP's limits
         took it, and cannot say which.

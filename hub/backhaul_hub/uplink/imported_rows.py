@@ -30,7 +30,7 @@ _PUT = "INSERT OR REPLACE INTO import_source VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """How far a recording of one device is kept: the rows of `device` in one file, and what it grew by.
+    """How far a recording of one device is kept: the rows of `device` in one file, and its growth.
 
     ``total``: rows there were when it was looked at. ``rows``, ``digest``: kept, and what stood in them.
     ``going``, ``going_digest``, ``going_epoch``, ``going_hours``: up to which row a block is being
@@ -52,7 +52,7 @@ class Source:
 
 
 async def source_of_db(registry: Registry, source: str) -> Source | None:
-    """Return what is known of a recording. Raises: RegistryError."""
+    """Return the record of a recording. Raises: RegistryError."""
     rows = await registry.fetch("SELECT * FROM import_source WHERE source = ?", (source,))
     return next((Source(*row) for row in rows), None)
 
@@ -129,7 +129,7 @@ async def lost(registry: Registry, api: JetStreamApi) -> bool:
 
 
 async def trouble(registry: Registry, api: JetStreamApi, now_ns: int) -> str:
-    """Say what is wrong with imports; empty: nothing, or nobody can tell now."""
+    """Return the error in imports; empty: none, or nobody can tell now."""
     try:
         return LOST if await lost(registry, api) else await unfinished(registry, now_ns)
     except (HubError, NatsError):

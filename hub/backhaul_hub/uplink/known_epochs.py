@@ -1,4 +1,4 @@
-"""What the hub knows of the epochs of a vehicle's ledger, once all that UP holds now is read.
+"""The hub's knowledge of the epochs of a vehicle's ledger, once all of UP's messages are read.
 
 A vehicle goes on in an epoch only if nobody knows more of it than its ledger. The hub may say so only
 when nothing that would tell otherwise stands unread in UP.
@@ -52,7 +52,7 @@ class Known:
         self._reader_of = reader_of
 
     async def of(self, device: str, epochs: Iterable[int]) -> dict[int, Lanes] | None:
-        """Return what is known of some epochs of a device, None where that cannot be said now."""
+        """Return the knowledge of some epochs of a device, None where that cannot be said now."""
         reader = self._reader_of(device)
         if reader is None or not await self._has_read_all(reader):
             return None

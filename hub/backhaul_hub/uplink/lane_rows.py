@@ -37,7 +37,7 @@ class Position:
 
 
 async def read_lanes(registry: Registry, device: str = "") -> dict[LaneKey, LaneState]:
-    """Return what continuity knew at the last `store`, of one device or (empty) of all."""
+    """Return continuity's books at the last `store`, of one device or (empty) of all."""
     rows = await registry.fetch(
         "SELECT device, lane, epoch, held, aged, seen, receipts, said, messages, repeats,"
         " body_bytes, last_seen_ns, chain FROM lane WHERE ?1 IN ('', device)",

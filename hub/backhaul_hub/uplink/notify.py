@@ -1,4 +1,4 @@
-"""Telling devices how far the hub holds their lanes, and asking them for what is missing."""
+"""Telling devices how far the hub holds their lanes, and asking them for missing messages."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Teller:
             raise
 
     async def ask_for_gaps(self) -> None:
-        """Ask connected devices for what is missing of their lanes; for ever."""
+        """Ask connected devices for the missing messages of their lanes; for ever."""
         while True:
             for (device, lane), (epoch, ranges, machine) in list(self._asked.items()):
                 if self._answerer(device) != machine:

@@ -1,4 +1,4 @@
-"""Setting garbage aside: a copy of what UP holds and nobody can read, with the reason."""
+"""Quarantining garbage: a copy of each unreadable message of UP, with the reason."""
 
 from __future__ import annotations
 

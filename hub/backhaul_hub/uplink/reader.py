@@ -129,7 +129,7 @@ class UplinkReader:
                 await asyncio.sleep(_RETRY_S)
 
     def note_state(self, info: Json) -> None:
-        """Take in how the stream is now: what it lost while nothing came is noticed so."""
+        """Take in the stream's state: a loss while nothing came is noticed so."""
         self._audit_due = self._audit_due or self._audit.differs(info, self.position)
 
     async def _read(self) -> list[Stored]:
@@ -187,7 +187,7 @@ class UplinkReader:
         self._judge_repeats()
 
     def _judge_repeats(self) -> None:
-        """Compare repeats with what UP holds, beside the reading."""
+        """Compare repeats with UP's messages, beside the reading."""
         if self._judging is None or self._judging.done():
             doubts = self._take_doubts()
             self._judging = asyncio.create_task(self._judge(doubts)) if doubts else None
@@ -249,7 +249,7 @@ class UplinkReader:
             log.error("device_beyond_bounds", device=key.device, bound=bound, messages=count)
 
     async def _store(self, changes: Sequence[Change]) -> None:
-        """Store the position and what changed on the way to it, trying until the disk takes it."""
+        """Store the position and all changes on the way to it, trying until the disk takes it."""
         lanes = self._continuity.take_changed()
         changes = [
             *changes,
@@ -267,7 +267,7 @@ class UplinkReader:
                 return
 
     async def _look(self) -> None:
-        """Audit the stream, and stop counting on what it has lost."""
+        """Audit the stream, and stop counting on lost messages."""
         self._audit_due = False
         state, finding = await self._audit.look(self.position)
         if finding.position != self.position or finding.reasons or finding.aged:
@@ -312,7 +312,7 @@ class UplinkReader:
             )
 
     def _note_caught_up(self) -> None:
-        """All that UP has is read: what is not held now of what was ever seen is lost."""
+        """All of UP is read: messages ever seen and not held now are lost."""
         self.caught_up = True
         lost = {key: self._continuity.lost(key) for key in self._thinned}
         self._thinned.clear()

@@ -1,4 +1,4 @@
-"""What a stream holds, as digests of its blocks: made where it is, compared where it was put back.
+"""A stream's contents, as digests of its blocks: made where it is, compared where it was put back.
 
 A block is a stretch of `BLOCK_SEQS` sequences. Its digest is of sequence, time, subject and body of
 every message, so one that was lost, added, moved or altered shows, and where.
@@ -27,7 +27,7 @@ _BATCH_MESSAGES = 512
 
 
 class Block(msgspec.Struct, frozen=True):
-    """What stands from one sequence to another, both included."""
+    """The messages from one sequence to another, both included."""
 
     low: int
     high: int
@@ -81,7 +81,7 @@ def _record(message: Stored) -> bytes:
 
 
 def compare(expected: Sequence[Block], found: Sequence[Block]) -> str:
-    """Return what differs between blocks of the same stretches, in words; "" where nothing does."""
+    """Return the differences between blocks of the same stretches, in words; "" where there are none."""
     for wanted, is_there in zip(expected, found, strict=True):
         if wanted != is_there:
             lost = wanted.messages - is_there.messages
@@ -91,7 +91,7 @@ def compare(expected: Sequence[Block], found: Sequence[Block]) -> str:
 
 
 async def differs(client: Client, state: Json, blocks: Sequence[Block], info: Json) -> str:
-    """Return what of a stream is not as it was, in words; "" where nothing is.
+    """Return the changes of a stream, in words; "" where there are none.
 
     Args:
         client: connected to where it was put.
@@ -111,7 +111,7 @@ async def differs(client: Client, state: Json, blocks: Sequence[Block], info: Js
 
 
 def state_differs(expected: Json, info: Json, *, grows: bool) -> str:
-    """Return what of a stream's numbers is not as it was, in words; "" where nothing is.
+    """Return the changes of a stream's numbers, in words; "" where there are none.
 
     Args:
         expected: `state` of the snapshot.

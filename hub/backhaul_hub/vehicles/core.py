@@ -1,4 +1,4 @@
-"""What vehicles say of themselves beside their lanes, and when they were heard last. Pure.
+"""Vehicles' words on themselves beside their lanes, and when they were heard last. Pure.
 
 It comes with questions for the time (links/clock_service.py) and is kept in hub.db: the machines of an identity for
 `vehicles/identities.py`, the newest report for operators.
@@ -33,7 +33,7 @@ class Told(NamedTuple):
 
 
 class Vehicles:
-    """Takes in what vehicles say of themselves."""
+    """Takes in vehicles' words on themselves."""
 
     def __init__(self) -> None:
         self.identities = Identities()
@@ -44,7 +44,7 @@ class Vehicles:
         self.unreadable = 0
 
     def hear(self, device: str, report: bytes, address: str, now_ns: int) -> None:
-        """Take in that the agent of a device has spoken, and what it says of itself, if it does.
+        """Take in that the agent of a device has spoken, and its words on itself, if there are any.
 
         `address`: that of its leaf.
         """
@@ -67,7 +67,7 @@ class Vehicles:
         return [Change(_PUT, list(map(self._row, devices)))] if devices else []
 
     def restore(self, rows: Iterable[tuple[str, int, str, str]]) -> None:
-        """Take in what was stored before; what cannot be read of it is left out, and logged."""
+        """Take in the stored rows; unreadable ones are left out, and logged."""
         for device, told_ns, report, identity in rows:
             try:
                 known = msgspec.json.decode(identity, type=Identity)
@@ -87,7 +87,7 @@ class Vehicles:
 
 
 async def restored(registry: Registry) -> Vehicles:
-    """Return what vehicles have said before.
+    """Return vehicles' former words.
 
     Raises:
         RegistryError: the database refused.

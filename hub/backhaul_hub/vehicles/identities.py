@@ -1,4 +1,4 @@
-"""Whether two machines use one vehicle's identity: a judge of what is known of both. Pure.
+"""Whether two machines use one vehicle's identity: a judge of the sightings of both. Pure.
 
 A disk image that was copied, an identity document that was used twice, a second agent: both say they are VID-007,
 and what one sends hides what the other does. Three things give them away:
@@ -47,12 +47,12 @@ class Sighting(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Return what no two runs have in common."""
+        """Return a key that no two runs have in common."""
         return self.machine, self.boot, self.run
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """What was seen last that gives two machines away, or that one was replaced.
+    """The last sighting that gives two machines away, or that one was replaced.
 
     `since_ns`: when that began. `one`, `other`: the two, the one that was there before first; None where a
     fork is all that is known. `why`: for people.
@@ -72,7 +72,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """What is known of one device; the newest sighting is the last."""
+    """The sightings of one device; the newest is the last."""
 
     seen: tuple[Sighting, ...] = ()
     evidence: Evidence | None = None
@@ -86,7 +86,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Identities:
-    """Takes in what vehicles say they are, and judges it.
+    """Takes in vehicles' claims of identity, and judges them.
 
     `changed` collects the devices of which there is something to be stored.
     """
@@ -96,11 +96,11 @@ class Identities:
         self._known: dict[str, Identity] = {}
 
     def restore(self, known: Mapping[str, Identity]) -> None:
-        """Take in what was stored before."""
+        """Take in the stored rows."""
         self._known.update(known)
 
     def of(self, device: str) -> Identity:
-        """Return what is known of a device."""
+        """Return the sightings of a device."""
         return self._known.get(device) or Identity()
 
     def saw(self, device: str, report: VehicleReport, address: str, now_ns: int) -> None:
@@ -143,7 +143,7 @@ class Identities:
             self._keep(device, Identity(known.seen, evidence, known.settled_ns))
 
     def answerer(self, device: str) -> str | None:
-        """Return the machine that may say of what its ledger does not know that it is lost.
+        """Return the machine that may declare messages lost that its ledger does not know.
 
         Another machine may have it, where one was ever heard: then "", nobody may, until an operator
         says that one alone is left (`settle`). None: it has not said which machine it is.
@@ -163,7 +163,7 @@ class Identities:
         return now
 
     def judged(self, device: str, now_ns: int) -> Evidence | None:
-        """Return what is to be told of a device now."""
+        """Return the word for a device now."""
         evidence = self.of(device).evidence
         if evidence is None or now_ns - evidence.last_ns >= LASTS_NS:
             return None
@@ -175,7 +175,7 @@ class Identities:
 
 
 def _evidence(known: Identity, fresh: Sighting, now_ns: int) -> Evidence | None:
-    """Return what another sighting than the last one gives away; None for nothing."""
+    """Return the fact that another sighting than the last one gives away; None for nothing."""
     before = known.now
     if before is None or before.key == fresh.key:
         return None
@@ -213,7 +213,7 @@ def _last_two(seen: tuple[Sighting, ...]) -> tuple[Sighting | None, Sighting | N
 
 
 def _bounded(others: list[Sighting], fresh: Sighting) -> list[Sighting]:
-    """Drop the oldest of those beside the newest: first runs of one machine, then whatever it is."""
+    """Drop the oldest of those beside the newest: first runs of one machine, then any others."""
     runs: dict[str, int] = {fresh.machine: 1}
     kept = []
     for each in reversed(others):
@@ -224,7 +224,7 @@ def _bounded(others: list[Sighting], fresh: Sighting) -> list[Sighting]:
 
 
 def told(device: str, evidence: Evidence) -> str:
-    """Say what is known, for people: both machines, and where both were."""
+    """Describe the sightings, for people: both machines, and where both were."""
     names = [_named(each) for each in (evidence.one, evidence.other) if each is not None]
     if not evidence.two:
         return " now, before it ".join(reversed(names))

@@ -55,7 +55,7 @@ class VehicleKeeper:
     async def open(
         cls, registry: Registry, clock: Clock, links: Mapping[str, Link], continuity: Continuity
     ) -> Self:
-        """Return a keeper that knows what was stored.
+        """Return a keeper with the stored rows.
 
         Raises:
             RegistryError: the database refused.
@@ -63,7 +63,7 @@ class VehicleKeeper:
         return cls(await restored(registry), registry, clock, links, continuity)
 
     def hear(self, device: str, report: bytes) -> float:
-        """Take in a question of a device's agent, and what it says of itself with it, if anything.
+        """Take in a question of a device's agent, and its words on itself with it, if any.
 
         Returns for how many seconds it is to stay away, because another machine with its identity is online.
         """
@@ -84,7 +84,7 @@ class VehicleKeeper:
         return machine
 
     async def run(self) -> None:
-        """Look for forks and store what is new each `STORE_S` (event loop's clock), for ever, and at the end."""
+        """Look for forks and store the news each `STORE_S` (event loop's clock), for ever, and at the end."""
         try:
             while True:
                 await asyncio.sleep(STORE_S)
@@ -108,7 +108,7 @@ class VehicleKeeper:
             self.vehicles.identities.forked(device, why, last_ns)
 
     async def store(self) -> None:
-        """Store what is new; where hub.db refuses, the next time."""
+        """Store the news; where hub.db refuses, the next time."""
         changes = self.vehicles.take_changes()
         if not changes:
             return

@@ -1,4 +1,4 @@
-"""Whose turn it is, where two machines with one identity are online at once. Pure.
+"""The turns of two machines with one identity that are online at once. Pure.
 
 A server lets one leaf of a name in: each that comes cuts the other one off, which comes again at once, so
 that links flap and nothing flows. So one of them is told to stay away for a while, then the other one.
