@@ -17,8 +17,9 @@ from backhaul_codec.bulk.columns import decode_columns
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.wire.envelope import NO_LINK
 from backhaul_hub.continuity.chain import Fork, Watermark
-from backhaul_hub.continuity.lane_book import Continuity, Explained
+from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.continuity.lane_state import Explained
 from backhaul_hub.db import migrations as schema
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry

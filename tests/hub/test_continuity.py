@@ -12,9 +12,9 @@ from backhaul_hub.continuity.lane_book import (
     HOLES_MAX,
     LANES_MAX,
     Continuity,
-    Explained,
 )
 from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.continuity.lane_state import Explained
 
 DEVICE = "VID-001"
 LANE = LaneKey(DEVICE, "bulk", 7)

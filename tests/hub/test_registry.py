@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_codec.ranges import RangeSet
-from backhaul_hub.continuity.lane_book import Explained, LaneState
 from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.continuity.lane_state import Explained, LaneState
 from backhaul_hub.db import turn
 from backhaul_hub.db.change import Change
 from backhaul_hub.db.devices import add_device, node_changes, read_devices

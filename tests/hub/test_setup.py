@@ -15,8 +15,8 @@ from backhaul_hub.access.keys import read_keys, write_keys
 from backhaul_hub.access.logins import add_twin_login
 from backhaul_hub.access.push import AccountKeeper
 from backhaul_hub.config import load
-from backhaul_hub.continuity.lane_book import LaneState
 from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.continuity.lane_state import LaneState
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol.add_device import DeviceSettings, change_nodes, create_device

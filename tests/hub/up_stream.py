@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from backhaul_codec import Point, encode_frame, encode_point
 from backhaul_codec.points import JSON, Opaque
-from backhaul_hub.continuity.lane_book import Continuity, LaneState
+from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.store import Registry
 from backhaul_hub.nats.jetstream import JetStreamApi
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from backhaul_hub.continuity.lane_state import LaneState
     from backhaul_hub.nats.jetstream import Json
     from tests.support.nats_server import NatsServer
 

@@ -94,7 +94,7 @@ MUTANTS = (
     Mutant(
         "watermark-over-hole",
         "the watermark is the highest seq that came, holes or not",
-        "hub/backhaul_hub/continuity/lane_book.py",
+        "hub/backhaul_hub/continuity/lane_state.py",
         "return self.accounted.contiguous",
         "return self.accounted.highest",
         named(

@@ -9,16 +9,16 @@ the seqs that the ledger wrote into every message do.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from backhaul_codec.ranges import RangeSet
-from backhaul_hub.continuity.chain import Chain, Fork, Watermark
+from backhaul_hub.continuity.chain import Fork, Watermark
+from backhaul_hub.continuity.lane_state import LaneState
 from backhaul_hub.continuity.repeats import Repeats
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from backhaul_codec.ranges import RangeSet
     from backhaul_hub.continuity.lane_key import LaneKey
     from backhaul_hub.continuity.repeats import Run
 
@@ -33,80 +33,6 @@ HOLES_MAX = 16_384
 """Separate ranges of seqs, over all its lanes; as many receipts in each."""
 FORGOTTEN_AFTER_NS = 86_400 * 1_000_000_000
 """A former epoch that nothing came of for so long makes room for a new one."""
-
-
-class Explained(NamedTuple):
-    """Seqs that will never come, and the vehicle's word why."""
-
-    low: int
-    high: int
-    reason: str
-
-
-@dataclass(slots=True)
-class LaneState:
-    """The hub's book of one (device, lane, epoch)."""
-
-    held: RangeSet = field(default_factory=RangeSet)
-    """Seqs that are in UP, or were until its limits of age and size took them."""
-    aged: RangeSet = field(default_factory=RangeSet)
-    """Those of `held` that the limits took."""
-    seen: RangeSet = field(default_factory=RangeSet)
-    """Seqs that ever were in UP; those not `held` the hub has lost."""
-    explained: RangeSet = field(default_factory=RangeSet)
-    """Seqs that will never come, by a receipt from the device."""
-    receipts: list[Explained] = field(default_factory=list)
-    """The same with reasons; no seq twice."""
-    said: int = 0
-    """The highest seq that the vehicle has spoken of in a mark."""
-    messages: int = 0
-    """Messages that were new."""
-    repeats: int = 0
-    """Messages whose seq had been seen already."""
-    body_bytes: int = 0
-    """Size of the new messages as they came over the wire, without subject and headers."""
-    last_seen_ns: int = 0
-    """When UP stored the newest of them; ns since the Unix epoch."""
-    chain: Chain = field(default_factory=Chain)
-    """Whether what is held is one history."""
-
-    @property
-    def accounted(self) -> RangeSet:
-        """Seqs that are held or explained."""
-        return self.held.union(self.explained) if self.explained else self.held
-
-    @property
-    def watermark(self) -> int:
-        """The highest seq below which everything is held or explained."""
-        return self.accounted.contiguous
-
-    @property
-    def proven(self) -> tuple[int, bytes]:
-        """How far all is held or explained and is one history, and the hash of the message there."""
-        return self.chain.proven(self.watermark)
-
-    @property
-    def gaps(self) -> list[tuple[int, int]]:
-        """Ranges up to the newest seq seen that are neither held nor explained."""
-        accounted = self.accounted
-        return accounted.holes(1, max(accounted.highest, self.seen.highest))
-
-    @property
-    def owed(self) -> list[tuple[int, int]]:
-        """The gaps, and the seqs above them up to the last one that the vehicle has spoken of."""
-        accounted = self.accounted
-        return accounted.holes(1, max(accounted.highest, self.seen.highest, self.said))
-
-    @property
-    def lost(self) -> int:
-        """How many messages UP has had and has lost."""
-        return self.seen.total - self.held.total
-
-    @property
-    def whole(self) -> bool:
-        """Whether nothing is owed; cheap where nothing is."""
-        known = max(self.seen.highest, self.explained.highest, self.said)
-        return (len(self.held) == 1 and self.held.contiguous >= known) or not self.owed
 
 
 class Continuity:
@@ -203,14 +129,8 @@ class Continuity:
             self.refused[key.device, "receipts"] += 1
             return False
         state = self._state(key)
-        # The first word on a seq stands.
-        untold = state.explained.holes(low, high)
-        for start, end in untold:
-            _append(state.receipts, Explained(start, end, reason))
-        state.explained.add(low, high)
         was_forked = state.chain.forked
-        for start, end in [(low, high)] if behind else untold:
-            state.chain.explain(start, end, behind, state.held, state.explained)
+        state.explain(low, high, reason, behind)
         if state.chain.forked and not was_forked:
             self.forks.append(key)
         self._touch(key)
@@ -404,11 +324,3 @@ class Continuity:
         self.lanes[key] = state
         self._of_device.setdefault(key.device, {})[key] = None
         self._epochs[key.device, key.lane] += 1
-
-
-def _append(receipts: list[Explained], one: Explained) -> None:
-    """Add a receipt, in one with the last where it goes on with it."""
-    if receipts and receipts[-1].high + 1 == one.low and receipts[-1].reason == one.reason:
-        receipts[-1] = receipts[-1]._replace(high=one.high)
-    else:
-        receipts.append(one)

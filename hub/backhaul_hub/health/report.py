@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from backhaul_codec.protocol.words import ClockWord
     from backhaul_hub.access.key_rotations import Rotation
-    from backhaul_hub.continuity.lane_book import Continuity, LaneState
+    from backhaul_hub.continuity.lane_book import Continuity
+    from backhaul_hub.continuity.lane_state import LaneState
     from backhaul_hub.device import Device
     from backhaul_hub.uplink.reader import UplinkReader
     from backhaul_hub.vehicles.core import Vehicles

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from backhaul_codec.protocol.words import ClockWord
     from backhaul_hub.clock import Clock
     from backhaul_hub.config import HubConfig
-    from backhaul_hub.continuity.lane_book import Continuity, LaneState
+    from backhaul_hub.continuity.lane_book import Continuity
+    from backhaul_hub.continuity.lane_state import LaneState
     from backhaul_hub.device import Device
     from backhaul_hub.hub_time import HubTime
     from backhaul_hub.nats.jetstream import JetStreamApi, Json

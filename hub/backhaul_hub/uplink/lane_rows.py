@@ -9,8 +9,8 @@ import msgspec
 
 from backhaul_codec.ranges import RangeSet
 from backhaul_hub.continuity import chain
-from backhaul_hub.continuity.lane_book import Explained, LaneState
 from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.continuity.lane_state import Explained, LaneState
 from backhaul_hub.db.change import Change
 
 if TYPE_CHECKING:
