@@ -1,4 +1,4 @@
-"""The state of one lane at the hub: seqs held, seen and explained, and what is missing of them. Pure."""
+"""The state of one lane at the hub: seqs held, seen and explained, and its gaps. Pure."""
 
 from __future__ import annotations
 
