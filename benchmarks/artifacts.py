@@ -24,7 +24,7 @@ from backhaul_agent.client.artifacts import ArtifactClient
 from backhaul_codec import decode
 from backhaul_codec.subjects import parse_uplink
 from backhaul_hub.artifacts.object_store import CHUNK_BYTES, Objects
-from demo.shaped_relay import ShapedRelay
+from tests.support.rig.shaped_relay import ShapedRelay
 
 from . import scratch
 from .errors import BenchmarkError

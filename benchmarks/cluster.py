@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from backhaul_codec import peek
 from backhaul_hub.nats.stream_reader import StoredReader
-from demo.cluster_rig import ClusterRig
-from demo.rig import DeviceRig, HubRig
+from tests.support.rig.cluster import ClusterRig
+from tests.support.rig.parts import DeviceRig, HubRig
 
 from . import scratch
 from .backlog import publish_frames

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from nats.errors import Error as NatsError
 
-from demo import patient
-from demo.rig import RigError, wait_for_log
+from tests.support.rig import patient
+from tests.support.rig.parts import RigError, wait_for_log
 
 from . import scratch
 from .errors import BenchmarkError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from demo.rig import HubRig, Part
+    from tests.support.rig.parts import HubRig, Part
 
 DEADLINE_S = 180.0
 SHORT_DEADLINE_S = 3.0

@@ -10,8 +10,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from backhaul_codec.subjects import parse_uplink
-from demo.rig import DeviceRig, HubRig
-from demo.shaped_relay import ShapedRelay
+from tests.support.rig.parts import DeviceRig, HubRig
+from tests.support.rig.shaped_relay import ShapedRelay
 
 from .backlog import publish_bodies
 from .day_points import NODE, POINTS_A_SECOND, Tally, frames

@@ -17,7 +17,7 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from demo.rig import HubRig, program, run_to_end
+from tests.support.rig.parts import HubRig, program, run_to_end
 
 from . import scratch
 from .backlog import publish_bodies

@@ -16,8 +16,8 @@ from backhaul_hub.db.devices import add_device
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device
 from backhaul_hub.nats.nkey import new_key
-from demo.rig import HubRig
 from tests.security.leaf_client import RawLeaf
+from tests.support.rig.parts import HubRig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

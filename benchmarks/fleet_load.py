@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from backhaul_hub.cli._ask import hub_client
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.stream_reader import StoredReader
-from demo.rig import Part, program
+from tests.support.rig.parts import Part, program
 
 from . import scratch
 from .errors import BenchmarkError

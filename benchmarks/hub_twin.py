@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul_codec import encode_frame
 from backhaul_codec.subjects import encode_token
-from demo.rig import program, run_to_end
+from tests.support.rig.parts import program, run_to_end
 
 from . import scratch
 from .errors import BenchmarkError

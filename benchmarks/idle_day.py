@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from demo.relay import Relay
+    from tests.support.rig.relay import Relay
 
     from .vehicle_rig import VehicleRig
 

@@ -35,7 +35,7 @@ from deltalake import DeltaTable
 from backhaul_hub.cli._ask import hub_client
 from backhaul_spark.rules.config import read_plan
 from backhaul_spark.rules.recompute import Recompute
-from demo.rig import program, run_to_end
+from tests.support.rig.parts import program, run_to_end
 
 from . import scratch
 from .errors import BenchmarkError

@@ -32,8 +32,8 @@ from backhaul_hub.links.down_consumers import ensure_down_consumers
 from backhaul_hub.links.reset_service import ResetService
 from backhaul_hub.links.sources import lane_source
 from backhaul_hub.nats.jetstream import JetStreamApi
-from demo.relay import Relay
-from demo.rig import DeviceRig, HubRig
+from tests.support.rig.parts import DeviceRig, HubRig
+from tests.support.rig.relay import Relay
 
 from .errors import BenchmarkError
 from .vehicle_rig import DEVICE, cpu_s

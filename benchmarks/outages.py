@@ -15,7 +15,7 @@ from .link_ends import driving
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from demo.shaped_relay import ShapedRelay
+    from tests.support.rig.shaped_relay import ShapedRelay
 
     from .link_ends import Arrivals, Publisher
     from .stream_content import Tail

@@ -20,7 +20,7 @@ import psutil  # type: ignore[import-untyped]
 
 from backhaul_codec import encode_frame
 from backhaul_hub.nats.jetstream import JetStreamApi
-from demo.shaped_relay import ShapedRelay
+from tests.support.rig.shaped_relay import ShapedRelay
 
 from . import scratch
 from .errors import BenchmarkError

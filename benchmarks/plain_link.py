@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from backhaul_hub.nats.jetstream import JetStreamApi
-from demo.ports import free_port
-from demo.relay import Relay
-from demo.rig import Part, program
+from tests.support.rig.parts import Part, program
+from tests.support.rig.ports import free_port
+from tests.support.rig.relay import Relay
 
 from .errors import BenchmarkError
 from .vehicle_rig import connection

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.simulated.vehicle import DRAINING_FIRMWARE, MODELS
-from demo.rig import program
+from tests.support.rig.parts import program
 
 from . import scratch
 from .errors import BenchmarkError

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.leaf.login import login_options
-from demo.patient import PATIENCE_S, connect
-from demo.rig import Part, program, run_to_end
 from tests.support.agent_streams import points_of
+from tests.support.rig.parts import Part, program, run_to_end
+from tests.support.rig.patient import PATIENCE_S, connect
 
 from . import scratch
 from .errors import BenchmarkError

@@ -20,7 +20,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from backhaul_agent.client import connect
-from demo.shaped_relay import ShapedRelay
+from tests.support.rig.shaped_relay import ShapedRelay
 
 from . import scratch
 from .errors import BenchmarkError

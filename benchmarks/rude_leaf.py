@@ -23,13 +23,13 @@ from urllib.parse import urlsplit
 from backhaul_codec.protocol import blobs
 from backhaul_codec.protocol.credentials import parse_seed
 from backhaul_codec.protocol.identity import decode_identity
-from demo.rig import Part, program, run_to_end
+from tests.support.rig.parts import Part, program, run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from backhaul_codec.protocol.identity import Identity
-    from demo.rig import HubRig
+    from tests.support.rig.parts import HubRig
 
 LINK_BYTES_S = 100e6 / 8
 _BLOCK_BYTES = 1 << 16

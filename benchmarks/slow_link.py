@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from backhaul_agent.client import connect
 from backhaul_codec import decode, encode_frame, peek
 from backhaul_codec.subjects import parse_uplink
-from demo.shaped_relay import ShapedRelay
+from tests.support.rig.shaped_relay import ShapedRelay
 
 from . import scratch
 from .backlog import publish_bodies

@@ -18,8 +18,8 @@ import pyspark
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.setup.hub_directory import HubLayout
 from backhaul_hub.simulated.target import make_test_hub
-from demo.ports import free_port
-from demo.rig import Part, program
+from tests.support.rig.parts import Part, program
+from tests.support.rig.ports import free_port
 
 from .errors import BenchmarkError
 

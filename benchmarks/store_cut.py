@@ -26,8 +26,8 @@ from backhaul_agent.ledger.rows import Changes, Outgoing
 from backhaul_codec import Point, encode_point
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
-from demo.ports import free_port
-from demo.rig import Part, program
+from tests.support.rig.parts import Part, program
+from tests.support.rig.ports import free_port
 
 from . import scratch
 from .figures import Figure, report

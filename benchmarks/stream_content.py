@@ -14,7 +14,7 @@ from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.stream_reader import Stored, StoredReader
 from backhaul_hub.shards import inbox_subject
-from demo.patient import PATIENCE_S
+from tests.support.rig.patient import PATIENCE_S
 
 from .errors import BenchmarkError, LostDataError
 from .load import FIRST_NS, PASS_NS, SERIES

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import nats
 import psutil  # type: ignore[import-untyped]
 
-from demo.relay import Relay
-from demo.rig import DeviceRig, HubRig
+from tests.support.rig.parts import DeviceRig, HubRig
+from tests.support.rig.relay import Relay
 
 from .errors import BenchmarkError
 

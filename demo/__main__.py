@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tests.support.rig.parts import RigError
+
 from .feeds import known_recording, recorded, simulated
-from .rig import RigError
 from .story import Plan, Story
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.client import connect
 from backhaul_codec import Point
+from tests.support.rig import patient
+from tests.support.rig.parts import DeviceRig, HubRig, program, run_to_end
+from tests.support.rig.relay import Relay
 
-from . import patient
 from .account import Account, Verdict
 from .picture import Progress, draw, read_series
-from .relay import Relay
-from .rig import DeviceRig, HubRig, program, run_to_end
 from .view import HubView
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from backhaul_hub import shards
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .rig import HubRig
+    from tests.support.rig.parts import HubRig
 
 
 class HubView:

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from backhaul_agent.client import connect
-from demo.patient import PATIENCE_S
 from tests import leftovers, second_look
 from tests.leftovers import _without_leftovers  # noqa: F401 - a fixture of all files
+from tests.support.rig.patient import PATIENCE_S
 
 if TYPE_CHECKING:
     import pytest

@@ -22,7 +22,7 @@ from backhaul_codec.assurance.conditions import Condition, Severity
 from backhaul_codec.assurance.metrics import COUNTER, Metric
 from backhaul_codec.programs import scrapes
 from backhaul_hub.health.judge import DeviceFacts, Facts, LaneFacts
-from demo.ports import free_port
+from tests.support.rig.ports import free_port
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from demo import patient
-from demo.ports import NoPortError, free_port, held_stretch
-from demo.relay import Relay
+from tests.support.rig import patient
+from tests.support.rig.ports import NoPortError, free_port, held_stretch
+from tests.support.rig.relay import Relay
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 HOLDS = """\
 import sys
 from pathlib import Path
-from demo.ports import held_stretch
+from tests.support.rig.ports import held_stretch
 
 print(held_stretch(Path(sys.argv[1]), begin=0), flush=True)
 sys.stdin.read()

@@ -12,9 +12,9 @@ from nats.errors import Error as NatsError
 from backhaul_agent.cli.main import cli
 from backhaul_agent.client import Agent, connect
 from backhaul_codec.protocol.identity import Identity, encode_identity
-from demo.patient import PATIENCE_S, PatientClient
-from demo.ports import free_port
-from demo.rig import Part, program
+from tests.support.rig.parts import Part, program
+from tests.support.rig.patient import PATIENCE_S, PatientClient
+from tests.support.rig.ports import free_port
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

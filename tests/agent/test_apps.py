@@ -27,10 +27,10 @@ from backhaul_agent.commands.handlers import NotDeliveredError, ask_program
 from backhaul_agent.errors import AppError, NotKnownError, RefusedError, VehicleFilesError
 from backhaul_agent.ledger.command_rows import CommandRow, State
 from backhaul_codec import Point
-from demo import patient
-from demo.ports import free_port
 from tests.agent.app_vehicle import Vehicle
 from tests.support.nats_server import NatsServer
+from tests.support.rig import patient
+from tests.support.rig.ports import free_port
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import pytest
 from backhaul_agent.client import Agent, connect
 from backhaul_agent.errors import NoAgentError, NotKnownError, RefusedError
 from backhaul_codec import Opaque, Point, Value, decode
-from demo import patient
 from tests.agent.bench import bench
 from tests.support.agent_clock import FakeClock
 from tests.support.agent_streams import points_of
+from tests.support.rig import patient
 
 if TYPE_CHECKING:
     from pathlib import Path

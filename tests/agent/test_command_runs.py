@@ -17,8 +17,8 @@ from backhaul_agent.commands import handlers as command_runs
 from backhaul_agent.commands.decide import End
 from backhaul_agent.commands.handlers import NotDeliveredError, ask_program, run_executable
 from backhaul_agent.ledger.command_rows import State
-from demo import patient
 from tests.agent.test_commands import Connection, row
+from tests.support.rig import patient
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

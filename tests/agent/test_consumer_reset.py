@@ -17,8 +17,8 @@ from backhaul_agent.config import Config, DeviceConfig
 from backhaul_agent.leaf.connection import requester
 from backhaul_agent.leaf.jetstream import JetStream
 from backhaul_agent.leaf.streams import out_consumer_config, out_stream_config
-from demo import patient
 from tests.support.nats_server import DOMAIN, NatsServer
+from tests.support.rig import patient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

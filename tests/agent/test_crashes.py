@@ -15,10 +15,10 @@ import pytest
 from backhaul_agent.client import Agent, connect
 from backhaul_agent.errors import AgentError
 from backhaul_codec import Point
-from demo import patient
 from tests.support.agent_process import AgentProcess
 from tests.support.agent_streams import assert_no_holes, points_of, read_stream
 from tests.support.hub_word import hub_that_knows
+from tests.support.rig import patient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

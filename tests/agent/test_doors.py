@@ -15,11 +15,11 @@ from nats.errors import Error as NatsError
 from backhaul_agent.apps import doors as doors_module
 from backhaul_agent.apps.doors import Doors, Heard, program_of
 from backhaul_agent.apps.rights import DOORS, door_subject
-from demo import patient
-from demo.ports import free_port
-from demo.rig import Part
 from tests.agent.app_vehicle import Vehicle
 from tests.support.agent_streams import points_of
+from tests.support.rig import patient
+from tests.support.rig.parts import Part
+from tests.support.rig.ports import free_port
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

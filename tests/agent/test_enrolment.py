@@ -19,9 +19,9 @@ from backhaul_agent.enrol.temporary_leaf import asking, temporary_leaf
 from backhaul_agent.errors import EnrolmentFailedError
 from backhaul_codec.protocol.enrolment import Refused, read_request, write_answer
 from backhaul_codec.protocol.identity import Identity
-from demo.ports import free_port
 from tests.support.agent_clock import FakeClock
 from tests.support.enrolment_tokens import some_token, unsigned_jwt, user_key
+from tests.support.rig.ports import free_port
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from backhaul_agent.leaf.jetstream import JetStream
 from backhaul_agent.leaf.store_health import SILENT, LeafStore, free_bytes, needs_restart
 from backhaul_codec import Opaque
 from backhaul_codec.protocol.identity import Identity
-from demo import patient
 from tests.support.agent_process import AgentProcess
 from tests.support.agent_streams import read_stream
 from tests.support.nats_server import NatsServer
+from tests.support.rig import patient
 from tests.support.small_disk import small_disk
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from backhaul_agent.errors import LedgerInUseError, LedgerStorageError
 from backhaul_agent.ledger.damage import asides, set_aside
 from backhaul_agent.ledger.disk_reserve import Reserve
 from backhaul_agent.ledger.lock import LedgerLock
-from demo.ports import free_port
 from tests.support.agent_process import AgentProcess
+from tests.support.rig.ports import free_port
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

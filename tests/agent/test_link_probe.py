@@ -17,9 +17,9 @@ from backhaul_codec.protocol.credentials import Credentials
 from backhaul_codec.protocol.identity import Identity
 from backhaul_hub.nats.jwt import Rights, user_jwt
 from backhaul_hub.nats.nkey import new_key
-from demo.ports import free_port
 from tests.support.enrolment_tokens import user_key
 from tests.support.nats_server import NatsServer
+from tests.support.rig.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,10 +19,10 @@ from backhaul_codec.recordings.mapping import load
 from backhaul_codec.recordings.points import RowMapper
 from backhaul_codec.recordings.readers import open_recording
 from backhaul_codec.recordings.times import row_time
-from demo import patient
 from tests.support.agent_clock import FakeClock
 from tests.support.agent_process import AgentProcess
 from tests.support.agent_streams import points_of
+from tests.support.rig import patient
 
 if TYPE_CHECKING:
     from backhaul_codec import Point

@@ -24,10 +24,10 @@ from backhaul_codec.recordings.mapping import load
 from backhaul_codec.recordings.progress import Progress
 from backhaul_codec.recordings.readers import Chunk
 from backhaul_codec.recordings.times import TimeCheck, row_time
-from demo import patient
 from tests.support.agent_process import AgentProcess
 from tests.support.agent_streams import points_of
 from tests.support.hub_word import hub_that_knows
+from tests.support.rig import patient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,7 +12,7 @@ import shutil
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from demo.rig import RigError, run_to_end
+from tests.support.rig.parts import RigError, run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable

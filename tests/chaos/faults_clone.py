@@ -28,7 +28,6 @@ from nats.errors import Error as NatsError
 
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.errors import HubError
-from demo.rig import RigError, program
 from tests.chaos.clone import Clone
 from tests.chaos.damage import Damage
 from tests.chaos.evidence import LaneName
@@ -43,16 +42,17 @@ from tests.chaos.faults_ledger import (
 )
 from tests.chaos.kinds import kind
 from tests.chaos.schedule import Habit
+from tests.support.rig.parts import RigError, program
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from demo.rig import DeviceRig
     from tests.chaos.evidence import Found
     from tests.chaos.look import Look
     from tests.chaos.schedule import Fault
     from tests.chaos.world import World
+    from tests.support.rig.parts import DeviceRig
 
 _ENDS = "SELECT id, name, epoch, next_seq - 1 FROM lanes"
 _OPEN = "SELECT seq, subject, body FROM messages WHERE lane = ? AND boot > 0 ORDER BY seq"

@@ -17,9 +17,9 @@ from tests.chaos.kinds import CLUSTER, kind
 from tests.chaos.schedule import Habit
 
 if TYPE_CHECKING:
-    from demo.rig import Part
     from tests.chaos.schedule import Fault
     from tests.chaos.world import World
+    from tests.support.rig.parts import Part
 
 
 @kind("lose-two", Habit(4, 12.0, "server", at_hub=True, needs=CLUSTER))

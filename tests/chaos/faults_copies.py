@@ -28,9 +28,9 @@ from tests.chaos.schedule import Habit
 if TYPE_CHECKING:
     from nats.js import JetStreamContext
 
-    from demo.rig import DeviceRig
     from tests.chaos.schedule import Fault
     from tests.chaos.world import World
+    from tests.support.rig.parts import DeviceRig
 
 _FILES = ("", "-wal")
 """What a ledger is made of, beside an index that SQLite makes anew."""

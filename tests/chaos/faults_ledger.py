@@ -25,10 +25,10 @@ from tests.chaos.schedule import Habit
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from demo.rig import DeviceRig
     from tests.chaos.damage import Rollback
     from tests.chaos.schedule import Fault
     from tests.chaos.world import World
+    from tests.support.rig.parts import DeviceRig
 
 _BLOCK = 512
 _LANES = "SELECT id, name, epoch, watermark FROM lanes"

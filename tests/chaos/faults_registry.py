@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import click
 
 from backhaul_hub.errors import HubError
-from demo.rig import RigError, program
 from tests.chaos.kinds import ONE_SERVER, kind
 from tests.chaos.schedule import Habit
+from tests.support.rig.parts import RigError, program
 
 if TYPE_CHECKING:
     from tests.chaos.schedule import Fault

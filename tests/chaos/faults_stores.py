@@ -25,9 +25,9 @@ from tests.chaos.schedule import Habit
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from demo.rig import Part
     from tests.chaos.schedule import Fault
     from tests.chaos.world import World
+    from tests.support.rig.parts import Part
 
 
 def _leaf_store(world: World, fault: Fault) -> Path:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from benchmarks.errors import BenchmarkError
 from benchmarks.spark_rig import Job, batches_done
-from demo.rig import program
 from tests.chaos.evidence import EXPANDING, reading_of
+from tests.support.rig.parts import program
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from demo.rig import RigError
+from tests.support.rig.parts import RigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from nats.js import JetStreamContext
 
-    from demo.rig import Part
     from tests.chaos.world import World
+    from tests.support.rig.parts import Part
 
 YOUNG_S = 5.0
 """For how long a process is not looked at: what it opens then it keeps."""

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Self
 
 from toxiproxy import Toxiproxy
 
-from demo.ports import free_port
-from demo.rig import Part
+from tests.support.rig.parts import Part
+from tests.support.rig.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from demo.cluster_rig import ClusterRig
+from tests.support.rig.cluster import ClusterRig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from demo.rig import HubRig
     from tests.chaos.link import Link, ProxyServer, Toxic
+    from tests.support.rig.parts import HubRig
 
 
 class Links:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from demo.rig import HubRig
     from tests.chaos.diary import Diary
+    from tests.support.rig.parts import HubRig
 
 LONGEST_S = 24 * 3600.0
 """No run is longer."""

@@ -17,9 +17,9 @@ from backhaul_agent.client.config import ConfigClient
 from backhaul_agent.clock import stamp_ms
 from backhaul_agent.errors import AgentError, NoAgentError, RefusedError
 from backhaul_codec import Point
-from demo import patient
 from tests.chaos.diary import Entry, readings_of
 from tests.chaos.evidence import BY_CLIENT, EVENT, LIVE_NODES, UNTIMED
+from tests.support.rig import patient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

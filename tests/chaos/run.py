@@ -14,7 +14,6 @@ from nats.errors import Error as NatsError
 
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.errors import HubError
-from demo.rig import RigError
 from tests.chaos import faults_disk, leaks, look
 from tests.chaos.checker import check
 from tests.chaos.diary import Diary, Told
@@ -29,6 +28,7 @@ from tests.chaos.publishers import Publishers
 from tests.chaos.schedule import Fault, draw, to_line
 from tests.chaos.service import ask_until_kept
 from tests.chaos.world import world
+from tests.support.rig.parts import RigError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from demo.rig import Part, RigError
 from tests.chaos.endings import ended_wrongly, last_words
 from tests.chaos.faults import KINDS
 from tests.chaos.schedule import Fault
 from tests.chaos.world import World
+from tests.support.rig.parts import Part, RigError
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from demo.rig import Part
 from tests.chaos.leaks import (
     CONSUMERS_MORE,
     DESCRIPTORS_MORE,
@@ -23,6 +22,7 @@ from tests.chaos.leaks import (
     processes,
     uses,
 )
+from tests.support.rig.parts import Part
 
 if TYPE_CHECKING:
     from pathlib import Path

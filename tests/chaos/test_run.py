@@ -14,7 +14,6 @@ import pytest
 from click.testing import CliRunner
 from nats.errors import OutboundBufferLimitError
 
-from demo.rig import RigError
 from tests.chaos.__main__ import main
 from tests.chaos.look import commands_waiting, epochs_in_time, take_commands
 from tests.chaos.operators import DEADLINE_S, LONGEST_S
@@ -29,6 +28,7 @@ from tests.chaos.run import (
     run,
 )
 from tests.chaos.schedule import Fault
+from tests.support.rig.parts import RigError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from backhaul_hub.clock import SystemClock
 from benchmarks.commands import settings
-from demo.cluster_rig import ClusterRig
-from demo.rig import DeviceRig, HubRig, Part, RigError
 from tests.chaos.disks import mounted
 from tests.chaos.ingest import Ingest
 from tests.chaos.link import ProxyServer
 from tests.chaos.links import Links
 from tests.chaos.machine import Machine
 from tests.chaos.wall import Wall
+from tests.support.rig.cluster import ClusterRig
+from tests.support.rig.parts import DeviceRig, HubRig, Part, RigError
 from tests.support.run_here import run_here
 
 if TYPE_CHECKING:

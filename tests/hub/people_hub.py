@@ -22,9 +22,9 @@ from backhaul_hub.config import load
 from backhaul_hub.enrol.add_device import DeviceSettings, create_device
 from backhaul_hub.people.credentials import add_person
 from backhaul_hub.people.identity import May, Person
-from demo import patient
-from demo.patient import PatientClient
-from demo.rig import HubRig
+from tests.support.rig import patient
+from tests.support.rig.parts import HubRig
+from tests.support.rig.patient import PatientClient
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

@@ -36,10 +36,10 @@ from backhaul_hub.nats.nkey import Key, new_key
 from backhaul_hub.nats.system_requests import ask_each
 from backhaul_hub.setup.hub_directory import create_hub
 from backhaul_hub.streams.streams import stream_names
-from demo.cluster_rig import NAMES, ClusterRig
-from demo.rig import HubRig
 from tests.security.leaf_client import RawLeaf
 from tests.support.hub_layout import local_layout
+from tests.support.rig.cluster import NAMES, ClusterRig
+from tests.support.rig.parts import HubRig
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

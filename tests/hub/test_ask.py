@@ -18,9 +18,9 @@ from backhaul_hub.errors import HubError
 from backhaul_hub.nats import connection
 from backhaul_hub.nats import system_requests as fellow_servers
 from backhaul_hub.people.ask_service import OF_ONE_MAX
-from demo import patient
-from demo.shaped_relay import ShapedRelay
 from tests.support.keyed_server import KeyedServer
+from tests.support.rig import patient
+from tests.support.rig.shaped_relay import ShapedRelay
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

@@ -36,8 +36,8 @@ from backhaul_hub.uplink.stream_digest import (
     digest_blocks,
     ranges,
 )
-from demo import patient
 from tests.support.nats_server import NatsServer
+from tests.support.rig import patient
 
 from .test_twin_streams import make_hub
 

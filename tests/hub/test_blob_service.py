@@ -22,7 +22,7 @@ from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import Artifacts
 from backhaul_hub.errors import ArtifactError, HubError
 from backhaul_hub.streams.twin_streams import BLOBS
-from demo import patient
+from tests.support.rig import patient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

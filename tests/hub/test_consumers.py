@@ -15,7 +15,7 @@ from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.uplink.reader import UplinkReader
-from demo import patient
+from tests.support.rig import patient
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

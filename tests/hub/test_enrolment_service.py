@@ -37,8 +37,8 @@ from backhaul_hub.errors import ConfigError, HubError, RegistryError
 from backhaul_hub.nats.jwt import body_of
 from backhaul_hub.nats.rate_limit import BURST
 from backhaul_hub.setup.hub_directory import create_hub
-from demo.ports import free_port
 from tests.support.enrolment_tokens import user_key
+from tests.support.rig.ports import free_port
 
 from .test_setup import layout
 

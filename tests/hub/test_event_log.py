@@ -33,8 +33,8 @@ from backhaul_hub.streams.streams import declared_streams, reconcile
 from backhaul_hub.twin.event_log import EventLog, find_events, hiding, read_event, standing
 from backhaul_hub.uplink.device_words import WordBook
 from backhaul_hub.uplink.lane_rows import Position, store_read
-from demo import patient
 from tests.hub.test_twin_streams import make_hub
+from tests.support.rig import patient
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -29,10 +29,10 @@ from backhaul_hub.links.reset_service import ResetService
 from backhaul_hub.nats.jwt import body_of
 from backhaul_hub.nats.rate_limit import BURST, Pace
 from backhaul_hub.setup.hub_directory import create_hub
-from demo import patient
-from demo.rig import HubRig
 from tests.support.bombs import points_bomb
 from tests.support.hub_layout import local_layout
+from tests.support.rig import patient
+from tests.support.rig.parts import HubRig
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol import rows as enrolment_rows
 from backhaul_hub.enrol.rules import Enrolment
 from backhaul_hub.setup.hub_directory import HubLayout, create_hub
-from demo.ports import free_port
+from tests.support.rig.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ import pytest
 from backhaul_hub.errors import RegistryError
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.stream_reader import Stored, StoredReader
-from demo import patient
+from tests.support.rig import patient
 from tests.support.waiting import until
 
 from .up_stream import LANE, STREAM, Up

@@ -25,8 +25,8 @@ from backhaul_hub.errors import ConfigError, RightsError
 from backhaul_hub.people.credentials import add_person, remove_person
 from backhaul_hub.people.identity import May, Person
 from backhaul_hub.people.login import read_person
-from demo import patient
 from tests.support.nats_server import NatsServer
+from tests.support.rig import patient
 from tests.support.waiting import until
 
 from .people_hub import (

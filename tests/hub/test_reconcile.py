@@ -24,7 +24,7 @@ from backhaul_hub.streams.streams import (
     reconcile,
     stream_names,
 )
-from demo import patient
+from tests.support.rig import patient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

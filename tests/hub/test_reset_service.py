@@ -12,7 +12,7 @@ import pytest
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.links.down_consumers import durable_source
 from backhaul_hub.links.reset_service import RESETS_MAX, ResetService, says_too_much
-from demo import patient
+from tests.support.rig import patient
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

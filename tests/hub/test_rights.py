@@ -32,9 +32,9 @@ from backhaul_hub.links.down_consumers import ensure_down_consumers
 from backhaul_hub.links.reset_service import ResetService
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.setup.hub_directory import create_hub
-from demo import patient
-from demo.rig import HubRig
 from tests.support.hub_layout import local_layout
+from tests.support.rig import patient
+from tests.support.rig.parts import HubRig
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

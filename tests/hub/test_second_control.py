@@ -28,8 +28,8 @@ from backhaul_hub.nats.jwt import generation_of, revocations_of
 from backhaul_hub.people.credentials import add_person, remove_person
 from backhaul_hub.people.identity import May, Person
 from backhaul_hub.setup.hub_directory import create_hub
-from demo.rig import HubRig
 from tests.support.hub_layout import local_layout
+from tests.support.rig.parts import HubRig
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from backhaul_hub.control.single_instance import Sole
 from backhaul_hub.enrol.add_device import DeviceSettings, create_device
 from backhaul_hub.errors import ConfigError, HubError
 from backhaul_hub.servers import ServerPlace, read_places, server_directories, urls
-from demo import patient
+from tests.support.rig import patient
 
 from .test_setup import FixedClock
 

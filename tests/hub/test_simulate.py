@@ -28,9 +28,9 @@ from backhaul_hub.simulated.load import ACKNOWLEDGED_EVERY, Store, source_header
 from backhaul_hub.simulated.target import INBOX, make_streams, simulator_login
 from backhaul_spark.nats.direct_get import close_connections, list_streams, read_range
 from backhaul_spark.nats.endpoint import endpoint_from
-from demo import patient
-from demo.ports import free_port
-from demo.rig import Part, program
+from tests.support.rig import patient
+from tests.support.rig.parts import Part, program
+from tests.support.rig.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,7 +12,7 @@ from nats.errors import OutboundBufferLimitError
 from backhaul_hub.control import single_instance as sole
 from backhaul_hub.control.single_instance import SUBJECT, Sole
 from backhaul_hub.errors import HubError
-from demo import patient
+from tests.support.rig import patient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -18,7 +18,7 @@ from backhaul_hub.links.source_keeper import SourceKeeper
 from backhaul_hub.links.sources import sourced
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.setup.hub_directory import HubLayout, create_hub
-from demo import patient
+from tests.support.rig import patient
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from backhaul_hub.device import Device
 from backhaul_hub.links.sources import Place, SourcePlan, apply_sources, lane_source, untouched_s
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.shards import up_name
-from demo import patient
-from demo.ports import free_port
 from tests.support.nats_server import NatsServer
+from tests.support.rig import patient
+from tests.support.rig.ports import free_port
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

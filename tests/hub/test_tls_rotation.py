@@ -16,9 +16,9 @@ from backhaul_hub.tls.authority import AUTHORITY_LIFE, SERVER_LIFE, read_certifi
 from backhaul_hub.tls.conf_text import tls_block
 from backhaul_hub.tls.files import Renewal, make_certificates, renew, server_certificates
 from backhaul_hub.tls.watch import CertificateWatch
-from demo import patient
-from demo.ports import free_port
 from tests.support.nats_server import NatsServer
+from tests.support.rig import patient
+from tests.support.rig.ports import free_port
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

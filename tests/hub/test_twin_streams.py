@@ -16,7 +16,7 @@ from backhaul_hub.setup.hub_directory import HubLayout, create_hub
 from backhaul_hub.streams.disk_shares import store_bytes_max, twin_bytes_max
 from backhaul_hub.streams.streams import declared_streams, planned, reconcile
 from backhaul_hub.streams.twin_streams import device_prefix
-from demo import patient
+from tests.support.rig import patient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -17,7 +17,7 @@ from backhaul_hub.uplink.device_words import WordBook
 from backhaul_hub.uplink.device_words_store import restore
 from backhaul_hub.uplink.lane_rows import read_lanes
 from backhaul_hub.uplink.reader import UplinkReader
-from demo import patient
+from tests.support.rig import patient
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

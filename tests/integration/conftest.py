@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import nats
 import pytest
 
-from demo.patient import PatientClient
-from demo.relay import Relay
-from demo.rig import DeviceRig, HubRig
+from tests.support.rig.parts import DeviceRig, HubRig
+from tests.support.rig.patient import PatientClient
+from tests.support.rig.relay import Relay
 from tests.support.run_here import run_here
 
 if TYPE_CHECKING:

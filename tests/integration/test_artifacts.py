@@ -18,8 +18,8 @@ from backhaul_agent.client.artifacts import ArtifactClient
 from backhaul_agent.errors import RefusedError
 from backhaul_codec.protocol import blobs
 from backhaul_hub.artifacts.object_store import Objects
-from demo.rig import program, run_to_end
-from demo.shaped_relay import ShapedRelay
+from tests.support.rig.parts import program, run_to_end
+from tests.support.rig.shaped_relay import ShapedRelay
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from nats.aio.msg import Msg
 
-    from demo.rig import DeviceRig
+    from tests.support.rig.parts import DeviceRig
 
     from .conftest import World
 

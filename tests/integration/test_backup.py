@@ -16,7 +16,7 @@ import pytest
 from backhaul_agent.client import connect
 from backhaul_agent.client.config import ConfigClient
 from backhaul_hub.nats.nkey import new_key
-from demo.rig import RigError, run_to_end
+from tests.support.rig.parts import RigError, run_to_end
 
 from .conftest import World, lane
 from .test_hub_losses import FRAMES, kept, whole_again
@@ -26,7 +26,7 @@ from .test_uplink import keep
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from demo.rig import DeviceRig
+    from tests.support.rig.parts import DeviceRig
 
 pytestmark = [pytest.mark.nats]
 

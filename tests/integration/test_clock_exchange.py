@@ -16,7 +16,7 @@ from backhaul_hub.nats.rate_limit import REFILL_S
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
 
-    from demo.rig import DeviceRig
+    from tests.support.rig.parts import DeviceRig
 
     from .conftest import World
 

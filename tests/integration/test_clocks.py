@@ -24,7 +24,7 @@ from nats.js.errors import NotFoundError
 from backhaul_agent.client import connect
 from backhaul_codec import Message, Point, decode
 from backhaul_codec.subjects import parse_uplink
-from demo.rig import DeviceRig, Part, program, run_to_end
+from tests.support.rig.parts import DeviceRig, Part, program, run_to_end
 from tests.support.skewed_agent import SkewedClock
 
 from .conftest import DEADLINE_S, World, lane
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from backhaul_agent.client import Agent
-    from demo.relay import Relay
+    from tests.support.rig.relay import Relay
 
 pytestmark = [pytest.mark.nats]
 

@@ -21,8 +21,8 @@ from .test_put_back import older, parts
 from .test_uplink import arrive, keep
 
 if TYPE_CHECKING:
-    from demo.relay import Relay
-    from demo.rig import DeviceRig
+    from tests.support.rig.parts import DeviceRig
+    from tests.support.rig.relay import Relay
 
 pytestmark = [pytest.mark.nats]
 FRAME = 250

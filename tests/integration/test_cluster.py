@@ -18,8 +18,8 @@ from backhaul_agent.client import connect
 from backhaul_codec import decode
 from backhaul_codec.subjects import parse_uplink
 from backhaul_hub.nats.stream_reader import StoredReader
-from demo.cluster_rig import NAMES, ClusterRig
-from demo.rig import DeviceRig, RigError, program, run_to_end
+from tests.support.rig.cluster import NAMES, ClusterRig
+from tests.support.rig.parts import DeviceRig, RigError, program, run_to_end
 
 from .conftest import World, lane
 from .test_health import until_shown

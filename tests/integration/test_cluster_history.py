@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from demo.rig import program, run_to_end
+from tests.support.rig.parts import program, run_to_end
 
 from .test_cluster import STREAM, Cluster, cluster
 

@@ -16,9 +16,9 @@ from backhaul_agent.client import connect
 from backhaul_hub.shards import api_subject
 from benchmarks.commands import settings, storm
 from benchmarks.vehicle_rig import vehicle as rig_of_one
-from demo.rig import program, run_to_end, wait_for_log
 from tests.integration.conftest import DEADLINE_S, World
 from tests.integration.test_hub_losses import api
+from tests.support.rig.parts import program, run_to_end, wait_for_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
 
-    from demo.rig import DeviceRig
+    from tests.support.rig.parts import DeviceRig
 
 DEVICE = "VID-001"
 COMMANDS = Path(__file__).parents[2] / "docs" / "commands.md"

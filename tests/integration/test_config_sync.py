@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from demo.rig import DeviceRig
+    from tests.support.rig.parts import DeviceRig
 
 pytestmark = [pytest.mark.nats]
 Heads = dict[tuple[str, str, str, str], tuple[Any, int, str, int]]

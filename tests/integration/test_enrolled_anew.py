@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from backhaul_agent.client import connect
-from demo.relay import Relay
-from demo.rig import DeviceRig, RigError, program, run_to_end
+from tests.support.rig.parts import DeviceRig, RigError, program, run_to_end
+from tests.support.rig.relay import Relay
 
 from .conftest import DEADLINE_S, World, vouched
 from .test_epochs import copy

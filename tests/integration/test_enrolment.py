@@ -32,9 +32,9 @@ from backhaul_hub.config import load
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_hub.enrol.tokens import make_token
-from demo.rig import DeviceRig, Part, RigError, program, run_to_end, wait_for_log
 from tests.security.leaf_client import RawLeaf
 from tests.support.enrolment_tokens import user_key
+from tests.support.rig.parts import DeviceRig, Part, RigError, program, run_to_end, wait_for_log
 from tests.support.waiting import until
 
 from .conftest import World, lane, vouched

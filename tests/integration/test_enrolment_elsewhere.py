@@ -26,10 +26,10 @@ from backhaul_hub.errors import HubError
 from backhaul_hub.lane_names import deliver_subject, down_durable
 from backhaul_hub.people.login import connect_person, read_person
 from backhaul_hub.shards import api_subject
-from demo.cluster_rig import NAMES, ClusterRig
-from demo.rig import DeviceRig, HubRig, program, wait_for_log
-from demo.shaped_relay import ShapedRelay
 from tests.security.leaf_client import RawLeaf, forged
+from tests.support.rig.cluster import NAMES, ClusterRig
+from tests.support.rig.parts import DeviceRig, HubRig, program, wait_for_log
+from tests.support.rig.shaped_relay import ShapedRelay
 from tests.support.waiting import until
 
 from .conftest import DEADLINE_S, World, lane

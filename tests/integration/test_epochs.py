@@ -20,7 +20,7 @@ from backhaul_codec import Opaque, decode
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.control.control_plane import ControlPlane
-from demo.rig import program, run_to_end, wait_for_log
+from tests.support.rig.parts import program, run_to_end, wait_for_log
 
 from .conftest import DEADLINE_S, World, lane, vouched
 from .test_uplink import arrive, at_the_hub, confirmed, keep, points
@@ -28,7 +28,7 @@ from .test_uplink import arrive, at_the_hub, confirmed, keep, points
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from demo.rig import DeviceRig
+    from tests.support.rig.parts import DeviceRig
 
 pytestmark = [pytest.mark.nats]
 HOUR_S = 3600

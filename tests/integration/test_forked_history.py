@@ -17,7 +17,7 @@ from msgspec import structs
 from backhaul_codec.assurance.certificates import TWO_MACHINES
 from backhaul_hub.config import load
 from backhaul_hub.control.control_plane import ControlPlane
-from demo.rig import program, run_to_end
+from tests.support.rig.parts import program, run_to_end
 
 from .conftest import World, vouched
 from .test_clones import Machines

@@ -21,9 +21,9 @@ from nats.js.api import ConsumerConfig
 import backhaul_agent.status.metrics as agent_metrics
 import backhaul_hub.health.metrics as hub_metrics
 from backhaul_agent.client import connect
-from demo.ports import free_port
-from demo.relay import Relay
-from demo.rig import program, run_to_end
+from tests.support.rig.parts import program, run_to_end
+from tests.support.rig.ports import free_port
+from tests.support.rig.relay import Relay
 
 from .conftest import DEADLINE_S, World, lane
 from .test_hub_losses import api

@@ -12,8 +12,8 @@ import pytest
 from backhaul_agent.client import connect
 from backhaul_agent.client.config import ConfigClient
 from backhaul_hub.clock import SystemClock
-from demo.rig import Part
 from tests.chaos.wall import Wall
+from tests.support.rig.parts import Part
 
 from .conftest import DEADLINE_S, World
 from .test_config_sync import Ends

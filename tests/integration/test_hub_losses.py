@@ -21,13 +21,13 @@ from backhaul_hub.db.store import Registry
 from backhaul_hub.nats.stream_reader import StoredReader
 from backhaul_hub.shards import api_subject
 from backhaul_hub.uplink.lane_rows import read_position
-from demo.rig import run_to_end, wait_for_log
+from tests.support.rig.parts import run_to_end, wait_for_log
 
 from .conftest import DEADLINE_S, World, lane
 from .test_uplink import keep, told
 
 if TYPE_CHECKING:
-    from demo.rig import DeviceRig
+    from tests.support.rig.parts import DeviceRig
 
 pytestmark = [pytest.mark.nats]
 

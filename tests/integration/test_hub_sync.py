@@ -16,7 +16,7 @@ from backhaul_agent.client import connect
 from backhaul_agent.client.config import ConfigClient
 from backhaul_codec import decode
 from backhaul_codec.subjects import parse_uplink
-from demo.rig import RigError, program, run_to_end
+from tests.support.rig.parts import RigError, program, run_to_end
 
 if TYPE_CHECKING:
     from nats.aio.client import Client

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_agent.client import connect
-from demo.relay import Relay
-from demo.rig import DeviceRig
+from tests.support.rig.parts import DeviceRig
+from tests.support.rig.relay import Relay
 
 from .test_health import until_shown, world
 from .test_uplink import arrive, confirmed, keep

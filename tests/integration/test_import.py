@@ -25,7 +25,7 @@ from backhaul_hub.imports.files import look
 from backhaul_hub.imports.run import Import
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.uplink.imported_rows import unfinished
-from demo.rig import program, run_to_end
+from tests.support.rig.parts import program, run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,15 +17,15 @@ from backhaul_agent.config_file import load
 from backhaul_agent.errors import LinkSwitchError
 from backhaul_agent.metered.link_switch import LinkSwitch
 from backhaul_codec import Point
-from demo.rig import program, run_to_end, wait_for_log
-from demo.shaped_relay import ShapedRelay
+from tests.support.rig.parts import program, run_to_end, wait_for_log
+from tests.support.rig.shaped_relay import ShapedRelay
 
 from .conftest import World, lane
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from demo.rig import DeviceRig
+    from tests.support.rig.parts import DeviceRig
 
 pytestmark = [pytest.mark.nats]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_agent.client import connect
-from demo.rig import HubRig, RigError, program, run_to_end
+from tests.support.rig.parts import HubRig, RigError, program, run_to_end
 from tests.support.run_here import run_here
 
 from .conftest import DEADLINE_S, World, lane
@@ -25,8 +25,8 @@ from .test_uplink import at_the_hub, keep
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from demo.relay import Relay
-    from demo.rig import DeviceRig
+    from tests.support.rig.parts import DeviceRig
+    from tests.support.rig.relay import Relay
 
 pytestmark = [pytest.mark.nats]
 

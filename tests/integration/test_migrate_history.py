@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from demo.rig import program, run_to_end
+from tests.support.rig.parts import program, run_to_end
 
 from .conftest import World, lane
 from .test_migrate import Load, another_hub

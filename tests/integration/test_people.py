@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from backhaul_agent.client import connect
 from backhaul_hub.cli.main import cli
 from backhaul_hub.people.login import connect_person, read_person
-from demo.rig import program
+from tests.support.rig.parts import program
 
 from .examples import DEADLINE_S, Examples, line
 

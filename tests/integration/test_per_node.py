@@ -17,14 +17,14 @@ from backhaul_agent.client.config import ConfigClient
 from backhaul_codec import Point
 from backhaul_codec.subjects import parse_uplink
 from backhaul_codec.wire.placed import decode_placed
-from demo.rig import program, run_to_end
 from tests.integration.test_config_sync import Ends
+from tests.support.rig.parts import program, run_to_end
 
 from .conftest import DEADLINE_S, World, lane
 
 if TYPE_CHECKING:
-    from demo.relay import Relay
-    from demo.rig import DeviceRig
+    from tests.support.rig.parts import DeviceRig
+    from tests.support.rig.relay import Relay
 
 pytestmark = [pytest.mark.nats]
 NODES = ("battery", "cabin", "front left")

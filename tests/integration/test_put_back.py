@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from backhaul_agent.client import connect
-from demo.relay import Relay
-from demo.rig import run_to_end
-from demo.shaped_relay import ShapedRelay
+from tests.support.rig.parts import run_to_end
+from tests.support.rig.relay import Relay
+from tests.support.rig.shaped_relay import ShapedRelay
 
 from .conftest import DEADLINE_S, World, lane, vouched
 from .test_epochs import copy, ledger_of
@@ -24,7 +24,7 @@ from .test_uplink import arrive, confirmed, keep
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from demo.rig import DeviceRig
+    from tests.support.rig.parts import DeviceRig
 
 pytestmark = [pytest.mark.nats]
 NEWER = 40  # frames of a newer epoch: on a slow link they wait in OUT for a while

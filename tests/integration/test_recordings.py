@@ -15,12 +15,12 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from deltalake import DeltaTable
 
-from demo.rig import DeviceRig, program, run_to_end
+from tests.support.rig.parts import DeviceRig, program, run_to_end
 
 from .conftest import World, lane
 
 if TYPE_CHECKING:
-    from demo.relay import Relay
+    from tests.support.rig.relay import Relay
 
 pytestmark = [pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -10,7 +10,7 @@ import pytest
 from backhaul_agent.client import connect
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.system_requests import ask_all
-from demo.rig import program, run_to_end
+from tests.support.rig.parts import program, run_to_end
 from tests.support.waiting import until
 
 from .conftest import DEADLINE_S, World, lane

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from backhaul_agent.client import connect
-from demo.rig import wait_for_log
+from tests.support.rig.parts import wait_for_log
 
 from .conftest import World, lane, vouched
 from .test_hub_losses import api, in_up

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from backhaul_agent.cli.main import cli as agent_cli
 from backhaul_codec.protocol.identity import Identity, encode_identity
 from backhaul_hub.cli.main import cli as hub_cli
-from demo.ports import free_port
-from demo.rig import Part, program
+from tests.support.rig.parts import Part, program
+from tests.support.rig.ports import free_port
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

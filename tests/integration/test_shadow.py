@@ -15,7 +15,7 @@ from nats.js.errors import KeyNotFoundError, NotFoundError
 
 from backhaul_agent.client import connect
 from backhaul_agent.client.config import ConfigClient
-from demo.rig import RigError, program, run_to_end
+from tests.support.rig.parts import RigError, program, run_to_end
 
 from .examples import DEADLINE_S, Examples, line
 

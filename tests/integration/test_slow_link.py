@@ -11,7 +11,7 @@ from backhaul_agent.client import connect
 from backhaul_codec.subjects import parse_uplink
 from benchmarks.backlog import publish_frames
 from benchmarks.stream_content import read_stream
-from demo.shaped_relay import ShapedRelay
+from tests.support.rig.shaped_relay import ShapedRelay
 
 from .conftest import lane
 

@@ -19,10 +19,10 @@ from backhaul_spark.cli._options import source_options
 from backhaul_spark.errors import LoginRefused
 from backhaul_spark.nats.connection import Connection
 from backhaul_spark.nats.endpoint import endpoint_from
-from demo.cluster_rig import NAMES, ClusterRig
-from demo.relay import Relay
-from demo.rig import HubRig, program, run_to_end
-from demo.shaped_relay import ShapedRelay
+from tests.support.rig.cluster import NAMES, ClusterRig
+from tests.support.rig.parts import HubRig, program, run_to_end
+from tests.support.rig.relay import Relay
+from tests.support.rig.shaped_relay import ShapedRelay
 
 from .conftest import World, lane
 

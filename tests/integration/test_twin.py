@@ -11,7 +11,7 @@ import pytest
 
 from backhaul_agent.client import connect
 from backhaul_hub.clock import SystemClock
-from demo.rig import program, run_to_end
+from tests.support.rig.parts import program, run_to_end
 
 from .conftest import World, lane
 from .examples import DEADLINE_S, Examples, line

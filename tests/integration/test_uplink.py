@@ -18,7 +18,7 @@ from backhaul_codec import Point, decode
 from backhaul_codec.protocol.credentials import parse_credentials
 from backhaul_codec.subjects import parse_uplink
 from backhaul_hub.nats.nkey import new_key
-from demo.rig import DeviceRig, RigError, program, run_to_end, wait_for_log
+from tests.support.rig.parts import DeviceRig, RigError, program, run_to_end, wait_for_log
 
 from .conftest import DEADLINE_S, World, lane, vouched
 

@@ -15,7 +15,7 @@ from backhaul_hub.access.rules import vehicle_rights, vehicle_tags
 from backhaul_hub.nats import jwt as nats_jwt
 from backhaul_hub.nats.jwt import Account, Rights, account_jwt
 from backhaul_hub.nats.nkey import new_key
-from demo.patient import PatientClient
+from tests.support.rig.patient import PatientClient
 
 from .attack import attack
 from .facts import CANARY, HONEST, STOLEN

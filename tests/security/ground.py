@@ -37,7 +37,7 @@ from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.nkey import new_key
 from backhaul_hub.setup.hub_directory import HubLayout, create_hub
-from demo.rig import HubRig
+from tests.support.rig.parts import HubRig
 
 from .facts import (
     CANARY,

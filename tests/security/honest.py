@@ -15,9 +15,9 @@ from backhaul_agent.enrol.request import new_key
 from backhaul_agent.leaf.config_text import APPS_FILE, LeafServer, render_leaf
 from backhaul_codec.protocol.credentials import Credentials
 from backhaul_hub.nats.jetstream import JetStreamApi
-from demo import patient
-from demo.ports import free_port
-from demo.rig import Part, program
+from tests.support.rig import patient
+from tests.support.rig.parts import Part, program
+from tests.support.rig.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path

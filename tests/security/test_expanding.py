@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_agent.client import connect
-from demo.rig import DeviceRig, HubRig
 from tests.support.bombs import points_bomb, text_bomb
+from tests.support.rig.parts import DeviceRig, HubRig
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from backhaul_agent.client import connect
 from benchmarks.rude_leaf import RudeVehicle
-from demo.rig import DeviceRig, HubRig, wait_for_log
+from tests.support.rig.parts import DeviceRig, HubRig, wait_for_log
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

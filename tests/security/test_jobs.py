@@ -28,8 +28,8 @@ from backhaul_spark.nats.direct_get import Reader
 from backhaul_spark.nats.endpoint import endpoint_from
 from backhaul_spark.sink.outgoing import Outgoing
 from backhaul_spark.sink.publisher import Publisher
-from demo.rig import HubRig
 from tests.support.hub_layout import local_layout
+from tests.support.rig.parts import HubRig
 
 from .leaf_client import RawLeaf
 

@@ -16,7 +16,7 @@ from backhaul_spark.cli.ingest import Totals
 from backhaul_spark.cli.main import cli
 from backhaul_spark.errors import JavaMissing, OptionError, TableMissing, Unreachable
 from backhaul_spark.ingest.batch import Outcome
-from demo.ports import free_port
+from tests.support.rig.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,8 +21,8 @@ from backhaul_spark.errors import TablesBusy
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.query.history import History, parse_series
 from backhaul_spark.rollup.rollup import Rollup, run_here
-from demo.ports import free_port
 from tests.support.needed import lacking
+from tests.support.rig.ports import free_port
 from tests.support.spark_frames import frame, message_batch, stored, task
 
 if TYPE_CHECKING:

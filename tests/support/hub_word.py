@@ -7,7 +7,7 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from demo import patient
+from tests.support.rig import patient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

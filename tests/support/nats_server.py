@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_hub import shards
-from demo.ports import free_port
+from tests.support.rig.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,9 +21,9 @@ from backhaul_hub.simulated.target import (
 )
 from backhaul_spark.nats.direct_get import read_range
 from backhaul_spark.nats.endpoint import endpoint_from
-from demo.ports import free_port
 from tests.support.hub_layout import local_layout
 from tests.support.nats_server import ConfiguredServer
+from tests.support.rig.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 from nats.errors import Error as NatsError
 
 from backhaul_hub.shards import api_subject
-
-from .ports import free_port
-from .rig import HubRig, Part, RigError, program, run_to_end
+from tests.support.rig.parts import HubRig, Part, RigError, program, run_to_end
+from tests.support.rig.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .rig import Runner
+    from tests.support.rig.parts import Runner
 
 NAMES = ("a", "b", "c")
 _READY_S = 120.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from .relay import Relay
+from tests.support.rig.relay import Relay
 
 _CHUNK_BYTES = 512  # 0.2 s of a link of 20 kbit/s
 _CHUNK_S = 0.02  # of a faster one

@@ -7,7 +7,7 @@ import contextlib
 import socket
 from typing import Self
 
-from .ports import free_port
+from tests.support.rig.ports import free_port
 
 _CHUNK_BYTES = 65_536
 

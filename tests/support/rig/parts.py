@@ -20,9 +20,8 @@ from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.logins import new_login
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.private_files import write_private
-
-from .patient import connect
-from .ports import free_port
+from tests.support.rig.patient import connect
+from tests.support.rig.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
