@@ -11,16 +11,9 @@ import pytest
 from backhaul_codec import Opaque, Point, encode_point
 from backhaul_codec.subjects import parse_uplink
 from backhaul_hub.commands import rows as command_rows
-from backhaul_hub.commands.lifecycle import (
-    AWAY,
-    UNHEARD,
-    Command,
-    CommandBook,
-    Doubt,
-    Key,
-    State,
-    late,
-)
+from backhaul_hub.commands.book import CommandBook
+from backhaul_hub.commands.command import Command, Key
+from backhaul_hub.commands.outcome import AWAY, UNHEARD, Doubt, State, late
 from backhaul_hub.continuity.examine import Examined, examine
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey

@@ -20,20 +20,10 @@ from backhaul_codec.subjects import parse_uplink
 from backhaul_hub import questions
 from backhaul_hub.cli.main import cli
 from backhaul_hub.commands import rows as command_rows
-from backhaul_hub.commands.lifecycle import (
-    AGAIN_BYTES_MAX,
-    AGAIN_S_MAX,
-    AGAIN_S_MIN,
-    BODY_BYTES_MAX,
-    Arrival,
-    Command,
-    CommandBook,
-    Heard,
-    Key,
-    State,
-    read_arrival,
-    read_result,
-)
+from backhaul_hub.commands.arrival import BODY_BYTES_MAX, Arrival, read_arrival
+from backhaul_hub.commands.book import AGAIN_BYTES_MAX, AGAIN_S_MAX, AGAIN_S_MIN, CommandBook
+from backhaul_hub.commands.command import Command, Key
+from backhaul_hub.commands.outcome import Heard, State, read_result
 from backhaul_hub.commands.service import DELIVER, CommandShell, arrival_of
 from backhaul_hub.config import Commands
 from backhaul_hub.continuity.examine import Examined

@@ -11,7 +11,7 @@ import pytest
 
 from backhaul_hub.cli._tell import tell_hub
 from backhaul_hub.clock import SystemClock
-from backhaul_hub.commands.lifecycle import AWAY, UNHEARD
+from backhaul_hub.commands.outcome import AWAY, UNHEARD
 from backhaul_hub.config import load
 from backhaul_hub.control.control_plane import ControlPlane
 from backhaul_hub.control.single_instance import Sole

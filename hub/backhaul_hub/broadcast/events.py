@@ -20,7 +20,7 @@ from backhaul_hub.twin.event_log import event_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from backhaul_hub.commands.lifecycle import Command
+    from backhaul_hub.commands.command import Command
     from backhaul_hub.continuity.examine import Examined
     from backhaul_hub.db.change import Change
     from backhaul_hub.shadow.bucket import Revision

@@ -6,7 +6,8 @@ import json
 from dataclasses import astuple, fields
 from typing import TYPE_CHECKING, Any
 
-from backhaul_hub.commands.lifecycle import DOUBT_RANK, UNHEARD, Command, Doubt, Heard, Key, State
+from backhaul_hub.commands.command import Command, Key
+from backhaul_hub.commands.outcome import DOUBT_RANK, UNHEARD, Doubt, Heard, State
 from backhaul_hub.db.change import Change
 
 if TYPE_CHECKING:

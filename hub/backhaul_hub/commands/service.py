@@ -1,6 +1,6 @@
 """Operators' commands at the hub: from TWIN_CMD into hub.db and DOWN, and what becomes of them.
 
-The shell around `commands.lifecycle`. A message stays unacknowledged in the work queue until its command is
+The shell around `commands.book`. A message stays unacknowledged in the work queue until its command is
 over; what counts is the row in hub.db, which is there before anything is sent, and outlives the queue.
 Whatever dies in between, a command is sent again rather than forgotten: the vehicle knows its id.
 """
@@ -21,17 +21,10 @@ from nats.errors import MaxPayloadError
 from backhaul_codec import CodecError, decode
 from backhaul_codec.kinds import LIVE, RESULT
 from backhaul_hub.commands import rows as command_rows
-from backhaul_hub.commands.lifecycle import (
-    Arrival,
-    Command,
-    CommandBook,
-    Doubt,
-    Key,
-    late,
-    read_arrival,
-    read_result,
-    result_subject,
-)
+from backhaul_hub.commands.arrival import Arrival, read_arrival
+from backhaul_hub.commands.book import CommandBook
+from backhaul_hub.commands.command import Command, Key, result_subject
+from backhaul_hub.commands.outcome import Doubt, late, read_result
 from backhaul_hub.errors import HubError, JetStreamError
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.streams.twin_streams import COMMANDS

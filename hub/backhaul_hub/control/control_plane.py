@@ -88,7 +88,7 @@ if TYPE_CHECKING:
 
     from backhaul_hub.access.keys import HubKeys
     from backhaul_hub.clock import SteadyClock
-    from backhaul_hub.commands.lifecycle import Command
+    from backhaul_hub.commands.command import Command
     from backhaul_hub.config import HubConfig
     from backhaul_hub.db.store import Registry
     from backhaul_hub.device import Device

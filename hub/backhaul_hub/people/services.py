@@ -21,7 +21,8 @@ from backhaul_codec.state.tree_text import describe, render
 from backhaul_codec.strict.json import Reader
 from backhaul_hub import questions
 from backhaul_hub.commands import rows as command_rows
-from backhaul_hub.commands.lifecycle import BODY_BYTES_MAX, command_subject
+from backhaul_hub.commands.arrival import BODY_BYTES_MAX
+from backhaul_hub.commands.command import command_subject
 from backhaul_hub.device import FLEET
 from backhaul_hub.errors import HubError, RightsError, WriteRefusedError
 from backhaul_hub.nats.ephemeral_reader import pending

@@ -16,7 +16,9 @@ from backhaul_codec.strict.json import JsonError, read_json
 from backhaul_hub.broadcast import events as live
 from backhaul_hub.cli._ask import Visitor
 from backhaul_hub.cli._options import access_option, who_option
-from backhaul_hub.commands.lifecycle import State, command_subject, read_body, result_subject
+from backhaul_hub.commands.arrival import read_body
+from backhaul_hub.commands.command import command_subject, result_subject
+from backhaul_hub.commands.outcome import State
 from backhaul_hub.config import load
 from backhaul_hub.errors import HubError, JetStreamError
 from backhaul_hub.nats.jetstream import JetStreamApi
