@@ -8,6 +8,11 @@ import msgspec
 from msgspec import Meta
 
 
+def subject(service: str) -> str:
+    """Return the subject on which operators ask a service, in account HUB."""
+    return f"hub.{service}"
+
+
 class Get(msgspec.Struct, forbid_unknown_fields=True):
     """Heads of one device."""
 

@@ -13,8 +13,6 @@ from backhaul_hub.private_files import write_private
 if TYPE_CHECKING:
     from pathlib import Path
 
-STOP_SERVICE = "hub.stop"
-"""Asked at the switch: the control plane comes to its end."""
 _NAME = "migration.json"
 
 

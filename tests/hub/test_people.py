@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from backhaul_codec.state.merge import Head, HeadKey
 from backhaul_codec.state.tree_text import describe, render
 from backhaul_hub.continuity.future_stamps import FutureRule
+from backhaul_hub.control.endpoints import Services, endpoints
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import FLEET
 from backhaul_hub.errors import HubError, RightsError, WriteRefusedError
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 DEVICES = ("VID-001", "VID-002", "VID-003")
 ANNA = Person("anna", "plant-7", May.WRITE)
+OTHERS = ("commands", "devices", "one_machine", "reload", "status", "stop")
 
 
 class Fleet(TreeHub):
@@ -195,6 +197,10 @@ def test_who_is_below_does_not_hear_where_else_a_device_goes(fleet: Fleet) -> No
     assert who == {"VID-001%2Fbattery", "VID-001", "depot", FLEET}
 
 
+async def nobody(_: object) -> None:
+    pytest.fail("no person asks this")
+
+
 async def test_conflicts_are_listed_and_settled_below_the_group_alone(
     fleet: Fleet, tmp_path: Path
 ) -> None:
@@ -210,7 +216,9 @@ async def test_conflicts_are_listed_and_settled_below_the_group_alone(
     async with await Registry.open(tmp_path / "hub.db") as registry:
         sync = SyncService(core, readings, registry, fleet.clock, lambda: fleet.hub.devices)
         hub = SimpleNamespace(core=core, sync=sync, devices=lambda: fleet.hub.devices)
-        services = PeopleServices(cast("PeoplesHub", hub))
+        people = PeopleServices(cast("PeoplesHub", hub))
+        table = endpoints(sync, people, **dict.fromkeys(OTHERS, nobody))
+        services = Services(table, people.scope)
 
         async def ask(service: str, **question: object) -> dict[str, Any]:
             said: dict[str, Any] = await services.answer(

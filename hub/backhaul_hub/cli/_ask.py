@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
+from backhaul_hub import questions
 from backhaul_hub.config import load
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.connection import connect
@@ -85,7 +86,7 @@ class Operator(Access):
 
     def subject(self, service: str) -> str:
         """Return where the control plane answers in account HUB."""
-        return f"hub.{service}"
+        return questions.subject(service)
 
 
 class Visitor(Access):

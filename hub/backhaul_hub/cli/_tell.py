@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
+from backhaul_hub import questions
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.push import AccountKeeper
 from backhaul_hub.access.revocation_log import RevocationLog
 from backhaul_hub.access.service import push_by_whom_it_is_due
 from backhaul_hub.clock import SystemClock
-from backhaul_hub.control.control_plane import RELOAD_SERVICE
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.connection import connect
@@ -53,7 +54,7 @@ async def _tell_control(config: HubConfig) -> None:
     """Let the control plane read hub.db again."""
     control = await connect(config.nats.url, config.nats.control)
     try:
-        await control.request(RELOAD_SERVICE, b"", timeout=10)
+        answer = await control.request(questions.subject("reload"), b"", timeout=10)
     except NoRespondersError:
         # No control plane runs; it reads hub.db when it starts.
         return
@@ -61,3 +62,5 @@ async def _tell_control(config: HubConfig) -> None:
         raise HubError(f"the control plane did not take note: {error!r}") from error
     finally:
         await control.close()
+    if refused := json.loads(answer.data).get("error"):
+        raise HubError(f"the control plane did not take note: {refused['message']}")

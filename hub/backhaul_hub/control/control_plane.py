@@ -8,16 +8,16 @@ hub.db are closed; what a reader had not stored yet is read again at the next st
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_codec.protocol.identity import leaf_name
-from backhaul_hub import questions
 from backhaul_hub.access.identity_documents import Documents
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.logins import add_twin_login, creds_file
@@ -29,10 +29,11 @@ from backhaul_hub.artifacts.service import BlobService
 from backhaul_hub.broadcast.alerts import LiveAlerts
 from backhaul_hub.broadcast.events import told_command
 from backhaul_hub.broadcast.presence import Presence
-from backhaul_hub.commands.requests import serve_commands
+from backhaul_hub.commands.requests import listed
 from backhaul_hub.commands.service import CommandShell
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.control.endpoints import Services, endpoints
 from backhaul_hub.control.found import Found
 from backhaul_hub.control.single_instance import Sole
 from backhaul_hub.control.stream_watch import StreamWatch
@@ -44,7 +45,7 @@ from backhaul_hub.enrol.rotation_keeper import RotationKeeper
 from backhaul_hub.enrol.service import EnrolmentService
 from backhaul_hub.errors import HubError
 from backhaul_hub.flood.guard import FloodGuard
-from backhaul_hub.health import metrics_server, service
+from backhaul_hub.health import metrics_server
 from backhaul_hub.health.metrics import METRICS
 from backhaul_hub.health.report import Report
 from backhaul_hub.health.watch import HealthWatch
@@ -60,14 +61,13 @@ from backhaul_hub.links.reset_service import ResetService
 from backhaul_hub.links.source_keeper import SourceKeeper
 from backhaul_hub.nats.connection import connect, heard, watch_connections
 from backhaul_hub.nats.jetstream import JetStreamApi
-from backhaul_hub.nats.replies import answering
 from backhaul_hub.people.ask_service import AskService
 from backhaul_hub.people.services import Hub, PeopleServices
 from backhaul_hub.servers import urls
 from backhaul_hub.shards import shard_of, up_name
-from backhaul_hub.start_guard import STOP_SERVICE
 from backhaul_hub.streams.streams import declared_streams, quiet_undeclared_shards, reconcile
 from backhaul_hub.streams.twin_streams import SHADOW, STATE
+from backhaul_hub.sync.service import SyncService
 from backhaul_hub.tls.watch import CertificateWatch
 from backhaul_hub.uplink.device_words import WordBook
 from backhaul_hub.uplink.device_words_store import restore as restore_words
@@ -77,15 +77,14 @@ from backhaul_hub.uplink.lane_rows import read_lanes
 from backhaul_hub.uplink.notify import Teller
 from backhaul_hub.uplink.reader import UplinkReader
 from backhaul_hub.vehicles.keeper import VehicleKeeper
-from backhaul_hub.vehicles.one_machine import serve_one_machine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from nats.aio.client import Client
-    from nats.aio.msg import Msg
 
+    from backhaul_hub import questions
     from backhaul_hub.access.keys import HubKeys
     from backhaul_hub.clock import SteadyClock
     from backhaul_hub.commands.command import Command
@@ -98,8 +97,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-DEVICES_SERVICE = "hub.devices"
-RELOAD_SERVICE = "hub.reload"
 _ACCOUNTS_INTERVAL_S = 10.0
 _RETRY_S = 1.0
 _CLUSTER_REQUEST_S = 4.0
@@ -224,7 +221,8 @@ class ControlPlane:
                 *(registry, self._clock, leafs.links, self._continuity)
             )
             report = self._report(leafs, vehicles.vehicles)
-            await self._serve(client, api, registry, report)
+            services = self._services(client, api, registry, report, vehicles)
+            await services.open(client, early=True)
             await heard(client)
             # Again: a command that found nobody to tell it counts on what is read at the start.
             await self._reload(api, registry)
@@ -247,10 +245,8 @@ class ControlPlane:
             await reception.open(resets.listen, times.listen, blobs.listen, enrolling.listen)
             syncing = await self._sync.start(client, api, registry)
             commanding = await self._commands.start(client, api, registry)
-            await serve_commands(client, registry)
-            await serve_one_machine(client, vehicles)
             await self._alerts.start(client, api)
-            asking = self._people(client, api, registry, report)
+            asking = AskService(client, services.answer)
             self._readers = [
                 UplinkReader(
                     up_name(shard),
@@ -278,7 +274,7 @@ class ControlPlane:
             self._presence = Presence(*(api, self._clock, self._active, leafs.links, leafs.looks))
             watch = self._watch(api, down, leafs)
             certificates = CertificateWatch(self._directory, system, servers)
-            health = HealthWatch(
+            self._health = health = HealthWatch(
                 self._config,
                 self._clock,
                 api,
@@ -298,7 +294,7 @@ class ControlPlane:
                 sync=self._sync.core,
                 imports=lambda: import_trouble(registry, api, self._clock.now_ns()),
             )
-            await service.serve(client, health.status)
+            await services.open(client)
             async with asyncio.TaskGroup() as group:
                 tasks = [
                     group.create_task(work)
@@ -480,44 +476,53 @@ class ControlPlane:
             vehicles,
         )
 
-    def _people(
-        self, client: Client, api: JetStreamApi, registry: Registry, report: Report
-    ) -> AskService:
-        hub = Hub(
-            *(client, api, registry, self._clock, self._config.twin.env),
-            core=self._sync.core,
-            sync=self._sync.service,
-            devices=lambda: self._devices,
-            report=lambda devices, after: report.page(devices, (), after),
-        )
-        return AskService(client, PeopleServices(hub))
-
-    async def _serve(
+    def _services(
         self,
         client: Client,
         api: JetStreamApi,
         registry: Registry,
         report: Report,
-    ) -> None:
-        """Answer the command line's questions."""
-
+        vehicles: VehicleKeeper,
+    ) -> Services:
         async def devices(question: questions.Devices) -> msgspec.Raw:
             await stored(registry)  # what a crash would take back is not told
             return msgspec.Raw(report.page(self._devices, self._readers, question.after))
 
-        async def reload(message: Msg) -> None:
+        async def reload(_: None) -> dict[str, Any]:
             await self._reload(api, registry)
             await self._rotations.look(registry)
-            await message.respond(b"{}")
+            return {}
 
-        async def stop(message: Msg) -> None:
-            await message.respond(b"{}")
-            self.stop()
+        async def status(_: None) -> msgspec.Raw:
+            return msgspec.Raw(json.dumps(self._health.status()).encode())
 
-        answer = answering(client, questions.Devices, devices)
-        await client.subscribe(DEVICES_SERVICE, cb=answer)
-        await client.subscribe(RELOAD_SERVICE, cb=reload)
-        await client.subscribe(STOP_SERVICE, cb=stop)
+        async def stop(_: None) -> dict[str, Any]:
+            self.stop()  # takes effect once this is answered
+            return {}
+
+        core = self._sync.core
+        sync = SyncService(
+            *(core, self._sync.readings, registry, self._clock, lambda: self._devices)
+        )
+        hub = Hub(
+            *(client, api, registry, self._clock, self._config.twin.env),
+            core=core,
+            sync=sync,
+            devices=lambda: self._devices,
+            report=lambda devices, after: report.page(devices, (), after),
+        )
+        people = PeopleServices(hub)
+        table = endpoints(
+            sync,
+            people,
+            commands=partial(listed, registry),
+            devices=devices,
+            one_machine=vehicles.one_machine,
+            reload=reload,
+            status=status,
+            stop=stop,
+        )
+        return Services(table, people.scope)
 
 
 async def _push(accounts: AccountKeeper, system: Client) -> None:

@@ -20,7 +20,6 @@ from backhaul_hub.sync.core import HubSync
 from backhaul_hub.sync.newest_readings import Readings
 from backhaul_hub.sync.outbox import Publisher
 from backhaul_hub.sync.restore import restore
-from backhaul_hub.sync.service import SyncService
 from backhaul_hub.timestamps import rfc3339
 from backhaul_hub.twin.state_publisher import StatePublisher
 from backhaul_hub.twin.state_recall import look_back, recall
@@ -82,7 +81,7 @@ class SyncShell:
     async def start(
         self, client: Client, api: JetStreamApi, registry: Registry
     ) -> list[Coroutine[Any, Any, None]]:
-        """Read hub.db, answer requests from now on, and return the tasks that are to run.
+        """Read hub.db, and return the tasks that are to run.
 
         Raises:
             HubError: hub.db or TWIN_STATE cannot be read.
@@ -121,8 +120,6 @@ class SyncShell:
 
         tell()
         self.core.on_stored += [tell, publisher.wake, self._wake]
-        self.service = SyncService(self.core, self.readings, registry, self._clock, self._devices)
-        await self.service.start(client)
         return work
 
     def _tell_document(self, device: str, part: str, number: int, body: bytes | None) -> None:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from backhaul_hub.uplink.reader import UplinkReader
     from backhaul_hub.vehicles.core import Vehicles
 
-STATUS_SERVICE = "hub.status"
 # Of one stream: who makes more sees the first of them.
 _CONSUMERS_MAX = 1024
 # Where a server is gone, its fellows wait 4 s for word of the consumers on it before they answer.

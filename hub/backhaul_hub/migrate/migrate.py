@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from nats.errors import Error as NatsError
 
+from backhaul_hub import questions
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.backup.backup import API_TIMEOUT_S
 from backhaul_hub.backup.files import copy_database, place_file, set_created
@@ -33,7 +34,7 @@ from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.snapshots import Snapshot, copy
 from backhaul_hub.private_files import private_directory
 from backhaul_hub.shards import is_shard
-from backhaul_hub.start_guard import STOP_SERVICE, Move, forget_move, move_of, note_move
+from backhaul_hub.start_guard import Move, forget_move, move_of, note_move
 from backhaul_hub.streams.streams import stream_names
 from backhaul_hub.streams.twin_streams import STATE
 from backhaul_hub.uplink.stream_digest import BLOCK_SEQS
@@ -350,7 +351,7 @@ async def _stop(client: Client) -> None:
         HubError: it does not.
     """
     with contextlib.suppress(NatsError):  # nobody there, or gone before it could answer
-        await client.request(STOP_SERVICE, b"", timeout=_STOP_S_MAX)
+        await client.request(questions.subject("stop"), b"", timeout=_STOP_S_MAX)
     try:
         async with asyncio.timeout(_STOP_S_MAX):
             while not await _is_gone(client):  # noqa: ASYNC110

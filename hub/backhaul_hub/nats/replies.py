@@ -9,7 +9,6 @@ import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_codec import CodecError
-from backhaul_codec.strict.json import Reader
 from backhaul_codec.subjects import SubjectError
 from backhaul_hub.errors import HubError
 
@@ -20,21 +19,6 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
 
 log = structlog.get_logger(__name__)
-
-
-def answering(
-    client: Client, question: type[Any], answer: Callable[[Any], Awaitable[Any]]
-) -> Callable[[Msg], Awaitable[None]]:
-    """Return a callback that answers every request, refusals included."""
-    reader = Reader(question)
-
-    async def said(message: Msg) -> Any:
-        return await answer(reader.read(message.data or b"{}"))
-
-    async def respond(message: Msg) -> None:
-        await respond_to(client, message, said)
-
-    return respond
 
 
 async def respond_to(client: Client, message: Msg, answer: Callable[[Msg], Awaitable[Any]]) -> None:

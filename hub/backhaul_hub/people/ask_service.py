@@ -18,11 +18,12 @@ from backhaul_hub.nats.replies import respond_to
 from backhaul_hub.people.identity import QUESTIONS, person_of
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
     from backhaul_hub.people.identity import Person
-    from backhaul_hub.people.services import PeopleServices
 
 log = structlog.get_logger(__name__)
 
@@ -39,11 +40,14 @@ class AskService:
 
     Args:
         client: a connection in account HUB.
+        answer: called with a person, a service, and a question; its answer is encoded by msgspec.
     """
 
-    def __init__(self, client: Client, services: PeopleServices) -> None:
+    def __init__(
+        self, client: Client, answer: Callable[[Person, str, bytes], Awaitable[Any]]
+    ) -> None:
         self._client = client
-        self._services = services
+        self._answer_person = answer
         self._room = asyncio.Semaphore(AT_ONCE_MAX)
         self._busy: Counter[str] = Counter()
         self._misdirected: set[str] = set()
@@ -94,4 +98,4 @@ class AskService:
         person, service = person_of(message.subject)
         if self._busy[person.name] > OF_ONE_MAX:
             raise HubError(f"{OF_ONE_MAX} questions of {person.name} are being answered already")
-        return await self._services.answer(person, service, message.data)
+        return await self._answer_person(person, service, message.data)

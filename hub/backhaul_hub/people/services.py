@@ -18,15 +18,14 @@ from backhaul_codec.assurance.certificates import HOUR_NS
 from backhaul_codec.state.json_values import parse_path, value_from_json
 from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.state.tree_text import describe, render
-from backhaul_codec.strict.json import Reader
 from backhaul_hub import questions
 from backhaul_hub.commands import rows as command_rows
 from backhaul_hub.commands.arrival import BODY_BYTES_MAX
 from backhaul_hub.commands.command import command_subject
+from backhaul_hub.commands.requests import listed
 from backhaul_hub.device import FLEET
 from backhaul_hub.errors import HubError, RightsError, WriteRefusedError
 from backhaul_hub.nats.ephemeral_reader import pending
-from backhaul_hub.people.identity import May
 from backhaul_hub.people.scope import Scope, Subtree
 from backhaul_hub.shadow.bucket import ShadowBucket
 from backhaul_hub.shadow.document import PARTS
@@ -34,7 +33,7 @@ from backhaul_hub.streams.twin_streams import STATE, device_prefix
 from backhaul_hub.twin.event_answers import events_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Mapping
 
     from nats.aio.client import Client
 
@@ -71,43 +70,19 @@ class Hub(NamedTuple):
 
 
 class PeopleServices:
-    """Answers a question of anybody; how many at once is for `AskService` to say."""
+    """Answers people; the right that each service takes stands in the table (control/endpoints.py)."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._services: dict[str, _Service] = {
-            "get": _Service(May.READ, Reader(questions.Get), self._get),
-            "tree": _Service(May.READ, Reader(questions.Nothing), self._tree),
-            "devices": _Service(May.READ, Reader(questions.Devices), self._devices),
-            "state": _Service(May.READ, Reader(questions.State), self._state),
-            "events": _Service(May.READ, Reader(questions.Events), self._events),
-            "conflicts": _Service(May.READ, Reader(questions.Conflicts), self._conflicts),
-            "commands": _Service(May.READ, Reader(questions.Commands), self._commands),
-            "shadow": _Service(May.READ, Reader(questions.Shadow), self._shadow),
-            "set": _Service(May.WRITE, Reader(questions.Set), self._set),
-            "revert": _Service(May.WRITE, Reader(questions.Settle), self._revert),
-            "desire": _Service(May.WRITE, Reader(questions.Desire), self._desire),
-            "command": _Service(May.COMMAND, Reader(questions.Command), self._command),
-        }
 
-    async def answer(self, person: Person, service: str, body: bytes) -> Any:
-        """Return what is to be answered, for msgspec to encode.
-
-        Raises:
-            HubError, CodecError, SubjectError: what is refused, and why.
-        """
-        asked = self._services.get(service)
-        if asked is None:
-            known = ", ".join(sorted(self._services))
-            raise RightsError(f"there is no service {service[:80]!r} for people", hint=known)
-        scope = Scope(person, self._hub.core.tree, self._hub.devices)
-        scope.require_may(asked.needs)
-        scope.require_group()
-        return await asked.answer(scope, asked.question.read(body or b"{}"))
+    def scope(self, person: Person) -> Scope:
+        """Return a person's part of the tree, as it is now."""
+        return Scope(person, self._hub.core.tree, self._hub.devices)
 
     # To read
 
-    async def _get(self, scope: Scope, question: questions.Get) -> dict[str, Any]:
+    async def get(self, scope: Scope, question: questions.Get) -> dict[str, Any]:
+        """Return heads of a device, or of the groups that are seen."""
         if question.device != FLEET:
             scope.require_device(question.device)
             return await self._hub.sync.get(question)
@@ -119,16 +94,19 @@ class PeopleServices:
         ]
         return answer | {"points": seen}
 
-    async def _tree(self, scope: Scope, _: questions.Nothing) -> dict[str, Any]:
+    async def tree(self, scope: Scope, _: questions.Nothing) -> dict[str, Any]:
+        """Return the part of the tree that is seen."""
         tree = cast("Topology", Subtree(scope))
         return {**describe(tree), "lines": render(tree)}
 
-    async def _devices(self, scope: Scope, question: questions.Devices) -> msgspec.Raw:
+    async def devices(self, scope: Scope, question: questions.Devices) -> msgspec.Raw:
+        """Return a page of the report on the devices that are seen."""
         known = self._hub.devices()
         seen = {device: known[device] for device in scope.devices}
         return msgspec.Raw(self._hub.report(seen, question.after))
 
-    async def _state(self, scope: Scope, question: questions.State) -> dict[str, Any]:
+    async def state(self, scope: Scope, question: questions.State) -> dict[str, Any]:
+        """Return the newest values of one device, or a page of them."""
         if question.device is not None:
             scope.require_device(question.device)
             return {"state": await self._state_of(question.device), "next": None}
@@ -151,7 +129,8 @@ class PeopleServices:
         except NatsError as error:
             raise HubError(f"{STATE} cannot be read: {error}") from error
 
-    async def _events(self, scope: Scope, question: questions.Events) -> dict[str, Any]:
+    async def events(self, scope: Scope, question: questions.Events) -> dict[str, Any]:
+        """Return events of the devices that are seen."""
         if question.device is not None:
             scope.require_device(question.device)
         hub = self._hub
@@ -166,7 +145,8 @@ class PeopleServices:
         only = None if scope.whole else scope.devices
         return await events_answer(hub.client, hub.env, hub.registry, question, now_ns, only)
 
-    async def _conflicts(self, scope: Scope, question: questions.Conflicts) -> dict[str, Any]:
+    async def conflicts(self, scope: Scope, question: questions.Conflicts) -> dict[str, Any]:
+        """Return conflicts of the devices that are seen."""
         if question.device is not None:
             scope.require_device(question.device)
         answer = await self._hub.sync.conflicts(question)
@@ -175,16 +155,17 @@ class PeopleServices:
         # How many were forgotten is known of all devices together alone: not this person's.
         return {"conflicts": [each for each in answer["conflicts"] if scope.sees(each["device"])]}
 
-    async def _commands(self, scope: Scope, question: questions.Commands) -> dict[str, Any]:
+    async def commands(self, scope: Scope, question: questions.Commands) -> dict[str, Any]:
+        """Return the newest commands."""
         if question.device is not None:
             scope.require_device(question.device)
             devices = [question.device]
         else:
             devices = scope.devices
-        found = await command_rows.newest(self._hub.registry, question, devices)
-        return {"commands": [command.told() for command in found]}
+        return await listed(self._hub.registry, question, devices)
 
-    async def _shadow(self, scope: Scope, question: questions.Shadow) -> dict[str, Any]:
+    async def shadow(self, scope: Scope, question: questions.Shadow) -> dict[str, Any]:
+        """Return the revisions of a shadow's documents."""
         scope.require_device(question.device)
         bucket = await self._bucket()
         parts = PARTS if question.part is None else (question.part,)
@@ -194,7 +175,8 @@ class PeopleServices:
 
     # To write
 
-    async def _set(self, scope: Scope, question: questions.Set) -> dict[str, Any]:
+    async def set(self, scope: Scope, question: questions.Set) -> dict[str, Any]:
+        """Write points, as the person who asks."""
         if question.device == FLEET:
             if question.parent or "/" in question.node:
                 raise RightsError("what hangs where, above devices, is for operators to change")
@@ -204,14 +186,16 @@ class PeopleServices:
         question.who = _author(scope, question.who)
         return await self._hub.sync.set(question)
 
-    async def _revert(self, scope: Scope, question: questions.Settle) -> dict[str, Any]:
+    async def revert(self, scope: Scope, question: questions.Settle) -> dict[str, Any]:
+        """Settle a conflict, as the person who asks."""
         conflict = self._hub.core.conflicts.conflicts.get(question.id)
         if conflict is None or not scope.sees(conflict.device):
             raise WriteRefusedError(f"there is no conflict {question.id}")
         question.who = _author(scope, question.who)
         return await self._hub.sync.settle(question)
 
-    async def _desire(self, scope: Scope, question: questions.Desire) -> dict[str, Any]:
+    async def desire(self, scope: Scope, question: questions.Desire) -> dict[str, Any]:
+        """Change the desired fields of a device."""
         scope.require_device(question.device)
         changed = {
             HeadKey("", point.node, point.type, point.key): _wanted(point)
@@ -225,7 +209,8 @@ class PeopleServices:
 
     # To command
 
-    async def _command(self, scope: Scope, question: questions.Command) -> dict[str, Any]:
+    async def command(self, scope: Scope, question: questions.Command) -> dict[str, Any]:
+        """Send a command to a device, and return it as it is recorded."""
         scope.require_device(question.device)
         hub, device = self._hub, question.device
         id_ = question.id or secrets.token_hex(8)
@@ -263,12 +248,6 @@ class PeopleServices:
             return await ShadowBucket.open(self._hub.client, self._hub.env)
         except NatsError as error:
             raise HubError(f"the bucket of shadows cannot be used: {error!r}") from error
-
-
-class _Service(NamedTuple):
-    needs: May
-    question: Reader[Any]
-    answer: Callable[[Scope, Any], Awaitable[Any]]
 
 
 def _author(scope: Scope, who: str) -> str:

@@ -1,8 +1,6 @@
-"""Reading and writing heads, conflicts and the tree by request on core NATS, in account HUB.
+"""Reading and writing heads, conflicts and the tree by request.
 
-`hub.get`, `hub.set`, `hub.tree`, `hub.node`, `hub.conflicts`, `hub.revert`: a JSON object each way;
-a refusal is `{"error": {"message": …, "hint": …}}`. A write is in hub.db before it is answered, and
-in DOWN soon after, whatever happens in between. What changes is told on `hub.changed.<device>`.
+A write is in hub.db before it is answered, and in DOWN soon after, whatever happens in between. What changes is told on `hub.changed.<device>`.
 """
 
 from __future__ import annotations
@@ -14,11 +12,9 @@ from backhaul_codec.state.json_values import parse_path, value_from_json
 from backhaul_codec.state.merge import Head, HeadKey
 from backhaul_codec.state.tree_text import describe, render
 from backhaul_codec.subjects import decode_token
-from backhaul_hub import questions
 from backhaul_hub.db.turn import Turn
 from backhaul_hub.device import FLEET
 from backhaul_hub.errors import HubError, WriteRefusedError
-from backhaul_hub.nats.replies import answering
 from backhaul_hub.sync.conflicts import ACCEPTED, REVERTED
 from backhaul_hub.sync.conflicts import insertion as conflict_insertion
 from backhaul_hub.sync.heads import hub_origin
@@ -29,8 +25,7 @@ from backhaul_hub.sync.writes import Put
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from nats.aio.client import Client
-
+    from backhaul_hub import questions
     from backhaul_hub.clock import Clock
     from backhaul_hub.db.change import Change
     from backhaul_hub.db.store import Registry
@@ -60,18 +55,6 @@ class SyncService:
         self._clock = clock
         self._devices = devices
         self._tree_writes = TreeWrites(sync.tree, sync.heads)
-
-    async def start(self, client: Client) -> None:
-        """Subscribe to the requests."""
-        for service, question, answer in (
-            ("get", questions.Get, self.get),
-            ("set", questions.Set, self.set),
-            ("tree", questions.Nothing, self.tree),
-            ("node", questions.Node, self.node),
-            ("conflicts", questions.Conflicts, self.conflicts),
-            ("revert", questions.Settle, self.settle),
-        ):
-            await client.subscribe(f"hub.{service}", cb=answering(client, question, answer))
 
     async def get(self, question: questions.Get) -> dict[str, Any]:
         """Return heads of a device. Raises: HubError."""

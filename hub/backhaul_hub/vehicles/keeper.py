@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from backhaul_hub.errors import RegistryError
+from backhaul_hub.errors import HubError, RegistryError
 from backhaul_hub.vehicles.core import restored
 from backhaul_hub.vehicles.identities import LASTS_NS
 from backhaul_hub.vehicles.turns import Turns
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Self
 
+    from backhaul_hub import questions
     from backhaul_hub.clock import Clock
     from backhaul_hub.continuity.lane_book import Continuity
     from backhaul_hub.continuity.lane_key import LaneKey
     from backhaul_hub.db.store import Registry
     from backhaul_hub.device import Link
     from backhaul_hub.vehicles.core import Vehicles
-    from backhaul_hub.vehicles.identities import Sighting
 
 STORE_S = 5.0
 log = structlog.get_logger(__name__)
@@ -74,14 +74,25 @@ class VehicleKeeper:
             return 0.0
         return self._turns.hear(device, now.key, self._clock.monotonic_s())
 
-    async def settle(self, device: str) -> Sighting | None:
-        """Take in an operator's word that the machine heard last is a device's only one; None: none was.
+    async def one_machine(self, question: questions.OneMachine) -> dict[str, Any]:
+        """Take in an operator's word that the machine heard last is a device's only one, and name it.
 
+        While two were heard, neither may say of what its ledger does not know that it is lost: the other one
+        may have it (`Identities.answerer`). Only people know that the other one is gone for good.
         Stored when this returns, unless hub.db refuses.
+
+        Raises:
+            HubError: no machine of the device was ever heard.
         """
+        device = question.device
         machine = self.vehicles.identities.settle(device, self._clock.now_ns())
         await self.store()
-        return machine
+        if machine is None:
+            raise HubError(
+                f"no machine of {device} was ever heard",
+                hint="backhaul-hub devices says which devices there are, and when they were seen",
+            )
+        return {"device": device, "machine": machine.machine, "address": machine.address}
 
     async def run(self) -> None:
         """Look for forks and store the news each `STORE_S` (event loop's clock), for ever, and at the end."""

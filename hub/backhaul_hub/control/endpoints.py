@@ -1,0 +1,133 @@
+"""The table of all services that are asked by request, and the one place that answers by it.
+
+Operators ask `hub.<service>` in account HUB: whoever has the hub directory has every right. People ask
+`ask.<…>.<service>`, which says their right and their part of the tree (people/identity.py). Either way a
+question is a JSON object whose unknown fields are refused, and a refusal is `{"error": {…}}`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from backhaul_codec.strict.json import Reader
+from backhaul_hub import questions
+from backhaul_hub.errors import RightsError
+from backhaul_hub.health.service import announce
+from backhaul_hub.nats.replies import respond_to
+from backhaul_hub.people.identity import May
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+    from backhaul_hub.people.identity import Person
+    from backhaul_hub.people.scope import Scope
+    from backhaul_hub.people.services import PeopleServices
+    from backhaul_hub.sync.service import SyncService
+
+    Answer = Callable[[Any], Awaitable[Any]]
+
+
+class Endpoint(NamedTuple):
+    """One service: its question, its answer to operators, the right that people need, its answer to them."""
+
+    service: str
+    question: type[Any] | None
+    """None: the body is not read."""
+    operators: Answer | None
+    """None: the service is for people alone."""
+    right: May | None = None
+    """None: the service is for operators alone."""
+    people: Callable[[Scope, Any], Awaitable[Any]] | None = None
+    early: bool = False
+    """Whether operators are answered while the control plane still starts."""
+    announced: bool = False
+    """Whether `nats service list` shows it."""
+
+
+def endpoints(
+    sync: SyncService,
+    people: PeopleServices,
+    *,
+    commands: Answer,
+    devices: Answer,
+    one_machine: Answer,
+    reload: Answer,
+    status: Answer,
+    stop: Answer,
+) -> list[Endpoint]:
+    """Return the table of a control plane's services."""
+    q, read, write = questions, May.READ, May.WRITE
+    return [
+        Endpoint("reload", None, reload, early=True),
+        Endpoint("stop", None, stop, early=True),
+        Endpoint("devices", q.Devices, devices, read, people.devices, early=True),
+        Endpoint("status", None, status, announced=True),
+        Endpoint("one-machine", q.OneMachine, one_machine),
+        Endpoint("node", q.Node, sync.node),
+        Endpoint("get", q.Get, sync.get, read, people.get),
+        Endpoint("set", q.Set, sync.set, write, people.set),
+        Endpoint("tree", q.Nothing, sync.tree, read, people.tree),
+        Endpoint("conflicts", q.Conflicts, sync.conflicts, read, people.conflicts),
+        Endpoint("revert", q.Settle, sync.settle, write, people.revert),
+        Endpoint("commands", q.Commands, commands, read, people.commands),
+        Endpoint("state", q.State, None, read, people.state),
+        Endpoint("events", q.Events, None, read, people.events),
+        Endpoint("shadow", q.Shadow, None, read, people.shadow),
+        Endpoint("desire", q.Desire, None, write, people.desire),
+        Endpoint("command", q.Command, None, May.COMMAND, people.command),
+    ]
+
+
+class Services:
+    """Answers by a table.
+
+    Args:
+        scope: returns a person's part of the tree, as it is now.
+    """
+
+    def __init__(self, table: Iterable[Endpoint], scope: Callable[[Person], Scope]) -> None:
+        self._table = {each.service: each for each in table}
+        self._readers = {
+            each.service: Reader(each.question) for each in self._table.values() if each.question
+        }
+        self._scope = scope
+
+    async def open(self, client: Client, *, early: bool = False) -> None:
+        """Answer operators over a connection in account HUB, for as long as it lives."""
+        for each in self._table.values():
+            if each.operators is None or each.early != early:
+                continue
+            subject = questions.subject(each.service)
+            respond = partial(
+                respond_to, client, answer=partial(self._answer, each.service, each.operators)
+            )
+            if each.announced:
+                await announce(client, each.service, subject, respond)
+            else:
+                await client.subscribe(subject, cb=respond)
+
+    async def answer(self, person: Person, service: str, body: bytes) -> Any:
+        """Return the answer to a person, for msgspec to encode.
+
+        Raises:
+            HubError, CodecError, SubjectError: the question is refused, and why.
+        """
+        asked = self._table.get(service)
+        if asked is None or asked.right is None or asked.people is None:
+            known = ", ".join(sorted(each.service for each in self._table.values() if each.people))
+            raise RightsError(f"there is no service {service[:80]!r} for people", hint=known)
+        scope = self._scope(person)
+        scope.require_may(asked.right)
+        scope.require_group()
+        return await asked.people(scope, self._read(service, body))
+
+    async def _answer(self, service: str, answer: Answer, message: Msg) -> Any:
+        return await answer(self._read(service, message.data))
+
+    def _read(self, service: str, body: bytes) -> Any:
+        reader = self._readers.get(service)
+        return reader.read(body or b"{}") if reader else None

@@ -1,0 +1,106 @@
+"""The table of services: who is answered, on which subject, and when."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul_codec.strict.json import JsonError
+from backhaul_hub import questions
+from backhaul_hub.control.endpoints import Endpoint, Services, endpoints
+from backhaul_hub.errors import RightsError
+from backhaul_hub.people.identity import May, Person
+from backhaul_hub.people.scope import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+ANNA = Person("anna", "fleet", May.READ)
+
+
+class Wire:
+    """In place of a connection: what was subscribed to, and what is answered there."""
+
+    max_payload = 1 << 20
+
+    def __init__(self) -> None:
+        self.served: dict[str, Callable[[Any], Awaitable[None]]] = {}
+
+    async def subscribe(self, subject: str, cb: Callable[[Any], Awaitable[None]]) -> None:
+        self.served[subject] = cb
+
+    async def ask(self, subject: str, body: bytes) -> Any:
+        said: list[bytes] = []
+
+        async def respond(body: bytes) -> None:
+            said.append(body)
+
+        await self.served[subject](SimpleNamespace(subject=subject, data=body, respond=respond))
+        return json.loads(said[0])
+
+
+async def named(who: str, *asked: object) -> dict[str, Any]:
+    return {"answered": who, "asked": repr(asked[-1])}
+
+
+def services() -> Services:
+    table = [
+        Endpoint("stop", None, partial(named, "stop"), early=True),
+        Endpoint(
+            *("devices", questions.Devices, partial(named, "operators")),
+            *(May.READ, partial(named, "people")),
+        ),
+        Endpoint("node", questions.Node, partial(named, "node")),
+        Endpoint("desire", questions.Desire, None, May.WRITE, partial(named, "desire")),
+    ]
+    tree: Any = SimpleNamespace(attached=lambda _: True)
+    return Services(table, lambda person: Scope(person, tree, tuple))
+
+
+async def test_operators_are_answered_by_the_table_and_early_where_it_says_so() -> None:
+    wire: Any = Wire()
+    await services().open(wire, early=True)
+    assert list(wire.served) == ["hub.stop"]
+    await services().open(wire)
+    assert list(wire.served) == ["hub.stop", "hub.devices", "hub.node"], "desire is for people"
+    assert (await wire.ask("hub.stop", b"no JSON"))["asked"] == "None", "the body is not read"
+    said = await wire.ask("hub.devices", b'{"after": "a"}')
+    assert said == {"answered": "operators", "asked": "Devices(after='a')"}
+    assert (await wire.ask("hub.devices", b""))["asked"] == "Devices(after='')"
+    refused = await wire.ask("hub.devices", b'{"afte": "a"}')
+    assert "unknown field" in refused["error"]["message"]
+
+
+async def test_people_are_answered_by_the_same_table_within_their_right() -> None:
+    asked = services()
+    said = await asked.answer(ANNA, "devices", b'{"after": "a"}')
+    assert said == {"answered": "people", "asked": "Devices(after='a')"}
+    with pytest.raises(JsonError, match="unknown field"):
+        await asked.answer(ANNA, "devices", b'{"afte": "a"}')
+    with pytest.raises(RightsError, match="this takes the right to write"):
+        await asked.answer(ANNA, "desire", b"no JSON: the right counts first")
+    for service in ("node", "stop", "no-such"):
+        with pytest.raises(RightsError, match="there is no service") as refused:
+            await asked.answer(ANNA, service, b"")
+        assert refused.value.hint == "desire, devices"
+
+
+def test_the_table_names_each_service_once_and_a_right_wherever_people_are_answered() -> None:
+    anything: Any = SimpleNamespace()
+    names = "node get set tree conflicts settle devices revert commands state events shadow desire command"
+    for name in names.split():
+        setattr(anything, name, partial(named, name))
+    others = ("commands", "devices", "one_machine", "reload", "status", "stop")
+    table = endpoints(anything, anything, **dict.fromkeys(others, partial(named, "other")))
+    assert len({each.service for each in table}) == len(table) == 17
+    assert all((each.right is None) == (each.people is None) for each in table)
+    assert {each.service: each.right for each in table if each.people} == {
+        **dict.fromkeys(("devices", "get", "tree", "conflicts", "commands"), May.READ),
+        **dict.fromkeys(("state", "events", "shadow"), May.READ),
+        **dict.fromkeys(("set", "revert", "desire"), May.WRITE),
+        "command": May.COMMAND,
+    }
