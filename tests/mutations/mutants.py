@@ -38,7 +38,7 @@ MUTANTS = (
     ),
     Mutant(
         "evicted-in-silence",
-        "what is evicted leaves no receipt",
+        "the ledger evicts without a receipt",
         "agent/backhaul_agent/commit/eviction.py",
         "changes.messages.append(self._receipt(lane.name, lane.epoch, lo, hi, reason, chain))",
         "pass",
@@ -57,7 +57,7 @@ MUTANTS = (
     ),
     Mutant(
         "resend-dropped",
-        "of what the hub asks for again the first run is dropped",
+        "of a resend the first run is dropped",
         "agent/backhaul_agent/uplink/resend.py",
         "self._asked = deque(works)",
         "self._asked = deque(list(works)[1:])",
@@ -85,7 +85,7 @@ MUTANTS = (
     ),
     Mutant(
         "lag-trusted",
-        "a source that reports lag 0 is believed, whatever the vehicle has said",
+        "a source that reports lag 0 is believed against the vehicle's word",
         "hub/backhaul_hub/links/source_keeper.py",
         "if silent_s < SILENT_LINK_S:",
         'if silent_s < SILENT_LINK_S and source["lag"]:',
@@ -93,7 +93,7 @@ MUTANTS = (
     ),
     Mutant(
         "watermark-over-hole",
-        "the watermark is the highest seq that came, holes or not",
+        "the watermark is the highest seq that came, gaps or not",
         "hub/backhaul_hub/continuity/lane_state.py",
         "return self.accounted.contiguous",
         "return self.accounted.highest",
@@ -124,7 +124,7 @@ MUTANTS = (
     ),
     Mutant(
         "repeat-kept",
-        "what the table holds already counts as new when it comes again",
+        "a repeat of a message in the table counts as new",
         "spark/backhaul_spark/ingest/coverage.py",
         "        repeated[rows[held]] = True\n",
         "",
@@ -145,7 +145,7 @@ MUTANTS = (
     ),
     Mutant(
         "gap-in-silence",
-        "the source skips what is deleted in a range of a stream, and no row says so",
+        "the source skips deleted messages in a range of a stream, and no row says so",
         "spark/backhaul_spark/source/jetstream_source.py",
         "for lo, hi in holes(part.seqs, expected):",
         "for lo, hi in holes(part.seqs[:1], part.seqs[0]):",
@@ -224,7 +224,7 @@ MUTANTS = (
     ),
     Mutant(
         "frame-passed-whole",
-        "a program's frame leaves the vehicle as it is, whatever it comes to",
+        "a program's frame leaves the vehicle as it is, however far it expands",
         "agent/backhaul_agent/ingest/parse.py",
         "if content.n > FRAME_POINTS_MAX or content.size > FRAME_EXPANDED_MAX:",
         "if content.n < 0:",
@@ -235,7 +235,7 @@ MUTANTS = (
     ),
     Mutant(
         "texts-decoded-together",
-        "messages are decoded together whatever their texts come to",
+        "messages are decoded together, however large their texts",
         "spark/backhaul_spark/decode/points.py",
         "texts_max=CHUNK_TEXT_BYTES if len(bodies) > 1 else TEXT_BYTES_MAX",
         "texts_max=TEXT_BYTES_MAX",
@@ -246,7 +246,7 @@ MUTANTS = (
     ),
     Mutant(
         "row-group-without-bound",
-        "a row group has so many rows, whatever they come to",
+        "a row group has so many rows, however large they are",
         "spark/backhaul_spark/tables/part_file.py",
         "rows >= ROW_GROUP_ROWS or size + part_size > ROW_GROUP_BYTES",
         "rows >= ROW_GROUP_ROWS",
@@ -280,7 +280,7 @@ MUTANTS = (
     ),
     Mutant(
         "samples-of-all-at-once",
-        "what the twin's rules see of a batch is made of all its messages together",
+        "samples for the twin's rules are made of all messages of a batch together",
         "spark/backhaul_spark/source/jetstream_source.py",
         "for part in chunks(batch))",
         "for part in [batch])",

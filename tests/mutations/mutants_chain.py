@@ -76,7 +76,7 @@ CHAIN_MUTANTS = (
     ),
     Mutant(
         "purged-before-adoption",
-        "OUT is emptied without taking in what the ledger does not know",
+        "OUT is emptied before messages that the ledger does not know are recorded",
         "agent/backhaul_agent/uplink/lane.py",
         "        await self.adoption.take_in(out, everything=True)\n",
         "",
@@ -87,7 +87,7 @@ CHAIN_MUTANTS = (
     ),
     Mutant(
         "others-word-adopted",
-        "what OUT alone holds is left out where the hub holds another's message in its place",
+        "a message that OUT alone holds is left out if the hub holds another's in its place",
         "agent/backhaul_agent/uplink/adoption.py",
         "            hash_of(row.subject, row.body) == held.hash\n",
         "            True\n",
@@ -98,7 +98,7 @@ CHAIN_MUTANTS = (
     ),
     Mutant(
         "newer-out-unseen",
-        "an OUT that holds newer epochs than the ledger counts as put back with it",
+        "an OUT that holds newer epochs than the ledger counts as restored with it",
         "agent/backhaul_agent/uplink/epoch_sync.py",
         "if any(run.epoch not in self._ledger.epochs for run in out.runs):",
         "if not out.runs:",
@@ -155,7 +155,7 @@ CHAIN_MUTANTS = (
     ),
     Mutant(
         "answered-unread",
-        "the hub says what it knows of an epoch before it has read all of UP",
+        "the hub answers of an epoch before it has read all of UP",
         "hub/backhaul_hub/uplink/known_epochs.py",
         ANSWERED_WHEN_READ,
         ANSWERED_WHEN_READ.replace(" or not await self._has_read_all(reader)", ""),
@@ -191,7 +191,7 @@ CHAIN_MUTANTS = (
     ),
     Mutant(
         "revoked-rebuilt",
-        "a rebuilt registry lets in again whom servers have shut out",
+        "a rebuilt registry lets in again the keys that servers have shut out",
         "hub/backhaul_hub/backup/rebuild.py",
         "        void = revoked.keys() | told.keys()\n",
         "        void = revoked.keys()\n",
