@@ -215,13 +215,14 @@ class Parts:
         epochs = Epochs(fresh=ledger.fresh, lanes=ledger.lanes, last_seq=ledger.last_seq)
         if ledger.went_back:
             epochs.behind(ledger.went_back)
+        marks = Marks(clock)
         self._writer = Writer(
             ledger,
             config,
             clock,
             on_commit=self._on_commit,
             reserve=reserve,
-            marks=Marks(clock),
+            marks=marks,
             lanes=lanes,
             gate=EpochGate(ledger, clock, epochs, random_u32),
         )
@@ -246,10 +247,9 @@ class Parts:
             config, ledger, self._writer, clock, lambda: self._link.client
         )
         self._downlink.register("c", self._commands.on_message)
-        self._writer.on_commands = self._commands.wake
         self._uplink = UplinkState()
         self._standstill = Standstill(config.link.stalled_after_s)
-        self._uplink.on_up.append(self._writer.link_up)
+        self._uplink.on_up += [marks.link_up, self._writer.wake]
         self._uplink.on_look.append(self._on_link)
         if config.device.down_stream:  # else nobody confirms anything
             self._uplink.on_look.append(self._tell_what_stands_still)
@@ -271,7 +271,7 @@ class Parts:
             config, clock, ArtifactStore(config.artifacts), self._writer.keeper, self._uplink,
             self._config_service.set, boot,
         )  # fmt: skip
-        self._writer.on_heads.append(self._artifacts.on_heads)
+        self._writer.keeper.on_heads.append(self._artifacts.on_heads)
         self._flow.on_rate.append(self._artifacts.carrier.link_carries)
         self._artifact_service = ArtifactService(self._artifacts)
         chance = SystemRandom().random

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from backhaul_agent.commit.heads import HeadKeeper
+from backhaul_agent.commit.heads import Changed, HeadKeeper
 from backhaul_agent.config import Config, DeviceConfig
 from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.leaf.link_state import UplinkState
@@ -34,7 +34,6 @@ class Vehicle:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.keeper = HeadKeeper("VID-001", self.clock.time_ns)
-        self.on_heads: list[Any] = []
         self.told: list[tuple[str, Any]] = []
         self.news = asyncio.Event()
         self.fresh_frames: list[bytes] = []
@@ -83,13 +82,13 @@ class Vehicle:
     def pass_time(self, seconds: float) -> None:
         """Let time pass and have it noticed."""
         self.clock.advance(seconds)
-        for wake in self.on_heads:
+        for wake in self.keeper.on_heads:
             wake([])
 
     def merge_a_head_of_the_hubs(self) -> None:
         """Have a head change as the hub's word does it: the root is due a little later."""
-        for tell in self.on_heads:
-            tell([(HeadKey("", "n", "limit", ""), Head(5, "hub", 80.0))])
+        for tell in self.keeper.on_heads:
+            tell([Changed(HeadKey("", "n", "limit", ""), Head(5, "hub", 80.0))])
 
     async def until_told(self, count: int) -> None:
         async with asyncio.timeout(60):

@@ -106,7 +106,8 @@ async def test_a_mark_frames_what_is_staged_and_names_every_lane(
     ledger: Ledger, clock: FakeClock
 ) -> None:
     config = Config(device=DeviceConfig(id="VID-001", token="tok"))
-    writer = Writer(ledger, config, clock, on_commit=lambda: None, marks=Marks(clock))
+    of_lanes = Marks(clock)
+    writer = Writer(ledger, config, clock, on_commit=lambda: None, marks=of_lanes)
     task = asyncio.create_task(writer.run())
     kept = asyncio.Event()
 
@@ -120,7 +121,8 @@ async def test_a_mark_frames_what_is_staged_and_names_every_lane(
     await keep(live=False)
     assert writer.buffered_points == 1
     clock.advance(REST_S_MIN)
-    writer.link_up()
+    of_lanes.link_up()
+    writer.wake()
     while writer.buffered_points:  # noqa: ASYNC110 - no event in a pure buffer
         await asyncio.sleep(0)
     clock.advance(REST_S_MIN)

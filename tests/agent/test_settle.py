@@ -187,7 +187,7 @@ class Agent:
             if not rows:
                 return
             changes = settled(rows, corrections)
-            self.writer._owed.inbound.append(changes)
+            self.writer._deferred._owed.inbound.append(changes)
             await self.commit()
             self.settler._count(changes)
             transactions = None if transactions is None else transactions - 1
@@ -294,7 +294,7 @@ async def test_points_found_not_to_be_sent_after_stamps_were_put_right_do_not_ho
     try:
         await settle_if_due()
         agent.writer.gate.suspects.clear(former)
-        await agent.writer.cut_marked()
+        await agent.writer.all_written()
         assert agent.ledger.held_messages == 1
         await settle_if_due()
         assert agent.ledger.held_messages == 0
@@ -373,7 +373,7 @@ async def test_config_written_without_a_clock_stands_and_is_put_right(tmp_path: 
     from backhaul_agent.ledger.rows import Inward
 
     theirs = Point("battery", "limit", hub_ns, 2.0, "", 0, "hub")
-    agent.writer._owed.inbound.append(Inward(received=[Placed("", theirs)]))
+    agent.writer._deferred._owed.inbound.append(Inward(received=[Placed("", theirs)]))
     await agent.commit()
     stamp, second = await write(3.0)
     assert stamp > hub_ns, "what is written last stands, here and now"

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from backhaul_agent.commit.framer import Content, Frame, Points
+from backhaul_agent.commit.participant import AT_ONCE_S, CommitParticipant, Draft
 from backhaul_agent.commit.queues import Arrival
 from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import Config, DeviceConfig, FrameConfig, IngestConfig
@@ -326,7 +327,7 @@ async def test_state_becomes_a_head_and_survives_a_restart(tmp_path: Path) -> No
     key = HeadKey("", "n", "t")
     async with bench(tmp_path) as it:
         told: list[Changed] = []
-        it.writer.on_heads.append(told.extend)
+        it.writer.keeper.on_heads.append(told.extend)
         it.submit(1, waits=True, live=True)
         it.submit(2, waits=True)
         await it.until(lambda: len(it.answers) == 2)
@@ -363,3 +364,40 @@ async def test_what_the_hub_wrote_is_merged_with_its_position_or_not_at_all(
         await it.until(lambda: it.answers)
         rows = await it.ledger.read("live", 1, 10)
         assert [row.subject for row in rows] == ["e.seen", "p.n.t.%"]
+
+
+async def test_a_participant_is_told_of_its_commit_before_whoever_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backhaul_agent.commit.writer.RETRY_S", 0.01)
+    said: list[str] = []
+
+    class Participant(CommitParticipant):
+        owed = True
+
+        def due_s(self) -> float | None:
+            return AT_ONCE_S if self.owed else None
+
+        def contribute(self, draft: Draft) -> None:
+            said.append("contributed")
+            self.owed = False
+            draft.changes.meta["its"] = len(said)
+            draft.on_durable.append(lambda: said.append("told"))
+
+        def committed(self, draft: Draft) -> None:
+            assert it.ledger.meta["its"] == len(said)
+            said.append("committed")
+
+        def put_back(self, refusal: RefusedError) -> None:
+            self.owed = True
+            said.append(refusal.code)
+            it.disk.error = None
+
+    async with bench(tmp_path, start=False) as it:
+        it.writer._participants.append(Participant())
+        it.disk.error = sqlite3.OperationalError("disk I/O error")
+        running = asyncio.create_task(it.writer.run())
+        await it.until(lambda: "told" in said)
+        it.writer.stop()
+        await running
+        assert said[:5] == ["contributed", "storage", "contributed", "committed", "told"]

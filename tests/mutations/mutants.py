@@ -31,7 +31,7 @@ MUTANTS = (
     Mutant(
         "acknowledged-early",
         "a program hears `kept` before the commit",
-        "agent/backhaul_agent/commit/writer.py",
+        "agent/backhaul_agent/commit/queues.py",
         "        self._pending.append(",
         ACKNOWLEDGED_EARLY,
         named("tests/agent/test_writer.py", "test_a_failing_disk_refuses_clearly_and_heals"),

@@ -89,6 +89,7 @@ class CommandService:
         # What was read before has its row, or had it and may not be run any more.
         if message.fresh:
             changes.commands.append(command_rows.take_in(command, self._limits.rows_max))
+            changes.on_durable.append(self.wake)
 
     def wake(self) -> None:
         """Look at the rows: IN was read."""

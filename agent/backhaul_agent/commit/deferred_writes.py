@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import asyncio
+import structlog
 
-    from backhaul_agent.ledger.rows import Changes, Inward, LaneStep, Outgoing, Quarantine
+from backhaul_agent.commit.participant import AT_ONCE_S, CommitParticipant
+from backhaul_agent.ledger.rows import STAGED, Quarantine
+from backhaul_agent.ledger.system_events import event, marked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from backhaul_agent.commit.participant import Draft
+    from backhaul_agent.errors import RefusedError
+    from backhaul_agent.hub_time.hub_clock import HubClock
+    from backhaul_agent.ledger.ledger import Ledger
+    from backhaul_agent.ledger.rows import Changes, Inward, LaneStep, Outgoing, StagedRow
+
+log = structlog.get_logger("writer")
 
 
 @dataclass(slots=True)
 class Owed:
-    """What the agent itself wants written: it is retried, never refused."""
+    """Everything that was handed in and is not durable yet."""
 
     watermarks: dict[tuple[str, int], int] = field(default_factory=dict)
     steps: list[LaneStep] = field(default_factory=list)
@@ -39,7 +52,8 @@ class Owed:
         changes.messages += self.messages
         changes.former = self.watermarks
         changes.steps = self.steps
-        changes.used = self.used
+        if changes.opening is None:  # else they are of lanes that are closed now
+            changes.used = self.used
         changes.quarantine = self.quarantine
         for inbound in self.inbound:
             changes.messages += inbound.messages
@@ -68,3 +82,117 @@ class Owed:
         for future in self.done:
             if not future.done():
                 future.set_result(None)
+
+
+class DeferredWrites(CommitParticipant):
+    """Takes in what other parts of the agent want written; and the boots that stamps wait for.
+
+    ``wake`` has the commit task look again. ``on_fall`` is told that the hub has lost something.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        clock: HubClock,
+        wake: Callable[[], None],
+        on_fall: Callable[[], None],
+    ) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._wake = wake
+        self._on_fall = on_fall
+        self._owed = Owed()
+        self._taken = Owed()  # what the last commit took along: it may not be written yet
+
+    def set_watermark(self, name: str, seq: int, epoch: int = 0) -> None:
+        """Record what the hub holds of a lane, with the next commit; it may be less than before."""
+        lane = self._ledger.lane(name, epoch)
+        if lane is None:
+            return
+        place = name, lane.epoch
+        taken = self._taken.watermarks.get(place, lane.watermark)
+        known = self._owed.watermarks.get(place, taken)
+        if seq < known:
+            self._on_fall()
+        if seq != known:
+            self._owed.watermarks[place] = seq
+            self._wake()
+
+    def note_step(self, step: LaneStep) -> None:
+        """Record a step downwards of a lane's stream, with the next commit."""
+        self._owed.steps.append(step)
+        self._wake()
+
+    async def set_step(self, step: LaneStep) -> None:
+        """Record a step of a lane's stream; returns when it is durable."""
+        self.note_step(step)
+        await self.all_written()
+
+    def note_used(self, lane: str, seq: int) -> None:
+        """Record that seqs up to ``seq`` may be sent, with the next commit."""
+        self._owed.used[lane] = seq
+        self._wake()
+
+    async def set_used(self, lane: str, seq: int) -> None:
+        """Record that seqs up to ``seq`` may be sent; returns when it is durable."""
+        self.note_used(lane, seq)
+        await self.all_written()
+
+    async def set_aside(self, rows: list[Quarantine], receipts: list[Outgoing]) -> None:
+        """Quarantine rows and commit the receipts that explain them; returns when it is durable."""
+        self._owed.quarantine += rows
+        self._owed.messages += marked(receipts, self._clock.mark)
+        await self.all_written()
+
+    def lose(self, row: StagedRow) -> None:
+        """Set a damaged staged row aside; it has no seq, so an event tells the hub, not a receipt."""
+        reason = f"staged row {row.id} of node {row.node!r}, {row.points} points: corrupt"
+        log.error("ledger row quarantined", reason=reason)
+        self._owed.quarantine.append(Quarantine(STAGED, row.id, reason))
+        lost = {"node": row.node, "points": row.points, "reason": "corrupt"}
+        self.tell(event("quarantined", lost, self._clock.time_ns()))
+
+    async def apply(self, changes: Inward) -> None:
+        """Commit what follows from messages of the hub; returns when that is durable.
+
+        Tried again until the disk takes it, also where the caller no longer waits.
+        """
+        changes.messages = marked(changes.messages, self._clock.mark)
+        self._owed.inbound.append(changes)
+        await self.all_written()
+
+    def tell(self, *events: Outgoing) -> None:
+        """Have events of the agent's own committed next; hand them over as soon as they are stamped."""
+        self._owed.messages += marked(events, self._clock.mark)
+        self._wake()
+
+    async def all_written(self) -> None:
+        """Return when all that was handed in before is durable, also by callers that wait no longer.
+
+        Then nothing is staged that waits for a time, either: it is in messages.
+        """
+        done = asyncio.get_running_loop().create_future()
+        self._owed.done.append(done)
+        self._wake()
+        await done
+
+    def due_s(self) -> float | None:
+        """Return that it is due if anything was handed in."""
+        return AT_ONCE_S if self._owed else None
+
+    def contribute(self, draft: Draft) -> None:
+        """Have everything written."""
+        self._taken, self._owed = self._owed, Owed()
+        self._taken.add_to(draft.changes)
+        draft.changes.boots = list(self._clock.unwritten.values())
+        draft.received += self._taken.inbound
+        draft.on_durable.append(self._taken.settle)
+
+    def committed(self, draft: Draft) -> None:
+        """Take in that the boots are known to the ledger."""
+        self._clock.written(draft.changes.boots)
+
+    def put_back(self, refusal: RefusedError) -> None:
+        """Keep everything for the next commit, before what has come meanwhile."""
+        self._taken.put_behind(self._owed)
+        self._owed = self._taken

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from backhaul_agent.commit.epochs import Epochs, Verdict
-from backhaul_agent.commit.unconfirmed_rows import NO_SUSPECTS, SUSPECTS, Suspects
+from backhaul_agent.commit.participant import AT_ONCE_S, CommitParticipant
+from backhaul_agent.commit.unconfirmed_rows import NO_SUSPECTS, SUSPECTS, Sent, Suspects
 from backhaul_agent.ledger.rows import Opening
 from backhaul_agent.ledger.schema import draw_epoch
 from backhaul_agent.ledger.system_events import epoch_event
@@ -20,16 +21,17 @@ from backhaul_agent.ledger.system_events import epoch_event
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from backhaul_agent.commit.participant import Draft
+    from backhaul_agent.errors import RefusedError
     from backhaul_agent.hub_time.hub_clock import HubClock
     from backhaul_agent.ledger.ledger import Ledger
     from backhaul_agent.ledger.rows import Changes, Outgoing, StagedRow
-    from backhaul_codec import Point
 
 log = structlog.get_logger("epochs")
 
 
-class EpochGate:
-    """The epoch of one ledger. Only the commit task calls `cleared`, `open` and `opened`.
+class EpochGate(CommitParticipant):
+    """The epoch of one ledger. Only the commit task calls `open` and `opened`.
 
     Without a judge the epoch goes on: tools that write a ledger are not a vehicle.
     """
@@ -43,6 +45,7 @@ class EpochGate:
     ) -> None:
         self.epochs = epochs or Epochs(fresh=True, lanes=(), last_seq=ledger.last_seq)
         self.suspects = Suspects()
+        self._sent = Sent([], [])
         self._ledger = ledger
         self._clock = clock
         self._random_u32 = random_u32 or partial(SystemRandom().getrandbits, 32)
@@ -65,18 +68,30 @@ class EpochGate:
         """Whether it is not decided under which epoch to commit."""
         return self.epochs.verdict is Verdict.WAITING
 
-    @property
-    def due(self) -> bool:
-        """Whether something is to be committed for this alone."""
-        if self.epochs.verdict is Verdict.OVER or self.suspects.news:
-            return True
-        return not self.waiting and self.suspects.of(self._ledger.epoch)
+    def due_s(self) -> float | None:
+        """Return that an epoch is to begin, or staged rows are to be framed or dropped."""
+        due = self.epochs.verdict is Verdict.OVER or self.suspects.news
+        if due or (not self.waiting and self.suspects.of(self._ledger.epoch)):
+            return AT_ONCE_S
+        return None
 
-    def cleared(self) -> list[tuple[StagedRow, list[Point]]]:
-        """Return staged rows that are no suspects any more, with their points, once."""
+    def contribute(self, draft: Draft) -> None:
+        """Let staged rows that are no suspects (any more) be framed; open an epoch if one is over."""
         if self.epochs.verdict is Verdict.GOES_ON:
             self.suspects.clear(self._ledger.epoch)
-        return self.suspects.take_cleared()
+        draft.cleared = self.suspects.take_cleared()
+        self._sent = self.suspects.take_sent()
+        draft.contents += self._sent.rest
+        draft.changes.unstage += self._sent.ids
+        self.open(draft.changes)
+
+    def committed(self, draft: Draft) -> None:
+        """Take in the epoch that has begun."""
+        self.opened(draft.changes)
+
+    def put_back(self, refusal: RefusedError) -> None:
+        """Take back the judgement that could not be carried out; rows that were cleared stay so."""
+        self.suspects.put_back(self._sent)
 
     def open(self, changes: Changes) -> None:
         """Let a new epoch begin with ``changes`` if the one there was is over."""
@@ -84,7 +99,6 @@ class EpochGate:
         if self._ledger.meta.get(SUSPECTS, NO_SUSPECTS) != judged[SUSPECTS]:
             changes.meta |= judged
         if self.epochs.verdict is Verdict.OVER:
-            changes.used = {}  # of lanes that are closed now
             new = draw_epoch(self._random_u32, self._ledger.epochs)
             word = partial(_word, new, self.epochs.why, self._clock.time_ns(), self._clock.mark)
             changes.opening = Opening(new, word)

@@ -189,15 +189,21 @@ class Framer:
         return min(buffer.opened_s for buffer in self._buffers.values()) + self._limits.age_s_max
 
     def plan(
-        self, arrivals: Iterable[Content], now_s: float, *, flush: bool = False, mark: int = 0
+        self,
+        arrivals: Iterable[Content],
+        now_s: float,
+        *,
+        flush: bool = False,
+        mark: int = 0,
+        changes: Changes | None = None,
     ) -> Plan:
-        """Return the transaction that makes ``commit.queues`` durable and frames what is due.
+        """Return the transaction that makes arrivals durable and frames what is due: in ``changes``.
 
         With ``flush`` every buffer is framed, whatever its age. ``mark``: the boot that stamps wait
         for now; what waits for another is framed, so that nothing is left to be put right but
         messages.
         """
-        plan = Plan(Changes(), {})
+        plan = Plan(Changes() if changes is None else changes, {})
         self._cut_marked(plan, now_s, mark)
         for arrival in arrivals:
             if isinstance(arrival, Rows):

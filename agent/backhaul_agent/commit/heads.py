@@ -10,10 +10,12 @@ import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from backhaul_agent.commit.participant import CommitParticipant
+from backhaul_agent.commit.queues import heads_in
 from backhaul_agent.commit.write_clock import Stamps
 from backhaul_agent.ledger.lane_routing import Lanes
 from backhaul_agent.ledger.rows import HeadRow, Inward, Outgoing, number_of
-from backhaul_agent.ledger.system_events import event
+from backhaul_agent.ledger.system_events import event, marked
 from backhaul_codec import CodecError, Point, decode, encode_point
 from backhaul_codec.kinds import LIVE
 from backhaul_codec.state.merge import Head, HeadKey, Heads, merge
@@ -24,6 +26,7 @@ from backhaul_codec.wire.placed import decode_placed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from backhaul_agent.commit.participant import Draft
     from backhaul_agent.ledger.rows import Inbound
     from backhaul_codec.wire.placed import Placed
 
@@ -40,7 +43,7 @@ class Changed(NamedTuple):
     head: Head
 
 
-class HeadKeeper:
+class HeadKeeper(CommitParticipant):
     """Holds all heads of the device ``root`` and what goes with them.
 
     ``tree``: the topology that follows from the heads of edges. ``hub_ns``: the newest stamp of the hub's that was merged. ``told_ns``: the one that the hub was
@@ -57,6 +60,7 @@ class HeadKeeper:
         lanes: Lanes | None = None,
         synced: Callable[[], bool] = lambda: True,
     ) -> None:
+        self.on_heads: list[Callable[[list[Changed]], None]] = []  # told of heads that changed
         self.heads = Heads()
         self.tree = Topology(root)
         self.stamps = Stamps(now_ns, reach)
@@ -66,6 +70,7 @@ class HeadKeeper:
         self.told_ns: dict[str, int] = {}
         self._now_ns = now_ns
         self._synced = synced
+        self._changes = self.begin()
 
     def restore(self, rows: Iterable[HeadRow], meta: Mapping[str, str | int]) -> None:
         """Take over what the ledger holds; damaged rows are left out, and counted."""
@@ -100,6 +105,24 @@ class HeadKeeper:
     def begin(self) -> HeadChanges:
         """Return an empty set of changes."""
         return HeadChanges(self)
+
+    def contribute(self, draft: Draft) -> None:
+        """Add what is written here and what the hub wrote do to the heads; put every message in its lane."""
+        self._changes, changes = self.begin(), draft.changes
+        for content in draft.contents:
+            self._changes.write(heads_in(content))
+        for inbound in draft.received:
+            self._changes.receive(inbound)
+        seen = marked(self._changes.seen(changes.time_ns), draft.boot)
+        changes.messages = [self.lanes.place(message) for message in seen + changes.messages]
+        changes.heads = self._changes.rows()
+        changes.meta |= self._changes.meta()
+
+    def committed(self, draft: Draft) -> None:
+        """Take the changes over, and tell of them."""
+        if changed := self._changes.apply():
+            for tell in self.on_heads:
+                tell(changed)
 
     def next_stamp(self, series: Iterable[HeadKey]) -> int:
         """Return a stamp for a config write to ``series``.

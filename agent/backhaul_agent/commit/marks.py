@@ -8,10 +8,16 @@ up, when the hub's watermark has gone down, and at the stop.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from backhaul_agent.commit.participant import AT_ONCE_S, CommitParticipant
+from backhaul_agent.ledger.system_events import event
 
 if TYPE_CHECKING:
     from backhaul_agent.clock import Clock
+    from backhaul_agent.commit.participant import Draft
+    from backhaul_agent.ledger.rows import Outgoing
 
 HOUR_NS = 3600 * 1_000_000_000
 # A link that comes and goes must not cost a frame cut short and a mark each time, nor a hub that loses
@@ -21,7 +27,7 @@ _RESTING = ("link", "watermark")
 LOOK_S = 60.0  # the wall clock may jump; it is looked at this often at least
 
 
-class Marks:
+class Marks(CommitParticipant):
     """Says when a mark is due, and why. Times are those of the injected clock."""
 
     def __init__(self, clock: Clock) -> None:
@@ -53,6 +59,23 @@ class Marks:
         if self._why in _RESTING and not self._rested():
             return self._new_hour()
         return self._why or self._new_hour()
+
+    def due_s(self) -> float | None:
+        """Return when a mark is due, or may be."""
+        return AT_ONCE_S if self.due() else self.next_s()
+
+    def contribute(self, draft: Draft) -> None:
+        """Add the mark that is due, and have everything framed with it."""
+        if draft.stopping:
+            self.stop()
+        if why := self.due():
+            draft.flush = True
+            draft.changes.mark = partial(_mark, why, draft.changes.time_ns, draft.boot)
+
+    def committed(self, draft: Draft) -> None:
+        """Take in that the mark is durable."""
+        if draft.changes.mark is not None:
+            self.marked(draft.changes.time_ns)
 
     def next_s(self) -> float:
         """Return when to ask `due` again at the latest, on the monotonic clock."""
@@ -86,3 +109,9 @@ def mark_body(
     ``hashes``: of the messages at those seqs, in hex, but for the mark's own.
     """
     return {"epoch": epoch, "lanes": last_seqs, "chain": hashes, "why": why}
+
+
+def _mark(
+    why: str, time_ns: int, boot: int, epoch: int, last_seqs: dict[str, int], hashes: dict[str, str]
+) -> Outgoing:
+    return event("mark", mark_body(epoch, last_seqs, hashes, why), time_ns)._replace(boot=boot)

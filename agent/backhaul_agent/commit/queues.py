@@ -1,18 +1,28 @@
-"""What programs publish, on its way into the ledger. Pure."""
+"""The queue of what programs publish, on its way into the ledger. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from backhaul_agent.commit.framer import Points, Write
+import structlog
+
+from backhaul_agent.commit.framer import Points, Write, value_class
+from backhaul_agent.commit.participant import CommitParticipant
+from backhaul_agent.errors import Code, RefusedError
+from backhaul_agent.ledger.eviction_policy import TELEMETRY, class_of
 from backhaul_codec.wire.placed import Placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from backhaul_agent.commit.framer import Content
-    from backhaul_agent.errors import RefusedError
+    from backhaul_agent.commit.framer import Content, Framer, Plan
+    from backhaul_agent.commit.participant import Draft
+    from backhaul_agent.config import IngestConfig
+    from backhaul_agent.hub_time.hub_clock import HubClock
+    from backhaul_agent.ledger.ledger import Ledger
+
+log = structlog.get_logger("writer")
 
 
 class Arrival(NamedTuple):
@@ -41,3 +51,139 @@ def heads_in(content: Content) -> Sequence[Placed]:
     if isinstance(content, Points):
         return [Placed("", point) for point in content.points] if content.live else []
     return content.placed if isinstance(content, Write) else []
+
+
+@dataclass(slots=True)
+class Counters:
+    """How much the queue and the writer have done since the start."""
+
+    points_kept: int = 0
+    points_refused: int = 0
+    commits: int = 0
+    commits_failed: int = 0
+    frames: int = 0
+    last_error: str = ""
+
+
+class Arrivals(CommitParticipant):
+    """Arrivals until a commit takes them, and the framer that takes them then.
+
+    ``wake`` has the commit task look at `urgent` again. ``stage_by_s``: when that must be durable for
+    which nobody waits, on the monotonic clock; None where nothing is there.
+    """
+
+    def __init__(
+        self,
+        limits: IngestConfig,
+        framer: Framer,
+        ledger: Ledger,
+        clock: HubClock,
+        counters: Counters,
+        wake: Callable[[], None],
+    ) -> None:
+        self.stage_by_s: float | None = None
+        self.framer = framer
+        self._limits = limits
+        self._ledger = ledger
+        self._clock = clock
+        self._counters = counters
+        self._wake = wake
+        self._closed = False
+        self._pending: list[Arrival] = []
+        self._pending_bytes = 0
+        self._waiting = 0
+        self._taken: list[Arrival] = []
+        self._plan: Plan | None = None
+        self._newest_frames: dict[str, bytes] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._pending)
+
+    def submit(self, arrival: Arrival) -> None:
+        """Queue points for the next commit.
+
+        Raises:
+            RefusedError: stopping, busy, or no room for its like; nothing was queued.
+        """
+        limits = self._limits
+        if self._closed:
+            raise RefusedError(Code.STOPPING, "the agent is stopping")
+        if (
+            len(self._pending) >= limits.pending_messages_max
+            or self._pending_bytes + arrival.size > limits.pending_bytes_max
+        ):
+            raise RefusedError(Code.BUSY, "more arrives than the disk takes: try again shortly")
+        budget = self._ledger.budget
+        if budget.full and (refusal := budget.refusal(value_class(arrival.content))):
+            raise refusal
+        self._pending.append(arrival.marked(self._clock.mark))
+        self._pending_bytes += arrival.size
+        # Half full is a reason to commit too: a burst that nobody waits for must not be refused
+        # while the disk is idle.
+        crowded = (
+            2 * len(self._pending) >= limits.pending_messages_max
+            or 2 * self._pending_bytes >= limits.pending_bytes_max
+        )
+        if arrival.waited_for or crowded:
+            self._waiting += 1
+            self._wake()
+        elif self.stage_by_s is None:
+            self.stage_by_s = self._clock.monotonic_s() + limits.stage_s_max
+            self._wake()  # so that the waiting commit task learns the new deadline
+
+    def close(self) -> None:
+        """Refuse whatever comes from now on."""
+        self._closed = True
+
+    def urgent(self, now_s: float) -> bool:
+        """Whether a commit must not wait, not even after one that failed."""
+        staging = self.stage_by_s is not None and self.stage_by_s <= now_s
+        return bool(self._waiting or (self._pending and (staging or self._closed)))
+
+    def take_newest_frames(self) -> list[bytes]:
+        """Return each node's newest frame since this was asked last, of those with settled stamps."""
+        frames, self._newest_frames = self._newest_frames, {}
+        return list(frames.values())
+
+    def due_s(self) -> float | None:
+        """Return when the oldest points must be framed."""
+        return self.framer.deadline_s()
+
+    def contribute(self, draft: Draft) -> None:
+        """Have all arrivals kept, after what the gate let in; frame what is due."""
+        self._taken, self._pending = self._pending, []
+        self._pending_bytes, self._waiting, self.stage_by_s = 0, 0, None
+        for row, points in draft.cleared:
+            self.framer.restore(row.node, row.id, points, draft.now_s, row.boot, row.clock)
+        draft.contents += [arrival.content for arrival in self._taken]
+        self._plan = self.framer.plan(
+            *(draft.contents, draft.now_s),
+            flush=draft.flush,
+            mark=draft.boot,
+            changes=draft.changes,
+        )
+        draft.on_durable.append(self._answer)
+
+    def committed(self, draft: Draft) -> None:
+        """Take over what was framed and staged."""
+        plan = self._plan
+        assert plan is not None
+        self.framer.applied(plan, draft.staged_ids)
+        if plan.lost_points:
+            log.error("points could not be framed and are lost", points=plan.lost_points)
+        for message in draft.changes.messages:
+            if class_of(message.subject) == TELEMETRY:
+                self._counters.frames += 1
+                if not message.boot:
+                    self._newest_frames[message.subject] = message.body
+
+    def put_back(self, refusal: RefusedError) -> None:
+        """Refuse all arrivals: whoever waits may try again."""
+        for arrival in self._taken:
+            self._counters.points_refused += points_in(arrival.content)
+            arrival.answer(arrival.content, refusal)
+
+    def _answer(self) -> None:
+        for arrival in self._taken:
+            self._counters.points_kept += points_in(arrival.content)
+            arrival.answer(arrival.content, None)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from backhaul_agent.ledger.rows import Outgoing
 from backhaul_codec import Opaque, Point, encode_point
 from backhaul_codec.subjects import app_event_subject, event_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 JSON_DTYPE = 6
 
@@ -48,3 +51,16 @@ def receipt(
     if chain is not None:
         body["chain"] = chain.hex()
     return event("receipt", body, time_ns)
+
+
+def marked(messages: Sequence[Outgoing], boot: int) -> list[Outgoing]:
+    """Return messages with a mark on events and results: their stamps wait for ``boot``, 0 for none.
+
+    The agent stamps those itself. To be called in the same turn in which they were stamped.
+    """
+    if not boot:
+        return list(messages)
+    return [
+        message._replace(boot=boot) if message.subject.startswith(("e.", "r.")) else message
+        for message in messages
+    ]

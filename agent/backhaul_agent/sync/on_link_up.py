@@ -63,7 +63,7 @@ class LinkNews:
         self._read_ledger = False
         self._wake = asyncio.Event()
         uplink.on_up.append(self._on_up)
-        writer.on_heads.append(self._on_heads)
+        writer.keeper.on_heads.append(self._on_heads)
 
     async def run(self) -> None:
         """Tell the words that are due, for as long as the connection lives (the caller cancels)."""

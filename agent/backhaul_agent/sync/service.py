@@ -70,7 +70,7 @@ class ConfigService:
         self._changes: deque[Changed] = deque(maxlen=CHANGES_MAX)
         self._missed = True
         self._wake = asyncio.Event()
-        writer.on_heads.append(self._on_heads)
+        writer.keeper.on_heads.append(self._on_heads)
 
     async def run(self, client: Client) -> None:
         """Serve and announce for as long as the connection lives (the caller cancels)."""

@@ -121,7 +121,7 @@ class Settler:
                 self._due.set()
 
     async def _settle(self) -> None:
-        await self._writer.cut_marked()
+        await self._writer.all_written()
         before = self.corrected, self.given_up
         # Where the disk failed in the middle, what is left moves as what was settled before it.
         corrections = self._corrections or Corrections(self._clock)
