@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from backhaul_codec.protocol.command_errors import ErrorCode
 from backhaul_hub.cli._tell import tell_hub
 from backhaul_hub.clock import SystemClock
-from backhaul_hub.commands.outcome import AWAY, UNHEARD
 from backhaul_hub.config import load
 from backhaul_hub.control.control_plane import ControlPlane
 from backhaul_hub.control.single_instance import Sole
@@ -160,12 +160,15 @@ async def test_commands_hear_whose_link_is_up(scene: Scene) -> None:
     scene.known = {VID.id: VID}
     await scene.reload()
     book = scene.plane._commands.book
-    for link, why in ((scene.plane._link_up, UNHEARD), (scene.plane._link_down, AWAY)):
+    for link, code in (
+        (scene.plane._link_up, ErrorCode.UNHEARD),
+        (scene.plane._link_down, ErrorCode.AWAY),
+    ):
         link(VID.id)
         command = arrived(b'{"deadline_s": 1}')
         book.add(command)
         assert book.expire(command.deadline_ns) == [command]
-        assert command.told()["error"] == why
+        assert command.told()["code"] == code
         book.close(command)
 
 

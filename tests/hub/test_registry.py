@@ -16,6 +16,7 @@ from backhaul_hub.continuity.lane_state import Explained, LaneState
 from backhaul_hub.db import turn
 from backhaul_hub.db.change import Change
 from backhaul_hub.db.devices import add_device, node_changes, read_devices
+from backhaul_hub.db.older_commands import OLDER_COMMANDS
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device
 from backhaul_hub.errors import RegistryError
@@ -151,7 +152,7 @@ async def test_nodes_with_streams_of_their_own_come_back(tmp_path: Path) -> None
 # By the version that brought them: the first came with schema 3.
 LATER = (
     "device_node", "command", "shadow", "enrolment", "revocation", "person", "rotation",
-    "account_generation", "vehicle", "import_source", "chain", "mark_chain",
+    "account_generation", "vehicle", "import_source", "chain", "mark_chain", "outcome",
 )  # fmt: skip
 
 
@@ -162,11 +163,14 @@ async def test_an_older_hub_db_is_brought_up_to_date(tmp_path: Path, version: in
         await add_device(registry, Device("VID-001", "ab", "hash", 1))
         await store_read(registry, "UP_00", Position("t", 9, 1, 77, 3), {LANE: STATE})
     with sqlite3.connect(path) as before:
-        tables = [name for name in lacking if not name.endswith("chain")]
+        tables = [name for name in lacking if not name.endswith(("chain", "outcome"))]
         if "import_source" in lacking:
             tables += ["import_epoch", "import_hour", "import_stream"]
         older = "".join(f"DROP TABLE {table};" for table in tables)
-        older += "ALTER TABLE mark DROP COLUMN chain;"
+        if "command" not in lacking:
+            older += "DROP TABLE command;" + OLDER_COMMANDS
+        if "mark_chain" in lacking:
+            older += "ALTER TABLE mark DROP COLUMN chain;"
         if "chain" in lacking:
             older += "ALTER TABLE lane DROP COLUMN chain;"
         if version < 7:

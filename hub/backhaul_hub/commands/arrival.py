@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from backhaul_codec.protocol.command_errors import ErrorCode
 from backhaul_codec.strict.json import Reader, read_json, write_json
 from backhaul_codec.subjects import DEVICE_ID
 from backhaul_hub.commands.command import Command
-from backhaul_hub.commands.outcome import State
+from backhaul_hub.commands.outcome import Outcome, State
 from backhaul_hub.questions import CommandId, CommandName
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def read_arrival(
     tokens = arrival.subject.split(".")
     device, name = tokens[3], ".".join(tokens[5:])
     made_id = f"{arrival.stored_ns:x}-{arrival.seq}"
-    body, params, refusal = Body(), "null", ""
+    body, params, refusal = Body(), "null", None
     try:
         msgspec.convert(name, CommandName)
         body = read_body(arrival.data)
@@ -70,7 +71,7 @@ def read_arrival(
         _require(body, device, rules, devices, full=full)
     except (ValueError, msgspec.DecodeError) as error:
         body = body if body.id else Body(id=_id_in(arrival.data))
-        refusal = f"not sent: {error}"
+        refusal = Outcome.by_hub(ErrorCode.REFUSED, why=error)
     deadline_s = body.deadline_s or rules.deadline_s
     command = Command(
         device=device,

@@ -8,7 +8,8 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from backhaul_hub.commands.outcome import AWAY, NOTHING, UNHEARD, State, late
+from backhaul_codec.protocol.command_errors import ErrorCode
+from backhaul_hub.commands.outcome import NOTHING, Outcome, State, late
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -137,9 +138,9 @@ class CommandBook:
             return None
         command.sent_ns = command.sent_ns or heard.time_ns
         if heard.state.over:
-            command.ended_ns, command.said = heard.time_ns, heard.said
+            command.ended_ns, command.outcome = heard.time_ns, heard.outcome
         else:
-            command.accepted_ns, command.said = heard.time_ns, NOTHING
+            command.accepted_ns, command.outcome = heard.time_ns, NOTHING
         command.state = heard.state
         return command
 
@@ -163,7 +164,7 @@ class CommandBook:
                 continue
             elif command.state not in {State.QUEUED, State.SENT}:
                 continue
-            command.said = doubt.said
+            command.outcome = doubt.outcome
             concerned.append(command)
         return concerned
 
@@ -183,7 +184,7 @@ class CommandBook:
                     self._give_up(command, now_ns)
                     ended.append(command)
             elif now_ns >= command.deadline_ns + wait_ns:
-                command.end(State.INTERRUPTED, now_ns, "started, and no result ever since")
+                command.end(State.INTERRUPTED, now_ns, Outcome.by_hub(ErrorCode.NO_RESULT))
                 ended.append(command)
         return ended
 
@@ -192,8 +193,8 @@ class CommandBook:
         if command.doubted:
             command.state, command.ended_ns = State.INTERRUPTED, now_ns
         else:
-            why = AWAY if command.key in self._away else UNHEARD
-            command.end(State.EXPIRED, now_ns, why)
+            code = ErrorCode.AWAY if command.key in self._away else ErrorCode.UNHEARD
+            command.end(State.EXPIRED, now_ns, Outcome.by_hub(code))
 
     def close(self, command: Command) -> None:
         """Forget a command that is over, stored as such, and told."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
 
+from backhaul_codec.protocol.command_errors import ErrorCode
 from backhaul_codec.strict.json import JsonError, read_json
-from backhaul_hub.commands.outcome import NOTHING, UNHEARD, State, by_hub, rank_of
+from backhaul_hub.commands.outcome import NOTHING, By, Outcome, State
 from backhaul_hub.streams.twin_streams import device_prefix
 
 
@@ -36,8 +36,7 @@ class Command:
     sent_ns: int = 0
     accepted_ns: int = 0
     ended_ns: int = 0
-    said: str = NOTHING
-    """JSON: `result`, `error`, `runs`, and `by` where it is the hub's word; `epoch` where it is in doubt."""
+    outcome: Outcome = NOTHING
 
     @property
     def key(self) -> Key:
@@ -46,22 +45,23 @@ class Command:
 
     @property
     def rank(self) -> int:
-        """Return how much is known of it (`rank_of`)."""
-        return rank_of(self.state, self.said)
+        """Return how much is known of it (`Outcome.rank`)."""
+        return self.outcome.rank(self.state)
 
     @property
     def doubted(self) -> bool:
         """Tell whether it is open, and the vehicle's ledger another since (`Doubt`)."""
-        return not self.state.over and self.said != NOTHING
+        return not self.state.over and self.outcome.doubt > 0
 
     @property
     def unheard(self) -> bool:
         """Tell whether the hub called it expired, and the vehicle may have got it."""
-        return self.state is State.EXPIRED and json.loads(self.said).get("error") == UNHEARD
+        said = (self.outcome.by, self.outcome.code)
+        return self.state is State.EXPIRED and said == (By.HUB, ErrorCode.UNHEARD)
 
-    def end(self, state: State, now_ns: int, error: str) -> None:
+    def end(self, state: State, now_ns: int, outcome: Outcome) -> None:
         """Have the hub's own word end it."""
-        self.state, self.ended_ns, self.said = state, now_ns, by_hub(error)
+        self.state, self.ended_ns, self.outcome = state, now_ns, outcome
 
     def down(self) -> tuple[str, bytes]:
         """Return subject and body of its message in DOWN."""
@@ -84,8 +84,7 @@ class Command:
             if time_ns := getattr(self, f"{state}_ns"):
                 found[f"{state}_ns"] = time_ns
         # A doubt is nobody's business before its deadline, by which the vehicle may have a better word.
-        said: dict[str, Any] = json.loads(self.said) if self.state.over else {}
-        return found | said
+        return found | (self.outcome.told() if self.state.over else {})
 
 
 def _shown(params: str) -> Any:

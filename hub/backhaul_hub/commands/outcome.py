@@ -14,17 +14,29 @@ import msgspec
 
 from backhaul_codec import Opaque
 from backhaul_codec.points import JSON
+from backhaul_codec.protocol.command_errors import ErrorCode, code_of_older_words
 from backhaul_codec.strict.json import Reader
 
 if TYPE_CHECKING:
     from backhaul_codec import Point
 
-UNHEARD = "no word from the vehicle by its deadline"
-"""Why the hub calls a command expired that the vehicle may have got."""
-AWAY = "the vehicle was not connected before its deadline"
-"""Why it does where the vehicle cannot have got it."""
-_STARTED_LATE = "started, as the hub heard after it had given it up; no end is heard yet"
-NOTHING = "{}"
+TEXTS = {
+    ErrorCode.REFUSED: "not sent: {why}",
+    # The vehicle may have got it.
+    ErrorCode.UNHEARD: "no word from the vehicle by its deadline",
+    # The vehicle cannot have got it.
+    ErrorCode.AWAY: "the vehicle was not connected before its deadline",
+    ErrorCode.NEW_LEDGER: (
+        "no word from the vehicle by its deadline, whose ledger began anew since it was sent: "
+        "it may have run"
+    ),
+    ErrorCode.STARTED_LATE: (
+        "started, as the hub heard after it had given it up; no end is heard yet"
+    ),
+    ErrorCode.NO_RESULT: "started, and no result ever since",
+    ErrorCode.RESULT_TOO_LARGE: "the result is too large to be told",
+}
+"""The hub's sentences for people: nothing hangs on their words."""
 
 
 class State(StrEnum):
@@ -55,19 +67,51 @@ _HUBS_RANKS = {State.EXPIRED: 3, State.INTERRUPTED: 4}
 DOUBT_RANK = 6
 
 
-def rank_of(state: State, said: str) -> int:
-    """Return how much a word on a command tells: a number that only ever grows in its life.
+class By(StrEnum):
+    """The speaker of a word on a command."""
 
-    Args:
-        state: what it says.
-        said: as `Command.said`, which tells whose word it is.
+    NOBODY = ""
+    VEHICLE = "vehicle"
+    HUB = "hub"
+
+
+class Outcome(NamedTuple):
+    """A word on a command. `error` is for people, `result` JSON or empty, `runs` counts its starts.
+
+    `doubt`: the epoch of the vehicle since which nobody knows whether it ran; 0 where there is none.
     """
-    found = json.loads(said)
-    if state is State.INTERRUPTED and "epoch" in found:
-        return DOUBT_RANK
-    return (_HUBS_RANKS if found.get("by") == "hub" else {}).get(state, _RANKS[state])
+
+    by: By = By.NOBODY
+    code: ErrorCode = ErrorCode.NONE
+    error: str = ""
+    result: str = ""
+    runs: int = 0
+    doubt: int = 0
+
+    @classmethod
+    def by_hub(cls, code: ErrorCode, *, doubt: int = 0, why: object = "") -> Outcome:
+        """Return the hub's own word."""
+        return cls(By.HUB, code, TEXTS[code].format(why=why), doubt=doubt)
+
+    def rank(self, state: State) -> int:
+        """Return how much it tells, with the state it speaks of: a number that only grows in a command's life."""
+        if state is State.INTERRUPTED and self.doubt:
+            return DOUBT_RANK
+        return (_HUBS_RANKS if self.by is By.HUB else {}).get(state, _RANKS[state])
+
+    def told(self) -> dict[str, Any]:
+        """Return it as operators and programs see it."""
+        found: dict[str, Any] = {"runs": self.runs} if self.by is By.VEHICLE else {}
+        if self.result:
+            found["result"] = json.loads(self.result)
+        if self.error:
+            found |= {"error": self.error, "code": self.code.value}
+        if self.by is By.HUB:
+            found["by"] = self.by.value
+        return found | ({"epoch": self.doubt} if self.doubt else {})
 
 
+NOTHING = Outcome()
 _EVER_NS = (1 << 63) - 1
 
 
@@ -84,10 +128,9 @@ class Doubt(NamedTuple):
     """What was queued later was sent to the new ledger: the hub may read of the epoch long after it began."""
 
     @property
-    def said(self) -> str:
-        """Return the hub's word on a command of which nothing is heard: JSON, as `Command.said`."""
-        error = f"{UNHEARD}, whose ledger began anew since it was sent: it may have run"
-        return msgspec.json.encode({"error": error, "by": "hub", "epoch": self.epoch}).decode()
+    def outcome(self) -> Outcome:
+        """Return the hub's word on a command of which nothing is heard."""
+        return Outcome.by_hub(ErrorCode.NEW_LEDGER, doubt=self.epoch)
 
 
 class Heard(NamedTuple):
@@ -95,12 +138,12 @@ class Heard(NamedTuple):
 
     state: State
     time_ns: int
-    said: str
+    outcome: Outcome
 
     @property
     def rank(self) -> int:
-        """Return how much it tells (`rank_of`)."""
-        return rank_of(self.state, self.said)
+        """Return how much it tells (`Outcome.rank`)."""
+        return self.outcome.rank(self.state)
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -109,10 +152,12 @@ class _Said(msgspec.Struct, frozen=True):
     state: str
     result: msgspec.Raw = msgspec.Raw(b"")
     error: str = ""
+    code: str = ""
     runs: int = 0
 
 
 _read_said = Reader(_Said).read
+_RUNS_MAX = (1 << 63) - 1  # which a column holds
 _VEHICLE_STATES = frozenset(State) - {State.QUEUED, State.SENT}
 
 
@@ -123,13 +168,11 @@ def read_result(point: Point) -> Heard:
     said = _read_said(point.value.data)
     if said.state not in _VEHICLE_STATES:
         raise ValueError(f"{said.state[:40]!r} is no state of a command")
-    kept: dict[str, Any] = {"runs": said.runs}
-    if bytes(said.result):
-        kept["result"] = said.result
-    if said.error:
-        kept["error"] = said.error
+    code = ErrorCode(said.code) if said.code else code_of_older_words(said.state, said.error)
+    runs = min(max(said.runs, 0), _RUNS_MAX)
+    outcome = Outcome(By.VEHICLE, code, said.error, bytes(said.result).decode(), runs)
     # Above 0, which says "not yet" in a row, whatever the vehicle's clock is.
-    return Heard(State(said.state), max(1, point.time), msgspec.json.encode(kept).decode())
+    return Heard(State(said.state), max(1, point.time), outcome)
 
 
 def late(heard: Heard) -> Heard:
@@ -140,9 +183,4 @@ def late(heard: Heard) -> Heard:
     """
     if heard.state is not State.ACCEPTED:
         return heard
-    return Heard(State.INTERRUPTED, heard.time_ns, by_hub(_STARTED_LATE))
-
-
-def by_hub(error: str) -> str:
-    """Return the hub's own word on a command, as `Command.said`."""
-    return msgspec.json.encode({"error": error, "by": "hub"}).decode()
+    return Heard(State.INTERRUPTED, heard.time_ns, Outcome.by_hub(ErrorCode.STARTED_LATE))

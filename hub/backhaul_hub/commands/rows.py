@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import astuple, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from backhaul_codec.protocol.command_errors import ErrorCode
 from backhaul_hub.commands.command import Command, Key
-from backhaul_hub.commands.outcome import DOUBT_RANK, UNHEARD, Doubt, Heard, State
+from backhaul_hub.commands.outcome import DOUBT_RANK, By, Doubt, Heard, Outcome, State
 from backhaul_hub.db.change import Change
 
 if TYPE_CHECKING:
@@ -16,24 +17,31 @@ if TYPE_CHECKING:
     from backhaul_hub.db.store import Registry
     from backhaul_hub.questions import Commands
 
-_COLUMNS = ", ".join(each.name for each in fields(Command))
+# A command's fields, and at the end those of its outcome.
+_FIELDS = [each.name for each in fields(Command)][:-1]
+_OUTCOME = ("said_by", "code", "error", "result", "runs", "doubt")
+_COLUMNS = ", ".join((*_FIELDS, *_OUTCOME))
+_SAID = ", ".join(f"{column} = ?" for column in _OUTCOME)
+_NEW = ", ".join(
+    f"{column} = excluded.{column}"
+    for column in ("state", "sent_ns", "accepted_ns", "ended_ns", *_OUTCOME, "rank")
+)
 # Two tasks store commands; whichever comes later, a command never goes back.
 _PUT = (
     f"INSERT INTO command ({_COLUMNS}, rank) "  # noqa: S608 - constants
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT (device, id) DO UPDATE SET state = excluded.state, sent_ns = excluded.sent_ns, "
-    "accepted_ns = excluded.accepted_ns, ended_ns = excluded.ended_ns, said = excluded.said, "
-    "rank = excluded.rank WHERE excluded.rank > command.rank"
+    f"VALUES (?{', ?' * len(_FIELDS + list(_OUTCOME))}) "
+    f"ON CONFLICT (device, id) DO UPDATE SET {_NEW} WHERE excluded.rank > command.rank"
 )
 # All that another epoch knew before its last mark has come: what had its deadline before is in no doubt.
 _DOUBT_EXPIRED = (
-    "UPDATE command SET state = ?1, said = ?2, rank = ?3 "
-    "WHERE device = ?4 AND state = ?5 AND json_extract(said, '$.error') = ?6 AND deadline_ns > "
-    "coalesce((SELECT max(time_ns) FROM mark WHERE device = ?4 AND epoch <> ?7), 0) "
-    "AND queued_ns <= ?8"
+    f"UPDATE command SET {_SAID}, state = ?, rank = ? "  # noqa: S608 - constants
+    "WHERE device = ? AND state = 'expired' AND said_by = 'hub' AND code = 'unheard' "
+    "AND deadline_ns > coalesce((SELECT max(time_ns) FROM mark "
+    "WHERE mark.device = command.device AND epoch <> ?), 0) AND queued_ns <= ?"
 )
 _DOUBT_OPEN = (
-    "UPDATE command SET said = ? WHERE device = ? AND id = ? AND state IN ('queued', 'sent')"
+    f"UPDATE command SET {_SAID} "  # noqa: S608 - constants
+    "WHERE device = ? AND id = ? AND state IN ('queued', 'sent')"
 )
 _SECOND_NS = 1_000_000_000
 _DAY_NS = 86_400 * _SECOND_NS
@@ -41,24 +49,30 @@ _DAY_NS = 86_400 * _SECOND_NS
 
 def put(commands: Iterable[Command]) -> Change:
     """Return the statement that stores commands as they are now."""
-    return Change(_PUT, [(*astuple(each), each.rank) for each in commands])
+    return Change(
+        _PUT,
+        [
+            (*(getattr(each, name) for name in _FIELDS), *each.outcome, each.rank)
+            for each in commands
+        ],
+    )
 
 
 def put_late(key: Key, heard: Heard) -> Change:
     """Return the statement that stores a vehicle's word on a command that was over for the hub."""
     return Change(
-        "UPDATE command SET state = ?, ended_ns = ?, said = ?, rank = ? "
+        f"UPDATE command SET {_SAID}, state = ?, ended_ns = ?, rank = ? "  # noqa: S608 - constants
         "WHERE device = ? AND id = ? AND rank < ?",
-        [(heard.state, heard.time_ns, heard.said, heard.rank, *key, heard.rank)],
+        [(*heard.outcome, heard.state, heard.time_ns, heard.rank, *key, heard.rank)],
     )
 
 
 def put_doubt(doubt: Doubt, open_: Iterable[Command]) -> list[Change]:
     """Return the statements that store a doubt: of open commands, and of those that had expired."""
-    expired = (State.EXPIRED, UNHEARD, doubt.epoch, doubt.until_ns)
-    interrupted = (State.INTERRUPTED, doubt.said, DOUBT_RANK, doubt.device)
-    keys = [(doubt.said, *each.key) for each in open_ if each.doubted]
-    return [Change(_DOUBT_EXPIRED, [interrupted + expired]), Change(_DOUBT_OPEN, keys)]
+    said = doubt.outcome
+    expired = (*said, State.INTERRUPTED, DOUBT_RANK, doubt.device, doubt.epoch, doubt.until_ns)
+    keys = [(*said, *each.key) for each in open_ if each.doubted]
+    return [Change(_DOUBT_EXPIRED, [expired]), Change(_DOUBT_OPEN, keys)]
 
 
 def forget(now_ns: int, days_max: float, rows_max: int) -> Change:
@@ -85,8 +99,8 @@ async def find(registry: Registry, keys: Iterable[Key]) -> list[Command]:
 
 async def doubted(registry: Registry, doubt: Doubt) -> list[Command]:
     """Return the commands that are over and in doubt since an epoch began. Raises: RegistryError."""
-    where = "WHERE device = ? AND state = ? AND said = ? AND ended_ns > 0"
-    return await _fetch(registry, where, (doubt.device, State.INTERRUPTED, doubt.said))
+    where = "WHERE device = ? AND state = ? AND doubt = ? AND ended_ns > 0"
+    return await _fetch(registry, where, (doubt.device, State.INTERRUPTED, doubt.epoch))
 
 
 async def newest(
@@ -110,7 +124,11 @@ async def newest(
 
 async def _fetch(registry: Registry, where: str, values: tuple[Any, ...]) -> list[Command]:
     rows = await registry.fetch(f"SELECT {_COLUMNS} FROM command {where}", values)  # noqa: S608
-    commands = [Command(*row) for row in rows]
-    for command in commands:
+    commands = []
+    for row in rows:
+        command = Command(*row[: len(_FIELDS)])
         command.state = State(command.state)
+        by, code, *rest = row[len(_FIELDS) :]
+        command.outcome = Outcome(By(by), ErrorCode(code), *rest)
+        commands.append(command)
     return commands

@@ -20,11 +20,12 @@ from nats.errors import MaxPayloadError
 
 from backhaul_codec import CodecError, decode
 from backhaul_codec.kinds import LIVE, RESULT
+from backhaul_codec.protocol.command_errors import ErrorCode
 from backhaul_hub.commands import rows as command_rows
 from backhaul_hub.commands.arrival import Arrival, read_arrival
 from backhaul_hub.commands.book import CommandBook
 from backhaul_hub.commands.command import Command, Key, result_subject
-from backhaul_hub.commands.outcome import Doubt, late, read_result
+from backhaul_hub.commands.outcome import TEXTS, Doubt, late, read_result
 from backhaul_hub.errors import HubError, JetStreamError
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.streams.twin_streams import COMMANDS
@@ -296,7 +297,8 @@ class CommandShell:
         try:
             await client.publish(subject, _body(told))
         except MaxPayloadError:
-            told |= {"result": None, "error": "the result is too large to be told"}
+            code = ErrorCode.RESULT_TOO_LARGE
+            told |= {"result": None, "error": TEXTS[code], "code": code.value}
             await client.publish(subject, _body(told))
 
     async def _leave(self, command: Command) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul_hub.db import tables
+from backhaul_hub.db.older_commands import OLDER_COMMANDS, TO_COLUMNS
 from backhaul_hub.errors import RegistryError
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-SCHEMA_VERSION = 14
+SCHEMA_VERSION = 15
 
 _DEVICE_NODE = """
 CREATE TABLE device_node (
@@ -30,7 +31,7 @@ UPDATE device SET public_key = '';
 # From an older schema to the next one.
 _STEPS = {
     2: _DEVICE_NODE,
-    3: tables.COMMANDS,
+    3: OLDER_COMMANDS,
     4: tables.SHADOWS,
     5: tables.ENROLMENT,
     6: _KEYS + tables.REVOCATIONS,
@@ -41,6 +42,7 @@ _STEPS = {
     11: tables.IMPORTS,
     12: "ALTER TABLE lane ADD COLUMN chain TEXT NOT NULL DEFAULT '';",
     13: "ALTER TABLE mark ADD COLUMN chain TEXT NOT NULL DEFAULT '{}';",
+    14: TO_COLUMNS,
 }
 
 SCHEMA = f"""

@@ -65,7 +65,12 @@ CREATE TABLE command (
     sent_ns INTEGER NOT NULL,
     accepted_ns INTEGER NOT NULL,
     ended_ns INTEGER NOT NULL,
-    said TEXT NOT NULL,
+    said_by TEXT NOT NULL,
+    code TEXT NOT NULL,
+    error TEXT NOT NULL,
+    result TEXT NOT NULL,
+    runs INTEGER NOT NULL,
+    doubt INTEGER NOT NULL,
     rank INTEGER NOT NULL,
     UNIQUE (device, id)
 ) STRICT;
