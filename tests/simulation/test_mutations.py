@@ -237,9 +237,9 @@ MUTATIONS = {
         _with(appender=BlindAppender, epochs=BlindEpochs),
         (LOST, REST, KEPT, "stands 2 times", "without point"),
     ),
-    "some of what was asked for is dropped": (_with(resends=LazyResends), (REST,)),
+    "some of the requested messages are dropped": (_with(resends=LazyResends), (REST,)),
     "the watermark passes holes": (_with(continuity=HopefulContinuity), (HOLE,)),
-    "what UP lost still counts": (_with(continuity=FaithfulContinuity), (HOLE,)),
+    "messages that UP lost still count": (_with(continuity=FaithfulContinuity), (HOLE,)),
     "a receipt explains too much": (
         _with(continuity=GenerousContinuity),
         (LOST, KEPT, HOLE),
