@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,29 @@ def test_no_module_stands_in_a_folder_that_is_no_room() -> None:
         for file in (ROOT / package / f"backhaul_{package}").rglob("*.py")
     }
     assert sorted(folders) == ROOMS
+
+
+def modules_at(name: str) -> list[Path]:
+    """Return the modules that `uplink/lane.py` or `hub/access/rules.py` may mean."""
+    first, _, rest = name.partition("/")
+    packages, wanted = ((first,), rest) if first in PACKAGES and rest else (PACKAGES, name)
+    tops = [ROOT / package / f"backhaul_{package}" for package in packages] + [ROOT]
+    return [file for top in tops for file in (top / wanted, top / name) if file.exists()]
+
+
+def test_the_architecture_names_modules_and_functions_that_are_there() -> None:
+    page = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    modules = set(re.findall(r"`([a-z_0-9]+/[a-z_0-9/]+\.py)`", page))
+    assert len(modules) > 50
+    assert [name for name in sorted(modules) if not modules_at(name)] == []
+    steps = re.findall(r"`([a-z_0-9]+/[a-z_0-9/]+\.py)`, `(?:(\w+)\.)?(\w+)`", page)
+    assert len(steps) > 20
+    gone = [
+        (module, name)
+        for module, _, name in steps
+        if not any(
+            re.search(rf"^\s*(?:class|(?:async )?def) {name}\b", file.read_text(), re.MULTILINE)
+            for file in modules_at(module)
+        )
+    ]
+    assert gone == []

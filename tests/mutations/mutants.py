@@ -307,7 +307,7 @@ MUTANTS = (
     ),
     Mutant(
         "ledger-of-two-moments",
-        "a ledger with older tables under a newer header is set aside as damaged",
+        "a ledger with older tables under a newer header is quarantined as damaged",
         "agent/backhaul_agent/ledger/schema.py",
         "if older == version or (older is not None and await _is_sound(db)):",
         "if older == version:",

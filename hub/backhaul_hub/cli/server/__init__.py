@@ -1,4 +1,4 @@
-"""Subcommands about the hub itself: made, run, saved, put back, and looked at.
+"""Subcommands about the hub itself: made, run, saved, restored, and looked at.
 
 Enter at the module that bears the subcommand's name.
 """
