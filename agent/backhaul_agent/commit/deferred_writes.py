@@ -1,4 +1,4 @@
-"""What the agent itself wants written with the next commit: it is retried, never refused."""
+"""The agent's own writes for the next commit: they are retried, never refused."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Owed:
             changes.adopted += inbound.adopted
 
     def put_behind(self, newer: Owed) -> None:
-        """Take in what has come since this was tried, and failed."""
+        """Take in the writes that have come since this was tried, and failed."""
         self.watermarks |= newer.watermarks  # the newer word counts
         self.steps += newer.steps
         self.used |= newer.used
@@ -75,7 +75,7 @@ class Owed:
         self.done += newer.done
 
     def settle(self) -> None:
-        """Tell whoever waits that all of it is durable."""
+        """Tell all waiting parts that it is durable."""
         for inbound in self.inbound:
             for tell in inbound.on_durable:
                 tell()
@@ -85,7 +85,7 @@ class Owed:
 
 
 class DeferredWrites(CommitParticipant):
-    """Takes in what other parts of the agent want written; and the boots that stamps wait for.
+    """Takes in writes of other parts of the agent, and the boots that stamps wait for.
 
     ``wake`` has the commit task look again. ``on_fall`` is told that the hub has lost something.
     """

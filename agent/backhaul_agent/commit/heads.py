@@ -73,7 +73,7 @@ class HeadKeeper(CommitParticipant):
         self._changes = self.begin()
 
     def restore(self, rows: Iterable[HeadRow], meta: Mapping[str, str | int]) -> None:
-        """Take over what the ledger holds; damaged rows are left out, and counted."""
+        """Take over the ledger's heads; damaged rows are left out, and counted."""
         self.heads = Heads(filter(None, map(self._restored, rows)))
         self.tree = Topology(self.tree.root, self.heads)
         self.hub_ns, stamp_ns = (number_of(meta, name) for name in (HUB_NS, STAMP_NS))

@@ -1,4 +1,4 @@
-"""What may take part in a commit: parts that have something to write, and are told how it went.
+"""Parts that may take part in a commit: each adds its writes, and is told how it went.
 
 A commit goes through one turn. Every participant adds to one draft (`contribute`), in the order in
 which the writer lists them, without a pause: nothing can come in between. Then the ledger writes the
@@ -57,10 +57,10 @@ class CommitParticipant(Protocol):
         return None
 
     def contribute(self, draft: Draft) -> None:
-        """Add to the draft whatever is to be written now."""
+        """Add all due writes to the draft."""
 
     def committed(self, draft: Draft) -> None:
-        """Take over whatever follows from it: the draft is durable."""
+        """Take over the consequences: the draft is durable."""
 
     def put_back(self, refusal: RefusedError) -> None:
         """Take back the share in the last draft: the disk refused it, nothing of it was written.

@@ -1,4 +1,4 @@
-"""The queue of what programs publish, on its way into the ledger. Pure."""
+"""The queue of programs' publishes, on their way into the ledger. Pure."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Arrivals(CommitParticipant):
             self._wake()  # so that the waiting commit task learns the new deadline
 
     def close(self) -> None:
-        """Refuse whatever comes from now on."""
+        """Refuse all arrivals from now on."""
         self._closed = True
 
     def urgent(self, now_s: float) -> bool:
@@ -165,7 +165,7 @@ class Arrivals(CommitParticipant):
         draft.on_durable.append(self._answer)
 
     def committed(self, draft: Draft) -> None:
-        """Take over what was framed and staged."""
+        """Take over the framed and the staged points."""
         plan = self._plan
         assert plan is not None
         self.framer.applied(plan, draft.staged_ids)
@@ -178,7 +178,7 @@ class Arrivals(CommitParticipant):
                     self._newest_frames[message.subject] = message.body
 
     def put_back(self, refusal: RefusedError) -> None:
-        """Refuse all arrivals: whoever waits may try again."""
+        """Refuse all arrivals: a waiting program may try again."""
         for arrival in self._taken:
             self._counters.points_refused += points_in(arrival.content)
             arrival.answer(arrival.content, refusal)
