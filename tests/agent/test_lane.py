@@ -513,6 +513,60 @@ async def test_of_what_out_alone_holds_only_what_the_hub_has_for_certain_is_left
     assert await copied.taken_in() == taken
 
 
+@pytest.mark.parametrize(
+    ("heard", "everything", "words"),
+    [
+        ([], True, [44]),
+        ([Held(0, None)], False, [44]),
+        ([Held(6, None)], False, [44]),
+        ([Held(0, None, over=True)], False, []),
+        ([Held(0, None, over=True)], True, []),
+    ],
+    ids=["OUT is emptied", "of the hub's word", "held", "known to be over", "emptied and known"],
+)
+async def test_of_an_epoch_that_out_alone_knows_it_is_said_once_that_it_is_over(
+    rig: Rig, heard: list[Held], everything: bool, words: list[int]
+) -> None:
+    """Nobody else will, and the hub would take it for the current one where its messages come last."""
+    copied = Copied(rig)
+    out = OutStream(JetStream(rig.leaf.request), rig.lane.stream)
+    for _ in range(2):  # as for another lane, or at another connection
+        adoption = Adoption("bulk", rig.ledger, rig.writer)
+        await adoption.look(out)
+        for held in heard:
+            # Held as far as 6: the hub has it all.
+            adoption.heard(44, held._replace(hash=copied.hashes[2] if held.seq else None))
+        await adoption.take_in(out, everything=everything)
+    await rig.writer.set_aside([], [])
+    said = []
+    for row in await rig.ledger.read("live", 1, 9):
+        if row.subject == "e.epoch":
+            value: Any = decode(row.body, node="", type="epoch").points[0].value
+            body = json.loads(value.data)
+            said.append((body["old"], body["new"], body["lanes"]))
+    assert said == [(old, rig.ledger.epoch, {}) for old in words]
+
+
+async def test_what_the_hub_says_of_an_unknown_epoch_that_is_over_is_heard(rig: Rig) -> None:
+    Copied(rig)
+    await rig.lane.adoption.look(OutStream(JetStream(rig.leaf.request), rig.lane.stream))
+    rig.lane.on_watermark(44, Claim(0, None, 2))
+    assert not rig.writer.gate.over
+    rig.lane.on_watermark(44, Claim(0, None, 1))
+    assert rig.writer.gate.over == {44}
+
+
+async def test_of_a_former_epoch_of_its_own_the_ledger_says_no_second_time_that_it_is_over(
+    rig: Rig,
+) -> None:
+    assert not rig.writer.gate.end(rig.ledger.epoch)
+    Copied(rig)
+    out = OutStream(JetStream(rig.leaf.request), rig.lane.stream)
+    await Adoption("bulk", rig.ledger, rig.writer).take_in(out, everything=True)
+    rig.writer.gate.over.clear()  # as in the next run of the agent
+    assert not rig.writer.gate.end(44)
+
+
 async def test_what_was_to_be_taken_in_as_the_link_fell_is_taken_in_once(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from backhaul_agent.ledger.sequence_offsets import Step, Steps
 from backhaul_agent.uplink.adoption import Adoption, Held
 from backhaul_agent.uplink.appender import Appender, Limits, State, Tail, Turn
 from backhaul_agent.uplink.comparison import EMPTY_S, OWED_S
-from backhaul_agent.uplink.confirmations import Confirmations
+from backhaul_agent.uplink.confirmations import OVER, Confirmations
 from backhaul_agent.uplink.epoch_order import choose
 from backhaul_agent.uplink.epoch_sync import PASSED_MARGIN
 from backhaul_agent.uplink.reconcile import (
@@ -180,6 +180,7 @@ class Writer:
         self._vehicle = vehicle
         self.gate = self
         self.suspects = SimpleNamespace(formers=())
+        self.over: set[int] = set()
 
     @property
     def epochs(self) -> Epochs:
@@ -201,6 +202,19 @@ class Writer:
     async def apply(self, changes: Changes) -> None:
         """Take in what was found in OUT."""
         self._vehicle.ledger.enter(changes.adopted, self._vehicle.book.by_data)
+        self.tell(*changes.messages)
+
+    def end(self, epoch: int) -> list[int]:
+        """Say of the epoch of a lost ledger that it is over, as `EpochGate.end` does."""
+        if epoch in self.over or epoch in self._vehicle.ledger.epochs:
+            return []
+        self.over.add(epoch)
+        return [epoch]
+
+    def tell(self, *ended: Any) -> None:
+        """Commit the words of `end`."""
+        for epoch in ended:
+            self._vehicle.commit("live", "epoch", (epoch, {}))
 
 
 class Cores:
@@ -345,7 +359,7 @@ class LaneShell:
 
     def on_watermark(self, epoch: int, claim: Claim) -> None:
         """Learn how far the hub holds everything of an epoch."""
-        self.adoption.heard(epoch, Held(claim.seq, claim.hash))
+        self.adoption.heard(epoch, Held(claim.seq, claim.hash, claim.fork == OVER))
         if self._vehicle.ledger.lane(self.name, epoch) is None:
             return
         self.claims(epoch, claim.seq)

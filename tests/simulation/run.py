@@ -397,8 +397,20 @@ class Run:
             owed = [lane for lane in machine.ledger.closed.values() if not lane.whole]
             if owed:
                 self._fail(f"the hub holds everything, and the vehicle has not heard of {owed}")
+        if len(self.machines) == 1:
+            self._check_current()
         self.counts.moved = len(vehicle.book.moved)
         self.counts.epochs = len({message.epoch for message in vehicle.book.acknowledged.values()})
+
+    def _check_current(self) -> None:
+        """The hub takes no former epoch for the one that the vehicle writes in."""
+        ledger, current = self.vehicle.ledger, self.hub.continuity.current(DEVICE)
+        for name, lane in ledger.lanes.items():
+            at_hub = current[name][0] if name in current else None
+            if lane.last_seq and at_hub != ledger.epoch:
+                self._fail(
+                    f"the hub takes epoch {at_hub} of {name} for the current one, not {lane}"
+                )
 
     def _check_named(self, id_: int, message: Message) -> None:
         """A point that did not arrive: was it given up, and does the hub know?"""

@@ -165,6 +165,16 @@ class NoAdoption(Adoption):
         pass
 
 
+class SilentAdoption(Adoption):
+    """Says of no epoch of a lost ledger that it is over."""
+
+    async def take_in(self, out: OutStream, *, everything: bool = False) -> None:
+        """Take it in all the same."""
+        await out.index()
+        self._writer.gate.over |= {run.epoch for run in out.runs}
+        await super().take_in(out, everything=everything)
+
+
 def _all_is_there(lane: Lane, rows: Sequence[OwnRow], *_: object) -> Verdicts:
     """Compare nothing: whatever the hub holds of an epoch is taken for the ledger's."""
     return Verdicts(Inward(), rows[-1].seq, 0, [])
@@ -258,6 +268,10 @@ MUTATIONS = {
         (LOST, KEPT, REST, "without point"),
     ),
     "what OUT alone holds is purged": (_with(adoption=NoAdoption), (LOST, KEPT, REST)),
+    "nobody says that a lost ledger's epoch is over": (
+        _with(adoption=SilentAdoption),
+        ("for the current one",),
+    ),
     "former epochs are not compared": (_with(compare=_all_is_there), (LOST, KEPT)),
     "what the hub has lost is moved": (_with(compare=_all_is_moved), ("times in the history",)),
     "each machine moves a message as its own": (

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from backhaul_agent.ledger.ledger import Ledger
     from backhaul_agent.ledger.rows import Changes, Outgoing, StagedRow
 
+STRANGER = "OUT holds messages of it, and the ledger does not know it"
 log = structlog.get_logger("epochs")
 
 
@@ -46,6 +47,8 @@ class EpochGate(CommitParticipant):
         self.epochs = epochs or Epochs(fresh=True, lanes=(), last_seq=ledger.last_seq)
         self.suspects = Suspects()
         self._sent = Sent([], [])
+        self.over: set[int] = set()
+        """Epochs of other ledgers of which the hub knows that they are over, or is about to be told."""
         self._ledger = ledger
         self._clock = clock
         self._random_u32 = random_u32 or partial(SystemRandom().getrandbits, 32)
@@ -92,6 +95,16 @@ class EpochGate(CommitParticipant):
     def put_back(self, refusal: RefusedError) -> None:
         """Take back the judgement that could not be carried out; rows that were cleared stay so."""
         self.suspects.put_back(self._sent)
+
+    def end(self, epoch: int) -> list[Outgoing]:
+        """Return the word that the epoch of a ledger that is lost is over; none where it needs no word.
+
+        The caller has it written before it waits for anything.
+        """
+        if epoch in self.over or epoch in self._ledger.epochs:
+            return []
+        self.over.add(epoch)
+        return [epoch_event(epoch, self._ledger.epoch, {}, STRANGER, self._clock.time_ns())]
 
     def open(self, changes: Changes) -> None:
         """Let a new epoch begin with ``changes`` if the one there was is over."""

@@ -3,6 +3,9 @@
 A ledger that was put back from a copy knows nothing of the epochs that began after the copy was made, nor
 of what came later in those that it knows. Some of that may stand in OUT and nowhere else. It is taken into
 the ledger before anything is purged there, and as soon as the hub has said what it holds of it.
+
+Nobody else will say of such an epoch that it is over. Its messages may come to the hub after those of the
+current one, and the hub takes the epoch that it heard from last for the current one. So this ledger says it.
 """
 
 from __future__ import annotations
@@ -35,6 +38,8 @@ class Held(NamedTuple):
 
     seq: int
     hash: bytes | None
+    over: bool = False
+    """Whether it knows that the epoch is over."""
 
 
 def unknown(runs: Iterable[Work], last_seqs: Mapping[int, int]) -> list[Work]:
@@ -80,6 +85,8 @@ class Adoption:
         if epoch not in self.strangers:
             return False
         self._held[epoch] = held
+        if held.over:
+            self._writer.gate.over.add(epoch)
         return True
 
     @property
@@ -113,6 +120,8 @@ class Adoption:
         for work in works:
             if everything or work.epoch in spoken or work.epoch not in self.strangers:
                 await self._adopt(out, work)
+                # Where the hub holds all of it: what UP loses of it would come later than what is newer.
+                self._writer.tell(*self._writer.gate.end(work.epoch))
         taken = spoken if not everything else set(self.strangers)
         self.strangers -= taken
         self._held = {epoch: held for epoch, held in self._held.items() if epoch not in taken}
@@ -133,7 +142,9 @@ class Adoption:
             # One message after the other: what is missing between them is looked for by the hub.
             if rows:
                 self._handed_in = True
-                await self._writer.apply(Inward(adopted=[Adopted(self._lane, some.epoch, rows)]))
+                adopted = [Adopted(self._lane, some.epoch, rows)]
+                words = self._writer.gate.end(some.epoch)
+                await self._writer.apply(Inward(messages=words, adopted=adopted))
                 self._handed_in = False
                 self.adopted += len(rows)
                 log.warning(

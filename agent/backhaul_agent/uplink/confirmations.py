@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from backhaul_agent.ledger.lanes import Lane
     from backhaul_agent.ledger.ledger import Ledger
 
-_FORKED, _UNPROVEN = 2, 3  # 1: the epoch is over
+OVER, _FORKED, _UNPROVEN = 1, 2, 3
 UNPROVEN = "the hub cannot tell whether all that it holds of this epoch is one history"
 UNCHAINED = "its messages do not say what stood before them"
 log = structlog.get_logger("lane")

@@ -18,7 +18,7 @@ from backhaul_agent.ledger.rows import ROW_BYTES, LaneStep, Quarantine
 from backhaul_agent.ledger.system_events import receipt
 from backhaul_agent.uplink.adoption import Adoption, Held
 from backhaul_agent.uplink.appender import Appender, Limits, State, Tail, Turn
-from backhaul_agent.uplink.confirmations import Confirmations
+from backhaul_agent.uplink.confirmations import OVER, Confirmations
 from backhaul_agent.uplink.epoch_order import choose
 from backhaul_agent.uplink.out_stream import EPOCH_HEADER, NEXT_HEADER, OutStream
 from backhaul_agent.uplink.resend import RUN_BYTES, Resends
@@ -145,7 +145,7 @@ class Lane:
 
     def on_watermark(self, epoch: int, claim: Claim) -> None:
         """Learn how far the hub holds everything of an epoch; judged and recorded by and by."""
-        if self.adoption.heard(epoch, Held(claim.seq, claim.hash)):
+        if self.adoption.heard(epoch, Held(claim.seq, claim.hash, claim.fork == OVER)):
             self._wake.set()
         if self._ledger.lane(self.name, epoch) is None:
             return
