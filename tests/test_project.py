@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -16,19 +15,14 @@ import backhaul_hub.cli.main
 import backhaul_hub.config
 import backhaul_spark.cli.main
 from benchmarks.__main__ import BENCHMARKS
+from tests.support.pins import ROOT, pins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).parents[1]
 PINS = sorted((ROOT / "requirements").glob("*.txt"))
-PIN = re.compile(r"^([a-z0-9-]+)==\S+(?: ; .*)? \\$", re.MULTILINE)
 PARTS = ["agent", "hub", "codec", "spark", "deploy", "docs"]
 HEAVY = {"numpy", "pandas", "pyarrow", "pyspark", "matplotlib", "deltalake"}
-
-
-def pins(name: str) -> set[str]:
-    return set(PIN.findall((ROOT / "requirements" / name).read_text()))
 
 
 def test_a_vehicle_installs_nothing_heavy() -> None:

@@ -84,3 +84,15 @@ def test_the_architecture_names_modules_and_functions_that_are_there() -> None:
         )
     ]
     assert gone == []
+
+
+def test_no_test_module_imports_another() -> None:
+    """Else an edit of one file's tests breaks another's; shared helpers have modules of their own."""
+    found = [
+        f"{file.relative_to(ROOT)}: {node.module}"
+        for file in (ROOT / "tests").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").rpartition(".")[2].startswith("test_")
+    ]
+    assert found == []

@@ -14,7 +14,7 @@ from backhaul_agent.clock import SystemClock
 from backhaul_agent.config import parse
 from backhaul_agent.daemon import Daemon
 from backhaul_agent.systemd_notify import Notifier
-from tests.agent.test_ledger import FailingDisk
+from tests.agent.ledgers import FailingDisk
 from tests.support.agent_process import running
 from tests.support.rig import patient
 

@@ -8,7 +8,7 @@ from backhaul_agent.config import ClockConfig
 from backhaul_agent.hub_time.estimator import Sample
 from backhaul_agent.hub_time.hub_clock import HubClock, Quality
 from backhaul_agent.hub_time.step import StepGuard
-from tests.agent.test_hub_clock import DAY, MS, Vehicle
+from tests.agent.clock_vehicle import DAY, MS, Vehicle
 
 S = 10**9
 CONFIRM_S = ClockConfig().step_confirm_s

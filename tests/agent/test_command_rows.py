@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from backhaul_agent.ledger import command_rows
 from backhaul_agent.ledger.command_rows import Arrived, State
 from backhaul_agent.ledger.rows import Changes
-from tests.agent.test_commands import NOW, S
-from tests.agent.test_ledger import open_ledger
+from tests.agent.command_rig import NOW, S
+from tests.agent.ledgers import open_ledger
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from backhaul_agent.commands import handlers as command_runs
 from backhaul_agent.commands.decide import End
 from backhaul_agent.commands.handlers import NotDeliveredError, ask_program, run_executable
 from backhaul_agent.ledger.command_rows import State
-from tests.agent.test_commands import Connection, row
+from tests.agent.command_rig import Connection, row
 from tests.support.rig import patient
 from tests.support.waiting import until
 

@@ -7,11 +7,9 @@ import contextlib
 import json
 import sys
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from nats.errors import ConnectionClosedError
 from structlog.testing import capture_logs
 
 from backhaul_agent.commands.decide import RUNS_MAX, CommandBook, End, Step, read
@@ -19,10 +17,11 @@ from backhaul_agent.commands.service import SINCE, CommandService
 from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import ClockConfig, CommandConfig, CommandsConfig, Config, DeviceConfig
 from backhaul_agent.hub_time.hub_clock import HubClock
-from backhaul_agent.ledger.command_rows import CommandRow, State
+from backhaul_agent.ledger.command_rows import State
 from backhaul_agent.ledger.rows import Changes, Inbound, Inward
 from backhaul_codec import Opaque, decode
-from tests.agent.test_ledger import open_ledger
+from tests.agent.command_rig import NOW, Connection, S, row
+from tests.agent.ledgers import open_ledger
 from tests.support.agent_clock import FakeClock
 from tests.support.waiting import until
 
@@ -32,14 +31,7 @@ if TYPE_CHECKING:
 
     from backhaul_agent.ledger.ledger import Ledger
 
-NOW = FakeClock().now_ns
-S = 1_000_000_000
 BOOK = CommandBook([CommandConfig("safe", idempotent=True), CommandConfig("plain")])
-
-
-def row(name: str = "plain", state: State = State.WAITING, **fields: Any) -> CommandRow:
-    made = CommandRow(1, "c1", name, b"null", NOW, NOW + 300 * S, state, 0)
-    return made._replace(**fields)
 
 
 def test_a_command_that_came_in_time_is_run() -> None:
@@ -397,25 +389,6 @@ async def test_while_the_time_is_unset_a_command_waits(tmp_path: Path) -> None:
     assert not log.exists()
     async with vehicle(tmp_path, handler, clock=clock) as it:
         assert (await it.end("c1"))["state"] == "done"
-
-
-class Connection:
-    """A connection to the leaf server that may be lost, which the agent has not noticed yet."""
-
-    def __init__(self, *, lost: bool, answer: bytes = b"7") -> None:
-        self.looked_at = asyncio.Event()
-        self._lost = lost
-        self._answer = answer
-
-    @property
-    def is_closed(self) -> bool:
-        self.looked_at.set()
-        return self._lost
-
-    async def request(self, *_: object, **_options: object) -> Any:
-        if self.is_closed:
-            raise ConnectionClosedError
-        return SimpleNamespace(data=self._answer)
 
 
 async def test_a_command_whose_turn_comes_as_the_leaf_server_went_away_waits_for_it(

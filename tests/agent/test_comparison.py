@@ -22,8 +22,7 @@ from backhaul_agent.uplink.reconcile import SPARE, spare_of
 from backhaul_agent.uplink.resend import Work
 from backhaul_codec import chain, decode, hash_of, peek
 from backhaul_codec.wire.envelope import NO_LINK
-from tests.agent.test_ledger import open_ledger, outgoing
-from tests.agent.test_ledger_epochs import opening
+from tests.agent.ledgers import open_ledger, opening, outgoing
 from tests.support.agent_clock import FakeClock
 from tests.support.waiting import until
 

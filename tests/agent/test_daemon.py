@@ -20,7 +20,7 @@ from backhaul_agent.errors import LedgerError, RefusedError
 from backhaul_agent.leaf.streams import OUT_FIRST_SEQ
 from backhaul_codec import Opaque, Point, decode, encode_frame
 from tests.agent.bench import Bench, Recorder, bench
-from tests.agent.test_ledger import FailingDisk
+from tests.agent.ledgers import FailingDisk
 from tests.support.agent_process import AgentProcess
 from tests.support.agent_streams import assert_no_holes, points_of, read_stream, watermark
 from tests.support.hub_word import hub_that_knows

@@ -19,9 +19,9 @@ from backhaul_agent.ledger.eviction_policy import EVENT, TELEMETRY
 from backhaul_agent.ledger.ledger import Ledger
 from backhaul_agent.ledger.system_events import event
 from backhaul_codec import Point, encode_frame
-from tests.agent.test_ledger import FailingDisk, open_ledger
-from tests.agent.test_room import account_loosely, receipts, room_of
-from tests.agent.test_writer import CONFIG, RunningClock
+from tests.agent.ledgers import FailingDisk, open_ledger
+from tests.agent.rooms import account_loosely, receipts, room_of
+from tests.agent.writers import CONFIG, RunningClock
 from tests.support.agent_clock import FakeClock
 from tests.support.small_disk import small_disk
 

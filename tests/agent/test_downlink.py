@@ -18,7 +18,7 @@ from backhaul_agent.leaf.connection import requester
 from backhaul_agent.leaf.jetstream import JetStream
 from backhaul_agent.ledger.ledger import Ledger
 from backhaul_agent.uplink.resend import read_ask
-from tests.agent.test_ledger import FailingDisk
+from tests.agent.ledgers import FailingDisk
 from tests.support.agent_clock import FakeClock
 from tests.support.rig import patient
 

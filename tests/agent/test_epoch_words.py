@@ -24,8 +24,7 @@ from backhaul_agent.uplink.adoption import Adoption
 from backhaul_agent.uplink.confirmations import Confirmations
 from backhaul_agent.uplink.epoch_sync import SPAN_MAX, EpochWords
 from backhaul_codec import Point, encode_point
-from tests.agent.test_ledger import open_ledger, outgoing
-from tests.agent.test_ledger_epochs import opening
+from tests.agent.ledgers import open_ledger, opening, outgoing
 from tests.support.agent_clock import FakeClock
 from tests.support.waiting import until
 

@@ -14,8 +14,7 @@ from backhaul_agent.ledger.lane_routing import Lanes
 from backhaul_agent.ledger.rows import Changes, Opening, Outgoing, Staged
 from backhaul_agent.ledger.system_events import event
 from backhaul_codec import Point, encode_point, hash_of, peek
-
-from .test_ledger import open_ledger
+from tests.agent.ledgers import open_ledger
 
 if TYPE_CHECKING:
     from pathlib import Path

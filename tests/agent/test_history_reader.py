@@ -20,9 +20,8 @@ from backhaul_codec.subjects import (
     point_subject,
 )
 from backhaul_codec.wire.placed import edge_frame_points
-from tests.agent.test_ledger import open_ledger
-from tests.agent.test_ledger_odd_rows import NOTHING, spoil
-from tests.agent.test_writer import CONFIG
+from tests.agent.ledgers import NOTHING, open_ledger, spoil
+from tests.agent.writers import CONFIG
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -6,20 +6,19 @@ import asyncio
 import json
 import random
 from collections import Counter
-from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
 
 from backhaul_agent.cli.history import command
-from backhaul_agent.client import Agent, connect
-from backhaul_agent.client.history import history
+from backhaul_agent.client import connect
 from backhaul_agent.errors import NoAgentError, RefusedError
 from backhaul_agent.history import service as history_service
 from backhaul_agent.history.ledger_source import SLICE_ROWS, LedgerHistory
 from backhaul_codec import Point
 from tests.agent.bench import Bench, bench
+from tests.agent.histories import asked, points_of
 from tests.support.agent_streams import watermark
 
 if TYPE_CHECKING:
@@ -29,14 +28,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.nats
 SECOND_NS = 10**9
-
-
-async def points_of(agent: Agent, series: str, **asked: Any) -> list[tuple[int, Any]]:
-    found: list[tuple[int, Any]] = []
-    async with aclosing(history(agent, *series.split("."), **asked)) as pieces:
-        async for piece in pieces:
-            found += zip(piece["times"], piece["values"], strict=True)
-    return found
 
 
 async def forget(it: Bench, lane: str) -> None:
@@ -89,19 +80,6 @@ async def test_everything_a_vehicle_still_has_comes_once_in_order(
         assert end["next"] is None
         assert end["from_out"] >= 100
         assert end["unreadable"] == 0
-
-
-async def asked(it: Bench, request: dict[str, Any] | bytes) -> list[bytes]:
-    """Ask as a program in any language would: one publish, messages until the end."""
-    inbox = it.client.new_inbox()
-    answers = await it.client.subscribe(inbox)
-    body = request if isinstance(request, bytes) else json.dumps(request).encode()
-    await it.client.publish("agent.history", body, reply=inbox)
-    found: list[bytes] = []
-    while not found or b'"end":true' not in found[-1]:
-        found.append((await answers.next_msg(30)).data)
-    await answers.unsubscribe()
-    return found
 
 
 async def test_an_answer_is_bounded_and_the_next_goes_on(

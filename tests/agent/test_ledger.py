@@ -15,26 +15,17 @@ from backhaul_agent.errors import (
     LedgerOlderError,
     LedgerStorageError,
 )
-from backhaul_agent.ledger.ledger import Ledger
 from backhaul_agent.ledger.rows import Changes, Outgoing, Quarantine, Staged
 from backhaul_agent.ledger.schema import SCHEMA_VERSION, open_file
 from backhaul_codec import Point, encode_point, peek
 from backhaul_codec.wire.envelope import CHAINED_BYTES, HEADER_BYTES
+from tests.agent.ledgers import MIB, FailingDisk, open_ledger, outgoing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-MIB = 1 << 20
-
-
-async def open_ledger(path: Path, **options: Any) -> Ledger:
-    settings: dict[str, Any] = {
-        "device": "VID-001",
-        "bytes_max": 64 * MIB,
-        "epoch": lambda: 42,
-    }
-    return await Ledger.open(path, **settings | options)
+    from backhaul_agent.ledger.ledger import Ledger
 
 
 @pytest.fixture
@@ -44,11 +35,6 @@ async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
         yield ledger
     finally:
         await ledger.close()
-
-
-def outgoing(lane: str = "bulk", size: int = 10) -> Outgoing:
-    body = encode_point(Point(node="n", type="t", time=1, value="x" * size), epoch=0, seq=0)
-    return Outgoing(lane, "f.n" if lane == "bulk" else "p.n.t.%", body)
 
 
 async def test_lanes_of_nodes_are_made_and_what_they_hold_outlives_their_naming(
@@ -64,31 +50,6 @@ async def test_lanes_of_nodes_are_made_and_what_they_hold_outlives_their_naming(
     assert (plain.lanes["n_gps"].last_seq, plain.lanes["bulk"].last_seq) == (1, 0)
     assert [row.subject for row in await plain.read("n_gps", 1, 9)] == ["n.gps.p.gps.t.%"]
     await plain.close()
-
-
-class FailingDisk:
-    """Opens real files whose writes fail while `error` is set, at the statement `at`."""
-
-    def __init__(self) -> None:
-        self.error: Exception | None = None
-        self.at = "COMMIT"
-        self.on_failure: Callable[[], object] = lambda: None
-        self.opened = 0
-
-    async def __call__(self, path: Path) -> aiosqlite.Connection:
-        self.opened += 1
-        db = await open_file(path)
-        real = db.execute
-
-        def execute(sql: str, parameters: Any = None) -> Any:
-            error = self.error
-            if error is not None and sql.startswith(self.at):
-                self.on_failure()  # which may mend the disk, for what comes next
-                raise error
-            return real(sql, parameters)
-
-        db.execute = execute  # type: ignore[method-assign]
-        return db
 
 
 async def test_seqs_have_no_holes_and_are_stamped_into_the_bodies(ledger: Ledger) -> None:

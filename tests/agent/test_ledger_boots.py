@@ -11,7 +11,7 @@ from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.hub_time.hub_clock import Boot
 from backhaul_agent.ledger.rows import Changes, Outgoing, Settled, Staged
 from backhaul_codec import Point, decode, encode_point
-from tests.agent.test_ledger import FailingDisk, open_ledger
+from tests.agent.ledgers import FailingDisk, open_ledger
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,7 @@ from backhaul_agent.uplink.confirmations import UNPROVEN, Claim, Confirmations
 from backhaul_codec import chain, hash_of, peek, restamp
 from backhaul_codec.protocol.words import FORKED
 from backhaul_codec.wire.envelope import NO_LINK
-
-from .test_ledger import open_ledger, outgoing
+from tests.agent.ledgers import open_ledger, outgoing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

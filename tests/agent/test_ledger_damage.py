@@ -22,12 +22,11 @@ from backhaul_agent.errors import (
     LedgerStorageError,
 )
 from backhaul_agent.ledger.damage import asides, frames_committed, set_aside
-from backhaul_agent.ledger.rows import Changes, Outgoing, Staged
 from backhaul_agent.ledger.schema import SCHEMA, SCHEMA_VERSION, TABLES
-from backhaul_codec import CodecError, Point, encode_frame, peek
+from backhaul_codec import CodecError, peek
 from backhaul_codec.subjects import SubjectError, parse_leaf
 from backhaul_codec.wire.placed import check_placed
-from tests.agent.test_ledger import open_ledger
+from tests.agent.ledgers import commit, open_ledger
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,14 +58,6 @@ def sound(row: Row) -> bool:
     except (CodecError, SubjectError):
         return False
     return (header.epoch, header.seq) == (42, row.seq)
-
-
-async def commit(ledger: Ledger, number: int) -> None:
-    points = [Point("imu", "value", number * 10**9 + at, float(at)) for at in range(60)]
-    body = encode_frame(points, epoch=0, seq=0)
-    await ledger.commit(
-        Changes([Outgoing("bulk", "f.imu", body)], [Staged("gps", 1, b"%d" % number)])
-    )
 
 
 @pytest.fixture

@@ -9,23 +9,15 @@ import pytest
 
 from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.ledger import lanes as ledger_lanes
-from backhaul_agent.ledger.rows import Changes, LaneStep, Opening, Outgoing
+from backhaul_agent.ledger.rows import Changes, LaneStep
 from backhaul_agent.ledger.sequence_offsets import Step
-from backhaul_agent.ledger.system_events import epoch_event
 from backhaul_codec import peek
-from tests.agent.test_ledger import FailingDisk, open_ledger, outgoing
+from tests.agent.ledgers import FailingDisk, open_ledger, opening, outgoing
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul_agent.ledger.ledger import Ledger
-
-
-def opening(epoch: int = 43) -> Opening:
-    def word(old: int, last_seqs: dict[str, int]) -> Outgoing:
-        return epoch_event(old, epoch, last_seqs, "a test", 1)
-
-    return Opening(epoch, word)
 
 
 async def ends(ledger: Ledger) -> dict[tuple[str, int], int]:

@@ -18,25 +18,19 @@ from backhaul_agent.errors import LedgerCorruptError
 from backhaul_agent.hub_time.hub_clock import Boot
 from backhaul_agent.ledger.rows import Changes, Quarantine, Settled, Staged
 from backhaul_codec import Point, encode_frame
-from tests.agent.test_ledger import open_ledger
-from tests.agent.test_ledger_damage import commit
-from tests.agent.test_ledger_epochs import opening
+from tests.agent.ledgers import (
+    BLOB_OF_6,
+    BYTES,
+    FLOAT,
+    NOTHING,
+    commit,
+    open_ledger,
+    opening,
+    spoil,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-# What a byte of a record's header says of a column, where that takes as many bytes as what it was.
-NOTHING, BYTES, FLOAT, BLOB_OF_6 = 0, 12, 7, 24
-
-
-def spoil(path: Path, table: str, near: bytes, offset: int, value: int) -> None:
-    """Write one byte beside what stands in the one page of a table."""
-    with closing(sqlite3.connect(path)) as db:
-        [(root,)] = db.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,))
-    body = bytearray(path.read_bytes())
-    page = (root - 1) * 4096
-    body[body.index(near, page, page + 4096) + offset] = value
-    path.write_bytes(body)
 
 
 def rewrite(path: Path, sql: str) -> None:

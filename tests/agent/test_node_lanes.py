@@ -17,8 +17,8 @@ from backhaul_agent.client import Agent, connect
 from backhaul_agent.client.config import ConfigClient
 from backhaul_codec import Kind, Point, encode_point
 from tests.agent.bench import Bench, bench
-from tests.agent.test_crashes import QUICK, Load, check, kill_while_it_grows
-from tests.agent.test_history_service import points_of as history_of
+from tests.agent.crash_load import QUICK, Load, check, kill_while_it_grows
+from tests.agent.histories import points_of as history_of
 from tests.support.agent_process import AgentProcess
 from tests.support.agent_streams import CLOCK, MARK, read_stream, watermark
 from tests.support.hub_word import hub_that_knows

@@ -24,7 +24,7 @@ from backhaul_agent.uplink.resend import (
 )
 from backhaul_agent.uplink.resend_requests import FORGOTTEN, LOST, MISSING, Span, reasons
 from backhaul_codec import Point, decode, encode_frame
-from tests.agent.test_lane import Connection, Rig, rig, until
+from tests.agent.lane_rig import Connection, Rig, rig, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from backhaul_codec import Point
 from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.subjects import parse_leaf
 from backhaul_codec.wire.placed import Placed, decode_placed
-from tests.agent.test_config_writes import CAR, NOON, Vehicle
+from tests.agent.config_vehicle import CAR, NOON, Vehicle
 
 if TYPE_CHECKING:
     from backhaul_agent.ledger.rows import Outgoing

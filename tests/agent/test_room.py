@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 
-from backhaul_agent.commit.eviction import Room
 from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.ledger.age_index import Ages, Mark
-from backhaul_agent.ledger.disk_reserve import Reserve
 from backhaul_agent.ledger.eviction_policy import CONFIG, EVENT, STATE, TELEMETRY
 from backhaul_agent.ledger.lane_routing import Lanes
 from backhaul_agent.ledger.rows import Changes, Outgoing
 from backhaul_agent.ledger.system_events import event, receipt
-from backhaul_codec import Opaque, Point, decode, encode_point
-from tests.agent.test_ledger import FailingDisk, open_ledger
+from backhaul_codec import Point, encode_point
+from tests.agent.ledgers import FailingDisk, open_ledger
+from tests.agent.rooms import account_loosely, receipts, room_of, seqs
 from tests.support.agent_clock import FakeClock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from backhaul_agent.commit.eviction import Room
     from backhaul_agent.ledger.ledger import Ledger
 
 MIB = 1 << 20
@@ -42,21 +41,6 @@ def message(value_class: int, size: int = 900, lanes: Lanes | None = None) -> Ou
     return lanes.place(made) if lanes else made
 
 
-def room_of(
-    ledger: Ledger,
-    clock: FakeClock | None = None,
-    age_s_max: float = 0.0,
-    reserve: Reserve | None = None,
-) -> Room:
-    clock = clock or FakeClock()
-
-    def note(lane: str, epoch: int, lo: int, hi: int, reason: str, chain: bytes | None) -> Outgoing:
-        return receipt(lane, epoch, lo, hi, reason, clock.time_ns(), chain)
-
-    reserve = reserve or Reserve(ledger.path, 0)
-    return Room(ledger, clock, Ages(age_s_max), reserve, note, ledger.commit)
-
-
 async def put(ledger: Ledger, room: Room, value_class: int, count: int, size: int = 900) -> None:
     """Commit messages ten at a time, and make room after each commit as the writer does."""
     for _ in range(count // 10):
@@ -67,20 +51,6 @@ async def put(ledger: Ledger, room: Room, value_class: int, count: int, size: in
 async def left(ledger: Ledger) -> dict[int, int]:
     rows = await ledger._query("SELECT value_class, count(*) FROM messages GROUP BY 1")
     return {int(value_class): int(count) for value_class, count in rows}
-
-
-async def seqs(ledger: Ledger, lane: str) -> set[int]:
-    return {row.seq for row in await ledger.read(lane, 1, 100_000)}
-
-
-async def receipts(ledger: Ledger) -> list[dict[str, Any]]:
-    found = []
-    for row in await ledger.read("live", 1, 100_000):
-        if row.subject == "e.receipt":
-            (point,) = decode(row.body, node="", type="receipt", key="").points
-            assert isinstance(point.value, Opaque)
-            found.append(msgspec.json.decode(point.value.data))
-    return found
 
 
 async def account(ledger: Ledger, watermarks: dict[str, int]) -> None:
@@ -345,23 +315,3 @@ async def test_every_seq_is_accounted_for_whatever_comes(tmp_path: Path, seed: i
         assert held
     finally:
         await ledger.close()
-
-
-async def account_loosely(ledger: Ledger, watermarks: dict[str, int]) -> int:
-    """As `account`, but confirmed receipts may have been forgotten: `evicted` still knows."""
-    held = 0
-    for name, lane in ledger.lanes.items():
-        every = set(range(1, lane.next_seq))
-        there = await seqs(ledger, name)
-        gone: set[int] = set()
-        for lo in range(1, lane.next_seq, 4096):
-            gone |= await ledger.explained(ledger.lanes[name], lo, lo + 4095)
-        assert every == there | (gone & every) | set(range(1, watermarks[name] + 1))
-        assert not there & gone
-        held += len(there)
-    told: dict[str, set[int]] = {"live": set(), "bulk": set()}
-    for found in await receipts(ledger):
-        told[found["lane"]] |= set(range(found["lo"], found["hi"] + 1))
-    for name, gone in told.items():
-        assert not gone & await seqs(ledger, name)
-    return held

@@ -35,7 +35,7 @@ from backhaul_agent.time_sync.timekeeper import Timekeeper
 from backhaul_codec import Opaque, Point, decode, encode_frame, encode_point
 from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.wire.placed import Placed
-from tests.agent.test_ledger import FailingDisk, open_ledger
+from tests.agent.ledgers import FailingDisk, open_ledger
 from tests.support.agent_clock import FakeClock
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from backhaul_agent.config_file import load
 from backhaul_agent.errors import ConfigError, VehicleFilesError
 from backhaul_codec.protocol.credentials import parse_credentials, parse_seed
 from backhaul_codec.protocol.identity import Identity, Link, encode_identity
-from tests.codec.test_credentials import jwt_of
+from tests.support.jwts import jwt_of
 
 if TYPE_CHECKING:
     from pathlib import Path

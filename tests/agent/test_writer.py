@@ -16,7 +16,6 @@ from backhaul_agent.commit.framer import Content, Frame, Points
 from backhaul_agent.commit.participant import AT_ONCE_S, CommitParticipant, Draft
 from backhaul_agent.commit.queues import Arrival
 from backhaul_agent.commit.writer import Writer
-from backhaul_agent.config import Config, DeviceConfig, FrameConfig, IngestConfig
 from backhaul_agent.errors import RefusedError
 from backhaul_agent.ledger.ledger import Ledger
 from backhaul_agent.ledger.rows import Changes, Inward, Quarantine
@@ -24,7 +23,8 @@ from backhaul_agent.ledger.system_events import event
 from backhaul_codec import Opaque, Point, decode
 from backhaul_codec.state.merge import Head, HeadKey
 from backhaul_codec.wire.placed import Placed
-from tests.agent.test_ledger import FailingDisk
+from tests.agent.ledgers import FailingDisk
+from tests.agent.writers import CONFIG, RunningClock
 from tests.support.agent_clock import FakeClock
 
 if TYPE_CHECKING:
@@ -32,19 +32,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul_agent.commit.heads import Changed
-
-CONFIG = Config(
-    device=DeviceConfig(id="VID-001", token="tok"),
-    frame=FrameConfig(points_max=5, bytes_max=4096, age_s_max=0.05),
-    ingest=IngestConfig(pending_bytes_max=64 * 1024, pending_messages_max=16, stage_s_max=0.02),
-)
-
-
-class RunningClock(FakeClock):
-    """Follows the event loop: the writer's deadlines come, and are milliseconds."""
-
-    def monotonic_s(self) -> float:
-        return asyncio.get_running_loop().time()
 
 
 @dataclass

@@ -12,7 +12,7 @@ from backhaul_agent.commit.framer import pack
 from backhaul_agent.ledger.rows import Changes, Staged
 from backhaul_agent.presence.machine import identify
 from backhaul_agent.uplink.reconcile import spare_of
-from tests.agent.test_ledger import open_ledger
+from tests.agent.ledgers import open_ledger
 from tests.chaos.checker import check
 from tests.chaos.clone import Clone
 from tests.chaos.damage import Damage
@@ -20,6 +20,7 @@ from tests.chaos.diary import Entry, Reading
 from tests.chaos.evidence import Found, LaneName, Place, Uplinks
 from tests.chaos.faults_clone import look_at_image, ready
 from tests.chaos.look import two_machines
+from tests.chaos.losses import put_back
 from tests.chaos.machine import Machine
 from tests.chaos.planted import (
     EVENTS,
@@ -34,12 +35,11 @@ from tests.chaos.planted import (
     event_lost,
     twice,
 )
+from tests.chaos.rows import frame as row
+from tests.chaos.rows import reading
 from tests.chaos.run import DEVICES, Plan, run
 from tests.chaos.schedule import Fault
 from tests.chaos.sound_run import BULK, EPOCH, HOUR, LIVE, VID, Case, frame, readings
-from tests.chaos.test_damage import frame as row
-from tests.chaos.test_damage import reading
-from tests.chaos.test_excuses import put_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable

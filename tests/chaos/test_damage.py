@@ -8,26 +8,19 @@ from typing import TYPE_CHECKING, Any
 from backhaul_agent.commit.framer import pack
 from backhaul_agent.ledger.rows import Changes, Outgoing, Staged
 from backhaul_agent.ledger.system_events import app_event
-from backhaul_codec import Point, encode_frame, encode_point
-from tests.agent.test_ledger import open_ledger
+from backhaul_codec import Point, encode_point
+from tests.agent.ledgers import open_ledger
 from tests.chaos.damage import Damage, Rollback, proved
 from tests.chaos.diary import Entry, Happening, Reading, Write
 from tests.chaos.evidence import EVENT, LaneName
 from tests.chaos.faults_ledger import inode_of, look_up, set_aside_ns, spoil
 from tests.chaos.look import restless
+from tests.chaos.rows import frame, reading
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 VID = "VID-001"
-
-
-def reading(number: int) -> Point:
-    return Point("imu", "value", number, float(number))
-
-
-def frame(number: int) -> Outgoing:
-    return Outgoing("bulk", "f.imu", encode_frame([reading(number)], epoch=0, seq=0))
 
 
 def setting(number: int) -> Outgoing:

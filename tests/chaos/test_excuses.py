@@ -8,9 +8,9 @@ import pytest
 
 from backhaul_codec import Point, encode_point
 from tests.chaos.checker import check
-from tests.chaos.damage import Damage
 from tests.chaos.diary import Entry
 from tests.chaos.evidence import EVENT, LaneName
+from tests.chaos.losses import damage, gone_with_a_ledger, put_back
 from tests.chaos.planted import (
     COMMAND,
     EVENTS,
@@ -62,21 +62,6 @@ def command_without_end_in_a_rollback(case: Case) -> None:
 def more_repeats_than_a_rollback_explains(case: Case) -> None:
     case.found.rolled_back = [(HOUR, HOUR + 1)]
     case.say(BULK, repeats=4)
-
-
-def damage(*numbers: int, device: str = VID, until: int = 0) -> Damage:
-    """Return the damage of a ledger that had these readings alone."""
-    made = Damage(device, EPOCH, HOUR + 100, until and HOUR + until)
-    made.add_rows([("f.imu", frame(2, *numbers))] if numbers else [])
-    return made
-
-
-def gone_with_a_ledger(case: Case) -> None:
-    """Have readings 3 and 4 be gone with a ledger that had them alone."""
-    case.forget(2)
-    case.found.complete_hours = {}
-    case.replace_ledger()
-    case.found.damages = [damage(3, 4)]
 
 
 def gone_with_a_ledger_of_another(case: Case) -> None:
@@ -165,13 +150,6 @@ def write_of_the_hub_undone_after_the_registry_was_rebuilt(case: Case) -> None:
 def write_of_a_vehicle_undone_with_the_registry(case: Case) -> None:
     write_undone(case)
     case.found.lost_registries = [(HOUR, HOUR + 1)]
-
-
-def put_back(*numbers: int, in_out: tuple[int, ...] = ()) -> Damage:
-    """Return what is gone with a ledger that an older copy replaced, and what waited in OUT alone."""
-    made = damage(*numbers, until=1)
-    made.put_back, made.in_out = True, damage(*in_out)
-    return made
 
 
 def gone_though_it_waited_in_out(case: Case) -> None:

@@ -8,11 +8,11 @@ import pytest
 
 from tests.chaos.checker import check
 from tests.chaos.kinds import CLUSTER, HABITS, HISTORY, habits
+from tests.chaos.losses import damage, gone_with_a_ledger
 from tests.chaos.planted import HISTORY as RULE
 from tests.chaos.run import DEVICES, Plan
 from tests.chaos.schedule import Fault, from_line
 from tests.chaos.sound_run import HOUR, Case
-from tests.chaos.test_excuses import damage, gone_with_a_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable

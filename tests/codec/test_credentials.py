@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 
 import nkeys
 import pytest
@@ -16,18 +15,12 @@ from backhaul_codec.protocol.credentials import (
     parse_credentials,
     parse_seed,
 )
+from tests.support.jwts import jwt_of
 
 SEED = nkeys.encode_seed(b"k" * 32, nkeys.PREFIX_BYTE_USER).decode()
 OTHER = nkeys.encode_seed(b"o" * 32, nkeys.PREFIX_BYTE_USER).decode()
 ACCOUNT = nkeys.encode_seed(b"k" * 32, nkeys.PREFIX_BYTE_ACCOUNT).decode()
 PUBLIC = nkeys.from_seed(bytearray(SEED.encode())).public_key.decode()
-
-
-def jwt_of(claims: object) -> str:
-    parts = [json.dumps(part).encode() for part in ({"typ": "JWT"}, claims)]
-    return ".".join(
-        base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in [*parts, b"signature"]
-    )
 
 
 JWT = jwt_of({"sub": PUBLIC, "exp": 1_000})

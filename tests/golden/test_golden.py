@@ -24,7 +24,7 @@ from backhaul_hub.db import migrations as schema
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.uplink.lane_rows import Position, read_lanes, read_position
-from tests.agent.test_ledger import open_ledger, outgoing
+from tests.agent.ledgers import open_ledger, outgoing
 
 from .make import HERE, plain
 

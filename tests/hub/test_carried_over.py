@@ -22,9 +22,8 @@ from backhaul_hub.nats.jwt import generation_of
 from backhaul_hub.people.credentials import add_person, remove_person
 from backhaul_hub.people.identity import May, Person
 from backhaul_hub.people.rows import known_people
+from tests.hub.enrolling_hub import KEY, OTHER, Hub, _signed, code_of
 from tests.support.enrolment_tokens import user_key
-
-from .test_enrolment_service import KEY, OTHER, Hub, _signed, code_of
 
 if TYPE_CHECKING:
     from pathlib import Path

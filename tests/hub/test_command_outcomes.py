@@ -16,8 +16,7 @@ from backhaul_hub.commands.command import Command
 from backhaul_hub.commands.outcome import DOUBT_RANK, NOTHING, By, Doubt, Outcome, State
 from backhaul_hub.db.older_commands import OLDER_COMMANDS
 from backhaul_hub.db.store import Registry
-
-from .test_commands import NOW, S, vehicle_says
+from tests.hub.command_book import NOW, S, vehicle_says
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import asynccontextmanager
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -13,53 +12,39 @@ from unittest.mock import patch
 import msgspec
 import pytest
 from click.testing import CliRunner
-from nats.errors import MaxPayloadError
 
-from backhaul_codec import Opaque, Point, encode_point
-from backhaul_codec.subjects import parse_uplink
+from backhaul_codec import Opaque, Point
 from backhaul_hub import questions
 from backhaul_hub.cli.main import cli
 from backhaul_hub.commands import rows as command_rows
-from backhaul_hub.commands.arrival import BODY_BYTES_MAX, Arrival, read_arrival
+from backhaul_hub.commands.arrival import BODY_BYTES_MAX, Arrival
 from backhaul_hub.commands.book import AGAIN_BYTES_MAX, AGAIN_S_MAX, AGAIN_S_MIN, CommandBook
 from backhaul_hub.commands.command import Command, Key
-from backhaul_hub.commands.outcome import Heard, State, read_result
+from backhaul_hub.commands.outcome import State, read_result
 from backhaul_hub.commands.service import DELIVER, CommandShell, arrival_of
-from backhaul_hub.config import Commands
-from backhaul_hub.continuity.examine import Examined
-from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.change import Change
 from backhaul_hub.db.migrations import SCHEMA_VERSION
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import RegistryError
+from tests.hub.command_book import (
+    DEVICES,
+    DONE,
+    KEY,
+    NOW,
+    RULES,
+    SUBJECT,
+    Running,
+    S,
+    arrived,
+    booked,
+    examined,
+    vehicle_says,
+)
 from tests.support.hub_sync import FakeClock
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
-
-S = 1_000_000_000
-NOW = 1_700_000_000 * S
-RULES = Commands(rows_max=10)
-DEVICES = {"VID-001"}
-SUBJECT = "fleet.prod.veh.VID-001.cmd.door.unlock"
-
-
-def examined(id_: str, body: dict[str, Any]) -> Examined:
-    point = Point(node="", type="", time=NOW, value=Opaque(6, json.dumps(body).encode()))
-    uplink = parse_uplink(f"up.VID-001.r.{id_}")
-    key = LaneKey("VID-001", "live", 1)
-    return Examined(key, 2, uplink, encode_point(point, epoch=1, seq=2))
-
-
-def arrived(data: bytes = b"", subject: str = SUBJECT, *, full: bool = False) -> Command:
-    return read_arrival(Arrival(subject, data, 7, NOW), RULES, DEVICES, full=full)
-
-
-def vehicle_says(body: dict[str, Any], time_ns: int = NOW) -> Heard:
-    value = Opaque(6, json.dumps(body).encode())
-    return read_result(Point(node="", type="", time=time_ns, value=value))
 
 
 def test_an_empty_message_is_a_command_with_an_id_of_its_place() -> None:
@@ -207,16 +192,6 @@ def test_sequence_and_time_are_read_from_both_forms_of_the_reply_subject() -> No
 def test_garbage_is_no_result(point: Point) -> None:
     with pytest.raises(ValueError, match=r"."):
         read_result(point)
-
-
-def booked(**fields: Any) -> tuple[CommandBook, Command]:
-    book, command = CommandBook(RULES), arrived(msgspec.json.encode({"id": "a"} | fields))
-    book.add(command)
-    return book, command
-
-
-KEY = Key("VID-001", "a")
-DONE = {"state": "done", "result": {"ok": True}, "runs": 1}
 
 
 def test_what_a_connected_vehicle_has_not_taken_up_is_sent_again() -> None:
@@ -454,68 +429,6 @@ async def test_rows_are_bounded_by_number_and_age(tmp_path: Path) -> None:
         await registry.write([command_rows.forget(NOW, 30.0, 5)])
         left = await command_rows.newest(registry, questions.Commands("VID-001"))
         assert [each.id for each in left] == ["c2", *(f"c{number}" for number in range(15, 20))]
-
-
-class Running:
-    """A shell that runs with a real hub.db; what goes to the server is kept."""
-
-    def __init__(self, registry: Registry) -> None:
-        config: Any = SimpleNamespace(commands=RULES, twin=SimpleNamespace(env="prod"))
-        clock = FakeClock()
-        clock.ns = NOW
-        self.shell = CommandShell(config, clock, lambda: DEVICES, lambda _: None)
-        self.registry = registry
-        self.told: list[Any] = []
-        self.down: list[str] = []
-        self.acknowledged: list[str] = []
-        self.bytes_max = 1000
-
-    async def publish(self, subject: str, body: bytes) -> None:
-        """Take what is told, and what is written into DOWN."""
-        if subject.startswith("in."):
-            self.down.append(subject)
-        elif len(body) > self.bytes_max:
-            raise MaxPayloadError
-        else:
-            self.told.append(json.loads(body))
-
-    async def request(self, verb: str, body: object) -> None:
-        """Purge."""
-
-    def message(self, id_: str) -> Any:
-        async def respond(said: bytes) -> None:
-            assert said == b"+ACK"
-            self.acknowledged.append(id_)
-
-        reply = f"$JS.ACK.TWIN_CMD.control.1.42.9.{NOW}.0"
-        data = json.dumps({"id": id_}).encode()
-        return SimpleNamespace(reply=reply, subject=SUBJECT, data=data, respond=respond)
-
-    async def take(self, *ids: str) -> None:
-        await self.shell._take([self.message(id_) for id_ in ids], self.registry)
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        server: Any = self
-        tasks = [
-            asyncio.create_task(work)
-            for work in (
-                self.shell._tell(server, self.registry),
-                self.shell._send(server, self.registry),
-            )
-        ]
-        try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def ends(self, id_: str, body: dict[str, Any]) -> None:
-        """Have the vehicle's last word on a command read and stored."""
-        self.shell.on_message(examined(id_, body), is_new=True)
-        await self.registry.write(self.shell.take_changes())
-        self.shell.stored()
 
 
 async def test_what_ends_while_it_comes_again_leaves_the_queue_all_the_same(tmp_path: Path) -> None:

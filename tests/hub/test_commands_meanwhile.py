@@ -24,8 +24,7 @@ from backhaul_hub.people import credentials as people_book
 from backhaul_hub.people.credentials import add_person, remove_person
 from backhaul_hub.people.identity import May, Person
 from backhaul_hub.people.rows import Known, insertion, known_people, removal
-
-from .test_enrolment_service import KEY, OTHER, Hub, S, _signed, code_of
+from tests.hub.enrolling_hub import KEY, OTHER, Hub, S, _signed, code_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -26,11 +26,10 @@ from backhaul_hub.links.leaf_connections import Leafs
 from backhaul_hub.nats.jetstream import CLUSTER_NOT_AVAILABLE
 from backhaul_hub.setup.hub_directory import create_hub
 from backhaul_hub.streams.streams import declared_streams
+from tests.hub.command_book import arrived
 from tests.support.hub_layout import local_layout
 from tests.support.rig.parts import HubRig
 from tests.support.waiting import until
-
-from .test_commands import arrived
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -3,116 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
 from backhaul_codec.protocol.enrolment import (
-    Refused,
-    Token,
-    read_token,
     request_subject,
-    write_answer,
     write_request,
 )
 from backhaul_codec.protocol.identity import Identity
-from backhaul_hub.access.identity_documents import Documents
 from backhaul_hub.access.key_rotations import rotations
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.revocations import revocations
-from backhaul_hub.config import load
 from backhaul_hub.db.change import Change
-from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol import rows as enrolment_rows
 from backhaul_hub.enrol.add_device import DeviceSettings, change_nodes, create_device
-from backhaul_hub.enrol.revoke import leave_for_servers, revoke_device
+from backhaul_hub.enrol.revoke import leave_for_servers
 from backhaul_hub.enrol.rotate import begin_rotation
 from backhaul_hub.enrol.service import EnrolmentService
-from backhaul_hub.enrol.tokens import make_token
 from backhaul_hub.errors import ConfigError, HubError, RegistryError
 from backhaul_hub.nats.jwt import body_of
 from backhaul_hub.nats.rate_limit import BURST
-from backhaul_hub.setup.hub_directory import create_hub
-from tests.support.enrolment_tokens import user_key
+from tests.hub.enrolling_hub import KEY, OTHER, Hub, S, _signed, code_of
 from tests.support.rig.ports import free_port
 
-from .test_setup import layout
-
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
-
-    from backhaul_codec.protocol.credentials import Credentials
-    from backhaul_hub.device import Device
-
-S = 1_000_000_000
-KEY, OTHER = user_key(1), user_key(2)
-
-
-class Clock:
-    now = 1_700_000_000 * S
-
-    def now_ns(self) -> int:
-        return self.now
-
-    def monotonic_s(self) -> float:
-        return 0.0
-
-
-class Hub:
-    """A hub's directory, and what the command lines and the service do in it."""
-
-    def __init__(self, directory: Path) -> None:
-        self.clock = Clock()
-        self.directory = directory
-        self.learnt = 0
-        self.trouble: Exception | None = None
-        # Whether a server runs is asked there.
-        create_hub(directory, replace(layout(), client_port=free_port()), clock=self.clock)
-        self.config = load(directory)
-        self.documents = Documents(directory, self.config, read_keys(directory))
-
-    async def token(self, *nodes: str, device: str = "VID-001") -> Token:
-        settings = DeviceSettings(20.0, "scheduled", nodes)
-        made = await make_token(self.directory, self.config, self.clock, device, settings, 3600.0)
-        return read_token(made.word)
-
-    async def _learn(self) -> None:
-        if self.trouble is not None:
-            raise self.trouble
-        self.learnt += 1
-
-    async def ask(self, token: Token, key: Credentials = KEY) -> Identity | Refused:
-        async with self.service() as service:
-            return await service.answer(request_subject(token.id), write_request(token.id, key))
-
-    @asynccontextmanager
-    async def service(self) -> AsyncIterator[EnrolmentService]:
-        """Answer for as long as one control plane lives."""
-        async with await Registry.open(self.directory / "hub.db") as registry:
-            yield EnrolmentService(registry, self.documents, self.clock, self._learn)
-
-    async def devices(self) -> dict[str, Device]:
-        async with await Registry.open(self.directory / "hub.db") as registry:
-            return await read_devices(registry)
-
-    async def revoke(self, device: str = "VID-001") -> None:
-        await revoke_device(self.directory, self.config, self.clock, device)
 
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Hub:
     return Hub(tmp_path / "hub")
-
-
-def code_of(answer: Identity | Refused) -> str:
-    assert isinstance(answer, Refused), answer
-    write_answer(answer)
-    return answer.code
 
 
 async def test_a_token_holds_no_more_than_the_right_to_ask(hub: Hub) -> None:
@@ -241,13 +165,6 @@ async def test_revoking_takes_back_a_key_that_was_signed_on_the_way_to_another(h
     assert spent == {KEY.public_key, OTHER.public_key}
     with pytest.raises(RegistryError, match="is revoked"):
         await begin_rotation(hub.directory, hub.clock, "VID-001")
-
-
-def _signed(device: str, public_key: str) -> Change:
-    return Change(
-        "UPDATE rotation SET public_key = ?, state = 'signed' WHERE device = ?",
-        [(public_key, device)],
-    )
 
 
 async def test_the_key_of_a_later_rotation_is_answered_with_its_own_login(hub: Hub) -> None:

@@ -33,13 +33,12 @@ from backhaul_hub.streams.streams import declared_streams, reconcile
 from backhaul_hub.twin.event_log import EventLog, find_events, hiding, read_event, standing
 from backhaul_hub.uplink.device_words import WordBook
 from backhaul_hub.uplink.lane_rows import Position, store_read
-from tests.hub.test_twin_streams import make_hub
+from tests.hub.made_hub import make_hub
+from tests.hub.sourced import sourced
 from tests.support.rig import patient
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from nats.aio.client import Client
 
     from backhaul_hub.nats.jetstream import Json
     from backhaul_hub.twin.event_log import Found
@@ -206,14 +205,6 @@ def test_a_stream_that_is_not_heard_is_named() -> None:
     ]
     assert standing({"sources": sources}) == (3, ("UP_01", "UP_02"))
     assert standing({}) == (0, ())
-
-
-async def sourced(client: Client, count: int) -> None:
-    """Wait until TWIN_EVENTS holds so many messages."""
-    js = client.jetstream()
-    async with asyncio.timeout(60):
-        while (await js.stream_info("TWIN_EVENTS")).state.messages < count:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
 
 
 def in_one_account(declared: Json) -> Json:

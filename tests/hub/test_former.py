@@ -14,9 +14,8 @@ from backhaul_hub.continuity.former_epochs import EPOCHS_MAX, FormerEpochs
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.errors import HubError
 from backhaul_hub.uplink.notify import Teller
+from tests.hub.told_hub import KEY, Hub
 from tests.support.waiting import until
-
-from .test_telling import KEY, Hub
 
 if TYPE_CHECKING:
     from collections.abc import Callable

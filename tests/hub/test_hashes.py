@@ -9,9 +9,9 @@ import pytest
 from backhaul_codec import Point, chain, encode_frame, hash_of
 from backhaul_hub.continuity.chain import Fork
 from backhaul_hub.uplink.hashes import Hashes
+from tests.hub.lossy_up import up
 from tests.support.waiting import until
 
-from .test_losses import up
 from .up_stream import DEVICE, LANE, STREAM, Up
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from backhaul_codec.protocol.rotation import read_wish
 from backhaul_hub.links.reset_service import says_too_much
 from backhaul_hub.nats.replies import respond_to
 from backhaul_hub.shadow.document import version_of
+from tests.hub.clock_wire import serving
 from tests.hub.people_hub import MINE, WAIT_S, People
-from tests.hub.test_clock_service import serving
 from tests.support.hostile_json import TOKENS, Hostile
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ from backhaul_hub.uplink.imported_rows import (
     take_epoch,
     unfinished,
 )
-from tests.hub.test_clock_service import HubClock
+from tests.hub.clock_wire import HubClock
 
 if TYPE_CHECKING:
     from pathlib import Path

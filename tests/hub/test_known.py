@@ -12,7 +12,7 @@ from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.errors import JetStreamError
 from backhaul_hub.links.clock_service import EPOCHS_MAX, ClockService
 from backhaul_hub.uplink.known_epochs import WAIT_S_MAX, Known
-from tests.hub.test_clock_service import TOKENS, HubClock, Wire
+from tests.hub.clock_wire import TOKENS, HubClock, Wire
 
 
 class Scene:

@@ -6,8 +6,6 @@ comes to.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from backhaul_hub.errors import RegistryError
@@ -18,24 +16,7 @@ from tests.support.waiting import until
 
 from .up_stream import LANE, STREAM, Up
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.nats_server import NatsServer
-
 pytestmark = [pytest.mark.nats]
-
-
-@pytest.fixture
-async def up(nats_server: NatsServer, tmp_path: Path) -> Up:
-    """A stream UP_00 with the seqs 1 to 20 of one lane, at the stream's sequences 1 to 20."""
-    up = Up(nats_server, tmp_path)
-    client = await patient.connect(nats_server.url)
-    up.api = JetStreamApi(client)
-    await up.create()
-    await up.frames(*range(1, 21))
-    await client.close()
-    return up
 
 
 async def test_a_purge_is_noticed_and_what_is_left_stays_held(up: Up) -> None:

@@ -32,12 +32,11 @@ from backhaul_hub.streams.streams import declared_streams, reconcile, stream_nam
 from backhaul_hub.tls.files import CA, TLS
 from backhaul_hub.tls.setup import TlsChoice
 from backhaul_hub.uplink.lane_rows import read_position
+from tests.hub.backups import FixedClock, content, streams_at, write
+from tests.hub.sourced import sourced
 from tests.support.hub_layout import local_layout
 from tests.support.rig.parts import HubRig
 from tests.support.rig.ports import free_port
-
-from .test_backup import FixedClock, content, streams_at, write
-from .test_event_log import sourced
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -20,9 +20,8 @@ from backhaul_hub.enrol.rotate import begin_rotation
 from backhaul_hub.enrol.rotation_keeper import RotationKeeper
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jwt import body_of
+from tests.hub.enrolling_hub import KEY, OTHER, Hub
 from tests.support.waiting import until
-
-from .test_enrolment_service import KEY, OTHER, Hub
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -16,9 +16,8 @@ from backhaul_hub.control.single_instance import Sole
 from backhaul_hub.enrol.add_device import DeviceSettings, create_device
 from backhaul_hub.errors import ConfigError, HubError
 from backhaul_hub.servers import ServerPlace, read_places, server_directories, urls
+from tests.hub.layouts import FixedClock
 from tests.support.rig import patient
-
-from .test_setup import FixedClock
 
 if TYPE_CHECKING:
     from pathlib import Path

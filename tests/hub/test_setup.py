@@ -25,23 +25,12 @@ from backhaul_hub.lane_names import lanes_of
 from backhaul_hub.nats.jwt import body_of
 from backhaul_hub.nats.nkey import read_key
 from backhaul_hub.servers import ServerPlace
-from backhaul_hub.setup.hub_directory import HubLayout, create_hub
+from backhaul_hub.setup.hub_directory import create_hub
 from backhaul_hub.uplink.lane_rows import Position, store_read
+from tests.hub.layouts import FixedClock, layout
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-class FixedClock:
-    def now_ns(self) -> int:
-        return 1_700_000_000 * 10**9
-
-    def monotonic_s(self) -> float:
-        return 0.0
-
-
-def layout(leaf_url: str = "nats-leaf://hub.example.org:7422") -> HubLayout:
-    return HubLayout("127.0.0.1", "127.0.0.1", 4222, 7422, leaf_url, 1, 5.0)
 
 
 def settings(*nodes: str) -> DeviceSettings:

@@ -27,7 +27,7 @@ from backhaul_hub.streams.streams import declared_streams, reconcile
 from backhaul_hub.sync.core import HubSync
 from backhaul_hub.sync.outbox import Publisher
 from backhaul_hub.sync.restore import restore
-from tests.hub.test_twin_streams import make_hub
+from tests.hub.made_hub import make_hub
 from tests.support.hub_sync import DEVICE, FakeClock, Vehicle
 from tests.support.rig import patient
 from tests.support.waiting import until

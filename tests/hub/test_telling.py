@@ -10,42 +10,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from backhaul_codec.ranges import RangeSet
-from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.errors import HubError
 from backhaul_hub.uplink.notify import Teller
-from tests.support.hub_sync import FakeClock
+from tests.hub.told_hub import KEY, Hub
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-KEY = LaneKey("VID-001", "bulk", 7)
-
-
-class Hub:
-    """A teller whose readers have read all there is, or not."""
-
-    def __init__(self, *seqs: int) -> None:
-        self.settled = True
-        self.continuity = Continuity()
-        for seq in seqs:
-            self.continuity.arrived(KEY, seq, 10, 1)
-        self.teller = Teller(
-            None,  # type: ignore[arg-type]
-            self.continuity,
-            FakeClock(),
-            devices=lambda: ["VID-001"],
-            links={},
-            lags={},
-            settled=lambda: self.settled,
-            answerer=lambda device: None,
-        )
-
-    def tell(self) -> dict[LaneKey, int]:
-        told = self.teller._untold()
-        self.teller._told |= told
-        return {key: watermark.seq for key, watermark in told.items()}
 
 
 def test_a_watermark_is_told_when_it_has_risen_or_has_truly_sunk() -> None:

@@ -13,9 +13,8 @@ from backhaul_hub.cli.main import cli
 from backhaul_hub.errors import CertificateError
 from backhaul_hub.setup.hub_directory import HubLayout, create_hub
 from backhaul_hub.tls.files import make_certificates
+from tests.hub.certificates import own
 from tests.support.rig.ports import free_port
-
-from .test_tls_files import own
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -38,11 +38,11 @@ from backhaul_hub.tls.files import (
     use_certificate,
 )
 from backhaul_hub.tls.handshake import require_accepted
+from tests.hub.certificates import NOW, own
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-NOW = datetime(2026, 5, 1, tzinfo=UTC)
 NAMES = ["hub.example.org", "10.1.2.3", "localhost", "::1"]
 
 
@@ -175,19 +175,6 @@ def test_keys_of_another_kind_are_refused_in_words(hub: Path) -> None:
     (ca,) = read_certificates((hub / "tls" / "ca.pem").read_text())
     with pytest.raises(CertificateError, match="none of the hub's"):
         read_authority([ca], key.decode())
-
-
-def own(directory: Path, *names: str, now: datetime = NOW) -> OwnCertificate:
-    """What an operator might bring: made by another authority."""
-    directory.mkdir()
-    make_certificates(directory, {directory: names}, now)
-    text = (directory / "tls" / "server.pem").read_text()
-    at = text.index("-----BEGIN CERT")
-    files = OwnCertificate(*(directory / name for name in ("cert.pem", "key.pem", "ca.pem")))
-    files.key.write_text(text[:at])
-    files.certificate.write_text(text[at:])
-    files.ca.write_bytes((directory / "tls" / "ca.pem").read_bytes())
-    return files
 
 
 def test_an_operators_certificate_takes_the_place_of_the_hubs_own(

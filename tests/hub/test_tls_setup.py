@@ -16,9 +16,8 @@ from backhaul_hub.servers import server_directories
 from backhaul_hub.tls.authority import names_of
 from backhaul_hub.tls.files import has_tls, server_certificates, trusted_authorities
 from backhaul_hub.tls.setup import is_loopback
+from tests.hub.certificates import NOW, own
 from tests.support.nats_server import server_binary
-
-from .test_tls_files import NOW, own
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -33,7 +33,7 @@ from backhaul_hub.twin.state_messages import (
 )
 from backhaul_hub.twin.state_publisher import StatePublisher
 from backhaul_hub.twin.state_recall import look_back, recall
-from tests.hub.test_twin_streams import make_hub
+from tests.hub.made_hub import make_hub
 from tests.support.hub_sync import DEVICE, START_NS, FakeClock, Hub, Vehicle
 from tests.support.rig import patient
 from tests.support.strategies import exact, points

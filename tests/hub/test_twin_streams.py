@@ -12,10 +12,10 @@ from backhaul_hub.cli.main import cli
 from backhaul_hub.config import TWIN_BYTES_MAX, load
 from backhaul_hub.errors import JetStreamError, LimitsLoweredError, StreamConflictError
 from backhaul_hub.nats.jetstream import JetStreamApi
-from backhaul_hub.setup.hub_directory import HubLayout, create_hub
 from backhaul_hub.streams.disk_shares import store_bytes_max, twin_bytes_max
 from backhaul_hub.streams.streams import declared_streams, planned, reconcile
 from backhaul_hub.streams.twin_streams import device_prefix
+from tests.hub.made_hub import GIB, make_hub
 from tests.support.rig import patient
 
 if TYPE_CHECKING:
@@ -28,18 +28,8 @@ if TYPE_CHECKING:
     from backhaul_hub.nats.jetstream import Json
     from tests.support.nats_server import NatsServer
 
-GIB = 1 << 30
 SECOND_NS = 10**9
 ALL_FIVE = ("TWIN_STATE", "TWIN_EVENTS", "TWIN_CMD", "KV_TWIN_SHADOW", "OBJ_TWIN_BLOBS")
-
-
-def make_hub(
-    directory: Path, *, port: int = 4222, env: str = "prod", shards: int = 1, free: int = 1000 * GIB
-) -> HubConfig:
-    leaf = "nats-leaf://127.0.0.1:7422"
-    layout = HubLayout("127.0.0.1", "127.0.0.1", port, 7422, leaf, shards, 5.0, env=env)
-    create_hub(directory, layout, free=lambda _: free)
-    return load(directory)
 
 
 def edit(directory: Path, old: str, new: str) -> HubConfig:

@@ -14,19 +14,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_agent.client import connect
-from backhaul_agent.client.config import ConfigClient
 from backhaul_hub.nats.nkey import new_key
+from tests.integration.hub_api import FRAMES, kept, whole_again
+from tests.integration.readings import keep
+from tests.integration.synced_hub import config_goes_both_ways, hub, until, values
 from tests.support.rig.parts import RigError, run_to_end
 
 from .conftest import World, lane
-from .test_hub_losses import FRAMES, kept, whole_again
-from .test_hub_sync import hub, until, values
-from .test_uplink import keep
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.rig.parts import DeviceRig
 
 pytestmark = [pytest.mark.nats]
 
@@ -48,21 +46,6 @@ async def down_state(world: World) -> dict[str, Any]:
     answer = await client.request("$JS.API.STREAM.INFO.DOWN_00", b"", timeout=30)
     state: dict[str, Any] = json.loads(answer.data)["state"]
     return state
-
-
-async def config_goes_both_ways(world: World, rig: DeviceRig, value: int) -> None:
-    """See that what is set at either end arrives at the other."""
-    async with connect(rig.url) as agent:
-        config = ConfigClient(agent)
-        await config.set("gps", {"here": value})
-        await hub(world, "set", "VID-001", f"gps.there:int64={value}")
-
-        async def arrived() -> bool:
-            points = {point["type"]: point["value"] for point in await config.get("gps")}
-            at_hub = await values(world)
-            return points.get("there") == value and at_hub.get("gps.here") == value
-
-        await until(arrived)
 
 
 async def restored(world: World, target: Path, *options: str) -> str:

@@ -24,11 +24,11 @@ from nats.js.errors import NotFoundError
 from backhaul_agent.client import connect
 from backhaul_codec import Message, Point, decode
 from backhaul_codec.subjects import parse_uplink
+from tests.integration.data import DATA
 from tests.support.rig.parts import DeviceRig, Part, program, run_to_end
 from tests.support.skewed_agent import SkewedClock
 
 from .conftest import DEADLINE_S, World, lane
-from .test_recordings import DATA
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,73 +6,20 @@ the hub once. Real hub, real leaf, real agent; the machines take turns in one pl
 
 from __future__ import annotations
 
-import asyncio
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_agent.client import connect
-
-from .conftest import World, vouched
-from .test_epochs import copy
-from .test_health import until_shown
-from .test_put_back import older, parts
-from .test_uplink import arrive, keep
+from tests.integration.conditions import until_shown
+from tests.integration.epochs import copy
+from tests.integration.machines import Machines
+from tests.integration.older_copies import older, parts
+from tests.integration.readings import arrive
 
 if TYPE_CHECKING:
-    from tests.support.rig.parts import DeviceRig
-    from tests.support.rig.relay import Relay
+    from .conftest import World
 
 pytestmark = [pytest.mark.nats]
-FRAME = 250
-
-
-class Machines:
-    """Disks that take turns in one vehicle: each is saved where another is put in."""
-
-    def __init__(self, world: World, rig: DeviceRig, relay: Relay) -> None:
-        self.kept = 0
-        self.world, self.rig, self.relay = world, rig, relay
-
-    async def save(self, name: str) -> None:
-        """Stop the machine, and keep its disk."""
-        await self.rig.stop()
-        for part in parts(self.rig):
-            await copy(part, older(part, name))
-
-    async def put_in(self, name: str) -> None:
-        for part in parts(self.rig):
-            await copy(older(part, name), part)
-
-    async def keep(self, frames: int) -> None:
-        async with connect(self.rig.url) as agent:
-            await keep(agent, self.kept + 1, frames * FRAME)
-        self.kept += frames * FRAME
-
-    async def settled(self) -> None:
-        """Wait until nothing that this machine has kept waits for the hub any more."""
-        status: dict[str, Any] = {}
-        async with self.rig.connection() as client:
-            for _ in range(2400):
-                status = json.loads((await client.request("agent.status", b"")).data)
-                bulk = status["lanes"]["bulk"]
-                ledger = status["ledger"]
-                # What was moved stands in an epoch of its own, which is a former one from the start.
-                some = bulk["last_seq"] or ledger["compared_epochs"]
-                whole = some and bulk["watermark"] == bulk["last_seq"]
-                if whole and not ledger["former_epochs_owed"] and not ledger["staged_points"]:
-                    return
-                await asyncio.sleep(0.05)
-        pytest.fail(f"still owed: {status}")
-
-    async def cut_keep_stop(self, frames: int) -> None:
-        """Keep what goes on in the epoch as it is: the hub has vouched for it before the link is cut."""
-        await vouched(self.rig)
-        await self.relay.cut()
-        await self.keep(frames)
-        await self.rig.stop()
-        await self.relay.heal()
 
 
 @pytest.fixture

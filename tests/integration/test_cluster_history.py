@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from tests.integration.clusters import STREAM, Cluster, cluster
 from tests.support.rig.parts import program, run_to_end
-
-from .test_cluster import STREAM, Cluster, cluster
 
 pytestmark = [pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(600)]
 WITH_JAVA = Path(__file__).parents[2] / "tools" / "with-java"

@@ -17,7 +17,7 @@ from backhaul_hub.shards import api_subject
 from benchmarks.commands import settings, storm
 from benchmarks.vehicle_rig import vehicle as rig_of_one
 from tests.integration.conftest import DEADLINE_S, World
-from tests.integration.test_hub_losses import api
+from tests.integration.hub_api import api
 from tests.support.rig.parts import program, run_to_end, wait_for_log
 
 if TYPE_CHECKING:

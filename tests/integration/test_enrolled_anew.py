@@ -8,13 +8,13 @@ from collections import Counter
 import pytest
 
 from backhaul_agent.client import connect
+from tests.integration.epochs import copy
+from tests.integration.older_copies import older, parts
+from tests.integration.readings import arrive, confirmed, frames_at_the_hub, keep
 from tests.support.rig.parts import DeviceRig, RigError, program, run_to_end
 from tests.support.rig.relay import Relay
 
 from .conftest import DEADLINE_S, World, vouched
-from .test_epochs import copy
-from .test_put_back import older, parts
-from .test_uplink import arrive, confirmed, frames_at_the_hub, keep
 
 pytestmark = [pytest.mark.nats]
 

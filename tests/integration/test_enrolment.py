@@ -17,7 +17,6 @@ import pytest
 import pytest_asyncio
 
 from backhaul_agent.client import connect
-from backhaul_codec.protocol.credentials import parse_credentials
 from backhaul_codec.protocol.enrolment import (
     read_answer,
     read_token,
@@ -32,6 +31,7 @@ from backhaul_hub.config import load
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_hub.enrol.tokens import make_token
+from tests.integration.enrolling import arguments, enrol, key_of, of, rotation
 from tests.security.leaf_client import RawLeaf
 from tests.support.enrolment_tokens import user_key
 from tests.support.rig.parts import DeviceRig, Part, RigError, program, run_to_end, wait_for_log
@@ -94,31 +94,10 @@ class Hub(World):
         return [each for each in found if f"$JS.{device}.API" in json.dumps(each)]
 
 
-def of(device: str, report: dict[str, Any]) -> Any:
-    return (each for each in report["devices"] if each["device"] == device)
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hub]:
     async with AsyncExitStack() as stack:
         yield await Hub(tmp_path_factory.mktemp("enrolment"), stack).start()
-
-
-def arguments(rig: DeviceRig, token: str) -> list[str]:
-    directory = rig.agent_toml.parent
-    return [
-        program("backhaul-agent"), "enrol", token.strip(), "--dir", str(directory),
-        "--state-dir", str(directory), "--port", str(rig.client_port), "--open",
-    ]  # fmt: skip
-
-
-async def enrol(rig: DeviceRig, token: str) -> str:
-    return await run_to_end(arguments(rig, token))
-
-
-def key_of(rig: DeviceRig) -> str:
-    text = rig.agent_toml.with_name("device.creds").read_text()
-    return parse_credentials(text).public_key
 
 
 async def publish(rig: DeviceRig, value: float) -> None:
@@ -354,9 +333,3 @@ async def test_it_goes_on_where_both_ends_were_killed(hub: Hub, stage: str) -> N
     assert key_of(rig) != old
     await hub.until_link(device, up=True)
     await rig.stop()
-
-
-def rotation(report: dict[str, Any], device: str) -> dict[str, Any]:
-    """Return where the newest rotation of a device stands; empty: it has had none."""
-    found: dict[str, Any] = next(of(device, report))["rotation"] or {}
-    return found

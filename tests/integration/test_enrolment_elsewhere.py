@@ -26,6 +26,8 @@ from backhaul_hub.errors import HubError
 from backhaul_hub.lane_names import deliver_subject, down_durable
 from backhaul_hub.people.login import connect_person, read_person
 from backhaul_hub.shards import api_subject
+from tests.integration.enrolling import enrol, key_of, rotation
+from tests.integration.tls_rig import TlsRig
 from tests.security.leaf_client import RawLeaf, forged
 from tests.support.rig.cluster import NAMES, ClusterRig
 from tests.support.rig.parts import DeviceRig, HubRig, program, wait_for_log
@@ -33,8 +35,6 @@ from tests.support.rig.shaped_relay import ShapedRelay
 from tests.support.waiting import until
 
 from .conftest import DEADLINE_S, World, lane
-from .test_enrolment import enrol, key_of, rotation
-from .test_tls import TlsRig
 
 if TYPE_CHECKING:
     from pathlib import Path

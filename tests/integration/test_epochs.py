@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +16,23 @@ from msgspec import structs
 
 from backhaul_agent.client import connect
 from backhaul_codec import Opaque, decode
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.control.control_plane import ControlPlane
-from tests.support.rig.parts import program, run_to_end, wait_for_log
+from tests.integration.epochs import (
+    HOUR_S,
+    ShiftedClock,
+    completeness,
+    copy,
+    hour_of,
+    ledger_of,
+    now_s,
+    status_of,
+    until,
+)
+from tests.integration.readings import arrive, at_the_hub, confirmed, keep, points
+from tests.support.rig.parts import run_to_end, wait_for_log
 
 from .conftest import DEADLINE_S, World, lane, vouched
-from .test_uplink import arrive, at_the_hub, confirmed, keep, points
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,44 +40,6 @@ if TYPE_CHECKING:
     from tests.support.rig.parts import DeviceRig
 
 pytestmark = [pytest.mark.nats]
-HOUR_S = 3600
-
-
-def ledger_of(rig: DeviceRig) -> Path:
-    return rig.agent_toml.parent / "backhaul-agent"
-
-
-async def copy(source: Path, target: Path) -> None:
-    """Copy a directory of a part that does not run, in place of what was there."""
-    await run_to_end(["rm", "-rf", str(target)])
-    await run_to_end(["cp", "-a", str(source), str(target)])
-
-
-async def completeness(world: World, from_s: int, to_s: int) -> list[dict[str, Any]]:
-    """Return what `backhaul-hub completeness --json` says of the hours from one time to another."""
-    command = [
-        program("backhaul-hub"),
-        "completeness",
-        "VID-001",
-        "--dir",
-        str(world.hub.directory),
-    ]
-    found = await run_to_end([*command, "--from", iso(from_s), "--to", iso(to_s), "--json"])
-    hours: list[dict[str, Any]] = json.loads(found)["hours"]
-    return hours
-
-
-def now_s() -> int:
-    return SystemClock().now_ns() // 10**9
-
-
-def hour_of(time_s: int) -> int:
-    """Return when the hour of a time began."""
-    return time_s - time_s % HOUR_S
-
-
-def iso(time_s: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time_s))
 
 
 async def epoch_words(world: World) -> list[dict[str, Any]]:
@@ -84,11 +55,6 @@ async def epoch_words(world: World) -> list[dict[str, Any]]:
             assert isinstance(point.value, Opaque)
             words.append(json.loads(point.value.data))
     return words
-
-
-async def status_of(rig: DeviceRig) -> dict[str, Any]:
-    async with connect(rig.url) as agent:
-        return await agent.status()
 
 
 async def test_a_deleted_ledger_leaves_a_named_hole(world: World) -> None:
@@ -273,19 +239,6 @@ async def test_a_leaf_store_put_back_while_the_agent_lives(world: World) -> None
     assert lane(report)["gaps"] == []
 
 
-class ShiftedClock(SystemClock):
-    """The machine's clock, set back by some hours, and to an early minute: no hour ends meanwhile."""
-
-    def __init__(self, hours: int) -> None:
-        self.hours = hours
-        self.hour_s = hour_of(now_s())
-        """When the hour begins that it is where it is set back by none."""
-        self._late_s = max(0, now_s() - self.hour_s - HOUR_S // 6)
-
-    def now_ns(self) -> int:
-        return super().now_ns() - (self.hours * HOUR_S + self._late_s) * 10**9
-
-
 async def test_an_agents_marks_make_a_complete_hour(world: World) -> None:
     """Three runs of a real agent, by a hub's clock two hours back, one, and right.
 
@@ -316,14 +269,3 @@ async def test_an_agents_marks_make_a_complete_hour(world: World) -> None:
         await running
     now_ = await completeness(world, clock.hour_s, clock.hour_s + 1)
     assert [hour["state"] for hour in now_] == ["waiting"]
-
-
-async def until(world: World, state: str, from_s: int) -> None:
-    """Wait until the hub's certificate of an hour says so."""
-    hours: list[dict[str, Any]] = []
-    try:
-        async with asyncio.timeout(DEADLINE_S):
-            while [hour["state"] for hour in hours] != [state]:
-                hours = await completeness(world, from_s, from_s + 1)
-    except TimeoutError:
-        pytest.fail(f"never {state}: {hours}")

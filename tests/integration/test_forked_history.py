@@ -17,13 +17,13 @@ from msgspec import structs
 from backhaul_codec.assurance.certificates import TWO_MACHINES
 from backhaul_hub.config import load
 from backhaul_hub.control.control_plane import ControlPlane
+from tests.integration.conditions import until_shown
+from tests.integration.epochs import HOUR_S, ShiftedClock, completeness, copy, iso, until
+from tests.integration.machines import Machines
+from tests.integration.older_copies import older, parts
 from tests.support.rig.parts import program, run_to_end
 
 from .conftest import World, vouched
-from .test_clones import Machines
-from .test_epochs import HOUR_S, ShiftedClock, completeness, copy, iso, until
-from .test_health import until_shown
-from .test_put_back import older, parts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

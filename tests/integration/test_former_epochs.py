@@ -11,10 +11,10 @@ import shutil
 import pytest
 
 from backhaul_agent.client import connect
+from tests.integration.epochs import status_of
+from tests.integration.readings import confirmed, keep
 
 from .conftest import World, lane
-from .test_epochs import status_of
-from .test_uplink import confirmed, keep
 
 pytestmark = [pytest.mark.nats]
 SOON_S = 20.0  # a busy machine's control plane takes seconds to start; nobody asks for minutes

@@ -13,11 +13,11 @@ from backhaul_agent.client import connect
 from backhaul_agent.client.config import ConfigClient
 from backhaul_hub.clock import SystemClock
 from tests.chaos.wall import Wall
+from tests.integration.conditions import HEALTH, until_shown
+from tests.integration.ends import Ends
 from tests.support.rig.parts import Part
 
 from .conftest import DEADLINE_S, World
-from .test_config_sync import Ends
-from .test_health import HEALTH, until_shown
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

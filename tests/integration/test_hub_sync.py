@@ -16,7 +16,8 @@ from backhaul_agent.client import connect
 from backhaul_agent.client.config import ConfigClient
 from backhaul_codec import decode
 from backhaul_codec.subjects import parse_uplink
-from tests.support.rig.parts import RigError, program, run_to_end
+from tests.integration.synced_hub import DEADLINE_S, hub, until, values
+from tests.support.rig.parts import RigError
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -25,31 +26,6 @@ if TYPE_CHECKING:
     from .conftest import World
 
 pytestmark = [pytest.mark.nats]
-
-DEADLINE_S = 120.0
-
-
-async def hub(world: World, *arguments: str) -> str:
-    """Run `backhaul-hub` against this world's hub."""
-    command, *rest = arguments
-    return await run_to_end(
-        [program("backhaul-hub"), command, *rest, "--dir", str(world.hub.directory)]
-    )
-
-
-async def values(world: World, device: str = "VID-001") -> dict[str, Any]:
-    """Return the heads of a device: series to value."""
-    answer = json.loads(await hub(world, "get", device, "--json"))
-    return {f"{each['node']}.{each['type']}": each["value"] for each in answer["points"]}
-
-
-async def until(condition: Any, *, deadline_s: float = DEADLINE_S) -> None:
-    """Wait until an async condition holds."""
-    loop = asyncio.get_running_loop()
-    end_s = loop.time() + deadline_s
-    while not await condition():
-        assert loop.time() < end_s, "never came true"
-        await asyncio.sleep(0.05)
 
 
 async def publish(vehicle: Client, subject: str, value: Any) -> None:

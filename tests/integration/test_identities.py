@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_agent.client import connect
+from tests.integration.conditions import until_shown, world
+from tests.integration.readings import arrive, confirmed, keep
 from tests.support.rig.parts import DeviceRig
 from tests.support.rig.relay import Relay
-
-from .test_health import until_shown, world
-from .test_uplink import arrive, confirmed, keep
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -16,11 +16,11 @@ from backhaul_codec import peek
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.push import revoked_for_ever
 from backhaul_hub.nats.stream_reader import StoredReader
+from tests.integration.readings import keep
+from tests.integration.synced_hub import hub, until
 from tests.support.rig.parts import RigError, wait_for_log
 
 from .conftest import DEADLINE_S, World, lane
-from .test_hub_sync import hub, until
-from .test_uplink import keep
 
 if TYPE_CHECKING:
     from tests.support.rig.parts import DeviceRig

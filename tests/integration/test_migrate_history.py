@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from tests.integration.migration import Load, another_hub
 from tests.support.rig.parts import program, run_to_end
 
 from .conftest import World, lane
-from .test_migrate import Load, another_hub
 
 pytestmark = [pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(300)]
 WITH_JAVA = Path(__file__).parents[2] / "tools" / "with-java"

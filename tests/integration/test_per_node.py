@@ -17,7 +17,7 @@ from backhaul_agent.client.config import ConfigClient
 from backhaul_codec import Point
 from backhaul_codec.subjects import parse_uplink
 from backhaul_codec.wire.placed import decode_placed
-from tests.integration.test_config_sync import Ends
+from tests.integration.ends import Ends
 from tests.support.rig.parts import program, run_to_end
 
 from .conftest import DEADLINE_S, World, lane

@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from backhaul_agent.client import connect
+from tests.integration.epochs import copy
+from tests.integration.older_copies import older, parts
+from tests.integration.readings import arrive, confirmed, keep
 from tests.support.rig.parts import run_to_end
 from tests.support.rig.relay import Relay
 from tests.support.rig.shaped_relay import ShapedRelay
 
 from .conftest import DEADLINE_S, World, lane, vouched
-from .test_epochs import copy, ledger_of
-from .test_uplink import arrive, confirmed, keep
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.support.rig.parts import DeviceRig
 
 pytestmark = [pytest.mark.nats]
@@ -87,15 +86,6 @@ async def test_what_is_kept_after_a_machine_was_put_back_arrives(world: World, b
         # Of a lane that the hub has not heard of yet nothing is said.
         lambda report: all(lane(report, name=each).get("gaps") == [] for each in ("live", "bulk"))
     )
-
-
-def parts(rig: DeviceRig) -> tuple[Path, Path]:
-    """Return where the ledger and the leaf's store are."""
-    return ledger_of(rig), rig.agent_toml.parent / "backhaul-leaf"
-
-
-def older(part: Path, name: str) -> Path:
-    return part.with_name(f"{name}-{part.name}")
 
 
 async def put_back(rig: DeviceRig, back: Back) -> None:

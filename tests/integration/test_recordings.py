@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import time
 import tomllib
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd  # type: ignore[import-untyped]
@@ -15,17 +13,18 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from deltalake import DeltaTable
 
+from tests.integration.data import DATA, ROOT
 from tests.support.rig.parts import DeviceRig, program, run_to_end
 
 from .conftest import World, lane
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.support.rig.relay import Relay
 
 pytestmark = [pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(600)]
 
-ROOT = Path(__file__).parents[2]
-DATA = Path(os.environ.get("BACKHAUL_DATA", ROOT.parent / "shared" / "data"))
 RECORDINGS = {
     "TWIZY": ("twizy_ev.parquet", "twizy.toml"),
     "KIT": ("kit_obd_readings.parquet", "kit.toml"),

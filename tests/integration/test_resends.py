@@ -7,11 +7,11 @@ import signal
 import pytest
 
 from backhaul_agent.client import connect
+from tests.integration.hub_api import api, in_up
+from tests.integration.readings import keep
 from tests.support.rig.parts import wait_for_log
 
 from .conftest import World, lane, vouched
-from .test_hub_losses import api, in_up
-from .test_uplink import keep
 
 pytestmark = [pytest.mark.nats]
 FRAMES = 20

@@ -6,7 +6,7 @@ import asyncio
 import json
 import ssl
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,8 +19,9 @@ from backhaul_spark.cli._options import source_options
 from backhaul_spark.errors import LoginRefused
 from backhaul_spark.nats.connection import Connection
 from backhaul_spark.nats.endpoint import endpoint_from
+from tests.integration.tls_rig import TlsRig
 from tests.support.rig.cluster import NAMES, ClusterRig
-from tests.support.rig.parts import HubRig, program, run_to_end
+from tests.support.rig.parts import program, run_to_end
 from tests.support.rig.relay import Relay
 from tests.support.rig.shaped_relay import ShapedRelay
 
@@ -33,23 +34,6 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
 pytestmark = [pytest.mark.nats]
-
-
-class TlsRig(HubRig):
-    """A hub whose ports speak TLS, though they are on loopback."""
-
-    async def init(self, *words: str) -> None:
-        """Write the hub directory; certificates are for loopback as well."""
-        await super().init("--tls-name", "hub.example.org", *words)
-
-    def addresses(self) -> list[str]:
-        """Return where it is, over TLS."""
-        return [url.replace("nats://", "tls://") for url in super().addresses()]
-
-    def options(self, user: str = "control") -> dict[str, Any]:
-        """Return the arguments for nats-py's `connect`, with whom to believe."""
-        trusted = ssl.create_default_context(cafile=str(self.directory / "tls" / "ca.pem"))
-        return super().options(user) | {"tls": trusted}
 
 
 class TlsCluster(TlsRig, ClusterRig):

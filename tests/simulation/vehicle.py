@@ -14,6 +14,7 @@ from backhaul_agent.uplink.resend import Ask
 from backhaul_codec import Point, hash_of
 from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.wire.envelope import NO_LINK
+from tests.simulation.lane_shell import LANES, Cores, LaneShell, Ledger, Writer
 from tests.simulation.models import Appended, Message, OutModel, at_once
 
 if TYPE_CHECKING:
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
         def gave_up(self, vehicle: Vehicle, lane: str, epoch: int, low: int, high: int) -> None:
             """Learn that a vehicle says of what it does not know that it is lost."""
 
-
-from tests.simulation.lane_shell import LANES, Cores, LaneShell, Ledger, Writer
 
 Disk = tuple[Ledger, dict[str, OutModel], set[int]]
 

@@ -17,9 +17,8 @@ from backhaul_spark.certify.read import certified_hours
 from backhaul_spark.ingest import batch as ingest
 from backhaul_spark.tables.delta import transactions
 from backhaul_spark.tables.schemas import HASHES_TABLE, INGEST_TABLES
+from tests.spark.certificate_world import World
 from tests.support.spark_frames import T0_NS, frame
-
-from .test_certificates import World
 
 if TYPE_CHECKING:
     from pathlib import Path

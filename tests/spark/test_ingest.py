@@ -16,7 +16,7 @@ from backhaul_spark.certify.completeness import lane_states
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import TablesBusy
 from backhaul_spark.ingest import batch as ingest_module
-from backhaul_spark.ingest.batch import Ingest, Outcome
+from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.nats.messages import gap_batch
 from backhaul_spark.nats.offsets import GAP_RETENTION, Span
 from backhaul_spark.rollup.rollup import Rollup, run_here
@@ -31,43 +31,12 @@ from backhaul_spark.tables.schemas import (
     SCHEMA_VERSION,
     TableSpec,
 )
+from tests.spark.ingest_world import World, frames, held
 from tests.support.spark_crash import ingest_batch
 from tests.support.spark_frames import T0_NS, frame, message_batch, stored, task
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pyarrow as pa  # type: ignore[import-untyped]
-
-
-class World:
-    """Tables under a directory, and batches that come into them."""
-
-    def __init__(self, root: Path | str) -> None:
-        self.root = str(root)
-        self.ingest = Ingest(self.root, SYSTEM_CLOCK)
-        self.batch = -1
-
-    def take(self, *parts: pa.RecordBatch) -> Outcome:
-        self.batch += 1
-        number = self.ingest.tables.next_ingest
-        reports = [task(self.root, number, part) for part in parts]
-        return self.ingest.commit("app", self.batch, reports)
-
-    def points(self) -> Counter[tuple[int, int]]:
-        """Return how often each (seq, index) is in the points table."""
-        return held(self.root)
-
-    def rows(self, name: str) -> list[dict[str, object]]:
-        rows: list[dict[str, object]] = (
-            DeltaTable(f"{self.root}/{name}").to_pyarrow_table().to_pylist()
-        )
-        return rows
-
-
-def held(root: str) -> Counter[tuple[int, int]]:
-    rows = DeltaTable(f"{root}/points").to_pyarrow_table(columns=["seq", "index"]).to_pylist()
-    return Counter((row["seq"], row["index"]) for row in rows)
 
 
 def once(*seqs: int) -> Counter[tuple[int, int]]:
@@ -78,11 +47,6 @@ def once(*seqs: int) -> Counter[tuple[int, int]]:
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
-
-
-def frames(*seqs: int, first_seq: int = 1, epoch: int = 1) -> pa.RecordBatch:
-    bodies = [frame(seq, epoch=epoch) for seq in seqs]
-    return message_batch("UP_00", stored(bodies, first_seq=first_seq))
 
 
 def test_repeats_in_one_task_across_tasks_and_across_batches_are_left_out(world: World) -> None:

@@ -10,8 +10,7 @@ import pytest
 from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import TablesApart
 from backhaul_spark.ingest.batch import Ingest
-
-from .test_ingest import World, frames
+from tests.spark.ingest_world import World, frames
 
 if TYPE_CHECKING:
     from pathlib import Path

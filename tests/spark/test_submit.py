@@ -16,8 +16,8 @@ import pytest
 from deltalake import DeltaTable
 
 from backhaul_spark.nats.endpoint import local_file
+from tests.support.pins import pins
 from tests.support.spark_frames import frame
-from tests.test_project import pins
 
 if TYPE_CHECKING:
     from tests.support.spark_server import HubServer

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from backhaul_agent.hub_time.hub_clock import Boot
-
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from backhaul_agent.hub_time.hub_clock import Boot
     from backhaul_agent.ledger.sequence_offsets import Step
     from backhaul_codec.wire.placed import Placed
+
 
 ROW_BYTES = 128  # what a message costs besides subject and body, here and in a stream: at most
 STAGED = "staged"  # stands where a lane's name would, for a row that has no seq yet

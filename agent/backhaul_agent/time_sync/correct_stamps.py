@@ -19,7 +19,7 @@ from backhaul_agent.ledger.rows import Inward, Settled
 from backhaul_agent.ledger.system_events import JSON_DTYPE
 from backhaul_codec import CodecError, Opaque, Point, encode_point, peek
 from backhaul_codec.kinds import POINT, SYSTEM
-from backhaul_codec.subjects import SubjectError, parse_leaf
+from backhaul_codec.subjects import SubjectError, Uplink, parse_leaf
 from backhaul_codec.wire.placed import Placed, decode_placed
 from backhaul_codec.wire.retime import retime
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from backhaul_agent.hub_time.hub_clock import HubClock, Quality, State
     from backhaul_agent.ledger.ledger import Ledger
     from backhaul_agent.ledger.rows import Pending
-from backhaul_codec.subjects import Uplink
+
 
 SETTLE_ROWS = 128  # in one transaction: a quarter of a megabyte of frames
 RETRY_S = 1.0

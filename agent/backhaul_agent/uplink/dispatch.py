@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from backhaul_agent.uplink.resend import read_ask
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-
 import re
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,12 +9,16 @@ import msgspec
 from msgspec import Meta
 
 from backhaul_agent.uplink.confirmations import Claim
+from backhaul_agent.uplink.resend import read_ask
 from backhaul_codec.strict.json import JsonError, Reader
 from backhaul_codec.wire.envelope import HASH_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from backhaul_agent.ledger.rows import Changes, Inbound
     from backhaul_agent.uplink.lane import Lane
+
 
 Epoch = Annotated[int, Meta(ge=1, lt=1 << 32)]
 Seq = Annotated[int, Meta(ge=0, lt=1 << 62)]

@@ -17,13 +17,12 @@ from backhaul_codec import Opaque, decode
 from backhaul_codec.kinds import LIVE, SYSTEM
 from backhaul_codec.points import JSON
 from backhaul_codec.strict.json import JsonError, read_typed
-from backhaul_codec.subjects import IMPORT, SubjectError, node_of_lane
+from backhaul_codec.subjects import IMPORT, SubjectError, Uplink, node_of_lane
 from backhaul_codec.wire.envelope import HASH_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-from backhaul_codec.subjects import Uplink
 
 FORKED = "the hub holds another history of this epoch: another machine has written in it"
 """Why an epoch is over, in `e.epoch`: the vehicle found another message at the hub than its own."""

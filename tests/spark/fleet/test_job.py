@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -18,7 +18,8 @@ from backhaul_spark.fleet.job import Done, FleetJob
 from backhaul_spark.fleet.settings import FleetSettings
 from backhaul_spark.fleet.standing import standing
 from backhaul_spark.tables.delta import make_table
-from backhaul_spark.tables.schemas import CERTIFICATES_TABLE, POINTS_TABLE, ROLLUPS_TABLE
+from backhaul_spark.tables.schemas import POINTS_TABLE, ROLLUPS_TABLE
+from tests.spark.fleet.certified import certify
 from tests.support.fleet_rollups import DAY, SimulatedFleet, days_before
 
 if TYPE_CHECKING:
@@ -41,27 +42,6 @@ def write(root: Path, fleet: SimulatedFleet, days: int = 2) -> None:
     make_table(str(root), ROLLUPS_TABLE)
     for day in [*days_before(days), DAY]:
         fleet.write(str(root), day)
-
-
-def certify(root: Path, fleet: SimulatedFleet, *, also_silent: bool = True) -> None:
-    """All hours of DAY are complete but those of the silent, which wait or are not certified."""
-    start = datetime(DAY.year, DAY.month, DAY.day, tzinfo=UTC)
-    rows = [
-        dict.fromkeys(CERTIFICATES_TABLE.schema.names)
-        | {
-            "device": name,
-            "hour": start + timedelta(hours=hour),
-            "state": "waiting" if number in fleet.silent else "complete",
-            "date": DAY,
-            "ingest": 1,
-        }
-        for number, name in enumerate(fleet.names)
-        for hour in range(24)
-        if also_silent or number not in fleet.silent
-    ]
-    table = make_table(str(root), CERTIFICATES_TABLE)
-    rows_ = pa.Table.from_pylist(rows, schema=CERTIFICATES_TABLE.schema)
-    write_deltalake(table, rows_, mode="append")
 
 
 def stamp_ahead(root: Path, device: str, hours: float) -> None:

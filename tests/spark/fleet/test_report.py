@@ -24,7 +24,7 @@ from backhaul_spark.fleet.settings import FleetSettings
 from backhaul_spark.query.plot import NAME_LENGTH_MAX, plain
 from backhaul_spark.tables.delta import make_table
 from backhaul_spark.tables.schemas import ROLLUPS_TABLE
-from tests.spark.fleet.test_job import certify
+from tests.spark.fleet.certified import certify
 from tests.support.fleet_rollups import DAY, SimulatedFleet, days_before
 
 if TYPE_CHECKING:

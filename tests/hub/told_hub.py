@@ -1,0 +1,35 @@
+"""A hub that tells vehicles how far it holds their lanes."""
+
+from __future__ import annotations
+
+from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.uplink.notify import Teller
+from tests.support.hub_sync import FakeClock
+
+KEY = LaneKey("VID-001", "bulk", 7)
+
+
+class Hub:
+    """A teller whose readers have read all there is, or not."""
+
+    def __init__(self, *seqs: int) -> None:
+        self.settled = True
+        self.continuity = Continuity()
+        for seq in seqs:
+            self.continuity.arrived(KEY, seq, 10, 1)
+        self.teller = Teller(
+            None,  # type: ignore[arg-type]
+            self.continuity,
+            FakeClock(),
+            devices=lambda: ["VID-001"],
+            links={},
+            lags={},
+            settled=lambda: self.settled,
+            answerer=lambda device: None,
+        )
+
+    def tell(self) -> dict[LaneKey, int]:
+        told = self.teller._untold()
+        self.teller._told |= told
+        return {key: watermark.seq for key, watermark in told.items()}

@@ -1,0 +1,99 @@
+"""Readings that are kept, and looked for at the hub."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from nats.js.errors import NotFoundError
+
+from backhaul_codec import Point, decode
+from backhaul_codec.subjects import parse_uplink
+
+from .conftest import DEADLINE_S, World
+
+if TYPE_CHECKING:
+    from nats.js import JetStreamContext
+
+    from backhaul_agent.client import Agent
+    from tests.support.rig.parts import DeviceRig
+
+
+GARBAGE = b"garbage"
+
+
+def points(first: int, count: int) -> list[Point]:
+    return [
+        Point("battery", "soc", number * 10**9, number / 8)
+        for number in range(first, first + count)
+    ]
+
+
+async def told(hub: JetStreamContext, subject: str) -> int:
+    """Return the watermark that a vehicle is told, once it is: the hub itself knows it before."""
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            try:
+                found = await hub.get_last_msg("DOWN_00", subject)
+            except NotFoundError:
+                await asyncio.sleep(0.05)
+            else:
+                return int(json.loads(found.data or b"{}")["seq"])
+
+
+async def keep(agent: Agent, first: int, count: int) -> None:
+    """Have points `first`.. kept, in batches that are frames of their own."""
+    for start in range(first, first + count, 250):
+        await agent.publish_batch("battery", points(start, min(250, first + count - start)))
+
+
+async def frames_at_the_hub(world: World) -> list[tuple[tuple[str, str, int, int], list[int]]]:
+    """Read UP from outside: each frame's identity, and the times of its points in seconds."""
+    client = await world.hub_client()
+    jetstream = client.jetstream(prefix="upapi")
+    last = (await jetstream.stream_info("UP_00")).state.last_seq
+    found = []
+    for seq in range(1, last + 1):
+        message = await jetstream.get_msg("UP_00", seq, direct=True)
+        assert message.subject is not None
+        assert message.data is not None
+        uplink = parse_uplink(message.subject)
+        if uplink.letter != "f" or message.data == GARBAGE:
+            continue
+        frame = decode(message.data, node=uplink.node)
+        times = [point.time // 10**9 for point in frame.points]
+        found.append(((uplink.device, uplink.lane, frame.epoch, frame.seq), times))
+    return found
+
+
+async def at_the_hub(world: World) -> list[int]:
+    """Return the times of all points in UP, in seconds, each message counted once."""
+    seen = dict(await frames_at_the_hub(world))
+    return sorted(time for times in seen.values() for time in times)
+
+
+async def arrive(world: World, count: int) -> None:
+    """Wait until points 1 to `count` are at the hub, each once, under whatever epoch."""
+    wanted = list(range(1, count + 1))
+    found: list[int] = []
+    for _ in range(1800):
+        found = await at_the_hub(world)
+        if found == wanted:
+            return
+        await asyncio.sleep(0.1)
+    missing = sorted(set(wanted) - set(found))
+    pytest.fail(f"{len(found)} at the hub, missing {missing[:20]} of {len(missing)}")
+
+
+async def confirmed(world: World, rig: DeviceRig, seq: int) -> None:
+    """Wait until the agent has heard that the hub holds everything up to `seq`."""
+    local = await world.leaf_client(rig)
+    status: dict[str, Any] = {}
+    for _ in range(3000):
+        status = json.loads((await local.request("agent.status", b"")).data)
+        if status["lanes"]["bulk"]["watermark"] == seq:
+            return
+        await asyncio.sleep(0.05)
+    pytest.fail(f"the agent never heard that the hub holds seq {seq}: {status['lanes']}")
