@@ -126,6 +126,37 @@ def test_an_epoch_that_is_over_is_not_the_newest_though_it_was_heard_from_last()
     assert continuity.current(DEVICE)["bulk"][0] == 8
 
 
+def test_a_lane_is_in_the_epoch_in_which_the_live_lane_speaks() -> None:
+    """An older agent does not say that an epoch is over which its ledger has lost, and sends of it late."""
+    live, continuity = LANE._replace(lane="live"), Continuity()
+    continuity.arrived(live, 1, 10, 1)
+    continuity.arrived(live._replace(epoch=8), 1, 10, 2)
+    continuity.say(LANE._replace(epoch=8), 1)
+    continuity.arrived(LANE, 1, 10, 3)
+    assert continuity.current(DEVICE)["bulk"][0] == 7, "of epoch 8 nothing has come there"
+    continuity.arrived(LANE._replace(epoch=8), 1, 10, 4)
+    continuity.arrived(LANE, 2, 10, 5)
+    assert continuity.current(DEVICE) == {
+        "live": (8, continuity.lanes[live._replace(epoch=8)]),
+        "bulk": (8, continuity.lanes[LANE._replace(epoch=8)]),
+    }
+    continuity.arrived(live, 2, 10, 6)
+    assert continuity.current(DEVICE)["bulk"][0] == 7, "as of two machines, each in its turn"
+
+
+def test_the_epoch_in_which_a_lane_is_makes_no_room() -> None:
+    """Whatever else of the lane came after it."""
+    live, continuity = LANE._replace(lane="live"), Continuity()
+    continuity.arrived(live, 1, 10, 1)
+    continuity.arrived(LANE, 1, 10, 1)
+    for epoch in range(10, EPOCHS_MAX + 9):
+        continuity.arrived(LANE._replace(epoch=epoch), 1, 10, 2)
+    late = LANE._replace(epoch=9)
+    assert continuity.beyond_bounds(late, 1, FORGOTTEN_AFTER_NS + 2) is None
+    assert LANE in continuity.lanes
+    assert LANE._replace(epoch=10) not in continuity.lanes
+
+
 def test_a_lane_that_was_only_spoken_of_is_owed_and_not_current() -> None:
     continuity = Continuity()
     continuity.say(LANE, 5)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from backhaul_codec.kinds import LIVE
 from backhaul_hub.continuity.chain import Fork, Watermark
 from backhaul_hub.continuity.lane_state import LaneState
 from backhaul_hub.continuity.repeats import Repeats
@@ -252,10 +253,22 @@ class Continuity:
         """Return the newest epoch of each lane of a device: lane to (epoch, state).
 
         Epochs are random, so the newest is the one that was heard from last, and none that the
-        vehicle has said is over: its messages may still be sent again.
+        vehicle has said is over: its messages may still be sent again. An older agent does not say it
+        of an epoch that its ledger has lost. So where a lane has messages in the epoch in which the live
+        lane was heard from last, it is that one: a vehicle speaks there every hour, elsewhere maybe not for days.
         """
+        return {key.lane: (key.epoch, self.lanes[key]) for key in self._current(device)}
+
+    def _current(self, device: str) -> list[LaneKey]:
         newest = self._newest.get(device, {})
-        return {lane: (key.epoch, self.lanes[key]) for lane, key in newest.items()}
+        live = newest.get(LIVE)
+        if live is None:
+            return list(newest.values())
+        found = [(key, key._replace(epoch=live.epoch)) for key in newest.values()]
+        return [
+            spoken if spoken in self.lanes and self.lanes[spoken].seen else heard
+            for heard, spoken in found
+        ]
 
     def _bound(self, key: LaneKey, seq: int, stored_ns: int) -> str | None:
         state = self.lanes.get(key)
@@ -279,7 +292,7 @@ class Continuity:
         """Forget the former epoch that was heard from longest ago, if that is long enough ago."""
         if now_ns < self._no_room_until_ns.get(key.device, 0):
             return False
-        newest = set(self._newest.get(key.device, {}).values())
+        newest = {*self._newest.get(key.device, {}).values(), *self._current(key.device)}
         former = [each for each in self.of_device(key.device) if each not in newest]
         if self._epochs[key.device, key.lane] >= EPOCHS_MAX:
             former = [each for each in former if each.lane == key.lane]
