@@ -6,6 +6,7 @@ What a real server does only once in a long while, it does here on command.
 from __future__ import annotations
 
 import asyncio
+import json
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from backhaul_agent.leaf.jetstream import JetStream
 from backhaul_agent.ledger.rows import Changes, Inward, Settled
 from backhaul_agent.ledger.sequence_offsets import Step, Steps
 from backhaul_agent.uplink.adoption import Adoption, Held
+from backhaul_agent.uplink.confirmations import Claim
 from backhaul_agent.uplink.epoch_sync import EpochWords
 from backhaul_agent.uplink.lane import Lane
 from backhaul_agent.uplink.out_stream import OutStream
