@@ -50,7 +50,7 @@ MUTANTS = (
     Mutant(
         "expected-sequence-forgotten",
         "messages are appended without the last sequence that is expected",
-        "agent/backhaul_agent/uplink/lane.py",
+        "agent/backhaul_agent/uplink/appends.py",
         'headers={"Nats-Expected-Last-Sequence": str(expected), **headers}',
         "headers=dict(headers)",
         named("tests/agent/test_lane.py", "test_only_the_first_of_the_late_appends_arrives"),
