@@ -91,7 +91,11 @@ class Scene:
         self.known: dict[str, Device] = {}
 
     async def reload(self) -> None:
-        await self.plane._reload(cast("Any", self.server), cast("Any", self))
+        self.plane.ground.api, self.plane.ground.registry = (
+            cast("Any", self.server),
+            cast("Any", self),
+        )
+        await self.plane.fleet.learn()
 
 
 @pytest.fixture
@@ -99,7 +103,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     async def known(registry: Any) -> dict[str, Device]:
         return dict(registry.known)
 
-    monkeypatch.setattr("backhaul_hub.control.control_plane.read_devices", known)
+    monkeypatch.setattr("backhaul_hub.control.fleet.read_devices", known)
     return Scene(tmp_path / "hub")
 
 
@@ -117,7 +121,7 @@ async def test_what_is_learnt_while_it_learns_is_not_taken_back(scene: Scene) ->
     scene.known, scene.server.meanwhile = {VID.id: VID}, changes
     await scene.reload()
     await asyncio.gather(*learning)
-    assert scene.plane._devices == {VID.id: changed}
+    assert scene.plane.fleet.devices.known() == {VID.id: changed}
     assert scene.server.durables == names_of(changed)
 
 
@@ -142,12 +146,13 @@ async def test_a_stream_that_is_made_anew_gets_what_belongs_to_it_though_it_take
 
     scene.known = {VID.id: VID, OTHER.id: OTHER}
     await scene.reload()
-    declared = {each["name"]: each for each in declared_streams(scene.plane._config)}
+    declared = {each["name"]: each for each in declared_streams(scene.plane.ground.config)}
     del declared[DOWN]
     scene.server.streams = declared
     scene.server.durables, scene.server.meanwhile = set(), is_restarted
     nothing: Any = SimpleNamespace(links={})
-    watch = scene.plane._watch(cast("Any", scene.server), nothing, nothing)
+    scene.plane.gate.leafs = scene.plane.streams.down = nothing
+    watch = scene.plane.streams
     with pytest.raises(HubError):
         await watch.remake_deleted()
     await watch.remake_deleted()
@@ -158,10 +163,10 @@ async def test_commands_hear_whose_link_is_up(scene: Scene) -> None:
     """What is sent to a vehicle that was never there is certain to have expired."""
     scene.known = {VID.id: VID}
     await scene.reload()
-    book = scene.plane._commands.book
+    book = scene.plane.commands.book
     for link, code in (
-        (scene.plane._link_up, ErrorCode.UNHEARD),
-        (scene.plane._link_down, ErrorCode.AWAY),
+        (scene.plane.fleet.link_up, ErrorCode.UNHEARD),
+        (scene.plane.fleet.link_down, ErrorCode.AWAY),
     ):
         link(VID.id)
         command = arrived(b'{"deadline_s": 1}')
@@ -174,9 +179,9 @@ async def test_commands_hear_whose_link_is_up(scene: Scene) -> None:
 @pytest.mark.parametrize(
     "note",
     [
-        lambda plane: plane._link_up(VID.id),
-        lambda plane: plane._source_set_up(VID.id),
-        lambda plane: plane._stands_still(VID.id, 7, {"bulk": 3}),
+        lambda plane: plane.fleet.link_up(VID.id),
+        lambda plane: plane.fleet.source_set_up(VID.id),
+        lambda plane: plane.fleet.stands_still(VID.id, 7, {"bulk": 3}),
     ],
     ids=["link up", "reset", "stands still"],
 )
@@ -185,11 +190,11 @@ async def test_a_device_is_told_again_while_its_link_is_up(
 ) -> None:
     scene.known = {VID.id: VID}
     await scene.reload()
-    assert scene.plane._set_ups.look() is None
+    assert scene.plane.fleet.set_ups.look() is None
     note(scene.plane)
-    assert scene.plane._set_ups.look() is not None
-    scene.plane._link_down(VID.id)
-    assert scene.plane._set_ups.look() is None
+    assert scene.plane.fleet.set_ups.look() is not None
+    scene.plane.fleet.link_down(VID.id)
+    assert scene.plane.fleet.set_ups.look() is None
 
 
 @pytest.fixture
@@ -261,10 +266,10 @@ async def test_what_a_command_writes_before_anybody_can_be_told_is_learnt_at_the
     try:
         await rig.server.wait_listening(rig.client_port)
         running = asyncio.create_task(plane.run())
-        await until(lambda: plane._readers != [] or running.done())
+        await until(lambda: plane.reading.readers != [] or running.done())
         assert told == [None]
-        assert VID.id in plane._devices
-        assert VID.id in plane._rotations.rotations
+        assert VID.id in plane.fleet.devices.known()
+        assert VID.id in plane.gate.rotations.rotations
         plane.stop()
         await running
     finally:

@@ -17,7 +17,8 @@ from backhaul_hub.access.push import jwts_there
 from backhaul_hub.cli._tell import tell_hub
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import Flood, load
-from backhaul_hub.control import control_plane as control
+from backhaul_hub.control import ground
+from backhaul_hub.control.control_plane import ControlPlane
 from backhaul_hub.enrol.add_device import DeviceSettings, create_device
 from backhaul_hub.errors import HubError
 from backhaul_hub.flood import guard as flood_guard
@@ -272,7 +273,7 @@ async def test_who_is_kept_out_stays_out_when_a_command_tells_the_servers(
     """The command builds the accounts from hub.db, which knows nothing of floods."""
     kept = {RUDE: Suspension(0, 1e12, Goods.BYTES, "a flood")}
     monkeypatch.setattr(FloodWatch, "all_suspended", lambda watch, now_s: kept)
-    monkeypatch.setattr(control, "_ACCOUNTS_INTERVAL_S", 3600.0)
+    monkeypatch.setattr(ground, "_ACCOUNTS_INTERVAL_S", 3600.0)
     monkeypatch.setattr(
         "backhaul_hub.nats.system_requests._WAIT_S", 60.0
     )  # for the one that there is
@@ -287,7 +288,7 @@ async def test_who_is_kept_out_stays_out_when_a_command_tells_the_servers(
         await rig.server.start()
         await rig.server.wait_listening(rig.client_port)
         system = await stack.enter_async_context(rig.connection("system"))
-        plane = control.ControlPlane(rig.directory, config, clock)
+        plane = ControlPlane(rig.directory, config, clock)
         running = asyncio.create_task(plane.run())
 
         async def kept_out() -> bool:

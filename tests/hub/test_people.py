@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from backhaul_hub.people.services import Hub as PeoplesHub
 
 DEVICES = ("VID-001", "VID-002", "VID-003")
 ANNA = Person("anna", "plant-7", May.WRITE)
@@ -215,8 +213,11 @@ async def test_conflicts_are_listed_and_settled_below_the_group_alone(
     readings = Readings(fleet.clock, FutureRule(5.0), listening=False)
     async with await Registry.open(tmp_path / "hub.db") as registry:
         sync = SyncService(core, readings, registry, fleet.clock, lambda: fleet.hub.devices)
-        hub = SimpleNamespace(core=core, sync=sync, devices=lambda: fleet.hub.devices)
-        people = PeopleServices(cast("PeoplesHub", hub))
+        nothing: Any = None
+        people = PeopleServices(
+            *(nothing, nothing, registry, fleet.clock, "prod", core, sync),
+            *(cast("Any", lambda: fleet.hub.devices), nothing),
+        )
         table = endpoints(sync, people, **dict.fromkeys(OTHERS, nobody))
         services = Services(table, people.scope)
 

@@ -80,7 +80,7 @@ class Scene:
             await running
 
         self._stack.push_async_callback(end)
-        await until(lambda: plane._readers != [] or running.done())
+        await until(lambda: plane.reading.readers != [] or running.done())
         return plane
 
     async def there(self, name: AccountName = "FLEET") -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.control import stream_watch
-from backhaul_hub.control.stream_watch import StreamWatch
+from backhaul_hub.control.stream_watch import Streams
 from backhaul_hub.errors import JetStreamError
 from backhaul_hub.nats.jetstream import CLUSTER_NOT_AVAILABLE, INSUFFICIENT_STORAGE
 from backhaul_hub.setup.hub_directory import create_hub
@@ -56,13 +56,14 @@ async def test_lanes_are_watched_while_other_streams_are_in_trouble(
     noted: list[Json] = []
     reader, api = SimpleNamespace(note_state=noted.append), SimpleNamespace(request=request)
     down, sources = SimpleNamespace(look=ends_well), SimpleNamespace(look=look)
-    known: Any = (api, down, sources, [reader] * 2, {})
-    watch = StreamWatch(
-        *(load(directory), SystemClock(), *known),
-        reconcile=no_room,
-        on_made=happens,
-        on_down_lost=happens,
-    )
+    ground: Any = SimpleNamespace(config=load(directory), clock=SystemClock(), api=api)
+    fleet: Any = SimpleNamespace(sources=sources)
+    others: Any = SimpleNamespace(leafs=SimpleNamespace(links={}), readers=[reader] * 2)
+    watch = Streams(ground, fleet, others, others, others, others, _lower_limits=False)
+    watch.down = cast("Any", down)
+    monkeypatch.setattr(watch, "_reconcile", no_room)
+    for loss in ("_made_anew", "_say_again"):
+        monkeypatch.setattr(watch, loss, happens)
     watching = asyncio.create_task(watch.run())
     try:
         await until(lambda: looked != [] or watching.done())

@@ -7,15 +7,27 @@ question is a JSON object whose unknown fields are refused, and a refusal is `{"
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from backhaul_codec.strict.json import Reader
 from backhaul_hub import questions
+from backhaul_hub.commands.requests import listed
+from backhaul_hub.control.subsystem import Subsystem, Tasks
+from backhaul_hub.db.turn import stored
 from backhaul_hub.errors import RightsError
+from backhaul_hub.health.report import Report
 from backhaul_hub.health.service import announce
+from backhaul_hub.nats.connection import heard
 from backhaul_hub.nats.replies import respond_to
+from backhaul_hub.people.ask_service import AskService
 from backhaul_hub.people.identity import May
+from backhaul_hub.people.services import PeopleServices
+from backhaul_hub.sync.service import SyncService
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -23,10 +35,13 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
+    from backhaul_hub.control.fleet import Fleet
+    from backhaul_hub.control.gate import Gate
+    from backhaul_hub.control.ground import Ground
+    from backhaul_hub.control.reading import Reading
+    from backhaul_hub.control.sync_shell import SyncShell
     from backhaul_hub.people.identity import Person
     from backhaul_hub.people.scope import Scope
-    from backhaul_hub.people.services import PeopleServices
-    from backhaul_hub.sync.service import SyncService
 
     Answer = Callable[[Any], Awaitable[Any]]
 
@@ -131,3 +146,70 @@ class Services:
     def _read(self, service: str, body: bytes) -> Any:
         reader = self._readers.get(service)
         return reader.read(body or b"{}") if reader else None
+
+
+@dataclass(eq=False)
+class Answers(Subsystem):
+    """Answers operators and people by the table; `early` has to be awaited before it is started."""
+
+    _ground: Ground
+    _fleet: Fleet
+    _gate: Gate
+    _reading: Reading
+    _sync: SyncShell
+    _status: Callable[[], dict[str, Any]]
+    _end: Callable[[], None]
+
+    async def early(self) -> None:
+        """Answer those who ask early, then read hub.db again: a command that found nobody to tell it counts on that."""
+        ground, fleet, gate, sync = self._ground, self._fleet, self._gate, self._sync
+        self._report = report = Report(
+            *(fleet.continuity, gate.leafs.links, fleet.sources.lags, fleet.words.clocks),
+            *(sync.report, gate.rotations.rotations, gate.vehicles.vehicles),
+        )
+        service = SyncService(
+            *(sync.core, sync.readings, ground.registry, ground.clock, fleet.devices.known)
+        )
+        people = PeopleServices(
+            *(ground.client, ground.api, ground.registry, ground.clock, ground.config.twin.env),
+            *(sync.core, service, fleet.devices.known),
+            report=lambda devices, after: report.page(devices, (), after),
+        )
+        table = endpoints(
+            *(service, people),
+            commands=partial(listed, ground.registry),
+            devices=self._devices,
+            one_machine=gate.vehicles.one_machine,
+            reload=self._reload,
+            status=self._health,
+            stop=self._stop,
+        )
+        self._services = Services(table, people.scope)
+        await self._services.open(ground.client, early=True)
+        await heard(ground.client)
+        await self._reload(None)
+
+    async def start(self) -> None:
+        """Answer all other operators."""
+        await self._services.open(self._ground.client)
+
+    def tasks(self) -> Tasks:
+        """Return the answering of people."""
+        yield AskService(self._ground.client, self._services.answer).run()
+
+    async def _devices(self, question: questions.Devices) -> msgspec.Raw:
+        await stored(self._ground.registry)  # what a crash would take back is not told
+        known, readers = self._fleet.devices.known(), self._reading.readers
+        return msgspec.Raw(self._report.page(known, readers, question.after))
+
+    async def _reload(self, _: None) -> dict[str, Any]:
+        await self._fleet.learn()
+        await self._gate.rotations.look(self._ground.registry)
+        return {}
+
+    async def _health(self, _: None) -> msgspec.Raw:
+        return msgspec.Raw(json.dumps(self._status()).encode())
+
+    async def _stop(self, _: None) -> dict[str, Any]:
+        self._end()  # takes effect once this is answered
+        return {}

@@ -1,70 +1,74 @@
-"""Watching the hub's streams: a lost one is made anew, and UP's sources are looked at."""
+"""The hub's streams: brought in line at the start, and made anew where they are gone. The sources of UP are watched."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import structlog
 from nats.errors import Error as NatsError
 
+from backhaul_hub.control.subsystem import Subsystem, Tasks
 from backhaul_hub.errors import HubError
+from backhaul_hub.lane_names import DOWN
+from backhaul_hub.links.down_end import DownEnd
 from backhaul_hub.shards import up_name
-from backhaul_hub.streams.streams import declared_streams, stream_names
+from backhaul_hub.streams.streams import (
+    declared_streams,
+    quiet_undeclared_shards,
+    reconcile,
+    stream_names,
+)
+from backhaul_hub.streams.twin_streams import SHADOW, STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable
 
-    from backhaul_hub.clock import Clock
-    from backhaul_hub.config import HubConfig
-    from backhaul_hub.device import Link
-    from backhaul_hub.links.down_end import DownEnd
-    from backhaul_hub.links.source_keeper import SourceKeeper
-    from backhaul_hub.nats.jetstream import JetStreamApi, Json
-    from backhaul_hub.uplink.reader import UplinkReader
+    from backhaul_hub.commands.service import CommandShell
+    from backhaul_hub.control.fleet import Fleet
+    from backhaul_hub.control.gate import Gate
+    from backhaul_hub.control.ground import Ground
+    from backhaul_hub.control.reading import Reading
+    from backhaul_hub.control.sync_shell import SyncShell
+    from backhaul_hub.nats.jetstream import Json
 
 log = structlog.get_logger(__name__)
 
 _INTERVAL_S = 1.0
 
 
-class StreamWatch:
-    """Looks at the streams every second.
+@dataclass(eq=False)
+class Streams(Subsystem):
+    """Brings the streams in line, and looks at them every second.
 
     Args:
-        readers: of UP, one a shard; they and `sources` are told how the shards are.
-        links: of all devices.
-        reconcile: makes a declared stream, or brings it in line.
-        on_made: called with the name of a stream that was made anew; where it fails, again at the next look.
-        on_down_lost: called where DOWN had gone back.
+        lower_limits: whether streams may be given lower limits, which drops data.
     """
 
-    def __init__(
-        self,
-        config: HubConfig,
-        clock: Clock,
-        api: JetStreamApi,
-        down: DownEnd,
-        sources: SourceKeeper,
-        readers: Sequence[UplinkReader],
-        links: Mapping[str, Link],
-        *,
-        reconcile: Callable[[Json], Awaitable[None]],
-        on_made: Callable[[str], Awaitable[None]],
-        on_down_lost: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._config = config
-        self._clock = clock
-        self._api = api
-        self._down = down
-        self._sources = sources
-        self._readers = readers
-        self._links = links
-        self._reconcile = reconcile
-        self._on_made = on_made
-        self._on_down_lost = on_down_lost
-        # Until all that belongs to them is there again, which a server may leave half done.
-        self._deleted: set[str] = set()
+    _ground: Ground
+    _fleet: Fleet
+    _gate: Gate
+    _sync: SyncShell
+    _commands: CommandShell
+    _reading: Reading
+    _lower_limits: bool
+    # Until all that belongs to them is there again, which a server may leave half done.
+    _deleted: set[str] = field(default_factory=set)
+
+    async def start(self) -> None:
+        """Bring the streams in line with hub.toml, and look at where DOWN ends."""
+        ground = self._ground
+        for declared in declared_streams(ground.config):
+            await self._reconcile(declared)
+        self.down = await DownEnd.open(ground.api, ground.registry)
+        ground.api.on_stored = self.down.stored
+        for name in await quiet_undeclared_shards(ground.api, ground.config.fleet.shards):
+            log.warning("undeclared_shard_takes_in_no_more", stream=name)
+
+    def tasks(self) -> Tasks:
+        """Return the watch on the streams."""
+        yield self.run()
 
     async def run(self) -> None:
         """Look until cancelled; trouble is logged once and waited out."""
@@ -87,8 +91,8 @@ class StreamWatch:
         Raises:
             HubError: the server refused, or does not answer; the next look goes on with it.
         """
-        names = await stream_names(self._api)
-        for declared in declared_streams(self._config):
+        names = await stream_names(self._ground.api)
+        for declared in declared_streams(self._ground.config):
             name = declared["name"]
             if name not in names:
                 log.error("stream_was_deleted", stream=name)
@@ -96,30 +100,58 @@ class StreamWatch:
             if name not in self._deleted:
                 continue
             await self._reconcile(declared)
-            await self._on_made(name)
+            await self._made_anew(name)
             self._deleted.discard(name)
 
     async def _look_at_down(self) -> None:
-        if await self._down.look():
-            await self._on_down_lost()
+        if await self.down.look():
+            await self._say_again()
 
     async def _look_at_shards(self) -> None:
         """Look at each shard; at last raise the error that kept us from looking at one."""
-        asked_s = self._clock.monotonic_s()
+        asked_s = self._ground.clock.monotonic_s()
         infos: list[Json | None] = []
         failed: HubError | None = None
-        for shard in range(self._config.fleet.shards):
+        for shard in range(self._ground.config.fleet.shards):
             try:
-                infos.append(await self._api.request(f"STREAM.INFO.{up_name(shard)}"))
+                infos.append(await self._ground.api.request(f"STREAM.INFO.{up_name(shard)}"))
             except HubError as error:
                 infos.append(None)
                 failed = error
-        for reader, info in zip(self._readers, infos, strict=True):
+        for reader, info in zip(self._reading.readers, infos, strict=True):
             if info is not None:
                 reader.note_state(info)
-        self._sources.look(infos, asked_s, self._links)
+        self._fleet.sources.look(infos, asked_s, self._gate.leafs.links)
         if failed is not None:
             raise failed
+
+    async def _reconcile(self, declared: Json) -> None:
+        for change in await reconcile(self._ground.api, declared, lower_limits=self._lower_limits):
+            log.info("stream_reconciled", change=change)
+
+    async def _made_anew(self, stream: str) -> None:
+        """Put back the contents and consumers of a stream that somebody had deleted."""
+        if stream == DOWN:
+            for device in self._fleet.devices.active().values():
+                await self._fleet.make_writable(device)
+        elif stream == STATE:
+            self._sync.state_lost()
+        elif stream == SHADOW:
+            self._sync.shadow_lost()
+
+    async def _say_again(self) -> None:
+        """Tell all vehicles again the words that DOWN has lost."""
+        self._reading.teller.forget()
+        self._reading.presence.forget()
+        self._commands.down_was_made_anew()
+        self._gate.rotations.down_was_made_anew()
+        for device, link in list(self._gate.leafs.links.items()):
+            try:
+                # Both ends compare their heads when a link comes up.
+                if link.up:
+                    await self._gate.leafs.cut(device)
+            except (HubError, NatsError) as error:
+                log.warning("link_not_cut", device=device, error=str(error))
 
 
 async def _failed(look: Callable[[], Awaitable[None]]) -> str | None:

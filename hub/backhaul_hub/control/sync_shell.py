@@ -12,6 +12,7 @@ from nats.errors import Error as NatsError
 from backhaul_hub.broadcast.events import LiveEvents, told_document
 from backhaul_hub.broadcast.points import Rebroadcast, Told, told, told_reading
 from backhaul_hub.continuity.future_stamps import FutureRule
+from backhaul_hub.control.subsystem import Subsystem, Tasks
 from backhaul_hub.errors import HubError
 from backhaul_hub.shadow.bucket import Revision
 from backhaul_hub.shadow.service import ShadowKeeper
@@ -26,15 +27,10 @@ from backhaul_hub.twin.state_recall import look_back, recall
 from backhaul_hub.uplink.lane_rows import read_position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from nats.aio.client import Client
-
-    from backhaul_hub.clock import Clock
-    from backhaul_hub.config import HubConfig
-    from backhaul_hub.db.store import Registry
+    from backhaul_hub.control.ground import Ground
     from backhaul_hub.device import Device
-    from backhaul_hub.nats.jetstream import JetStreamApi
     from backhaul_hub.uplink.consumer import Consumer
 
 log = structlog.get_logger(__name__)
@@ -43,14 +39,13 @@ _INTERVAL_S = 1.0
 """How often a device is told the same thing anew, at most."""
 
 
-class SyncShell:
+class SyncShell(Subsystem):
     """Everything around one `HubSync`."""
 
-    def __init__(
-        self, config: HubConfig, clock: Clock, devices: Callable[[], Mapping[str, Device]]
-    ) -> None:
-        self._config = config
-        self._clock = clock
+    def __init__(self, ground: Ground, devices: Callable[[], Mapping[str, Device]]) -> None:
+        self._ground = ground
+        self._config = config = ground.config
+        self._clock = clock = ground.clock
         self._devices = devices
         future = FutureRule(config.clock.max_future_skew_s)
         self.core = HubSync(clock, future, devices, conflicts_max=config.conflicts.rows_max)
@@ -78,29 +73,24 @@ class SyncShell:
         if self._rebroadcast is not None and self._config.tree.rebroadcast != "off":
             self._rebroadcast.tell(some)
 
-    async def start(
-        self, client: Client, api: JetStreamApi, registry: Registry
-    ) -> list[Coroutine[Any, Any, None]]:
-        """Read hub.db, and return the tasks that are to run.
-
-        Raises:
-            HubError: hub.db or TWIN_STATE cannot be read.
-        """
+    async def start(self) -> None:
+        """Read hub.db and TWIN_STATE, and look at the desired documents."""
+        client, api, registry = self._ground.client, self._ground.api, self._ground.registry
         await restore(self.core, registry)
         publisher = Publisher(self.core.outbox, self.core.heads, api, registry, self._devices)
         rebroadcast = self._rebroadcast = Rebroadcast(client)
         along_the_tree = self._config.tree.rebroadcast != "off"
         readings_too = self._config.tree.rebroadcast == "all"
-        work = [publisher.run(), rebroadcast.run(), self._tell_devices(api)]
+        self._work = [publisher.run, rebroadcast.run, self._tell_devices]
         if self._stating:
-            self._state = await self._begin_state(client, api, registry)
-            work.append(self._state.run())
+            self._state = await self._begin_state()
+            self._work.append(self._state.run)
         shadow = ShadowKeeper(
             *(self._config.twin, self._clock, client, api, self.core, registry, self._devices),
             on_document=self._tell_document,
         )
         await shadow.start()
-        work += [shadow.read_desired(), shadow.publish()]
+        self._work += [shadow.read_desired, shadow.publish]
         self._shadow = shadow
 
         def tell() -> None:
@@ -120,7 +110,10 @@ class SyncShell:
 
         tell()
         self.core.on_stored += [tell, publisher.wake, self._wake]
-        return work
+
+    def tasks(self) -> Tasks:
+        """Return the tasks that tell of heads, readings and shadows."""
+        return [work() for work in self._work]
 
     def _tell_document(self, device: str, part: str, number: int, body: bytes | None) -> None:
         text = None if body is None else body.decode(errors="replace")
@@ -148,13 +141,12 @@ class SyncShell:
         if self._shadow is not None:
             self._shadow.look_again()
 
-    async def _begin_state(
-        self, client: Client, api: JetStreamApi, registry: Registry
-    ) -> StatePublisher:
+    async def _begin_state(self) -> StatePublisher:
+        client, api = self._ground.client, self._ground.api
         await recall(client, self.core.heads, self.readings)
         for shard in range(self._config.fleet.shards):
             stream = up_name(shard)
-            end = (await read_position(registry, stream)).seq
+            end = (await read_position(self._ground.registry, stream)).seq
             await look_back(client, stream, end, self.readings)
         return StatePublisher(self._config, self._clock, client, api, self.core, self.readings)
 
@@ -174,7 +166,7 @@ class SyncShell:
         if self.core.unequal or self.core.restamps:
             self._to_say.set()
 
-    async def _tell_devices(self, api: JetStreamApi) -> None:
+    async def _tell_devices(self) -> None:
         """Tell devices of stamps that were refused, and whose heads differ the digests of ours.
 
         What cannot be said now is not said again: as long as heads differ the device asks.
@@ -189,7 +181,7 @@ class SyncShell:
             self.core.unequal.clear()
             for subject, body in words.items():
                 try:
-                    await api.publish(subject, body)
+                    await self._ground.api.publish(subject, body)
                 except (HubError, NatsError) as error:
                     log.warning("device_not_told", subject=subject, error=str(error))
             await asyncio.sleep(_INTERVAL_S)

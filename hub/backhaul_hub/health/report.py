@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict as asdict_of
@@ -28,6 +28,7 @@ _RANGES_SHOWN = 100
 _LANES_SHOWN = 200
 
 
+@dataclass(eq=False)
 class Report:
     """The report's parts, as they are now.
 
@@ -40,23 +41,13 @@ class Report:
         vehicles: what devices say of themselves.
     """
 
-    def __init__(
-        self,
-        continuity: Continuity,
-        links: Mapping[str, Link],
-        lags: Mapping[tuple[str, str], int],
-        clocks: Mapping[str, ClockWord],
-        sync: Callable[[str], dict[str, Any]],
-        rotations: Mapping[str, Rotation],
-        vehicles: Vehicles,
-    ) -> None:
-        self._continuity = continuity
-        self._links = links
-        self._lags = lags
-        self._clocks = clocks
-        self._sync = sync
-        self._rotations = rotations
-        self._vehicles = vehicles
+    _continuity: Continuity
+    _links: Mapping[str, Link]
+    _lags: Mapping[tuple[str, str], int]
+    _clocks: Mapping[str, ClockWord]
+    _sync: Callable[[str], dict[str, Any]]
+    _rotations: Mapping[str, Rotation]
+    _vehicles: Vehicles
 
     def page(
         self, devices: Mapping[str, Device], readers: Sequence[UplinkReader], after: str

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from nats.errors import Error as NatsError
@@ -54,8 +55,9 @@ _RECORDED_S_MAX = 5.0
 _LOOK_S = 0.05
 
 
-class Hub(NamedTuple):
-    """What people's questions are answered from."""
+@dataclass
+class PeopleServices:
+    """Answers people; the right that each service takes stands in the table (control/endpoints.py)."""
 
     client: Client
     api: JetStreamApi
@@ -64,20 +66,13 @@ class Hub(NamedTuple):
     env: str
     core: HubSync
     sync: SyncService
-    devices: Callable[[], Mapping[str, Device]]
+    known: Callable[[], Mapping[str, Device]]
     report: Callable[[Mapping[str, Device], str], bytes]
     """A page of the report on some devices: of those after an id."""
 
-
-class PeopleServices:
-    """Answers people; the right that each service takes stands in the table (control/endpoints.py)."""
-
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
-
     def scope(self, person: Person) -> Scope:
         """Return a person's part of the tree, as it is now."""
-        return Scope(person, self._hub.core.tree, self._hub.devices)
+        return Scope(person, self.core.tree, self.known)
 
     # To read
 
@@ -85,8 +80,8 @@ class PeopleServices:
         """Return heads of a device, or of the groups that are seen."""
         if question.device != FLEET:
             scope.require_device(question.device)
-            return await self._hub.sync.get(question)
-        answer = await self._hub.sync.get(question)
+            return await self.sync.get(question)
+        answer = await self.sync.get(question)
         seen = [
             point
             for point in answer["points"]
@@ -101,9 +96,9 @@ class PeopleServices:
 
     async def devices(self, scope: Scope, question: questions.Devices) -> msgspec.Raw:
         """Return a page of the report on the devices that are seen."""
-        known = self._hub.devices()
+        known = self.known()
         seen = {device: known[device] for device in scope.devices}
-        return msgspec.Raw(self._hub.report(seen, question.after))
+        return msgspec.Raw(self.report(seen, question.after))
 
     async def state(self, scope: Scope, question: questions.State) -> dict[str, Any]:
         """Return the newest values of one device, or a page of them."""
@@ -121,9 +116,9 @@ class PeopleServices:
         return {"state": found, "next": None}
 
     async def _state_of(self, device: str) -> list[msgspec.Raw]:
-        which = f"{device_prefix(self._hub.env, device)}.state.>"
+        which = f"{device_prefix(self.env, device)}.state.>"
         policy = DeliverPolicy.LAST_PER_SUBJECT
-        messages = pending(self._hub.client, STATE, policy, filter_subject=which)
+        messages = pending(self.client, STATE, policy, filter_subject=which)
         try:
             return [msgspec.Raw(message.data) async for message in messages]
         except NatsError as error:
@@ -133,8 +128,7 @@ class PeopleServices:
         """Return events of the devices that are seen."""
         if question.device is not None:
             scope.require_device(question.device)
-        hub = self._hub
-        now_ns = hub.clock.now_ns()
+        now_ns = self.clock.now_ns()
         devices = scope.devices if question.device is None else [question.device]
         hours = max(1, (now_ns - question.since_ns) // HOUR_NS + 1)
         if hours * len(devices) > _HOURS_MAX:
@@ -143,13 +137,13 @@ class PeopleServices:
                 hint="ask for one device, or for a shorter time",
             )
         only = None if scope.whole else scope.devices
-        return await events_answer(hub.client, hub.env, hub.registry, question, now_ns, only)
+        return await events_answer(self.client, self.env, self.registry, question, now_ns, only)
 
     async def conflicts(self, scope: Scope, question: questions.Conflicts) -> dict[str, Any]:
         """Return conflicts of the devices that are seen."""
         if question.device is not None:
             scope.require_device(question.device)
-        answer = await self._hub.sync.conflicts(question)
+        answer = await self.sync.conflicts(question)
         if scope.whole:
             return answer
         # How many were forgotten is known of all devices together alone: not this person's.
@@ -162,7 +156,7 @@ class PeopleServices:
             devices = [question.device]
         else:
             devices = scope.devices
-        return await listed(self._hub.registry, question, devices)
+        return await listed(self.registry, question, devices)
 
     async def shadow(self, scope: Scope, question: questions.Shadow) -> dict[str, Any]:
         """Return the revisions of a shadow's documents."""
@@ -184,15 +178,15 @@ class PeopleServices:
         else:
             scope.require_device(question.device)
         question.who = _author(scope, question.who)
-        return await self._hub.sync.set(question)
+        return await self.sync.set(question)
 
     async def revert(self, scope: Scope, question: questions.Settle) -> dict[str, Any]:
         """Settle a conflict, as the person who asks."""
-        conflict = self._hub.core.conflicts.conflicts.get(question.id)
+        conflict = self.core.conflicts.conflicts.get(question.id)
         if conflict is None or not scope.sees(conflict.device):
             raise WriteRefusedError(f"there is no conflict {question.id}")
         question.who = _author(scope, question.who)
-        return await self._hub.sync.settle(question)
+        return await self.sync.settle(question)
 
     async def desire(self, scope: Scope, question: questions.Desire) -> dict[str, Any]:
         """Change the desired fields of a device."""
@@ -212,7 +206,7 @@ class PeopleServices:
     async def command(self, scope: Scope, question: questions.Command) -> dict[str, Any]:
         """Send a command to a device, and return it as it is recorded."""
         scope.require_device(question.device)
-        hub, device = self._hub, question.device
+        device = question.device
         id_ = question.id or secrets.token_hex(8)
         body: dict[str, Any] = {
             "id": id_,
@@ -224,7 +218,7 @@ class PeopleServices:
         message = msgspec.json.encode(body)
         if len(message) > BODY_BYTES_MAX:
             raise WriteRefusedError(f"{len(message)} bytes; {BODY_BYTES_MAX} are allowed")
-        await hub.api.publish(command_subject(hub.env, device, question.name), message)
+        await self.api.publish(command_subject(self.env, device, question.name), message)
         return await self._recorded(questions.Commands(device, id_))
 
     async def _recorded(self, which: questions.Commands) -> dict[str, Any]:
@@ -233,7 +227,7 @@ class PeopleServices:
         try:
             async with asyncio.timeout(_RECORDED_S_MAX):
                 while True:
-                    found = await command_rows.newest(self._hub.registry, which, [which.device])
+                    found = await command_rows.newest(self.registry, which, [which.device])
                     if found:
                         return found[0].told()
                     await asyncio.sleep(_LOOK_S)
@@ -245,7 +239,7 @@ class PeopleServices:
 
     async def _bucket(self) -> ShadowBucket:
         try:
-            return await ShadowBucket.open(self._hub.client, self._hub.env)
+            return await ShadowBucket.open(self.client, self.env)
         except NatsError as error:
             raise HubError(f"the bucket of shadows cannot be used: {error!r}") from error
 

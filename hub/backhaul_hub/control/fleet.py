@@ -1,0 +1,171 @@
+"""The devices as hub.db has them, and the sources of their lanes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from backhaul_codec.protocol.identity import leaf_name
+from backhaul_hub.access.revocations import UNKNOWN_KEY
+from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.control.subsystem import Subsystem, Tasks
+from backhaul_hub.db.devices import read_devices
+from backhaul_hub.lane_names import lanes_of
+from backhaul_hub.links.down_consumers import drop_stale_consumers, make_writable
+from backhaul_hub.links.recent_setups import SetUps
+from backhaul_hub.links.source_keeper import SourceKeeper
+from backhaul_hub.uplink.device_words import WordBook
+from backhaul_hub.uplink.device_words_store import restore as restore_words
+from backhaul_hub.uplink.lane_rows import read_lanes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from backhaul_hub.commands.service import CommandShell
+    from backhaul_hub.control.ground import Ground
+    from backhaul_hub.control.sync_shell import SyncShell
+    from backhaul_hub.device import Device
+
+log = structlog.get_logger(__name__)
+
+
+class Devices:
+    """The devices as hub.db was read last: one object for all who look at them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Device] = {}
+
+    def known(self) -> dict[str, Device]:
+        """Return all devices by their ids; never changed, but replaced."""
+        return self._known
+
+    def active(self) -> dict[str, Device]:
+        """Return the devices that may connect: all but those that were revoked."""
+        return {id_: device for id_, device in self._known.items() if not device.revoked_ns}
+
+    def replace(self, known: dict[str, Device]) -> None:
+        """Take in that hub.db was read again."""
+        self._known = known
+
+    def token_of(self, device: str) -> str | None:
+        """Return the token of a device that may connect."""
+        known = self._known.get(device)
+        return known.token if known and not known.revoked_ns else None
+
+    def of_leaf(self, leaf: str) -> str | None:
+        """Return whose leaf has a name."""
+        device = self._known.get(leaf.rpartition("-")[0])
+        if device is None or leaf != leaf_name(device.id, device.token):
+            return None
+        # Back again it is heard with which key.
+        return None if device.public_key.startswith(UNKNOWN_KEY) else device.id
+
+
+class Fleet(Subsystem):
+    """Knows the devices and how their lanes stand, and keeps the sources of UP.
+
+    Args:
+        tell_again: told of a device whose source may have passed something over.
+    """
+
+    def __init__(
+        self,
+        ground: Ground,
+        devices: Devices,
+        sync: SyncShell,
+        commands: CommandShell,
+        tell_again: Callable[[str], None],
+    ) -> None:
+        self.devices = devices
+        self.continuity = Continuity()
+        self.words = WordBook(self.continuity)
+        self.sources = SourceKeeper(ground.config, ground.clock, self.continuity, devices.known)
+        self.set_ups = SetUps(ground.clock, tell_again)
+        self.unknown: set[str] = set()
+        """Devices of which DOWN has durables, and hub.db nothing."""
+        self._ground = ground
+        self._sync = sync
+        self._commands = commands
+        self._learning = asyncio.Lock()
+        # Devices without a durable on DOWN, as the server refused it: seen to when we learn again.
+        self._unwritable: set[str] = set()
+
+    async def start(self) -> None:
+        """Read lanes and devices out of hub.db, and take stock of the sources."""
+        self.continuity.restore(await read_lanes(self._ground.registry))
+        await restore_words(self._ground.registry, self.words)
+        await self.learn()
+        await self.sources.start(self._ground.api)
+
+    def tasks(self) -> Tasks:
+        """Return the keepers of the sources."""
+        yield self.sources.keep(self._ground.api, self.learn)
+        yield self.set_ups.run()
+
+    async def learn_all(self) -> None:
+        """Learn of the devices, and have the servers know them.
+
+        A node's lanes stand in accounts, and so do revoked keys. A server that is away is told when it is
+        back: nobody has to wait for that.
+        """
+        await self.learn()
+        await self._ground.push()
+
+    async def learn(self) -> None:
+        """Learn of the devices in hub.db, and see that each can be written to."""
+        # One after another: what was read before must not be taken in after what was read since.
+        async with self._learning:
+            await self._learn()
+
+    async def _learn(self) -> None:
+        known, before = await read_devices(self._ground.registry), self.devices.known()
+        for device in known.values():
+            same = device == before.get(device.id) and device.id not in self._unwritable
+            if not (same or device.revoked_ns):
+                await self.make_writable(device)
+        self.devices.replace(known)
+        self.sources.change(before)
+        self._sync.devices_changed()
+        stale = await drop_stale_consumers(self._ground.api, known.values())
+        for name in stale.dropped:
+            log.info("consumer_dropped", consumer=name)
+        self.unknown = stale.unknown
+
+    async def make_writable(self, device: Device) -> None:
+        """Give a device its durables on DOWN; where the server refuses, when we learn again."""
+        self._unwritable.add(device.id)
+        if await make_writable(self._ground.api, device):
+            self._unwritable.discard(device.id)
+
+    def link_up(self, device: str) -> None:
+        """Take in that a device's leaf has connected."""
+        self.sources.connected(device)
+        self._commands.link_up(device)
+        # A reset may have been the last that a control plane did before it died.
+        self.set_ups.note(device)
+
+    def link_down(self, device: str) -> None:
+        """Take in that a device's leaf is gone."""
+        self.sources.disconnected(device)
+        self._commands.link_down(device)
+        self.set_ups.drop(device)
+
+    def source_set_up(self, device: str) -> None:
+        """Take in that a device's durable on DOWN was reset."""
+        self._commands.source_set_up(device)
+        self.set_ups.note(device)
+
+    def stands_still(self, device: str, epoch: int, lanes: Mapping[str, int]) -> None:
+        """Take in how far lanes go of which the device has heard nothing for a while.
+
+        Either the hub has not got that, and then it is owed, and a source that brings nothing is set up
+        anew; or it has, and the device is told again.
+        """
+        for lane in lanes_of(self.devices.known()[device]):
+            if lane in lanes:
+                log.info("lane_stands_still", device=device, lane=lane, seq=lanes[lane])
+                self.sources.stands_still(LaneKey(device, lane, epoch), lanes[lane])
+        self.set_ups.note(device)

@@ -1,0 +1,153 @@
+"""The ground that all other parts stand on: the connections, hub.db, and the accounts that servers know."""
+
+from __future__ import annotations
+
+import contextlib
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import structlog
+
+from backhaul_hub.access.keys import read_keys
+from backhaul_hub.access.logins import add_twin_login, creds_file
+from backhaul_hub.access.push import AccountKeeper
+from backhaul_hub.access.revocation_log import RevocationLog
+from backhaul_hub.access.service import push_on_request
+from backhaul_hub.backup.carry_revocations import at_servers
+from backhaul_hub.backup.lost_registry import require_registry
+from backhaul_hub.control.single_instance import Sole
+from backhaul_hub.control.subsystem import Subsystem, Tasks
+from backhaul_hub.db.store import Registry
+from backhaul_hub.errors import HubError, LostRegistryError
+from backhaul_hub.nats.connection import connect, watch_connections
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.servers import urls
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nats.aio.client import Client
+
+    from backhaul_hub.access.keys import HubKeys
+    from backhaul_hub.config import HubConfig
+    from backhaul_hub.hub_time import HubTime
+
+log = structlog.get_logger(__name__)
+
+_ACCOUNTS_INTERVAL_S = 10.0
+_CLUSTER_REQUEST_S = 4.0
+_CLUSTER_PATIENCE_S = 30.0
+
+
+class Ground(Subsystem):
+    """Its attributes are there once it has started."""
+
+    keys: HubKeys
+    system: Client
+    """In the system account."""
+    registry: Registry
+    accounts: AccountKeeper
+    client: Client
+    """In account HUB."""
+    api: JetStreamApi
+
+    def __init__(self, directory: Path, config: HubConfig, clock: HubTime) -> None:
+        self.directory = directory
+        self.config = config
+        self.clock = clock
+        self.servers = len(urls(config.nats.url))
+        self._open = AsyncExitStack()
+
+    async def start(self) -> None:
+        """Connect, see that no other control plane runs, open hub.db, and have servers know the accounts."""
+        nats = self.config.nats
+        self.keys = read_keys(self.directory)
+        self.system = await connect(nats.url, nats.system)
+        self._open.push_async_callback(self.system.close)
+        # Before all else: one that is not alone changes nothing. In account SYS, which servers have
+        # in their configuration: the others may be lost.
+        self._sole = Sole(self.system, self.clock.now_ns(), self.system.new_inbox())
+        await self._sole.start()
+        client = await self._open_registry()
+        self._add_twin_login()
+        # Without accounts nobody else logs in.
+        revoked = RevocationLog(self.directory, self.keys.operator_signing)
+        self.accounts = AccountKeeper(
+            self.keys, self.registry, self.clock, servers=self.servers, log=revoked
+        )
+        await push_on_request(self.accounts, self.system)
+        await self.push()
+        if client is None:
+            client = await self._logged_in()
+            await self._require_registry(client)
+        self.client = client
+        # A cluster that has no leader does not answer, and has one again within seconds.
+        self.api = (
+            JetStreamApi(self.client, timeout_s=_CLUSTER_REQUEST_S, patience_s=_CLUSTER_PATIENCE_S)
+            if self.servers > 1
+            else JetStreamApi(self.client)
+        )
+
+    def tasks(self) -> Tasks:
+        """Return the watch for another control plane, and those on accounts and connections."""
+        yield self._sole.watch()
+        yield self.accounts.keep(self.system, _ACCOUNTS_INTERVAL_S)
+        yield watch_connections(self.client, self.system)
+
+    async def stop(self) -> None:
+        """Close the connection in account HUB, then hub.db, then the one in the system account."""
+        await self._open.aclose()
+
+    async def push(self) -> None:
+        """Have the servers know the accounts; where one is away, go on with those that are there."""
+        try:
+            if pushed := await self.accounts.push(self.system):
+                log.info("accounts_pushed", accounts=pushed)
+        except HubError as error:
+            log.warning("accounts_not_pushed", error=str(error))
+
+    async def _open_registry(self) -> Client | None:
+        """Open hub.db, and refuse one that was lost: nothing was told anybody yet.
+
+        Returns the connection in account HUB; None where the server does not take the login yet.
+
+        Raises:
+            LostRegistryError: it knows nobody where there were devices. One that this made is gone again.
+            HubError: it is not usable, or the server does not answer.
+        """
+        path = self.directory / "hub.db"
+        is_new = not path.exists()
+        self.registry = await Registry.open(path)
+        self._open.push_async_callback(self.registry.close)
+        client = None
+        try:
+            # A server that has lost its accounts refuses; they are pushed before it is tried again.
+            with contextlib.suppress(HubError):
+                client = await self._logged_in()
+            await self._require_registry(client)
+        except LostRegistryError:
+            if is_new:
+                await self.stop()
+                for suffix in ("", "-wal", "-shm"):
+                    path.with_name(path.name + suffix).unlink(missing_ok=True)
+            raise
+        return client
+
+    async def _logged_in(self) -> Client:
+        client = await connect(self.config.nats.url, self.config.nats.control)
+        self._open.push_async_callback(client.close)
+        return client
+
+    async def _require_registry(self, client: Client | None) -> None:
+        there = await at_servers(self.system, self.keys, self.servers)
+        api = JetStreamApi(client) if client is not None else None
+        await require_registry(self.directory, self.keys, self.registry, api, there.revoked)
+
+    def _add_twin_login(self) -> None:
+        try:
+            now_s = self.clock.now_ns() // 1_000_000_000
+            if add_twin_login(self.directory, self.keys, now_s=now_s):
+                log.info("login_of_the_twin_job_made", file=creds_file("twin"))
+        except OSError as error:
+            # A hub directory that is read only serves vehicles all the same.
+            log.warning("no_login_for_the_twin_job", error=str(error))

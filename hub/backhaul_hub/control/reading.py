@@ -1,0 +1,76 @@
+"""The readers of UP, and the messages that tell vehicles how far the hub holds their lanes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import structlog
+
+from backhaul_hub.broadcast.presence import Presence
+from backhaul_hub.control.subsystem import Subsystem, Tasks
+from backhaul_hub.shards import shard_of, up_name
+from backhaul_hub.uplink.notify import Teller
+from backhaul_hub.uplink.reader import UplinkReader
+
+if TYPE_CHECKING:
+    from backhaul_hub.commands.service import CommandShell
+    from backhaul_hub.control.fleet import Fleet
+    from backhaul_hub.control.gate import Gate
+    from backhaul_hub.control.ground import Ground
+    from backhaul_hub.control.sync_shell import SyncShell
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False)
+class Reading(Subsystem):
+    """Reads UP, tells vehicles watermarks and gaps, and tells the twin job which vehicles are there."""
+
+    _ground: Ground
+    _fleet: Fleet
+    _gate: Gate
+    _sync: SyncShell
+    _commands: CommandShell
+    readers: list[UplinkReader] = field(default_factory=list)
+    """Of the shards in their order; empty until it has started."""
+
+    async def start(self) -> None:
+        """Make readers and tellers."""
+        ground, fleet, gate = self._ground, self._fleet, self._gate
+        consumers = [*self._sync.consumers, self._commands, gate.rotations]
+        self.readers += (
+            UplinkReader(
+                *(up_name(shard), ground.client, ground.api, fleet.continuity, ground.registry),
+                *(consumers, fleet.words, gate.guard.unreadable, gate.guard.expanded),
+            )
+            for shard in range(ground.config.fleet.shards)
+        )
+        active, leafs = fleet.devices.active, gate.leafs
+        self.teller = Teller(
+            *(ground.api, fleet.continuity, ground.clock),
+            devices=active,
+            links=leafs.links,
+            lags=fleet.sources.lags,
+            settled=lambda: all(reader.caught_up for reader in self.readers),
+            answerer=gate.vehicles.vehicles.identities.answerer,
+        )
+        self.presence = Presence(*(ground.api, ground.clock, active, leafs.links, leafs.looks))
+
+    def tasks(self) -> Tasks:
+        """Return the readers and the tellers."""
+        yield self.teller.tell_watermarks(self._ground.config.watermark.interval_s)
+        yield self.teller.ask_for_gaps()
+        yield self.presence.run()
+        for reader in self.readers:
+            yield reader.run()
+
+    def reader_of(self, device: str) -> UplinkReader | None:
+        """Return who reads a device's shard; None before all have been made."""
+        return self.readers[shard_of(device, len(self.readers))] if self.readers else None
+
+    def tell_again(self, device: str) -> None:
+        """Tell a device the words that its source may have passed over, but for commands (`source_set_up`)."""
+        if self._fleet.devices.token_of(device) is not None:
+            self._sync.compare_again(device)
+            self.teller.tell_again(device)
