@@ -14,9 +14,10 @@ import pytest
 
 from backhaul_agent.commands import child
 from backhaul_agent.commands import handlers as command_runs
-from backhaul_agent.commands.decide import End
 from backhaul_agent.commands.handlers import NotDeliveredError, ask_program, run_executable
-from backhaul_agent.ledger.command_rows import State
+from backhaul_agent.commands.outcome import ended
+from backhaul_agent.ledger.command_rows import Outcome, State
+from backhaul_codec.protocol.command_errors import ErrorCode
 from tests.agent.command_rig import Connection, row
 from tests.support.rig import patient
 from tests.support.waiting import until
@@ -32,7 +33,7 @@ async def test_a_run_ends_with_its_process_group_at_its_timeout(tmp_path: Path) 
     script = f"sleep 60 & echo $! $$ > {pids}; echo begun; wait"
     output = ""
     for timeout_s in (0.5, 5.0, 50.0):
-        end = await run_executable(
+        end, _ = await run_executable(
             row(), ("/bin/sh", "-c", script), timeout_s=timeout_s, result_bytes_max=256
         )
         assert end.state is State.FAILED
@@ -53,7 +54,7 @@ async def test_a_run_that_may_not_be_ended_ends_no_agent(
     monkeypatch.setattr(os, "killpg", not_ours)
     monkeypatch.setattr(child, "GRACE_S", 60.0)
     script = f"while ! [ -e {tmp_path}/end ]; do sleep 0.01; done"
-    end = await run_executable(
+    end, _ = await run_executable(
         row(), ("/bin/sh", "-c", script), timeout_s=0.1, result_bytes_max=256
     )
     assert end.state is State.FAILED
@@ -78,7 +79,7 @@ def alive(pid: str) -> bool:
 async def test_what_becomes_of_an_executable(
     run: tuple[str, ...], state: State, words: str
 ) -> None:
-    end = await run_executable(row(), run, timeout_s=60, result_bytes_max=256)
+    end, _ = await run_executable(row(), run, timeout_s=60, result_bytes_max=256)
     assert end.state is state
     assert words in end.error
 
@@ -93,12 +94,14 @@ async def test_an_answer_nested_too_deep_to_be_read_is_no_json() -> None:
     """Else a program could end the agent with it."""
     program: Any = Connection(lost=False, answer=b"[" * 100_000)
     end = await ask_program(program, row(), timeout_s=30, result_bytes_max=1 << 20)
-    assert end == End(State.FAILED, "its program's answer is not JSON")
+    assert end == ended(ErrorCode.BAD_ANSWER, why="not JSON")
 
 
 async def test_a_long_output_is_cut_and_never_blocks(tmp_path: Path) -> None:
     script = "head -c 300000 /dev/zero | tr '\\0' x"
-    end = await run_executable(row(), ("/bin/sh", "-c", script), timeout_s=60, result_bytes_max=256)
+    end, _ = await run_executable(
+        row(), ("/bin/sh", "-c", script), timeout_s=60, result_bytes_max=256
+    )
     assert json.loads(end.result) == {"exit": 0, "output": "x" * 256, "truncated": True}
 
 
@@ -107,7 +110,9 @@ async def test_a_run_is_over_when_its_process_is_though_a_child_holds_its_output
 ) -> None:
     pid = tmp_path / "pid"
     script = f"sleep 60 & echo $! > {pid}; echo begun; exit 3"
-    end = await run_executable(row(), ("/bin/sh", "-c", script), timeout_s=50, result_bytes_max=256)
+    end, _ = await run_executable(
+        row(), ("/bin/sh", "-c", script), timeout_s=50, result_bytes_max=256
+    )
     try:
         assert (end.state, end.error) == (State.FAILED, "exit status 3")
         said = json.loads(end.result)
@@ -119,24 +124,28 @@ async def test_a_run_is_over_when_its_process_is_though_a_child_holds_its_output
 
 async def test_a_child_that_floods_what_it_holds_open_neither_delays_nor_fills() -> None:
     script = "(exec yes) & echo $! >&2"
-    end = await run_executable(row(), ("/bin/sh", "-c", script), timeout_s=50, result_bytes_max=256)
+    end, said = await run_executable(
+        row(), ("/bin/sh", "-c", script), timeout_s=50, result_bytes_max=256
+    )
     assert end.state is State.DONE
-    said = json.loads(end.result)
-    assert said == {"exit": 0, "output": ANY, "truncated": True, "output_left_open": True}
-    assert len(said["output"]) == 256
+    printed = json.loads(end.result)
+    assert printed == {"exit": 0, "output": ANY, "truncated": True, "output_left_open": True}
+    assert len(printed["output"]) == 256
     # Its output is closed when the run is over: it cannot go on.
-    await until(lambda: not alive(end.said.complaint.split()[0]), "the flood has ended")
+    await until(lambda: not alive(said.complaint.split()[0]), "the flood has ended")
 
 
 async def test_what_a_run_complains_of_is_kept_to_a_bound_and_goes_to_no_log_raw(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     script = "echo '{\"event\": \"forged\"}' >&2; head -c 3000000 /dev/zero | tr '\\0' y >&2"
-    end = await run_executable(row(), ("/bin/sh", "-c", script), timeout_s=60, result_bytes_max=256)
+    end, said = await run_executable(
+        row(), ("/bin/sh", "-c", script), timeout_s=60, result_bytes_max=256
+    )
     assert end.state is State.DONE
-    assert end.said.complaint.startswith('{"event": "forged"}\nyyy')
-    assert len(end.said.complaint) <= command_runs.COMPLAINT_BYTES_MAX
-    assert end.said.complaint_bytes == 3_000_020
+    assert said.complaint.startswith('{"event": "forged"}\nyyy')
+    assert len(said.complaint) <= command_runs.COMPLAINT_BYTES_MAX
+    assert said.complaint_bytes == 3_000_020
     assert capfd.readouterr().err == ""
 
 
@@ -144,7 +153,7 @@ async def test_what_a_run_complains_of_is_kept_to_a_bound_and_goes_to_no_log_raw
 async def test_what_becomes_of_a_command_for_a_program(nats_server: NatsServer) -> None:
     program, agent = [await patient.connect(nats_server.url) for _ in range(2)]
 
-    async def ask(answer: bytes | None, timeout_s: float = 30.0) -> End:
+    async def ask(answer: bytes | None, timeout_s: float = 30.0) -> Outcome:
         async def on_command(message: Msg) -> None:
             if answer is not None:
                 await message.respond(answer)
@@ -159,9 +168,9 @@ async def test_what_becomes_of_a_command_for_a_program(nats_server: NatsServer) 
 
     with pytest.raises(NotDeliveredError):
         await ask_program(agent, row(), timeout_s=30, result_bytes_max=64)
-    assert await ask(b'{"open": true}') == End(State.DONE, "", b'{"open":true}')
-    assert await ask(b"") == End(State.DONE, "", b"null")
-    assert await ask(b'{"error": "jammed"}') == End(State.FAILED, "jammed")
+    assert await ask(b'{"open": true}') == Outcome(State.DONE, result=b'{"open":true}')
+    assert await ask(b"") == Outcome(State.DONE, result=b"null")
+    assert await ask(b'{"error": "jammed"}') == ended(ErrorCode.BY_PROGRAM, why="jammed")
     assert (await ask(b"{")).state is State.FAILED
     assert (await ask(b"1" * 65)).error.startswith("its result had 65 bytes")
     # Whether it was carried out nobody can know.

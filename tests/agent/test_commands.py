@@ -10,16 +10,19 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from nats.errors import TimeoutError as NatsTimeoutError
 from structlog.testing import capture_logs
 
-from backhaul_agent.commands.decide import RUNS_MAX, CommandBook, End, Step, read
+from backhaul_agent.commands import outcome
+from backhaul_agent.commands.decide import RUNS_MAX, CommandBook, Step, read
 from backhaul_agent.commands.service import SINCE, CommandService
 from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import ClockConfig, CommandConfig, CommandsConfig, Config, DeviceConfig
 from backhaul_agent.hub_time.hub_clock import HubClock
-from backhaul_agent.ledger.command_rows import State
+from backhaul_agent.ledger.command_rows import Outcome, State
 from backhaul_agent.ledger.rows import Changes, Inbound, Inward
 from backhaul_codec import Opaque, decode
+from backhaul_codec.protocol.command_errors import ErrorCode
 from tests.agent.command_rig import NOW, Connection, S, row
 from tests.agent.ledgers import open_ledger
 from tests.support.agent_clock import FakeClock
@@ -34,6 +37,14 @@ if TYPE_CHECKING:
 BOOK = CommandBook([CommandConfig("safe", idempotent=True), CommandConfig("plain")])
 
 
+@pytest.fixture(params=["worded", "reworded"], autouse=True)
+def _sentences(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have all of this decided again with one sentence for every error: nothing may hang on their words."""
+    if request.param == "reworded":
+        ends = {code: (state, "it did not work") for code, (state, _) in outcome.ENDS.items()}
+        monkeypatch.setattr(outcome, "ENDS", ends)
+
+
 def test_a_command_that_came_in_time_is_run() -> None:
     assert BOOK.decide(row(), NOW + S, NOW - S) is Step.RUN
     assert BOOK.decide(row(), NOW + 300 * S - 1, NOW - S) is Step.RUN
@@ -42,7 +53,7 @@ def test_a_command_that_came_in_time_is_run() -> None:
 def test_nothing_is_started_at_its_deadline_or_after_it() -> None:
     for late_s in (300, 301, 2 * 86_400):
         end = BOOK.decide(row(), NOW + late_s * S, NOW - S)
-        assert isinstance(end, End)
+        assert isinstance(end, Outcome)
         assert end.state is State.EXPIRED
 
 
@@ -54,7 +65,7 @@ def test_while_nobody_knows_the_time_nothing_is_started() -> None:
 @pytest.mark.parametrize(("name", "late_s"), [("plain", 1), ("plain", 400), ("safe", 400)])
 def test_what_was_sent_before_the_ledger_began_is_not_guessed_about(name: str, late_s: int) -> None:
     end = BOOK.decide(row(name), NOW + late_s * S, NOW)
-    assert isinstance(end, End)
+    assert isinstance(end, Outcome)
     assert end.state is State.INTERRUPTED
 
 
@@ -65,13 +76,13 @@ def test_what_may_be_run_again_is_where_there_is_time() -> None:
 def test_a_run_cut_short_is_run_again_only_where_that_does_no_harm() -> None:
     cut: dict[str, Any] = {"state": State.RUNNING, "runs": 1}
     end = BOOK.decide(row(**cut), None, None)
-    assert isinstance(end, End)
+    assert isinstance(end, Outcome)
     assert end.state is State.INTERRUPTED
     assert BOOK.decide(row("safe", **cut), NOW + S, NOW - S) is Step.RUN
     assert BOOK.decide(row("safe", **cut), None, None) is Step.WAIT
     for fields, now in ((cut, NOW + 300 * S), (cut | {"runs": RUNS_MAX}, NOW + S)):
         end = BOOK.decide(row("safe", **fields), now, NOW - S)
-        assert isinstance(end, End)
+        assert isinstance(end, Outcome)
         assert end.state is State.INTERRUPTED
 
 
@@ -262,10 +273,10 @@ async def test_a_repeat_of_which_the_answer_is_damaged_gets_one_that_says_so(
     async with vehicle(tmp_path, handler) as it:
         await it.send("c1", "once")
         await it.end("c1")
-        await it.ledger._db.execute("UPDATE commands SET said = x'7bff7d'")
+        await it.ledger._db.execute("UPDATE commands SET result = x'7bff7d'")
         await it.send("c1", "once")
         end = await it.end("c1", 2)
-    assert (end["state"], "damaged" in end["error"]) == ("interrupted", True)
+    assert (end["state"], end["code"]) == ("interrupted", "damaged")
 
 
 async def test_standard_error_is_one_field_of_one_line_of_the_log(tmp_path: Path) -> None:
@@ -374,7 +385,7 @@ async def test_a_start_that_comes_too_late_says_nothing_of_the_one_before(tmp_pa
             first, again = await ends(late._replace(runs=1)), await ends(late._replace(runs=2))
             assert first.state is State.EXPIRED
             assert again.state is State.INTERRUPTED
-            assert again.error.startswith("cut short after 1 start(s)")
+            assert again.code is ErrorCode.CUT_SHORT_LATE
 
 
 async def test_while_the_time_is_unset_a_command_waits(tmp_path: Path) -> None:
@@ -400,6 +411,27 @@ async def test_a_command_whose_turn_comes_as_the_leaf_server_went_away_waits_for
         await lost.looked_at.wait()
         it.client = Connection(lost=False)
         assert (await it.end("c1"))["state"] == "done"
+
+
+@pytest.mark.parametrize(("idempotent", "end"), [(True, ("done", 2)), (False, ("interrupted", 1))])
+async def test_a_program_that_did_not_answer_is_asked_again_only_where_that_does_no_harm(
+    tmp_path: Path, idempotent: bool, end: tuple[str, int]
+) -> None:
+    connection = Connection(lost=False)
+    answer, asked = connection.request, []
+
+    async def silent_once(*subject: object, **_: object) -> Any:
+        asked.append(subject)
+        if len(asked) == 1:
+            raise NatsTimeoutError
+        return await answer()
+
+    connection.request = silent_once  # type: ignore[method-assign]
+    async with vehicle(tmp_path, CommandConfig("arm", idempotent=idempotent)) as it:
+        it.client = connection
+        await it.send("c1", "arm")
+        said = await it.end("c1")
+    assert (said["state"], said["runs"]) == end
 
 
 async def test_since_when_the_ledger_has_all_commands_is_found_anew_where_it_cannot_be_read(

@@ -172,7 +172,7 @@ async def test_what_is_never_written_into_a_column_is_damage(empty: Path, column
 async def test_a_command_whose_row_says_other_than_its_index_is_damage(empty: Path) -> None:
     """The index has its id as it was; what is read later is the row."""
     rewrite(empty, ROWS)
-    spoil(empty, "commands", b"c1go", -10, 16)
+    spoil(empty, "commands", b"c1go", -12, 16)
     with pytest.raises(LedgerCorruptError, match=r"commands\.id"):
         await open_ledger(empty)
 

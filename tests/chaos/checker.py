@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul_codec.assurance.certificates import HOUR_NS
 from backhaul_codec.kinds import LIVE
+from backhaul_codec.protocol.command_errors import ErrorCode
 from benchmarks.commands import Storm
 from tests.chaos.evidence import lane_of
 from tests.chaos.excuses import Excused
@@ -155,12 +156,12 @@ def commands_ran_as_said(told: Told, found: Found) -> Iterable[str]:
     )
     yield from made.complaints()
     yield from _any("started, and never sent", found.starts.keys() - kept - unknown)
-    cut = Counter(each["device"] for each in found.commands.values() if _cut_short(each))
+    cut = Counter(each["device"] for each in found.commands.values() if cut_short(each))
     for device, many in sorted(cut.items()):
         if many > found.deaths[device]:
             yield f"{device}: {many} were cut short, and its agent died {found.deaths[device]} times"
     for id_, each in sorted(found.commands.items()):
-        given_up = each["state"] == "interrupted" and not _cut_short(each)
+        given_up = each["state"] == "interrupted" and not cut_short(each)
         new = each["device"] in found.up.renewed or _damaged(found, each["device"])
         if given_up and not new:
             yield f"{id_}: interrupted, and no new epoch began: {each.get('error')}"
@@ -325,10 +326,9 @@ def _forgot_their_start(found: Found) -> set[str]:
     }
 
 
-def _cut_short(command: dict[str, Any]) -> bool:
+def cut_short(command: dict[str, Any]) -> bool:
     """Whether its run was; what was sent before a ledger's epoch began is interrupted by no death."""
-    said = str(command.get("error", ""))
-    return command["state"] == "interrupted" and said.startswith("cut short")
+    return command.get("code") in (ErrorCode.CUT_SHORT, ErrorCode.CUT_SHORT_LATE)
 
 
 def _prefix(seqs: set[int]) -> int:

@@ -161,7 +161,7 @@ def command_without_end(case: Case) -> None:
 
 
 def command_given_up_for_no_reason(case: Case) -> None:
-    case.found.commands["c2"]["error"] = "sent before this vehicle's ledger began"
+    case.found.commands["c2"]["code"] = "before-ledger"
 
 
 def receipt_of_the_other_lane(case: Case) -> None:

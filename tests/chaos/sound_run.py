@@ -34,7 +34,7 @@ TIMES = {
     "queued_ns": HOUR, "accepted_ns": HOUR + SECOND_NS, "deadline_ns": HOUR + 5 * SECOND_NS,
     "ended_ns": HOUR + 6 * SECOND_NS,
 }  # fmt: skip
-CUT = {"device": VID, "name": "once", "state": "interrupted", "error": "cut short after 1 start(s)"}
+CUT = {"device": VID, "name": "once", "state": "interrupted", "code": "cut-short"}
 
 
 def frame(seq: int, *numbers: int, epoch: int = EPOCH) -> bytes:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_agent.commands.decide import CommandBook, End
+from backhaul_agent.commands.decide import CommandBook
 from backhaul_agent.config import CommandConfig
-from backhaul_agent.ledger.command_rows import CommandRow, State
+from backhaul_agent.ledger.command_rows import CommandRow, Outcome, State
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
 from backhaul_codec.assurance.certificates import HOUR_NS
-from tests.chaos.checker import RULES, check
+from tests.chaos.checker import RULES, check, cut_short
 from tests.chaos.damage import Damage
 from tests.chaos.diary import Diary, Entry, Told
 from tests.chaos.evidence import (
@@ -105,15 +105,15 @@ def test_a_command_is_given_up_in_a_new_epoch() -> None:
     assert check(case.told, case.found) == []
 
 
-def test_the_checker_knows_an_end_that_was_cut_short_by_the_agents_words() -> None:
+def test_the_checker_knows_an_end_that_was_cut_short_by_the_agents_code() -> None:
     row = CommandRow(1, "c1", "once", b"", 0, 1, State.RUNNING, 1)
     end = CommandBook([CommandConfig("once")]).decide(row, None, None)
-    assert isinstance(end, End)
-    assert end.error == CUT["error"] + "; it may be done"
+    assert isinstance(end, Outcome)
+    assert end.code == CUT["code"]
     safe = CommandBook([CommandConfig("once", idempotent=True)]).decide(row, 2, 0)
     for each in (end, safe):
-        assert isinstance(each, End)
-        assert (each.state, each.error.startswith("cut short")) == (State.INTERRUPTED, True)
+        assert isinstance(each, Outcome)
+        assert cut_short({"code": each.code.value})
 
 
 def test_the_hub_tells_no_more_than_a_hundred_ranges_of_a_lane() -> None:

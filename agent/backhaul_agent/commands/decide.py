@@ -7,13 +7,15 @@ are those of docs/commands.md; what happened outside this process is never guess
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
+from backhaul_agent.commands.outcome import cut_short, ended
 from backhaul_agent.config import CommandName  # noqa: TC001 - msgspec reads the annotations at run time
-from backhaul_agent.ledger.command_rows import Arrived, State
+from backhaul_agent.ledger.command_rows import Arrived, Outcome, State
+from backhaul_codec.protocol.command_errors import ErrorCode
 from backhaul_codec.strict.json import JsonError, Reader
 
 if TYPE_CHECKING:
@@ -35,29 +37,7 @@ class Step(Enum):
     WAIT = "wait"
 
 
-class Said(NamedTuple):
-    """What an executable printed beside its result.
-
-    ``complaint``: the beginning of its standard error, ``complaint_bytes``: how much there was;
-    ``cut``: it printed more than is kept; ``left_open``: something that it left running may print on.
-    """
-
-    complaint: str = ""
-    complaint_bytes: int = 0
-    cut: bool = False
-    left_open: bool = False
-
-
-class End(NamedTuple):
-    """A command is over. ``result``: JSON, or empty; ``error``: for people, "" where all is well."""
-
-    state: State
-    error: str = ""
-    result: bytes = b""
-    said: Said = Said()
-
-
-Decision: TypeAlias = Step | End
+Decision: TypeAlias = Step | Outcome
 
 
 class _Sent(msgspec.Struct, frozen=True):
@@ -86,14 +66,14 @@ def read(id_: str, data: bytes) -> Arrived:
     return Arrived(id_, sent.name, bytes(sent.params), sent.sent_ns, sent.deadline_ns)
 
 
-def not_started(row: CommandRow, why: str) -> End:
-    """Return the end of a command whose start, counted in its row, came too late to begin anything.
+def not_started(row: CommandRow, why: ErrorCode) -> Outcome:
+    """Return the outcome of a command whose start, counted in its row, came too late to begin anything.
 
     An earlier one may have begun it, before it was cut short.
     """
     if row.runs > 1:
-        return End(State.INTERRUPTED, f"cut short after {row.runs - 1} start(s), and then {why}")
-    return End(State.EXPIRED, why)
+        return cut_short(row.runs - 1, why)
+    return ended(why)
 
 
 class CommandBook:
@@ -111,20 +91,18 @@ class CommandBook:
             since_ns: from when on by that clock this ledger has all that came; None as well then.
         """
         if row.state is State.RUNNING and not self._again(row):
-            return End(State.INTERRUPTED, f"cut short after {row.runs} start(s); it may be done")
+            return ended(ErrorCode.CUT_SHORT, starts=row.runs)
         if now_ns is None or since_ns is None:
             return Step.WAIT
         in_time = now_ns < row.deadline_ns
         before = row.state is State.WAITING and row.sent_ns <= since_ns
         if before and not (in_time and self._is_safe(row)):
-            return End(
-                State.INTERRUPTED, "sent before this vehicle's ledger began: it may have run before"
-            )
+            return ended(ErrorCode.BEFORE_LEDGER)
         if in_time:
             return Step.RUN
         if row.state is State.RUNNING:
-            return End(State.INTERRUPTED, "cut short, and its deadline has passed since")
-        return End(State.EXPIRED, "its deadline had passed before it could be started")
+            return cut_short(row.runs, ErrorCode.LATE)
+        return ended(ErrorCode.LATE)
 
     def _again(self, row: CommandRow) -> bool:
         return self._is_safe(row) and row.runs < RUNS_MAX

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from nats.errors import Error as NatsError
@@ -12,8 +12,9 @@ from nats.errors import NoRespondersError
 
 from backhaul_agent.apps.rights import COMMANDS, OPEN_COMMANDS
 from backhaul_agent.commands.child import Child
-from backhaul_agent.commands.decide import End, Said
-from backhaul_agent.ledger.command_rows import State
+from backhaul_agent.commands.outcome import ended
+from backhaul_agent.ledger.command_rows import Outcome, State
+from backhaul_codec.protocol.command_errors import ErrorCode
 from backhaul_codec.strict.json import JsonError, read_json, write_json
 
 if TYPE_CHECKING:
@@ -28,9 +29,22 @@ LOOK_S = 0.25
 COMPLAINT_BYTES_MAX = 1024  # of what it prints on standard error: for the log
 
 
+class Said(NamedTuple):
+    """What an executable printed beside its result.
+
+    ``complaint``: the beginning of its standard error, ``complaint_bytes``: how much there was;
+    ``cut``: it printed more than is kept; ``left_open``: something that it left running may print on.
+    """
+
+    complaint: str = ""
+    complaint_bytes: int = 0
+    cut: bool = False
+    left_open: bool = False
+
+
 async def run_executable(
     row: CommandRow, run: Sequence[str], *, timeout_s: float, result_bytes_max: int
-) -> End:
+) -> tuple[Outcome, Said]:
     """Run a program, without a shell: parameters on its input, what it prints is the result.
 
     It is over when its process exits. Its whole process group ends at the timeout, and when the caller
@@ -41,31 +55,31 @@ async def run_executable(
     try:
         await child.start(run, row.params, os.environ | names)
     except (OSError, ValueError) as error:
-        return End(State.FAILED, f"{run[0]} cannot be started: {error}")
+        return ended(ErrorCode.CANNOT_START, program=run[0], why=error), Said()
     try:
-        code, wrong = await _ended(child, timeout_s)
+        outcome = await _seen_through(child, timeout_s)
         left_open = await child.rest()
     finally:
         await child.end()
         child.close()
-    printed: dict[str, Any] = {"exit": code, "output": child.output.text()}
+    printed: dict[str, Any] = {"exit": child.code, "output": child.output.text()}
     if child.output.cut:
         printed["truncated"] = True
     if left_open:
         printed["output_left_open"] = True
     said = Said(child.complaint.text(), child.complaint.bytes, child.output.cut, left_open)
-    return End(State.FAILED if wrong else State.DONE, wrong, msgspec.json.encode(printed), said)
+    return outcome._replace(result=msgspec.json.encode(printed)), said
 
 
-async def _ended(child: Child, timeout_s: float) -> tuple[int | None, str]:
-    """Wait for the end, or make one; return the exit status, and what went wrong."""
+async def _seen_through(child: Child, timeout_s: float) -> Outcome:
+    """Wait for the end, or make one."""
     try:
         async with asyncio.timeout(timeout_s):
-            code = await child.wait()
+            status = await child.wait()
     except TimeoutError:
         await child.end()
-        return child.code, f"killed after {timeout_s:g} s"
-    return code, f"exit status {code}" if code else ""
+        return ended(ErrorCode.KILLED, seconds=timeout_s)
+    return ended(ErrorCode.EXIT_STATUS, status=status) if status else Outcome(State.DONE)
 
 
 class NotDeliveredError(Exception):
@@ -74,7 +88,7 @@ class NotDeliveredError(Exception):
 
 async def ask_program(
     client: Client, row: CommandRow, *, timeout_s: float, result_bytes_max: int
-) -> End:
+) -> Outcome:
     """Ask the local program that answers on ``cmd.<name>``.
 
     Raises:
@@ -93,9 +107,9 @@ async def ask_program(
             continue
         except (NatsError, OSError) as error:
             why = str(error) or type(error).__name__
-            return End(State.INTERRUPTED, f"its program did not answer ({why}); it may be done")
+            return ended(ErrorCode.NO_ANSWER, why=why)
         if answer is None:
-            return End(State.INTERRUPTED, "the leaf server went away meanwhile; it may be done")
+            return ended(ErrorCode.LEAF_AWAY)
         return _answered(answer.data, result_bytes_max)
     raise NotDeliveredError
 
@@ -112,16 +126,16 @@ async def _unless_closed(asking: asyncio.Future[Msg], closed: Callable[[], bool]
         asking.cancel()
 
 
-def _answered(data: bytes, bytes_max: int) -> End:
+def _answered(data: bytes, bytes_max: int) -> Outcome:
     """Take an answer: JSON; ``{"error": …}`` says that it failed, anything else is the result."""
     if len(data) > bytes_max:
-        return End(State.DONE, f"its result had {len(data)} bytes, {bytes_max} are kept: none is")
+        return ended(ErrorCode.RESULT_TOO_LARGE, bytes=len(data), bytes_max=bytes_max)
     try:
         said = read_json(data or b"null")
     except JsonError as error:
         why = "not JSON" if error.code in ("json", "deep") else f"no JSON to be passed on: {error}"
-        return End(State.FAILED, f"its program's answer is {why}")
+        return ended(ErrorCode.BAD_ANSWER, why=why)
     if isinstance(said, dict) and said.keys() == {"error"}:
         why = said["error"]
-        return End(State.FAILED, why if isinstance(why, str) else str(why))
-    return End(State.DONE, "", write_json(said))
+        return ended(ErrorCode.BY_PROGRAM, why=why if isinstance(why, str) else str(why))
+    return Outcome(State.DONE, result=write_json(said))

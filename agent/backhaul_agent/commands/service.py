@@ -15,18 +15,20 @@ import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_agent.commands.decide import CommandBook, End, Step, not_started, read
+from backhaul_agent.commands.decide import CommandBook, Step, not_started, read
 from backhaul_agent.commands.handlers import NotDeliveredError, ask_program, run_executable
+from backhaul_agent.commands.outcome import ended
 from backhaul_agent.config import CommandConfig
 from backhaul_agent.downlink.position import POSITION, Cursor
 from backhaul_agent.errors import JetStreamError, LedgerStorageError
 from backhaul_agent.leaf.streams import IN_STREAM
 from backhaul_agent.ledger import command_rows
-from backhaul_agent.ledger.command_rows import State
+from backhaul_agent.ledger.command_rows import Outcome, State
 from backhaul_agent.ledger.rows import Inward, Outgoing
 from backhaul_agent.ledger.system_events import JSON_DTYPE
 from backhaul_agent.logs import Bursts
 from backhaul_codec import CodecError, Opaque, Point, encode_point
+from backhaul_codec.protocol.command_errors import ErrorCode
 from backhaul_codec.subjects import result_subject
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
+    from backhaul_agent.commands.handlers import Said
     from backhaul_agent.commit.writer import Writer
     from backhaul_agent.config import Config
     from backhaul_agent.hub_time.hub_clock import HubClock
@@ -163,7 +166,7 @@ class CommandService:
         if row is None:
             return False
         decision = await self._decide(row)
-        if isinstance(decision, End):
+        if isinstance(decision, Outcome):
             await self._finish(row, decision)
         elif decision is Step.WAIT:
             return False
@@ -171,7 +174,7 @@ class CommandService:
             await self._carry_out(row)
         return True
 
-    async def _decide(self, row: CommandRow) -> Step | End:
+    async def _decide(self, row: CommandRow) -> Step | Outcome:
         return self._book.decide(row, self._clock.latest_ns(), await self._since_ns())
 
     async def _carry_out(self, row: CommandRow) -> None:
@@ -183,7 +186,7 @@ class CommandService:
         if self._ledger.epoch != epoch:
             # It began with that commit: this ledger went back, and may have forgotten that this ran.
             decision = await self._decide(row)
-            if isinstance(decision, End):
+            if isinstance(decision, Outcome):
                 await self._finish(row, decision)
             if decision is not Step.RUN:
                 return  # nobody knows the time any more: it counts as a run cut short
@@ -191,31 +194,30 @@ class CommandService:
         self.running = row.name
         log.info("command", id=row.id, name=row.name, run=begun.runs)
         try:
-            end = await self._run(begun)
+            outcome = await self._run(begun)
         finally:
             self.running = ""
-        again = end.state is State.INTERRUPTED and await self._decide(begun) is Step.RUN
+        again = outcome.state is State.INTERRUPTED and await self._decide(begun) is Step.RUN
         if not again:
-            await self._finish(begun, end)
+            await self._finish(begun, outcome)
 
-    async def _run(self, row: CommandRow) -> End:
+    async def _run(self, row: CommandRow) -> Outcome:
         # The commit before may have waited for the disk, for longer than the command had.
         if self._is_late(row):
-            return not_started(row, "its deadline passed while the ledger waited for the disk")
+            return not_started(row, ErrorCode.LATE_BY_DISK)
         handler = self._handlers.get(row.name) or CommandConfig(row.name)
         timeout_s = handler.timeout_s or self._limits.timeout_s
         if handler.run:
             bytes_max = self._limits.result_bytes_max
-            end = await run_executable(
+            outcome, said = await run_executable(
                 row, handler.run, timeout_s=timeout_s, result_bytes_max=bytes_max
             )
-            self._note(row, end)
-            return end
+            self._note(row, said)
+            return outcome
         return await self._ask(row, timeout_s)
 
-    def _note(self, row: CommandRow, end: End) -> None:
+    def _note(self, row: CommandRow, said: Said) -> None:
         """Count what is wrong with an executable's output, and log what it complained of, as a field."""
-        said = end.said
         for counts, found in ((self.cut, said.cut), (self.left_open, said.left_open)):
             if found:
                 counts[row.name] += 1
@@ -225,7 +227,7 @@ class CommandService:
                 text=said.complaint, bytes=said.complaint_bytes,
             )  # fmt: skip
 
-    async def _ask(self, row: CommandRow, timeout_s: float) -> End:
+    async def _ask(self, row: CommandRow, timeout_s: float) -> Outcome:
         """Ask the program for it; where there is none, for a while: it may be starting too."""
         waited_s = 0.0
         while waited_s <= self._limits.handler_wait_s:
@@ -237,24 +239,24 @@ class CommandService:
                     )
                 waited_s += ASK_AGAIN_S  # only while there is a server to ask
             if self._is_late(row):
-                return not_started(row, "nobody took it before its deadline")
+                return not_started(row, ErrorCode.NOT_TAKEN)
             await asyncio.sleep(ASK_AGAIN_S)
-        return End(State.FAILED, f"no handler: nobody answers on cmd.{row.name}")
+        return ended(ErrorCode.NO_HANDLER, name=row.name)
 
     def _is_late(self, row: CommandRow) -> bool:
         now_ns = self._clock.latest_ns()
         return now_ns is None or now_ns >= row.deadline_ns
 
-    async def _finish(self, row: CommandRow, end: End) -> None:
-        now_ns = self._clock.time_ns()
-        said = _said(row, end)
+    async def _finish(self, row: CommandRow, outcome: Outcome) -> None:
+        now_ns, outcome = self._clock.time_ns(), outcome._replace(runs=row.runs)
         await self._commit(
-            _result(row.id, said, now_ns),
-            command_rows.finish(row.number, end.state, now_ns, said),
+            _result(row.id, _word(row.name, outcome), now_ns),
+            command_rows.finish(row.number, outcome, now_ns),
             *self._forgetting(),
         )
-        self.ended[end.state] = self.ended.get(end.state, 0) + 1
-        log.info("command ended", id=row.id, name=row.name, state=end.state, error=end.error)
+        state = outcome.state
+        self.ended[state] = self.ended.get(state, 0) + 1
+        log.info("command ended", id=row.id, name=row.name, state=state, error=outcome.error)
         self._untidy.set()
 
     def _forgetting(self) -> list[Statement]:
@@ -290,22 +292,25 @@ class CommandService:
         return since_ns
 
 
-def _said(row: CommandRow, end: End) -> bytes:
-    said: dict[str, Any] = {"state": end.state, "name": row.name, "runs": row.runs}
-    if end.error:
-        said["error"] = end.error
-    if end.result:
-        said["result"] = msgspec.Raw(end.result)
+def _word(name: str, outcome: Outcome) -> bytes:
+    """Return how a command ended as the hub is told."""
+    said: dict[str, Any] = {"state": outcome.state, "name": name, "runs": outcome.runs}
+    if outcome.error:
+        said["error"] = outcome.error
+    if outcome.code:
+        said["code"] = outcome.code
+    if outcome.result:
+        said["result"] = msgspec.Raw(outcome.result)
     return msgspec.json.encode(said)
 
 
 def _again(row: Owed) -> Outgoing:
     """Return a result that is owed once more; where damage left none to read, that it is not known."""
     try:
-        return _result(row.id, row.said, row.ended_ns)
+        return _result(row.id, _word(row.name, row.outcome), row.ended_ns)
     except CodecError:
-        lost = {"state": State.INTERRUPTED, "error": "what was said of it is damaged in the ledger"}
-        return _result(row.id, msgspec.json.encode(lost), row.ended_ns)
+        lost = ended(ErrorCode.DAMAGED)._replace(runs=row.outcome.runs)
+        return _result(row.id, _word(row.name, lost), row.ended_ns)
 
 
 def _result(id_: str, said: bytes, time_ns: int) -> Outgoing:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from backhaul_agent.ledger.rows import Statement
+from backhaul_codec.protocol.command_errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,9 @@ CREATE TABLE commands (
     state TEXT NOT NULL DEFAULT 'waiting',
     runs INTEGER NOT NULL DEFAULT 0,
     ended_ns INTEGER NOT NULL DEFAULT 0,
-    said BLOB NOT NULL DEFAULT x'',
+    code TEXT NOT NULL DEFAULT '',
+    error BLOB NOT NULL DEFAULT x'',
+    result BLOB NOT NULL DEFAULT x'',
     owed INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX commands_open ON commands (number) WHERE state IN ('waiting', 'running') OR owed > 0;
@@ -48,6 +51,10 @@ class State(StrEnum):
     FAILED = "failed"
     EXPIRED = "expired"
     INTERRUPTED = "interrupted"
+
+    @classmethod
+    def _missing_(cls, _: object) -> State:
+        return cls.INTERRUPTED  # a word that damage made: nobody can know what it was
 
 
 class Arrived(NamedTuple):
@@ -73,13 +80,27 @@ class CommandRow(NamedTuple):
     runs: int
 
 
+class Outcome(NamedTuple):
+    """The vehicle's word on a command that is over: for ever, and sent again whenever the hub asks.
+
+    ``error``: for people, "" where all is well, as ``code`` is; ``result``: JSON, or empty; ``runs``: its starts.
+    """
+
+    state: State
+    code: ErrorCode = ErrorCode.NONE
+    error: str = ""
+    result: bytes = b""
+    runs: int = 0
+
+
 class Owed(NamedTuple):
     """A finished command that came again: its result is to be sent once more."""
 
     number: int
     id: str
+    name: str
     ended_ns: int
-    said: bytes
+    outcome: Outcome
 
 
 def take_in(command: Arrived, rows_max: int) -> Statement:
@@ -99,12 +120,13 @@ def begin(number: int) -> Statement:
     )
 
 
-def finish(number: int, state: State, ended_ns: int, said: bytes) -> Statement:
-    """Note how a command ended; the same transaction sends ``said``."""
+def finish(number: int, outcome: Outcome, ended_ns: int) -> Statement:
+    """Note how a command ended; the same transaction sends it."""
+    state, code, error, result, runs = outcome
     return Statement(
-        "UPDATE commands SET state = ?, ended_ns = ?, said = ?, params = x'', owed = 0 "
-        "WHERE number = ?",
-        (state, ended_ns, said, number),
+        "UPDATE commands SET state = ?, code = ?, error = ?, result = ?, runs = ?, ended_ns = ?, "
+        "params = x'', owed = 0 WHERE number = ?",
+        (state, code, error.encode(), result, runs, ended_ns, number),
     )
 
 
@@ -141,14 +163,17 @@ async def oldest(ledger: LedgerReader) -> CommandRow | None:
 
 async def owed(ledger: LedgerReader, rows_max: int) -> list[Owed]:
     """Return finished commands that came again. Raises: LedgerStorageError."""
-    return [
-        Owed(*row)
-        for row in await ledger.query(
-            "SELECT number, id, ended_ns, said FROM commands WHERE owed > 0 "
-            "AND state NOT IN ('waiting', 'running') ORDER BY number LIMIT ?",
-            rows_max,
-        )
-    ]
+    found = []
+    for number, id_, name, ended_ns, state, code, error, result, runs in await ledger.query(
+        "SELECT number, id, name, ended_ns, state, code, CAST(error AS BLOB), result, runs "
+        "FROM commands WHERE owed > 0 AND state NOT IN ('waiting', 'running') "
+        "ORDER BY number LIMIT ?",
+        rows_max,
+    ):
+        said = error.decode(errors="replace")
+        outcome = Outcome(State(state), ErrorCode(code), said, result, runs)
+        found.append(Owed(number, id_, name, ended_ns, outcome))
+    return found
 
 
 async def finished(ledger: LedgerReader, ids: Sequence[str]) -> list[str]:

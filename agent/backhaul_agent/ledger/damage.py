@@ -41,7 +41,8 @@ _KINDS = {
     "evicted": {"lane": "integer", "lo": "integer", "hi": "integer", "reason": "text"},
     "commands": {
         "id": "text", "name": "text", "params": "blob", "sent_ns": "integer",
-        "deadline_ns": "integer", "runs": "integer", "ended_ns": "integer", "said": "blob",
+        "deadline_ns": "integer", "runs": "integer", "ended_ns": "integer",
+        "code": "text", "error": "blob", "result": "blob",
     },
 }  # fmt: skip
 _MAGIC = 0x377F0682  # odd: checksums are of words with the highest byte first

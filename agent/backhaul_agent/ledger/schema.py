@@ -19,13 +19,14 @@ from backhaul_agent.errors import (
 from backhaul_agent.ledger import chain as ledger_chain
 from backhaul_agent.ledger import command_rows
 from backhaul_agent.ledger.damage import PAGE_BYTES
+from backhaul_agent.ledger.older_commands import OLDER_COMMANDS, TO_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
     from pathlib import Path
 
 APPLICATION_ID = 0x424B484C  # "BKHL" in the file's header: this file is a ledger
-SCHEMA_VERSION = 4  # goes up with each change of SCHEMA, and only then: `_check_tables`
+SCHEMA_VERSION = 5  # goes up with each change of SCHEMA, and only then: `_check_tables`
 _NEW_BYTES = "(length(NEW.subject) + coalesce(length(NEW.body), 0))"
 _OLD_BYTES = "(length(OLD.subject) + coalesce(length(OLD.body), 0))"
 
@@ -143,7 +144,7 @@ PRAGMA user_version = {SCHEMA_VERSION};
 TABLES = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"  # indexes and triggers, too
 
 # What brings a ledger of a schema to the next one, in place.
-MIGRATIONS = {2: command_rows.SCHEMA, 3: ledger_chain.SCHEMA}
+MIGRATIONS = {2: OLDER_COMMANDS, 3: ledger_chain.SCHEMA, 4: TO_COLUMNS}
 
 
 class Opener(Protocol):
@@ -232,7 +233,11 @@ async def _prepare(
     else:
         for number in range(version, SCHEMA_VERSION):
             done = f"PRAGMA user_version = {number + 1}; COMMIT;"
-            await db.executescript(f"BEGIN IMMEDIATE; {MIGRATIONS[number]} {done}")
+            try:
+                await db.executescript(f"BEGIN IMMEDIATE; {MIGRATIONS[number]} {done}")
+            except sqlite3.IntegrityError as error:
+                problem = f"a row is none that schema {number + 1} can have: {error}"
+                raise LedgerCorruptError(path, problem) from error
     return await _check_meta(db, path, device), fresh
 
 
