@@ -19,7 +19,7 @@ import os
 import shutil
 import signal
 import sqlite3
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -45,7 +45,7 @@ from tests.chaos.schedule import Habit
 from tests.support.rig.parts import RigError, program
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
     from tests.chaos.evidence import Found
@@ -69,13 +69,16 @@ async def _clone(world: World, fault: Fault) -> None:
     async with world.turn(f"{fault.target} copy"):
         try:
             since_ns = world.now_ns()
-            if not await _imaged(world, rig, image, clone):
-                world.idle[fault.kind] += 1
-                return
-            async with _link_cut(world, fault) if offline else nullcontext():
+            async with AsyncExitStack() as alone:
+                if offline:
+                    await alone.enter_async_context(_link_cut(world, fault))
+                if not await _imaged(world, rig, image, clone):
+                    world.idle[fault.kind] += 1
+                    return
                 await asyncio.sleep(fault.length_s / 2)
+                # The second one finds a link: without the hub's word it would open an epoch of its own.
                 unnoticed, first_id = await _second_in(
-                    world, rig, (image, first), clone, own_id=own_id
+                    world, rig, (image, first), clone, alone.aclose, own_id=own_id
                 )
             await asyncio.sleep(fault.length_s / 2)
             damage = Damage(fault.target, 0, 0, put_back=True, since_ns=since_ns, clone=clone)
@@ -108,9 +111,15 @@ async def _imaged(world: World, rig: DeviceRig, image: Path, clone: Clone) -> bo
 
 
 async def _second_in(
-    world: World, rig: DeviceRig, images: tuple[Path, Path], clone: Clone, *, own_id: bool
+    world: World,
+    rig: DeviceRig,
+    images: tuple[Path, Path],
+    clone: Clone,
+    heal: Callable[[], Awaitable[None]],
+    *,
+    own_id: bool,
 ) -> tuple[Damage | None, str]:
-    """Save the first machine's disk, and put the second one in.
+    """Save the first machine's disk, and put the second one in; `heal` the link before that starts.
 
     Returns the damage of the first one's ledger that it has not noticed yet, and its machine-id.
     """
@@ -128,6 +137,7 @@ async def _second_in(
             machine.put_in(machine.another())
         world.clones.append(clone)
         clone.second_ns = world.now_ns()
+        await heal()
     return unnoticed, first_id
 
 

@@ -24,14 +24,10 @@ from backhaul_hub.streams.streams import (
     reconcile,
     stream_names,
 )
-from tests.support.rig import patient
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from nats.aio.client import Client
 
-    from tests.support.nats_server import NatsServer
 
 pytestmark = pytest.mark.nats
 STREAM = {"name": "S", "subjects": ["s.>"], "storage": "file", "max_age": 10**9}
@@ -41,13 +37,6 @@ DEVICE = Device("VID-001", "ab12", "", 0)
 
 async def sourced_by(api: JetStreamApi, stream: str) -> frozenset[Place]:
     return sourced(await api.request(f"STREAM.INFO.{stream}"))
-
-
-@pytest.fixture
-async def client(nats_server: NatsServer) -> AsyncIterator[Client]:
-    connection = await patient.connect(nats_server.url)
-    yield connection
-    await connection.close()
 
 
 async def test_a_stream_is_created_once_and_updated_in_place(client: Client) -> None:

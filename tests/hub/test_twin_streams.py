@@ -16,10 +16,8 @@ from backhaul_hub.streams.disk_shares import store_bytes_max, twin_bytes_max
 from backhaul_hub.streams.streams import declared_streams, planned, reconcile
 from backhaul_hub.streams.twin_streams import device_prefix
 from tests.hub.made_hub import GIB, make_hub
-from tests.support.rig import patient
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from nats.aio.client import Client
@@ -41,13 +39,6 @@ def edit(directory: Path, old: str, new: str) -> HubConfig:
 
 def declared(config: HubConfig, name: str) -> Json:
     return next(stream for stream in declared_streams(config) if stream["name"] == name)
-
-
-@pytest.fixture
-async def client(nats_server: NatsServer) -> AsyncIterator[Client]:
-    connection = await patient.connect(nats_server.url)
-    yield connection
-    await connection.close()
 
 
 async def reconcile_all(api: JetStreamApi, config: HubConfig) -> list[str]:
