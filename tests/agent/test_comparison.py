@@ -18,9 +18,9 @@ from backhaul_agent.ledger.rows import Adopted, Changes, Row
 from backhaul_agent.uplink import comparison
 from backhaul_agent.uplink.comparison import Comparison
 from backhaul_agent.uplink.confirmations import Confirmations
-from backhaul_agent.uplink.reconcile import SPARE, spare_of
 from backhaul_agent.uplink.resend import Work
 from backhaul_codec import chain, decode, hash_of, peek
+from backhaul_codec.protocol.words import SPARE, spare_of
 from backhaul_codec.wire.envelope import NO_LINK
 from tests.agent.ledgers import open_ledger, opening, outgoing
 from tests.support.agent_clock import FakeClock

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from backhaul_agent.ledger.lanes import Lane
 from backhaul_agent.ledger.rows import OwnRow
 from backhaul_agent.uplink.adoption import unknown
-from backhaul_agent.uplink.reconcile import MOVED, Spare, Verdicts, judge, question_of, spare_of
+from backhaul_agent.uplink.reconcile import MOVED, Spare, Verdicts, judge, question_of
 from backhaul_agent.uplink.resend import Work
 from backhaul_codec import Point, chain, encode_frame, encode_point, hash_of
+from backhaul_codec.protocol.words import spare_of
 from backhaul_codec.wire.envelope import NO_LINK
 
 LANE = Lane(3, "bulk", 42, next_seq=99)

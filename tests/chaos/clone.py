@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from backhaul_agent.uplink.reconcile import spare_of
+from backhaul_codec.protocol.words import spare_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

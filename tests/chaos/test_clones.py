@@ -11,7 +11,7 @@ import pytest
 from backhaul_agent.commit.framer import pack
 from backhaul_agent.ledger.rows import Changes, Staged
 from backhaul_agent.presence.machine import identify
-from backhaul_agent.uplink.reconcile import spare_of
+from backhaul_codec.protocol.words import spare_of
 from tests.agent.ledgers import open_ledger
 from tests.chaos.checker import check
 from tests.chaos.clone import Clone

@@ -10,7 +10,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from backhaul_codec.assurance.certificates import HOUR_NS, TWO_MACHINES
-from backhaul_codec.protocol.words import FORKED, ClockWord, EpochWord, MarkWord, Receipt
+from backhaul_codec.protocol.words import (
+    FORKED,
+    SPARE,
+    ClockWord,
+    EpochWord,
+    MarkWord,
+    Receipt,
+    spare_of,
+)
 from backhaul_hub.cli.main import cli
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
@@ -201,9 +209,11 @@ async def test_what_was_said_is_known_again_after_a_restart(hub: Hub) -> None:
     assert (book.clocks[DEVICE].quality, book.clocks[DEVICE].time_ns) == ("synced", at(1))
 
 
-@pytest.mark.parametrize(("said", "known"), [(False, False), (False, True), (True, False)])
+@pytest.mark.parametrize(
+    ("said", "known"), [("", False), ("", True), (FORKED, False), (SPARE, False)]
+)
 async def test_hours_in_which_two_machines_wrote_are_never_complete(
-    tmp_path: Path, hub: Hub, *, said: bool, known: bool
+    tmp_path: Path, hub: Hub, said: str, *, known: bool
 ) -> None:
     key = LaneKey(DEVICE, "bulk", 7)
     hub.mark(0.5, 1, 0)
@@ -220,7 +230,11 @@ async def test_hours_in_which_two_machines_wrote_are_never_complete(
         line.split()[1] for line in (await asyncio.to_thread(ask, tmp_path)).output.splitlines()
     ] == ["complete"] * 3
     if said:  # by the other machine, which found what is here before it sent anything
-        hub.hear(1, EpochWord(at(4), 7, 8, FORKED, {"bulk": 14}), epoch=8)
+        over = 7 if said == FORKED else spare_of(7)
+        if said == SPARE:
+            hub.hear(2, Receipt("bulk", over, 1, 13, SPARE), epoch=8)
+            hub.continuity.arrived(LaneKey(DEVICE, "bulk", over), 14, 10, at(4))
+        hub.hear(1, EpochWord(at(4), over, 8, said, {"bulk": 14}), epoch=8)
     else:
         for seq in (12, 20):
             hub.continuity.arrived(key, seq, 10, at(3), own=b"other!")

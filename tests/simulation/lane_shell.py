@@ -24,10 +24,10 @@ from backhaul_agent.uplink.reconcile import (
     Verdicts,
     judge,
     question_of,
-    spare_of,
 )
 from backhaul_agent.uplink.resend import Ask, Resends, Work
 from backhaul_agent.uplink.resend_requests import LOST, MISSING, reasons
+from backhaul_codec.protocol.words import spare_of
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.state.merge import HeadKey, Heads
 from backhaul_codec.wire.envelope import NO_LINK

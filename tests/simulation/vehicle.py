@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from backhaul_agent.commit.epochs import Verdict
 from backhaul_agent.uplink.confirmations import Claim
 from backhaul_agent.uplink.epoch_sync import EpochWords
-from backhaul_agent.uplink.reconcile import SPARE
 from backhaul_agent.uplink.resend import Ask
 from backhaul_codec import Point, hash_of
+from backhaul_codec.protocol.words import SPARE
 from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.wire.envelope import NO_LINK
 from tests.simulation.lane_shell import LANES, Cores, LaneShell, Ledger, Writer

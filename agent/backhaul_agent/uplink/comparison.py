@@ -18,14 +18,13 @@ from backhaul_agent.ledger.system_events import epoch_event, receipt
 from backhaul_agent.uplink.out_stream import OutStream
 from backhaul_agent.uplink.reconcile import (
     ASK_ROWS,
-    SPARE,
     HashQuestion,
     Spare,
     judge,
     question_of,
-    spare_of,
 )
 from backhaul_agent.uplink.resend import Work
+from backhaul_codec.protocol.words import SPARE, spare_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

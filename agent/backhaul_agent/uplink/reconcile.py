@@ -15,13 +15,13 @@ Pure: the answers come in, what is to be asked and written goes out.
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_agent.ledger.rows import Adopted, Evicted, Inward
 from backhaul_codec import CodecError, chain, hash_of
 from backhaul_codec.kinds import BULK, LIVE
+from backhaul_codec.protocol.words import spare_of
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.subjects import node_of_lane, parse_leaf
 from backhaul_codec.wire.envelope import NO_LINK
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 ASK_ROWS = 512
 MOVED = "moved into a newer epoch: the hub holds another message in this place"
-SPARE = "a spare epoch: it has what was moved, and nothing more"
-_PERSON = b"backhaul spare"
 
 
 class HashQuestion(NamedTuple):
@@ -67,12 +65,6 @@ class Spare(NamedTuple):
     last_seq: int = 0
     confirmed: int = 0
     rows: Mapping[int, OwnRow] = MappingProxyType({})
-
-
-def spare_of(epoch: int) -> int:
-    """Return the epoch to which messages go whose places in this one another's messages have."""
-    digest = blake2b(epoch.to_bytes(4, "little"), digest_size=4, person=_PERSON).digest()
-    return int.from_bytes(digest, "little") or 1
 
 
 def question_of(lane: Lane, rows: Sequence[OwnRow]) -> HashQuestion:

@@ -8,6 +8,7 @@ hub's word of what was imported, `e.import`. Pure: bytes in, words out.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import msgspec
@@ -21,11 +22,14 @@ from backhaul_codec.subjects import IMPORT, SubjectError, Uplink, node_of_lane
 from backhaul_codec.wire.envelope import HASH_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 FORKED = "the hub holds another history of this epoch: another machine has written in it"
 """Why an epoch is over, in `e.epoch`: the vehicle found another message at the hub than its own."""
+SPARE = "a spare epoch: it has what was moved, and nothing more"
+"""Why a spare epoch is over, in `e.epoch`: the vehicle moved messages there whose places others had."""
+_PERSON = b"backhaul spare"
 # Text of a vehicle that goes into hub.db and onto screens.
 _TEXT_CHARACTERS_MAX = 200
 _LANES_MAX = 1024
@@ -39,6 +43,28 @@ Nanoseconds = Annotated[int, Meta(ge=-_INT64_MAX, le=_INT64_MAX)]
 Quality = Literal["synced", "holdover", "unset"]
 Hour = Annotated[int, Meta(ge=-_INT64_MAX // 3_600_000_000_000, le=_INT64_MAX // 3_600_000_000_000)]
 KeyState = Literal["made", "written", "failed"]
+
+
+def spare_of(epoch: int) -> int:
+    """Return the epoch to which messages go whose places in this one another's messages have."""
+    digest = blake2b(epoch.to_bytes(4, "little"), digest_size=4, person=_PERSON).digest()
+    return int.from_bytes(digest, "little") or 1
+
+
+def forked_by(old: int, why: str, known: Iterable[int]) -> set[int]:
+    """Return the epochs of which a vehicle's `e.epoch` says that another machine wrote in them.
+
+    It says so of the epoch itself (`FORKED`), or names the spare epoch to which it moved the messages whose
+    places were taken (`SPARE`).
+
+    Args:
+        old: the epoch that is over.
+        why: the vehicle's reason.
+        known: epochs in which the vehicle wrote.
+    """
+    if why == FORKED:
+        return {old}
+    return {each for each in known if spare_of(each) == old} if why == SPARE else set()
 
 
 class WordError(ValueError):

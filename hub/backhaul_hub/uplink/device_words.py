@@ -11,7 +11,7 @@ import msgspec
 import structlog
 
 from backhaul_codec.assurance.certificates import HOUR_NS
-from backhaul_codec.protocol.words import FORKED, ClockWord, EpochWord, MarkWord, Receipt
+from backhaul_codec.protocol.words import ClockWord, EpochWord, MarkWord, Receipt, forked_by
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.change import Change
 
@@ -123,9 +123,11 @@ class WordBook:
             return
         for lane, last in word.lanes.items():
             self._continuity.say(LaneKey(device, lane, word.old), last)
-            if word.why == FORKED:
+        known = {each.epoch for each in self._continuity.of_device(device)}
+        for epoch in forked_by(word.old, word.why, known):
+            for lane in word.lanes:
                 # What is held may all be one machine's: the other one's messages were never sent.
-                self._continuity.fork(LaneKey(device, lane, word.old))
+                self._continuity.fork(LaneKey(device, lane, epoch))
         lanes = msgspec.json.encode(word.lanes).decode()
         row = (device, word.old, word.new, word.time_ns, word.why, lanes, stored_ns)
         self._epochs.append(row)

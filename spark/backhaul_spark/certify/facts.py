@@ -16,7 +16,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_codec.assurance.certificates import Certificate, LaneId, Mark, certify, lane_records
-from backhaul_codec.protocol.words import FORKED
+from backhaul_codec.protocol.words import forked_by
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.subjects import IMPORT
 from backhaul_spark.certify.hashes import Hashes, Sought, repeats
@@ -190,9 +190,10 @@ class Facts:
         for row in _in_order(parts[ENDED_TABLE]):
             device, lanes = of(row, row["old"]), json.loads(row["lanes"])
             device.ended.append((row["old"], lanes))
-            if row["why"] == FORKED:  # what is held may all be one machine's
-                for lane in lanes:
-                    device.fork(LaneId(lane, row["old"]), 0, new=row["ingest"] > self._done)
+            known = {id_.epoch for id_ in device.held}
+            for epoch in forked_by(row["old"], row["why"], known):
+                for lane in lanes:  # what is held may all be one machine's
+                    device.fork(LaneId(lane, epoch), 0, new=row["ingest"] > self._done)
         for row in partings(parts[COVERAGE_TABLE]).to_pylist():
             id_ = LaneId(row["lane"], row["epoch"])
             of(row).fork(id_, 0, new=row["ingest"] > self._done)
