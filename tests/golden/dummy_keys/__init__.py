@@ -1,0 +1,1 @@
+"""On PYTHONPATH, not imported: Python reads sitecustomize.py at each start."""
