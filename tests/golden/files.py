@@ -40,7 +40,27 @@ def rows(path: Path) -> dict[str, list[dict[str, Any]]]:
         names = [
             row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         ]
-        return {name: [dict(row) for row in db.execute(f"SELECT * FROM {name}")] for name in names}
+        found = {name: [dict(row) for row in db.execute(f"SELECT * FROM {name}")] for name in names}
+    return found | {"command": list(map(ended, found.get("command", [])))}
+
+
+def ended(command: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of hub.db's commands with its outcome as schema 15 keeps it, but for the error's code.
+
+    Up to schema 14 a column of JSON held it, as the vehicle or the hub had said it.
+    """
+    if "said" in command:
+        said = json.loads(command["said"])
+        command |= {
+            "said_by": said.get("by", "vehicle") if said else "",
+            "error": said.get("error", ""),
+            "result": json.dumps(said["result"]) if "result" in said else "",
+            "runs": said.get("runs", 0),
+            "doubt": said.get("epoch", 0),
+        }
+    result = json.loads(command["result"] or "null")
+    rest = {name: value for name, value in command.items() if name not in ("said", "code")}
+    return rest | {"result": result}
 
 
 def unpack(name: str, target: Path) -> None:

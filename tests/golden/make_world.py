@@ -3,9 +3,9 @@
     PYTHONPATH=tests/golden/dummy_keys:. GOLDEN_KEYS=/tmp/keys python -m tests.golden.make_world /tmp/world
     python -m tests.golden.pack /tmp/world tests/golden
 
-Commit fe95784, the last one before issue 16, ran both: this script (and world_messages.py) as it stands, since it uses programs and
-names that did not move; `pack.py` and what it imports by a copy in which sed put the names of that
-commit in place of today's. So the golden files are of that commit, and stay: run again, this makes another world.
+Commit fe95784, the last one before issue 16, ran both by a copy in which sed put that commit's names in place
+of today's, here those of the rig alone. So the golden files are of that commit, and stay: run again, this makes
+another world.
 
 /tmp/world has `hub.db`, `backup/`, `ledger.db`, `answers.json` (of commands, beside the backup), and
 `up.jsonl`, all messages of UP. The hub's streams keep what they hold for ten years, the longest that can be set.
@@ -27,8 +27,8 @@ from pathlib import Path
 
 from backhaul_agent.client import Agent, connect
 from backhaul_codec import Point
-from demo.relay import Relay
-from demo.rig import DeviceRig, HubRig, program, run_to_end
+from tests.support.rig.parts import DeviceRig, HubRig, program, run_to_end
+from tests.support.rig.relay import Relay
 
 from .world_messages import NOON, SECOND, raw_messages, values
 

@@ -59,13 +59,18 @@ def plain(value: Any) -> Any:
 def message(subject: str, body: bytes) -> dict[str, Any]:
     """Return all that a message of UP says, and whether its content, written anew, is the same bytes."""
     uplink = parse_uplink(subject)
+    # The kind of a message was its letter, and is a row of a table by now.
+    names = [
+        *(uplink.device, uplink.lane, uplink.leaf_subject, uplink.letter, uplink.node),
+        *(uplink.type, uplink.key, uplink.parent, uplink.lane_node),
+    ]
     try:
         header = peek(body)
         found = decode(body, node=uplink.node or "-", type=uplink.type or "-", key=uplink.key or "")
     except CodecError as error:
-        return {"uplink": plain(uplink), "error": error.reason}
+        return {"uplink": names, "error": error.reason}
     return {
-        "uplink": plain(uplink),
+        "uplink": names,
         "header": plain(header),
         "clock": found.clock,
         "points": plain(found.points),
