@@ -41,7 +41,10 @@ def rows(path: Path) -> dict[str, list[dict[str, Any]]]:
             row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         ]
         found = {name: [dict(row) for row in db.execute(f"SELECT * FROM {name}")] for name in names}
-    return found | {"command": list(map(ended, found.get("command", [])))}
+    return found | {
+        "command": list(map(ended, found.get("command", []))),
+        "commands": list(map(ended_on_vehicle, found.get("commands", []))),
+    }
 
 
 def ended(command: dict[str, Any]) -> dict[str, Any]:
@@ -57,6 +60,22 @@ def ended(command: dict[str, Any]) -> dict[str, Any]:
             "result": json.dumps(said["result"]) if "result" in said else "",
             "runs": said.get("runs", 0),
             "doubt": said.get("epoch", 0),
+        }
+    result = json.loads(command["result"] or "null")
+    rest = {name: value for name, value in command.items() if name not in ("said", "code")}
+    return rest | {"result": result}
+
+
+def ended_on_vehicle(command: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of a ledger's commands with its outcome as schema 5 keeps it, but for the error's code.
+
+    Up to schema 4 a column of JSON held it, as the vehicle had said it.
+    """
+    if "said" in command:
+        said = json.loads(command["said"] or b"{}")
+        command |= {
+            "error": said.get("error", "").encode(),
+            "result": json.dumps(said["result"]) if "result" in said else "",
         }
     result = json.loads(command["result"] or "null")
     rest = {name: value for name, value in command.items() if name not in ("said", "code")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.commit.heads import HeadKeeper
@@ -43,7 +44,10 @@ async def says(ledger: Ledger) -> dict[str, Any]:
         "damaged": keeper.damaged,
         "boots": plain(await ledger.boots()),
         "pending": plain(await ledger.pending((), MANY)),
-        "commands": plain(await ledger.query(COMMANDS)),
+        "commands": [
+            [*row, error.decode(), json.loads(result or b"null")]
+            for *row, error, result in await ledger.query(COMMANDS)
+        ],
         "owed": plain(await command_rows.owed(ledger, MANY)),
         "finished": sorted(await command_rows.finished(ledger, IDS)),
         "replays": [plain(book.kept(row[0])) for row in await ledger.query(SOURCES)],
@@ -92,4 +96,4 @@ async def go_on(ledger: Ledger) -> list[Any]:
 
 IDS = ["id-echo", "id-fail", "id-nobody", "id-of-none"]
 SOURCES = "SELECT json_extract(value, '$.source') FROM meta WHERE name LIKE 'replay.%'"
-COMMANDS = "SELECT id, name, deadline_ns, state, runs, ended_ns, said FROM commands ORDER BY number"
+COMMANDS = "SELECT id, name, deadline_ns, state, runs, ended_ns, error, result FROM commands ORDER BY number"

@@ -3,7 +3,7 @@
     PYTHONPATH=tests/golden/dummy_keys:. GOLDEN_KEYS=/tmp/keys python -m tests.golden.make_world /tmp/world
     python -m tests.golden.pack /tmp/world tests/golden
 
-Commit fe95784, the last one before issue 16, ran both by a copy in which sed put that commit's names in place
+Commit fe95784, the last one with flat modules, ran both by a copy in which sed put that commit's names in place
 of today's, here those of the rig alone. So the golden files are of that commit, and stay: run again, this makes
 another world.
 
