@@ -59,6 +59,38 @@ async def test_json_publishes_are_answered(tmp_path: Path, nats_server: NatsServ
         assert (live.node, live.type, live.value) == ("door", "state", "open")
 
 
+async def test_each_part_reports_in_its_section_of_the_status(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    async with bench(tmp_path, nats_server) as it:
+        status = await it.drained()
+    assert list(status) == [
+        *("device", "epoch", "machine", "uptime_s", "memory_bytes_max", "conditions", "connects"),
+        *("connected", "last_error", "clock", "lanes", "link", "leaf", "ledger", "heads"),
+        *("commands", "programs", "artifacts", "counters"),
+    ]
+    assert {name: set(status[name]) for name in ("link", "ledger", "heads", "counters")} == {
+        "link": {
+            *("mode", "up", "phase", "visits", "next_visit_s", "last_failure", "shared"),
+            *("switched", "rate_kbit_s", "windows", "window_updates"),
+        },
+        "ledger": {
+            *("path", "bytes", "bytes_max", "full", "disk_full", "reserve_held", "staged_points"),
+            *("epoch", "former_epochs_owed", "compared_epochs", "suspect_points"),
+            *("forgotten_messages", "evicted_messages", "quarantined_rows", "set_aside"),
+        },
+        "heads": {"count", "damaged_rows", "edges_left_out", "nodes_differing"},
+        "counters": {
+            *("messages_received", "points_kept", "points_refused_by_storage", "refused"),
+            *("commits", "commits_failed", "frames", "downlink_messages", "downlink_garbage"),
+        },
+    }
+    assert set(status["lanes"]["bulk"]) == {
+        *("epoch", "state", "last_seq", "ready_seq", "appended", "watermark"),
+        *("outstanding_bytes", "waits_for_hub", "foreign_messages", "last_error"),
+    }
+
+
 @pytest.mark.parametrize(
     ("subject", "payload", "code"),
     [

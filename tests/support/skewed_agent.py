@@ -13,8 +13,8 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from backhaul_agent import daemon as daemon_module
 from backhaul_agent import logs
+from backhaul_agent import parts as parts_module
 from backhaul_agent.clock import SystemClock, boot_id
 from backhaul_agent.config_file import load
 from backhaul_agent.daemon import Daemon
@@ -60,5 +60,5 @@ async def run(config_path: Path, file: Path) -> None:
 if __name__ == "__main__":
     config_path, offset, *roots = map(Path, sys.argv[1:])
     if roots:
-        daemon_module.identify = partial(identify, root=roots[0])  # type: ignore[attr-defined]
+        parts_module.identify = partial(identify, root=roots[0])  # type: ignore[attr-defined]
     asyncio.run(run(config_path, offset))

@@ -7,7 +7,7 @@ it are told that there is no room; a program never has all of it.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.errors import ArtifactError, Code, RefusedError
 
@@ -61,6 +61,10 @@ class ArtifactRoom:
             self._promised[path] = whole
             if program:
                 self._owners[path] = program
+
+    def status(self) -> dict[str, Any]:
+        """Return the artifacts' part of the status."""
+        return {"refused": dict(self.refused)}
 
     def _require(self, path: Path, whole: int, program: str) -> None:
         others = {each: size for each, size in self._promised.items() if each != path}

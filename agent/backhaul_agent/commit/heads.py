@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backhaul_agent.commit.participant import CommitParticipant
 from backhaul_agent.commit.queues import heads_in
@@ -71,6 +71,14 @@ class HeadKeeper(CommitParticipant):
         self._now_ns = now_ns
         self._synced = synced
         self._changes = self.begin()
+
+    def status(self) -> dict[str, Any]:
+        """Return the keeper's part of the status of heads."""
+        return {
+            "count": len(self.heads),
+            "damaged_rows": self.damaged,
+            "edges_left_out": len(self.tree.left_out),
+        }
 
     def restore(self, rows: Iterable[HeadRow], meta: Mapping[str, str | int]) -> None:
         """Take over the ledger's heads; damaged rows are left out, and counted."""

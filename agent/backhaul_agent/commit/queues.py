@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
@@ -63,6 +63,16 @@ class Counters:
     commits_failed: int = 0
     frames: int = 0
     last_error: str = ""
+
+    def status(self) -> dict[str, Any]:
+        """Return the counters of the status."""
+        return {
+            "points_kept": self.points_kept,
+            "points_refused_by_storage": self.points_refused,
+            "commits": self.commits,
+            "commits_failed": self.commits_failed,
+            "frames": self.frames,
+        }
 
 
 class Arrivals(CommitParticipant):

@@ -10,7 +10,7 @@ What is written is the business of the participants (`commit.participant`).
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -97,6 +97,16 @@ class Writer:
     def buffered_points(self) -> int:
         """Return how many acknowledged points are staged but not framed."""
         return self._arrivals.framer.buffered_points + self.gate.suspects.points
+
+    def status(self) -> dict[str, Any]:
+        """Return the writer's part of the ledger's status."""
+        return {
+            "reserve_held": self.room.reserve.held,
+            "staged_points": self.buffered_points,
+            "epoch": str(self.gate.epochs.verdict),
+            "suspect_points": self.gate.suspects.points,
+            "evicted_messages": self.room.evicted,
+        }
 
     async def restore(self) -> None:
         """Take heads and staged rows back into memory; set aside staged rows that are damaged.

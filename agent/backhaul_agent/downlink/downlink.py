@@ -75,6 +75,10 @@ class Downlink:
         """Return the streams that are kept set up."""
         return [reader.stream for reader in self._readers if not reader.retired]
 
+    def status(self) -> dict[str, Any]:
+        """Return the counters of the status."""
+        return {"downlink_messages": self.messages, "downlink_garbage": self.garbage}
+
     @property
     def messages(self) -> int:
         """Return how many messages were taken in since the start."""

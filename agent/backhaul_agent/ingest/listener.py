@@ -95,6 +95,10 @@ class Listener:
         """Wait until every answer given so far is on its way."""
         await self._answers.join()
 
+    def status(self) -> dict[str, Any]:
+        """Return the counters of the status."""
+        return {"messages_received": self.received, "refused": dict(self.refusals.counts)}
+
     def on_overrun(self, error: SlowConsumerError) -> None:
         """Refuse a message that the NATS client has no room for, instead of losing it silently."""
         self._refuse(error.subject, error.reply, 1, TOO_MUCH)

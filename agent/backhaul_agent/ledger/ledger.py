@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.errors import LedgerCorruptError, LedgerStorageError, says_damaged
 from backhaul_agent.ledger import boots as ledger_boots
@@ -19,6 +19,7 @@ from backhaul_agent.ledger import lanes as ledger_lanes
 from backhaul_agent.ledger import schema as ledger_schema
 from backhaul_agent.ledger import transaction as ledger_commit
 from backhaul_agent.ledger.damage import (
+    asides,
     frames_committed,
     header_is_spoilt,
     lacks_tables,
@@ -143,6 +144,22 @@ class Ledger(LedgerReader):
                 raise LedgerCorruptError(path, f"SQLite cannot read it: {error}") from error
             raise LedgerStorageError(path, "opening", error) from error
         return ledger
+
+    def status(self) -> dict[str, Any]:
+        """Return the ledger's part of the status; sizes in bytes."""
+        return {
+            "path": str(self.path),
+            "bytes": self.budget.used,
+            "bytes_max": self.budget.bytes_max,
+            "full": self.budget.full,
+            "disk_full": bool(self.budget.disk),
+            "former_epochs_owed": len(
+                {lane.epoch for lane in self.closed.values() if not lane.whole}
+            ),
+            "forgotten_messages": self.forgotten,
+            "quarantined_rows": self.quarantined,
+            "set_aside": ", ".join(map(str, asides(self.path))),
+        }
 
     async def commit(self, changes: Changes) -> list[int]:
         """Write all of ``changes`` in one transaction, durable when this returns.

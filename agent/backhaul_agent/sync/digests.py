@@ -85,6 +85,13 @@ class Digests:
         self._answered: dict[str, tuple[str | None, str | None]] = {}
         self._rounds = 0
 
+    def status(self) -> dict[str, Any]:
+        """Return the digests' part of the status of heads.
+
+        Nodes that differed when the hub last compared and found any; None: it has not complained since.
+        """
+        return {"nodes_differing": self.differing}
+
     def link_up(self) -> None:
         """Note that the link came up: both ends may have changed since they last spoke."""
         self._answered.clear()

@@ -8,7 +8,7 @@ nothing more of it that the hub has not taken: what the hub does not hold then w
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from nats.errors import Error as NatsError
@@ -82,6 +82,11 @@ class Comparison:
             return
         if (lane, epoch, lo) == asked[:3] and len(hashes) == asked.hi - asked.lo + 1:
             self._answer.set_result(hashes)
+
+    def status(self) -> dict[str, Any]:
+        """Return the comparison's part of the ledger's status."""
+        compared = {epoch for lane in self._lanes for epoch in lane.confirmations.compared}
+        return {"compared_epochs": len(compared)}
 
     async def run(self, jetstream: JetStream) -> None:
         """Compare for as long as this connection lives (the caller cancels)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from nats.errors import Error as NatsError
@@ -12,7 +12,6 @@ from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.commit.epochs import Verdict
 from backhaul_agent.errors import JetStreamError, LedgerStorageError
 from backhaul_agent.leaf.streams import out_consumer_config, out_stream, out_stream_config
-from backhaul_agent.ledger.rows import LaneStep
 from backhaul_agent.uplink.adoption import Adoption, Held
 from backhaul_agent.uplink.appender import Limits, State, Tail, Turn
 from backhaul_agent.uplink.appends import Appends
@@ -36,12 +35,10 @@ if TYPE_CHECKING:
     from backhaul_agent.ledger.lanes import Lane as LaneState
     from backhaul_agent.ledger.ledger import Ledger
     from backhaul_agent.ledger.rows import Row
-    from backhaul_agent.ledger.sequence_offsets import Step
     from backhaul_agent.uplink.appender import Appender
     from backhaul_agent.uplink.confirmations import Claim
     from backhaul_agent.uplink.resend import Ask, Work
 
-USED_AHEAD = 1024  # how many seqs are recorded as sent at a time
 RETRY_S_MIN, RETRY_S_MAX = 0.1, 5.0
 log = structlog.get_logger("lane")
 
@@ -71,19 +68,26 @@ class Lane:
         self._clock = clock
         # Half of the stream may be above the watermark: "discard old" then never reaches it.
         outstanding = config.lane_bytes_max(name) // 2
-        self._entered = LaneEpoch(name, ledger, Limits(outstanding_bytes=outstanding))
+        self._entered = LaneEpoch(name, ledger, writer, Limits(outstanding_bytes=outstanding))
         self._epochs = writer.gate.epochs
         self._wake = asyncio.Event()
         self.resends = Resends(config.lane_bytes_max(name) // 8)
         self.holes = Holes(
-            *(name, ledger, writer, clock, self.resends, self._turn_of, self._wake.set), machine
+            *(
+                name,
+                ledger,
+                writer,
+                clock,
+                self.resends,
+                self._turn_of,
+                self._wake.set,
+            ),
+            machine,
         )
         self.adoption = Adoption(name, ledger, writer)
         self.confirmations = Confirmations(name, ledger, writer)
         self._rows = LaneRows(name, ledger, writer, clock)
         self._run: list[Row] = []  # what is being appended again
-        self._noted: Step | None = None  # the step that was recorded last
-        self._used_noted = 0
         self._ahead = 0  # the sequence that a durable gone astray stands at
         self._moved = asyncio.Event()  # an answer came, or the tail was read
         self._finished: set[int] = set()  # former epochs that this connection has seen the end of
@@ -97,6 +101,11 @@ class Lane:
         """Learn that the ledger has grown, that more of it may leave, or that an epoch is over."""
         self._entered.on_commit()
         self._wake.set()
+
+    def status(self) -> dict[str, Any]:
+        """Return the lane's part of the status: seqs of the ledger, and the state of appending."""
+        own = {"foreign_messages": self.foreign_messages, "last_error": self.last_error}
+        return self._entered.status() | own
 
     def owed(self) -> tuple[int, int]:
         """Return the last seq of this epoch that is in OUT, and how far the hub has confirmed it."""
@@ -140,12 +149,11 @@ class Lane:
 
     def _claim(self, epoch: int, seq: int) -> None:
         """Take in that somebody knows ``seq`` of an epoch: where that cannot be, the epoch is over."""
-        if epoch != self._ledger.epoch or seq <= self._ledger.lanes[self.name].last_seq:
-            return
-        if self._entered.is_current:
-            self.appender.claim(seq)
-        self._epochs.behind(f"the hub knows seq {seq} of {self.name}")
-        self._writer.wake()
+        if epoch == self._ledger.epoch and seq > self._ledger.lanes[self.name].last_seq:
+            if self._entered.is_current:
+                self.appender.claim(seq)
+            self._epochs.behind(f"the hub knows seq {seq} of {self.name}")
+            self._writer.wake()
 
     def on_passed(self, stream_seq: int) -> None:
         """Learn that the hub passes over all up to ``stream_seq``, which OUT has not reached."""
@@ -192,7 +200,7 @@ class Lane:
         """Go on with another epoch of this lane; its place in the stream is to be found."""
         self._entered.enter(state)
         self._rows.clear()
-        self._run, self._noted, self._used_noted = [], None, 0
+        self._run = []
 
     async def _prepare(self, jetstream: JetStream) -> None:
         if await jetstream.ensure_stream(out_stream_config(self._config, self.name)):
@@ -261,8 +269,8 @@ class Lane:
             return
         if start.new_stream:
             self.resends.lost()
-        await self._set_step(start.created, start.step, fresh=start.new_stream)
-        self._use_ahead(start.step.from_seq)
+        await self._entered.set_step(start.created, start.step, fresh=start.new_stream)
+        self._entered.use_ahead(start.step.from_seq)
         sizes = await self._ledger.sizes(committed, appender.confirmed + 1, start.step.from_seq)
         if appender is not self.appender or self._ahead:
             return  # the hub has passed more meanwhile: looked at again
@@ -292,25 +300,7 @@ class Lane:
         )  # fmt: skip
         await out.purge(go_on_after + 1)
         self.resends.lost()
-        await self._set_step(out.created, step, fresh=True)
-
-    async def _set_step(self, created: str, step: Step, *, fresh: bool = False) -> None:
-        """Have a step recorded, durably, unless it says nothing new."""
-        known, epoch = self._entered.state.steps, self.appender.epoch
-        if fresh:
-            self._used_noted = 0
-        if fresh or created != known.created or step.offset != known.last:
-            self._noted = step
-            await self._writer.set_step(LaneStep(self.name, created, step, fresh, epoch))
-
-    def _use_ahead(self, seq: int) -> None:
-        """Have it recorded in time that the next seqs may be sent, so that nothing waits for it."""
-        state = self._entered.state
-        if state.epoch != self._ledger.epoch:
-            return  # all of a former epoch counts as sent
-        if seq + USED_AHEAD // 2 > max(self._used_noted, state.used_seq):
-            self._used_noted = seq + USED_AHEAD
-            self._writer.note_used(self.name, self._used_noted)
+        await self._entered.set_step(out.created, step, fresh=True)
 
     async def _fill(self, out: OutStream, appends: Appends) -> None:
         """Send until the window is full or there is nothing to send."""
@@ -322,12 +312,7 @@ class Lane:
             else:
                 await self._begin_run(out)
             heed_cancel()
-        steps = self.appender.steps
-        if steps.steps and steps.steps[-1] != self._noted:
-            # Seqs were passed over. Not to know that costs a few repeats, so nobody waits for it.
-            self._noted = steps.steps[-1]
-            epoch = self.appender.epoch
-            self._writer.note_step(LaneStep(self.name, steps.created, self._noted, epoch=epoch))
+        self._entered.note_step()
 
     async def _send_new(self, out: OutStream, appends: Appends) -> None:
         appender, seq = self.appender, self.appender.next_seq
@@ -340,9 +325,9 @@ class Lane:
             return
         assert row is not None
         if seq > self._entered.state.used_seq:
-            await self._writer.set_used(self.name, seq + USED_AHEAD)
+            await self._entered.use(seq)
             return
-        self._use_ahead(seq)
+        self._entered.use_ahead(seq)
         expected = appender.send(seq, size_of(row), self._clock.monotonic_s())
         await appends.append(row, appender.generation, expected, {})
 
@@ -359,7 +344,7 @@ class Lane:
         appender, work = self.appender, self.resends.next_run()
         rows, upto = await self._rows.again(out, work)
         if rows:
-            await self._set_step(appender.steps.created, appender.run_step(len(rows)))
+            await self._entered.set_step(appender.steps.created, appender.run_step(len(rows)))
         if appender.turn(asked=self.resends.ready) is not Turn.RUN:
             return  # the connection went: the run is looked at again
         if self.resends.next_run() != work:
@@ -368,7 +353,7 @@ class Lane:
         if rows:
             self._run = rows
             appender.begin_run(len(rows))
-            self._noted = appender.steps.steps[-1]
+            self._entered.noted = appender.steps.steps[-1]
             last, size = appender.stream_seq + len(rows), sum(map(size_of, rows))
             now_s = self._clock.monotonic_s()
             self.resends.sent(work._replace(hi=upto), len(rows), size, last, now_s)
