@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -19,7 +20,6 @@ from backhaul_codec.programs.command_line import harmless, install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from backhaul_codec.programs.command_line import Subcommands
 
@@ -119,6 +119,11 @@ def test_every_command_explains_itself_without_any_extra(program: str) -> None:
         assert "-h, --help" in texts["-h"]
         assert texts["--help"] == texts["-h"]
         assert texts["--version"] == f"{program}, version {version}\n"
+
+
+def test_each_module_of_the_hub_is_a_subcommand_by_its_first_line() -> None:
+    rooms = Path(backhaul_hub.cli.main.__file__).parent.glob("*/[a-z]*.py")
+    assert len(GROUPS["backhaul-hub"].summaries) == len(list(rooms)) >= 30
 
 
 @pytest.mark.parametrize("program", GROUPS)

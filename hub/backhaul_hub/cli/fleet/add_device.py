@@ -1,4 +1,4 @@
-"""`backhaul-hub add-device VID`."""
+"""`backhaul-hub add-device VID`: Enrol device VID and write its identity document."""
 
 from __future__ import annotations
 

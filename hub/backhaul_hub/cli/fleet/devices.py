@@ -1,4 +1,4 @@
-"""`backhaul-hub devices`."""
+"""`backhaul-hub devices`: Show each device: link, heads, lag, watermark, gaps, when last seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-hub enrol VID`."""
+"""`backhaul-hub enrol VID`: Print a token with which a vehicle becomes device VID, once."""
 
 from __future__ import annotations
 

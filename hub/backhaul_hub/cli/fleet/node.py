@@ -1,4 +1,4 @@
-"""`backhaul-hub node create|move|mirror|delete|undelete`."""
+"""`backhaul-hub node create|move|mirror|delete|undelete`: Change the tree: groups above devices, and the nodes inside of them."""
 
 from __future__ import annotations
 

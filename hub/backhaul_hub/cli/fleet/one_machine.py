@@ -1,4 +1,4 @@
-"""`backhaul-hub one-machine VID`."""
+"""`backhaul-hub one-machine VID`: Say that one machine alone uses the identity of VID."""
 
 from __future__ import annotations
 

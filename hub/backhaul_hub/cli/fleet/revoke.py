@@ -1,4 +1,4 @@
-"""`backhaul-hub revoke VID`."""
+"""`backhaul-hub revoke VID`: Shut device VID out for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-hub rotate VID`."""
+"""`backhaul-hub rotate VID`: Give device VID another key, over the air."""
 
 from __future__ import annotations
 

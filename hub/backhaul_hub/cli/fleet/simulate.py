@@ -1,4 +1,4 @@
-"""`backhaul-hub simulate`."""
+"""`backhaul-hub simulate`: Write into a test hub as the sources of a whole fleet would."""
 
 from __future__ import annotations
 

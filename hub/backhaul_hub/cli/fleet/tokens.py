@@ -1,4 +1,4 @@
-"""`backhaul-hub tokens [VID]`."""
+"""`backhaul-hub tokens [VID]`: List enrolment tokens that can still be used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-hub backup`."""
+"""`backhaul-hub backup`: Take a backup of the hub while it runs, and check it."""
 
 from __future__ import annotations
 

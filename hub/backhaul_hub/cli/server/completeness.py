@@ -1,4 +1,4 @@
-"""`backhaul-hub completeness`."""
+"""`backhaul-hub completeness`: Say for each hour whether all that a device acknowledged is held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-hub import`."""
+"""`backhaul-hub import`: Bring a fleet's old logs into the history, each row once."""
 
 from __future__ import annotations
 

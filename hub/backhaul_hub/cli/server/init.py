@@ -1,4 +1,4 @@
-"""`backhaul-hub init DIR`."""
+"""`backhaul-hub init DIR`: Write a new hub's server and control plane configuration into DIRECTORY."""
 
 from __future__ import annotations
 

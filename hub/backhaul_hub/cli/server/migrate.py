@@ -1,4 +1,4 @@
-"""`backhaul-hub migrate`."""
+"""`backhaul-hub migrate`: Move this hub's streams to another server, and check them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-hub reload`."""
+"""`backhaul-hub reload`: Have every server and the control plane know all devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-hub restore`."""
+"""`backhaul-hub restore`: Put a hub back from a backup, and check it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-hub status`."""
+"""`backhaul-hub status`: Show the conditions of hub and devices, worst first, and their remedies."""
 
 from __future__ import annotations
 

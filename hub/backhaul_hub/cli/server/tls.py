@@ -1,4 +1,4 @@
-"""`backhaul-hub tls show|renew|use`."""
+"""`backhaul-hub tls show|renew|use`: See and renew the certificates that the hub's servers show."""
 
 from __future__ import annotations
 

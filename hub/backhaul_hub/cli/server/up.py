@@ -1,4 +1,4 @@
-"""`backhaul-hub up`."""
+"""`backhaul-hub up`: Bring streams and sources in line, then run the control plane."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-hub user add|ls|rm`."""
+"""`backhaul-hub user add|ls|rm`: Give people rights to a part of the tree, and take them back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-hub artifact put | ls | get | rm`."""
+"""`backhaul-hub artifact put | ls | get | rm`: Keep files for vehicles, and fetch the uploads of vehicles."""
 
 from __future__ import annotations
 

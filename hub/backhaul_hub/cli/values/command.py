@@ -1,4 +1,4 @@
-"""`backhaul-hub command VID NAME`."""
+"""`backhaul-hub command VID NAME`: Send a command to a device: carried out once, or not at all."""
 
 from __future__ import annotations
 

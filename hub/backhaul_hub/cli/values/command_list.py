@@ -1,4 +1,4 @@
-"""`backhaul-hub commands [VID]`."""
+"""`backhaul-hub commands [VID]`: List the newest commands, and where they stand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-hub conflicts [VID]`, `conflicts revert ID`, `conflicts accept ID`."""
+"""`backhaul-hub conflicts [VID]`, `conflicts revert ID`, `conflicts accept ID`: List values that lost to a write that did not know of them."""
 
 from __future__ import annotations
 

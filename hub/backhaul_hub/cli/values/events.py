@@ -1,4 +1,4 @@
-"""`backhaul-hub events [VID]`."""
+"""`backhaul-hub events [VID]`: Show the events that programs on vehicles reported."""
 
 from __future__ import annotations
 

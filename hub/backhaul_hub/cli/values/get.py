@@ -1,4 +1,4 @@
-"""`backhaul-hub get VID [PATH]...`."""
+"""`backhaul-hub get VID [PATH]...`: Show the current value of every series of a device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-hub set VID NODE.TYPE[.KEY]=VALUE ...`."""
+"""`backhaul-hub set VID NODE.TYPE[.KEY]=VALUE ...`: Write points of a device; they reach it now, or when it is back."""
 
 from __future__ import annotations
 

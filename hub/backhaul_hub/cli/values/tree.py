@@ -1,4 +1,4 @@
-"""`backhaul-hub tree`."""
+"""`backhaul-hub tree`: Draw the tree: groups, devices, and the nodes inside of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-hub watch VID [PATH]...`."""
+"""`backhaul-hub watch VID [PATH]...`: Show the heads of a device, then every change as it comes."""
 
 from __future__ import annotations
 
