@@ -2,10 +2,10 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BIN := .venv/bin
-LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+LOCK := uv pip compile $(LOCK_ARGS) --quiet --universal --python-version 3.11 --generate-hashes --no-header \
         --no-annotate --constraint requirements/constraints.txt
 
-.PHONY: help setup tools demo test chaos mutations lint types contracts check bench lock clean install-agent install-hub install-spark deb spark-zip
+.PHONY: help setup tools demo test quick docs chaos mutations lint types contracts check bench lock clean install-agent install-hub install-spark deb spark-zip
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -56,7 +56,7 @@ deb: setup  ## Make the Debian packages backhaul-agent and backhaul-hub in deb-o
 spark-zip:  ## Make what spark-submit takes to a cluster, in spark-out/
 	tools/spark-zip
 
-lock:  ## Pin again from pyproject.toml (needs uv on PATH)
+lock:  ## Pin again from pyproject.toml (needs uv on PATH): LOCK_ARGS=--upgrade for the newest of all
 	$(LOCK) --extra server pyproject.toml -o requirements/agent.txt
 	$(LOCK) --extra server --extra hub pyproject.toml -o requirements/hub.txt
 	$(LOCK) --extra spark pyproject.toml -o requirements/spark.txt
@@ -64,7 +64,9 @@ lock:  ## Pin again from pyproject.toml (needs uv on PATH)
 	$(LOCK) requirements/jvm.in -o requirements/jvm.txt
 	$(LOCK) requirements/deb.in -o requirements/deb.txt
 	$(LOCK) requirements/go.in -o requirements/go.txt
+	$(LOCK) --extra server --extra replay pyproject.toml -o requirements/agent-replay.txt
 	$(LOCK) requirements/s3.in -o requirements/s3.txt
 
 clean:  ## Remove what setup and runs have made
 	rm -rf .venv .tools bench-out demo-out deb-out spark-out chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	$(LOCK) requirements/docs.in -o requirements/docs.txt
