@@ -23,6 +23,12 @@ demo: setup  ## Cut a vehicle's link, heal it, and account for every reading (un
 test: setup tools  ## Run all tests: fast ones, real servers, Spark
 	@tools/with-java $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadscope $(TEST_ARGS)
 
+quick: setup  ## Run the tests that need no server, process, or table: under a minute on two cores
+	@$(BIN)/python -m pytest --quick -q --numprocesses=$$(nproc) --dist=loadscope $(TEST_ARGS)
+
+docs: setup  ## Make the docs site in docs-out/, with search; a link to nothing is an error
+	@tools/build-docs
+
 chaos: setup tools  ## Run the whole system under faults: SEED= MINUTES= FAULTS= CHAOS_ARGS="--history --shrink 20"
 	@tools/with-java $(BIN)/python -m tests.chaos $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) \
 	  $(if $(filter undefined,$(origin FAULTS)),,--faults "$(FAULTS)") $(CHAOS_ARGS)

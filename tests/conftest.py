@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 # A machine with other work to do is slow, not wrong.
 settings.register_profile("backhaul", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("backhaul"), max_examples=25)
 settings.load_profile("backhaul")
 
 # So is whoever does not answer a program within the five seconds that it gives by itself.
@@ -32,6 +34,8 @@ for name in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
     os.environ.setdefault(name, "-XX:TieredStopAtLevel=1")
 
 ROOT = Path(__file__).parents[1]
+NOT_QUICK = "nats or chaos or spark or slow"
+_NONE_QUICK = re.compile(r"^pytestmark = .*\bmark\.(?:nats|chaos|spark|slow)\b", re.MULTILINE)
 JVM = "JVM"
 LONGEST = (
     *(JVM, "servers of integration", "servers of chaos", "servers of security", "servers of hub"),
@@ -49,6 +53,25 @@ class Division(LoadScopeScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         return JVM if _kind(file) == JVM else file
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--quick", action="store_true", help="tests that need no server, no table, and little time"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.quick:
+        config.option.markexpr = f"not ({NOT_QUICK})"
+        settings.load_profile("quick")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file whose tests are all left out: a third of a quick run went there."""
+    if not config.option.quick or collection_path.suffix != ".py":
+        return None
+    return bool(_NONE_QUICK.search(collection_path.read_text())) or None
 
 
 def pytest_xdist_auto_num_workers() -> int:

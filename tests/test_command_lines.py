@@ -106,6 +106,7 @@ def commands(
         yield from commands(found, (*words, name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", GROUPS)
 def test_every_command_explains_itself_without_any_extra(program: str) -> None:
     walked = run(WITHOUT_EXTRAS + WALK, program)
@@ -135,6 +136,7 @@ def test_every_option_and_summary_says_something(program: str) -> None:
                 assert each.help, f"{program} {' '.join(words)} {each.opts[0]} is not explained"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", GROUPS)
 def test_a_wrong_option_of_any_command_is_told_on_standard_error(program: str) -> None:
     """All in one process, as starting 60 would take a minute."""

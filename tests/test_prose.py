@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.support.prose import COUNTS, clauses, counted, prose
 
 
+@pytest.mark.slow
 def test_no_file_has_more_headless_clauses_than_were_written_down() -> None:
     allowed = json.loads(COUNTS.read_text())
     more = {

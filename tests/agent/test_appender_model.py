@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -22,6 +23,8 @@ from backhaul_agent.ledger.sequence_offsets import Step, Steps
 from backhaul_agent.uplink.appender import Appender, Limits, State, Tail, Turn
 from backhaul_agent.uplink.resend import Resends, Work
 from backhaul_codec.ranges import RangeSet
+
+pytestmark = pytest.mark.slow
 
 EPOCH = 7
 LIMITS = Limits(window_messages=4, window_bytes=1000, outstanding_bytes=10_000, answer_s=5.0)

@@ -116,6 +116,7 @@ placed = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.lists(placed), st.lists(placed))
 @settings(max_examples=200)
 def test_whatever_the_two_hold_they_come_to_the_same(

@@ -129,6 +129,7 @@ async def until(wanted: Callable[[], Any]) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 async def test_a_full_disk_costs_the_oldest_telemetry_and_heals(
     small_disk: Callable[[int], SmallDisk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +182,7 @@ async def test_what_cannot_be_kept_is_refused_with_the_disks_name(
         assert await it.publish(TELEMETRY) == "kept"
 
 
+@pytest.mark.slow
 async def test_a_disk_that_others_fill_again_at_once_loses_nothing(
     small_disk: Callable[[int], SmallDisk], monkeypatch: pytest.MonkeyPatch
 ) -> None:

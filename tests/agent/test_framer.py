@@ -72,6 +72,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(STEPS)
 @settings(max_examples=300, deadline=None)
 def test_acknowledged_points_are_in_one_place_and_in_order(

@@ -45,6 +45,7 @@ async def until_started(agent: AgentProcess) -> None:
     await until(lambda: agent.log.exists() and '"started"' in agent.log.read_text())
 
 
+@pytest.mark.slow
 async def test_a_second_agent_refuses_with_the_pid_of_the_first_and_changes_nothing(
     tmp_path: Path,
 ) -> None:
@@ -93,6 +94,7 @@ async def test_after_a_kill_the_next_agent_takes_over(
         first.stop()
 
 
+@pytest.mark.slow
 async def test_a_ledger_that_is_set_aside_leaves_the_lock_where_it_is(tmp_path: Path) -> None:
     """The first agent sets a damaged ledger aside and goes on; a second one is refused all the same."""
     first = AgentProcess(tmp_path, f"nats://127.0.0.1:{free_port()}")

@@ -171,6 +171,7 @@ def test_always_is_always() -> None:
     assert scene.switched == []
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(

@@ -119,6 +119,7 @@ def test_nothing_is_told_that_the_frames_have_said() -> None:
     assert first.message(0) == []
 
 
+@pytest.mark.slow
 @given(
     series=st.integers(1, 400),
     rate=st.sampled_from([300.0, SLOW, 125_000.0]),

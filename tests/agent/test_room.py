@@ -287,6 +287,7 @@ async def test_an_unset_clock_makes_nothing_old(tmp_path: Path) -> None:
         await ledger.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 async def test_every_seq_is_accounted_for_whatever_comes(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)

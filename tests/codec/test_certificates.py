@@ -202,6 +202,7 @@ def lives(draw: st.DrawFn) -> Life:
     return life
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(st.data(), lives())
 def test_never_complete_over_a_hole(data: st.DataObject, life: Life) -> None:

@@ -103,6 +103,7 @@ def test_a_link_of_another_length_is_refused(size: int) -> None:
     assert refused.value.code == "stamp"
 
 
+@pytest.mark.slow
 @given(strategies.frames())
 def test_points_are_the_same_in_both_versions(points: Sequence[Point]) -> None:
     one = encode_frame(points, epoch=1, seq=1)

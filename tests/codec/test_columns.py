@@ -106,6 +106,7 @@ def expected(messages: list[bytes], names: list[tuple[str, str, str]]) -> list[t
     return found
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.one_of(strategies.frames(), strategies.points()), st.integers(0, 2)),
@@ -138,6 +139,7 @@ def test_frames_of_every_width_go_together() -> None:
     assert rows(decode_columns(messages)) == expected(messages, [("n", "", "")] * 5)
 
 
+@pytest.mark.slow
 def test_more_series_than_sixteen_bits_count() -> None:
     points = [Point("n", f"t{i % 997}", NOON, i, key=str(i % 991)) for i in range(70_000)]
     messages = [encode_frame(points[at : at + 35_000], epoch=0, seq=0) for at in (0, 35_000)]

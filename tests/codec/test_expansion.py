@@ -21,6 +21,7 @@ def test_a_frame_comes_to_its_rows_and_a_copy_of_each_text() -> None:
     assert found == (5, 5 * (ROW_BYTES + names) + 3 + 3 + 2 + 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_frames_that_expand_are_valid_and_are_seen(bomb: object) -> None:
     message = bomb(1)  # type: ignore[operator]

@@ -6,6 +6,8 @@ import pytest
 
 from benchmarks import frame_size
 
+pytestmark = pytest.mark.slow
+
 # Bytes per point at 200 points a frame; the envelope adds 0.11.
 ENVELOPE = 0.12
 LIMITS = {"KIT OBD": 2.1, "Twizy": 1.7, "e-bike": 2.3, "PX4": 5.2}

@@ -101,6 +101,7 @@ def test_random_bodies(body: bytes, kind: Kind) -> None:
     outcome(sealed(body, kind))
 
 
+@pytest.mark.slow
 @given(st.data(), st.sampled_from(Kind))
 def test_random_cbor(data: st.DataObject, kind: Kind) -> None:
     leaves = st.one_of(
@@ -329,6 +330,7 @@ def test_deep_nesting(depth: int, opening: bytes) -> None:
     assert outcome(sealed(b"\xa1\x18\x28" + opening * depth + b"\x00")) in ("cbor", "size")
 
 
+@pytest.mark.slow
 def test_a_million_small_items() -> None:
     for item in (b"\x80", b"\xf9\x00\x00"):
         body = b"\x9a" + struct.pack(">I", 5 * MIB) + item * (5 * MIB)
@@ -337,6 +339,7 @@ def test_a_million_small_items() -> None:
         assert _peak_bytes(message) < 4 * MIB + len(body)
 
 
+@pytest.mark.slow
 def test_as_many_items_as_there_may_be_cost_little() -> None:
     message = sealed(b"\x9a" + struct.pack(">I", 2**19 - 5) + b"\x80" * (2**19 - 5))
     assert outcome(message) == "field"
@@ -368,6 +371,7 @@ def test_tags_that_cost_more_than_their_bytes_are_inert(item: bytes) -> None:
     assert outcome(sealed(b"\x82\x00" + item, Kind.POINT)) == "value"
 
 
+@pytest.mark.slow
 def test_no_tag_makes_anything_that_counts_as_a_field() -> None:
     """Should a newer cbor2 understand another tag, the shapes of fields still do not match it."""
     for tag in [*range(400), 1004, 43000, 55799]:
@@ -379,6 +383,7 @@ def test_no_tag_makes_anything_that_counts_as_a_field() -> None:
             )
 
 
+@pytest.mark.slow
 def test_a_deflate_bomb_stops_at_what_it_declared() -> None:
     bomb = zlib.compressobj(9, zlib.DEFLATED, -15)
     payload = bomb.compress(bytes(200 * MIB)) + bomb.flush()

@@ -38,6 +38,7 @@ def test_any_frame(points: list[Point]) -> None:
     assert_newest(points)
 
 
+@pytest.mark.slow
 @given(strategies.frames(), st.booleans())
 def test_a_frame_in_order(points: list[Point], apart: bool) -> None:
     """As vehicles write them: in order of time, each with its own or several with the same."""
@@ -48,6 +49,7 @@ def test_a_frame_in_order(points: list[Point], apart: bool) -> None:
     assert_newest(ordered)
 
 
+@pytest.mark.slow
 @given(strategies.frames())
 def test_series_in_order_each_for_itself(points: list[Point]) -> None:
     """Programs with delays of their own: no series goes back in time, the frame does."""
@@ -76,6 +78,7 @@ def test_no_points_are_built_for_an_ordinary_frame(monkeypatch: pytest.MonkeyPat
         assert [point.value for point in found] == [5.9] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("message", [points_bomb(1), text_bomb(1)])
 def test_of_a_frame_whose_points_are_all_as_new_one_is_built(
     message: bytes, monkeypatch: pytest.MonkeyPatch

@@ -27,6 +27,7 @@ def test_a_frame_of_one_pass_is_the_one_that_encode_frame_writes() -> None:
     assert made == encode_frame(points(values, 1), epoch=3, seq=9)
 
 
+@pytest.mark.slow
 @given(
     st.integers(1, 300).flatmap(
         lambda passes: st.lists(

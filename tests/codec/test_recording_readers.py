@@ -92,6 +92,7 @@ def test_a_row_over_many_lines_counts_as_one(tmp_path: Path) -> None:
     assert "longer than" in read_apart(path, "t", "soc")[1]
 
 
+@pytest.mark.slow
 def test_chunks_of_long_rows_are_small(tmp_path: Path) -> None:
     path = tmp_path / "long.csv"
     with path.open("w") as file:
@@ -124,6 +125,7 @@ def test_a_dictionary_of_one_long_text_is_read_without_a_copy_a_row(tmp_path: Pa
     assert read_apart(path, "t", "note") == (100_000, "")
 
 
+@pytest.mark.slow
 def test_a_page_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "page.parquet"
     with pq.ParquetWriter(

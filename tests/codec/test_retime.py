@@ -43,6 +43,7 @@ def assert_refused(message: bytes, offset: int) -> None:
     assert caught.value.code == "time"
 
 
+@pytest.mark.slow
 @given(strategies.frames(), offsets, clocks, clocks, st.sampled_from(["none", "deflate"]))
 def test_a_frame_is_as_if_written_with_other_times(
     points: list[Point], offset: int, before: int, after: int, compression: str
@@ -62,6 +63,7 @@ def test_a_frame_is_as_if_written_with_other_times(
     assert found == expected
 
 
+@pytest.mark.slow
 @given(strategies.frames(), clocks)
 def test_what_a_frame_says_of_the_clock_may_stay(points: list[Point], clock: int) -> None:
     message = encode_frame(points, epoch=3, seq=4, clock=clock)

@@ -90,6 +90,7 @@ def test_a_megabyte(size: int) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_as_many_points_and_series_as_there_may_be() -> None:
     many = [Point("n", "t", i, i % 7) for i in range(2**18)]
     assert decode(encode_frame(many, epoch=0, seq=0)).points == many

@@ -34,6 +34,7 @@ def selected(message: bytes, type_: str, key: str, from_ns: int, to_ns: int) -> 
     ]
 
 
+@pytest.mark.slow
 @given(st.data(), strategies.frames())
 def test_any_series_of_any_frame(data: st.DataObject, points: list[Point]) -> None:
     message = encode_frame(points, epoch=1, seq=2)

@@ -331,6 +331,7 @@ def numeric_frames(draw: st.DrawFn) -> list[Point]:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.lists(st.one_of(numeric_frames(), strategies.frames(max_size=8)), min_size=1, max_size=8))
 def test_any_mix_of_frames_is_read_alike(drawn: list[list[Point]]) -> None:

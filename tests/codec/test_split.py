@@ -12,6 +12,7 @@ from backhaul_codec.wire.split import split_frame
 from tests.support.bombs import points_bomb, series_bomb, text_bomb
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("message", [points_bomb(1, points=87_000), text_bomb(1), series_bomb(1)])
 def test_the_pieces_are_within_what_an_agent_writes(message: bytes) -> None:
     pieces = split_frame(message)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,8 +18,6 @@ from backhaul_codec.state.tree_text import describe, render
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from random import Random
-
-    import pytest
 
 ROOT = "car"
 NOON = 1_700_000_000_000_000_000
@@ -90,6 +89,7 @@ def assert_same(tree: Topology, naive: Naive) -> None:
         assert tree.ancestors(node) == naive.above(node)
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(edge_points(names, 14), st.randoms(use_true_random=False))
 def test_the_tree_is_what_the_heads_say(offered: list[tuple[str, Point]], random: Random) -> None:

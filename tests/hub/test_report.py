@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from backhaul_hub.cli.fleet.devices import compact
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
@@ -27,6 +29,7 @@ def report() -> Report:
     )
 
 
+@pytest.mark.slow
 def test_every_device_is_on_one_page_of_a_size_that_a_server_takes() -> None:
     found, after, pages = [], "", 0
     asked = report()
@@ -49,6 +52,7 @@ def test_what_is_missing_of_former_epochs_is_listed() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_device_that_makes_lanes_up_still_fits_into_a_message_its_own_lanes_first() -> None:
     continuity = Continuity()
     own = Device("VID-001", "ab", "", 0, nodes=("zebra",), leaving=("yak",))

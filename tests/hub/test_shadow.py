@@ -328,6 +328,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(STEPS)
 def test_whatever_happens_both_ends_agree_and_delta_is_what_differs(

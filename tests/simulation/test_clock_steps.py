@@ -101,6 +101,7 @@ def test_one_stamp_from_the_future_holds_up_no_other_of_its_node(ends: TwoEnds) 
     assert ends.value(MODE) == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_whatever_the_clocks_did_both_ends_come_to_the_same(seed: int) -> None:
     random, ends, number = Random(seed), TwoEnds(), 0.0

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from backhaul_codec import Point
     from backhaul_hub.continuity.lane_key import LaneKey
 
+pytestmark = pytest.mark.slow
+
 SEEDS_MAX = 400
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from tests.simulation.run import Run
 
+pytestmark = pytest.mark.slow
+
 SEEDS = 1000
 CHUNK = 50
 ROOT = Path(__file__).parents[2]

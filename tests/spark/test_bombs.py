@@ -29,6 +29,8 @@ from tests.support.spark_frames import T0_NS, frame, stored, task
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 # docs/tables.md names it; Python with its libraries is some 185 MB of it.
 PEAK_MB_MAX = 512
 

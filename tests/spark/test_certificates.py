@@ -25,6 +25,8 @@ from tests.support.spark_frames import T0_NS, frame
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:

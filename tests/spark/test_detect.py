@@ -24,6 +24,8 @@ from tests.support.spark_frames import T0_NS, frame, message_batch, stored, task
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 MINUTE_NS = 60_000_000_000
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa  # type: ignore[import-untyped]
 
+pytestmark = pytest.mark.slow
+
 SOUND = ["complete"] * 4
 EPOCH = 7
 

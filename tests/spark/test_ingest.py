@@ -38,6 +38,8 @@ from tests.support.spark_frames import T0_NS, frame, message_batch, stored, task
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 
 def once(*seqs: int) -> Counter[tuple[int, int]]:
     """Two points of each message, each once."""

@@ -24,6 +24,8 @@ from tests.support.spark_frames import T0_NS
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from backhaul_spark.rollup.sorted_rows import Rows
 
+pytestmark = pytest.mark.slow
+
 HOUR = 490_000
 HOUR_NS, MINUTE_NS = 3_600_000_000_000, 60_000_000_000
 NUMBERS = [0.0, -0.0, 0.1, -7.3, 1e300, -1e300, np.nan, np.inf, 1 / 3, 2.5e-310]

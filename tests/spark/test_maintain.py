@@ -26,6 +26,8 @@ from backhaul_spark.tables.delta import make_table
 from tests.support.spark_fleet import DAY_NS, HOUR_NS, Fleet
 from tests.support.spark_frames import T0_NS
 
+pytestmark = pytest.mark.slow
+
 OLD_S = 1_700_000_000
 
 

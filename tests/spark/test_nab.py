@@ -10,6 +10,8 @@ import pytest
 from benchmarks import detector
 from benchmarks.nab import Recording, best_threshold, judge, position_weights, read_recordings
 
+pytestmark = pytest.mark.slow
+
 
 def recording(windows: tuple[tuple[int, int], ...] = ((100, 119),)) -> Recording:
     return Recording("one", np.arange(400), np.zeros(400), windows)

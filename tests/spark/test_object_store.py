@@ -28,6 +28,8 @@ from tests.support.spark_frames import frame, message_batch, stored, task
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 MOTO = Path(os.environ.get("MOTO_SERVER", ROOT / ".tools/s3/bin/moto_server"))
 START_S_MAX = 120.0

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa  # type: ignore[import-untyped]
 
+pytestmark = pytest.mark.slow
+
 
 class Handed(NamedTuple):
     """What Spark hands out as a batch: a frame of one task, which runs here."""

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from backhaul_spark.tables.schemas import TableSpec
 
+pytestmark = pytest.mark.slow
+
 NAMED = pytest.mark.parametrize("spec", TABLES, ids=lambda spec: str(spec.name))
 
 

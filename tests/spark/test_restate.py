@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from backhaul_spark.rollup import files as rollup_files
 from benchmarks.restate import Size, measure
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
+pytestmark = pytest.mark.slow
 
 
 def test_a_backlog_restates_what_it_touches_and_nothing_else(

@@ -27,6 +27,8 @@ from tests.support.spark_frames import T0_NS
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Fleet:

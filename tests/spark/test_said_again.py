@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from backhaul_codec import Value
 
+pytestmark = pytest.mark.slow
+
 NAN = float("nan")
 VALUES: list[Value] = [81.2, NAN, -0.0, 2**64 - 1, -5, "fast", "", b"\x00\xff"]
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
+pytestmark = pytest.mark.slow
+
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 

@@ -43,6 +43,7 @@ def test_the_same_sources_give_the_same_zip(shipped: Path, tmp_path: Path) -> No
     assert packages == {"backhaul_spark", "backhaul_codec"}
 
 
+@pytest.mark.slow
 def test_executors_need_no_package_that_the_spark_extra_does_not_bring(shipped: Path) -> None:
     code = (
         "import json, sys; sys.path.insert(0, sys.argv[1]); before = set(sys.modules); "

@@ -38,6 +38,8 @@ from backhaul_spark.tables.schemas import (
 from tests.support.spark_fleet import DAY_NS, HOUR_NS, Fleet
 from tests.support.spark_frames import T0_NS
 
+pytestmark = pytest.mark.slow
+
 ADDED = {"rollups": ["state"], "certificates": ["run"]}
 
 

@@ -25,6 +25,8 @@ from tests.support.fleet_rollups import DAY, SimulatedFleet, days_before
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = FleetSettings()
 FAULTS: dict[str, Any] = {
     "stuck": (1,),

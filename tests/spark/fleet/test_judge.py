@@ -22,6 +22,8 @@ from tests.support.fleet_rollups import (
     days_before,
 )
 
+pytestmark = pytest.mark.slow
+
 FULL = Coverage(24, 24, 24)
 
 

@@ -30,6 +30,8 @@ from tests.support.fleet_rollups import DAY, SimulatedFleet, days_before
 if TYPE_CHECKING:
     from datetime import date
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = "<script>alert(1)</script>"
 QUOTES = "\"' onerror=alert(1) $x^2$ &amp; \u202e\u6f22 {{ 7 * 7 }}"
 

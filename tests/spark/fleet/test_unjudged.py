@@ -26,6 +26,8 @@ from tests.support.fleet_rollups import DAY, SimulatedFleet, days_before
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 SOC, TEMP = Signal("battery", "soc"), Signal("cabin", "temp")
 
 

@@ -30,6 +30,8 @@ from tests.support.twin_batches import T0, Bucket, S, spoken
 if TYPE_CHECKING:
     from msgspec import Struct
 
+pytestmark = pytest.mark.slow
+
 TEMP, SOC = "battery.temp", "battery.soc"
 
 

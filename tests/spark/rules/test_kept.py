@@ -78,6 +78,7 @@ def content(twins: Twins) -> tuple[bytes, bytes]:
     return twins.pack(), twins.pack_names()
 
 
+@pytest.mark.slow
 def test_any_worker_goes_on_where_another_was() -> None:
     fleet = Fleet()
     store = new_store()

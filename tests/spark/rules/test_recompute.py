@@ -33,6 +33,8 @@ from tests.support.twin_batches import T0, S
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
