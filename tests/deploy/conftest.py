@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.nats_server import nats_server
+
+__all__ = ["nats_server"]
+
 ROOT = Path(__file__).parents[2]
 
 

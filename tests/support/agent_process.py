@@ -17,17 +17,23 @@ from backhaul_agent.client import connect
 from backhaul_agent.errors import AgentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 READY_S_MAX = 120.0
 
 
 class AgentProcess:
-    """`backhaul-agent run` with a configuration and a ledger in ``directory``."""
+    """`backhaul-agent run` with a configuration and a ledger in ``directory``; `program`: if not this tree's."""
 
     def __init__(
-        self, directory: Path, url: str, *, extra: str = "", device: str = "VID-001"
+        self,
+        directory: Path,
+        url: str,
+        *,
+        extra: str = "",
+        device: str = "VID-001",
+        program: Sequence[str] = (sys.executable, "-m", "backhaul_agent"),
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
@@ -39,6 +45,7 @@ class AgentProcess:
             f'[device]\nid = "{device}"\ntoken = "tok1"\n[nats]\nurl = "{url}"\n'
             f'[ledger]\npath = "ledger.db"\n{extra}\n'
         )
+        self._program = program
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -54,7 +61,7 @@ class AgentProcess:
         return None
 
     def start(self, environ: dict[str, str] | None = None) -> None:
-        command = [sys.executable, "-m", "backhaul_agent", "run", "--config", str(self.config)]
+        command = [*self._program, "run", "--config", str(self.config)]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, env=os.environ | (environ or {})

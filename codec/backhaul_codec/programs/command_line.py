@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -55,22 +56,31 @@ class Subcommands(click.Group):
         self._modules = modules or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all, in the order of the summaries."""
-        return list(self.summaries)
+        """Return the names of all that are installed, in the order of the summaries."""
+        return [name for name in self.summaries if find_spec(self._module(name))]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a subcommand."""
         if cmd_name not in self.summaries:
             return None
-        name = self._modules.get(cmd_name, cmd_name.replace("-", "_"))
-        module = importlib.import_module(f"{self._package}.{name}")
+        name = self._module(cmd_name)
+        if find_spec(name) is None:
+            program = ctx.find_root().info_name or ""
+            hint = f"pip install '.[{_EXTRAS.get(program, '')}]'"
+            raise click.ClickException(
+                f"{cmd_name} is not part of this installation; in a checkout of backhaul: {hint}"
+            )
+        module = importlib.import_module(name)
         found = (each for each in vars(module).values() if isinstance(each, click.Command))
         return _with_version(next(each for each in found if each.name == cmd_name))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the summaries, without importing anything."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(self.summaries.items()))
+            formatter.write_dl([(name, self.summaries[name]) for name in self.list_commands(ctx)])
+
+    def _module(self, cmd_name: str) -> str:
+        return f"{self._package}.{self._modules.get(cmd_name, cmd_name.replace('-', '_'))}"
 
 
 def run(group: click.Group, program: str, *refused: type[Exception]) -> NoReturn:
