@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backhaul_hub.clock import SystemClock
+from backhaul_runtime.clock import SystemClock
 
 from . import machine, scratch
 from .frame_aims import judged
@@ -27,7 +27,7 @@ from .frame_aims import judged
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backhaul_hub.clock import Clock
+    from backhaul_runtime.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)

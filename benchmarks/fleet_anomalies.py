@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.fleet.job import FleetJob
 from backhaul_spark.fleet.readings import Readings, Windows
 from backhaul_spark.fleet.settings import FleetSettings

@@ -11,11 +11,11 @@ from backhaul_codec.protocol.credentials import Credentials
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.logins import vehicle_jwt
 from backhaul_hub.access.push import AccountKeeper
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.db.devices import add_device
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device
 from backhaul_hub.nats.nkey import new_key
+from backhaul_runtime.clock import SystemClock
 from tests.security.leaf_client import RawLeaf
 from tests.support.rig.parts import HubRig
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_runtime.clock import SystemClock
 
 from . import scratch
 from .backlog import FRAME_POINTS, publish_frames, require_all_frames

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from backhaul_hub.access.logins import vehicle_jwt
 from backhaul_hub.access.revocations import Revocation, in_force, revoke
 from backhaul_hub.access.rules import account_jwts
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.nats.nkey import new_key
+from backhaul_runtime.clock import SystemClock
 
 from . import scratch
 from .errors import BenchmarkError

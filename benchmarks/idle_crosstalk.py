@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.enrol.add_device import DeviceSettings, create_device
+from backhaul_runtime.clock import SystemClock
 
 from . import scratch
 from .figures import Figure, at_most, report

@@ -24,7 +24,6 @@ from backhaul_agent.leaf.streams import (
 from backhaul_codec.kinds import SHARED_LANES
 from backhaul_codec.subjects import node_lane
 from backhaul_hub.access.keys import read_keys
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.lane_names import out_stream
@@ -32,6 +31,7 @@ from backhaul_hub.links.down_consumers import ensure_down_consumers
 from backhaul_hub.links.reset_service import ResetService
 from backhaul_hub.links.sources import lane_source
 from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_runtime.clock import SystemClock
 from tests.support.rig.parts import DeviceRig, HubRig
 from tests.support.rig.relay import Relay
 

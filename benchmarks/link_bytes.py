@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from backhaul_agent.client import connect
-from backhaul_agent.clock import SystemClock
+from backhaul_runtime.clock import SystemClock
 
 from . import scratch
 from .errors import LostDataError

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
 
     from backhaul_agent.client import Agent
-    from backhaul_agent.clock import Clock
     from backhaul_codec import Point
+    from backhaul_runtime.clock import Clock
 
 
 class Publisher(Protocol):

@@ -12,7 +12,7 @@ from demo.simulate import Vehicle
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from backhaul_agent.clock import Clock
+    from backhaul_runtime.clock import Clock
 
 NODE = "battery"
 # Read together in one sampling pass, so they share a stamp, as sensors on a bus do.
@@ -48,4 +48,4 @@ async def drive(
     while True:
         due_s += step_s
         await asyncio.sleep(max(0.0, due_s - loop.time()))
-        yield vehicle.sample(clock.time_ns() // 1_000_000 * 1_000_000, step_s)
+        yield vehicle.sample(clock.now_ns() // 1_000_000 * 1_000_000, step_s)

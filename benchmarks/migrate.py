@@ -13,7 +13,6 @@ import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError
@@ -21,6 +20,7 @@ from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.snapshots import Snapshot, copy
 from backhaul_hub.streams.streams import declared_streams, reconcile
 from backhaul_hub.uplink.stream_digest import digest_blocks, ranges
+from backhaul_runtime.clock import SystemClock
 from tests.support.rig.parts import HubRig, program, run_to_end
 
 from . import scratch

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from backhaul_agent.clock import SystemClock
+from backhaul_runtime.clock import SystemClock
 
 from .errors import BenchmarkError, LostDataError
 from .link_ends import driving
@@ -123,7 +123,7 @@ class LinkUnderTest:
         waiting = kept - self.arrivals.points
         if waiting < points_per_s * OUTAGE_S / 2 or back_down.done():
             raise BenchmarkError(f"the link has carried something: {waiting} points wait")
-        self.arrivals.restored(SystemClock().time_ns())
+        self.arrivals.restored(SystemClock().now_ns())
         whole_s = loop.time()
         await self._end(fault)
         drained = await self._arrived(kept, timeout_s)

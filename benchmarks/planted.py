@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.simulated.vehicle import DRAINING_FIRMWARE, MODELS
+from backhaul_runtime.clock import SystemClock
 from tests.support.rig.parts import program
 
 from . import scratch

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from deltalake import DeltaTable
 
 from backhaul_hub.nats.jetstream import JetStreamApi
-from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.nats.connection import Connection
 from backhaul_spark.nats.direct_get import Reader
 from backhaul_spark.nats.endpoint import endpoint_from

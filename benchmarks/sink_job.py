@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import write_deltalake
 
-from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.nats.endpoint import endpoint_from
 from backhaul_spark.rules.alert import Alert, alert_table
 from backhaul_spark.sink.alert_tables import AlertTables

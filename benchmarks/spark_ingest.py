@@ -21,7 +21,7 @@ import pandas as pd  # type: ignore[import-untyped]
 from deltalake import DeltaTable, write_deltalake
 
 from backhaul_codec import Point, decode, encode_frame
-from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.ingest.batch import Ingest, Outcome
 from backhaul_spark.ingest.stream import IngestQuery
 from backhaul_spark.rollup.rollup import Rollup, run_on

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import psutil  # type: ignore[import-untyped]
 import pyspark
 
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.setup.hub_directory import HubLayout
 from backhaul_hub.simulated.target import make_test_hub
+from backhaul_runtime.clock import SystemClock
 from tests.support.rig.parts import Part, program
 from tests.support.rig.ports import free_port
 

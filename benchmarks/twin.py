@@ -23,7 +23,7 @@ import psutil  # type: ignore[import-untyped]
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from backhaul_codec import Point, encode_frame
-from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.rules.config import plan_from
 from backhaul_spark.rules.query import TwinQuery
 from backhaul_spark.session import spark_session

@@ -15,19 +15,15 @@ from urllib.request import urlopen
 import pytest
 
 import backhaul_agent.status.metrics
-import backhaul_agent.status.metrics_server
 import backhaul_hub.health.metrics
-import backhaul_hub.health.metrics_server
 from backhaul_codec.assurance.conditions import Condition, Severity
 from backhaul_codec.assurance.metrics import COUNTER, Metric
-from backhaul_codec.programs import scrapes
 from backhaul_hub.health.judge import DeviceFacts, Facts, LaneFacts
+from backhaul_runtime import metrics_server, scrape_server
 from tests.support.rig.ports import free_port
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from backhaul_codec.assurance.metrics import Sample
 
 ROOT = Path(__file__).parents[1]
@@ -93,10 +89,7 @@ def test_the_hub_counts_devices_lanes_and_conditions_and_names_no_device() -> No
     assert list(backhaul_hub.health.metrics.samples(facts, [], 0)) == []
 
 
-@pytest.mark.parametrize(
-    "server", [backhaul_agent.status.metrics_server, backhaul_hub.health.metrics_server]
-)
-async def test_half_open_questions_neither_add_up_nor_shut_others_out(server: ModuleType) -> None:
+async def test_half_open_questions_neither_add_up_nor_shut_others_out() -> None:
     port = free_port()
 
     def scrape() -> int:
@@ -104,7 +97,7 @@ async def test_half_open_questions_neither_add_up_nor_shut_others_out(server: Mo
             return int(answer.status)
 
     before = threads()
-    serving = asyncio.create_task(server.serve(f"127.0.0.1:{port}", ALL, list))
+    serving = asyncio.create_task(metrics_server.serve(f"127.0.0.1:{port}", ALL, list))
     held = []
     try:
         await until(lambda: listening(port))
@@ -113,7 +106,7 @@ async def test_half_open_questions_neither_add_up_nor_shut_others_out(server: Mo
             held[-1].send(b"GET /metrics HTTP/1.1\r\n")
         assert await asyncio.to_thread(scrape) == 200
         # The server's own, and one a connection.
-        assert threads() - before <= scrapes.OPEN_MAX + 1
+        assert threads() - before <= scrape_server.OPEN_MAX + 1
     finally:
         for each in held:
             each.close()
@@ -126,7 +119,7 @@ async def test_a_question_that_drips_is_ended(monkeypatch: pytest.MonkeyPatch) -
     """Each byte comes in time; the question does not."""
     now_s = 0.0
     port = free_port()
-    server = scrapes.ScrapeServer("127.0.0.1", port, lambda: now_s)
+    server = scrape_server.ScrapeServer("127.0.0.1", port, lambda: now_s)
     server.set_app(lambda environ, start_response: [])
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
@@ -135,7 +128,7 @@ async def test_a_question_that_drips_is_ended(monkeypatch: pytest.MonkeyPatch) -
             dripping.settimeout(60)
             dripping.send(b"G")
             await until(lambda: bool(server._begun_s))
-            now_s = scrapes.OPEN_S_MAX + 1
+            now_s = scrape_server.OPEN_S_MAX + 1
             assert await asyncio.to_thread(dripping.recv, 10) == b""
     finally:
         server.shutdown()
@@ -154,13 +147,10 @@ def listening(port: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize(
-    "server", [backhaul_agent.status.metrics_server, backhaul_hub.health.metrics_server]
-)
 async def test_a_question_that_is_left_open_is_refused_without_a_traceback_and_the_next_answered(
-    server: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(server, "ANSWER_S_MAX", 0.05)
+    monkeypatch.setattr(metrics_server, "ANSWER_S_MAX", 0.05)
     port, answered = free_port(), threading.Event()
 
     def stand_still() -> list[Sample]:
@@ -177,10 +167,10 @@ async def test_a_question_that_is_left_open_is_refused_without_a_traceback_and_t
         finally:
             answered.set()
 
-    serving = asyncio.create_task(server.serve(f"127.0.0.1:{port}", ALL, stand_still))
+    serving = asyncio.create_task(metrics_server.serve(f"127.0.0.1:{port}", ALL, stand_still))
     await asyncio.sleep(0)  # it takes connections from its first step on
     assert await asyncio.to_thread(ask) == 503
-    monkeypatch.setattr(server, "ANSWER_S_MAX", 60.0)
+    monkeypatch.setattr(metrics_server, "ANSWER_S_MAX", 60.0)
     assert await asyncio.to_thread(ask) == 200
     serving.cancel()
     with suppress(asyncio.CancelledError):

@@ -40,7 +40,7 @@ def test_nats_py_goes_to_no_minor_whose_private_parts_nobody_has_read() -> None:
         r"nats-py==(\d+)\.(\d+)", (ROOT / "requirements/agent.txt").read_text()
     )[0]
     assert wanted == f"nats-py>={major}.{minor},<{major}.{int(minor) + 1}"
-    page = (ROOT / "codec/backhaul_codec/nats/hardy_client.py").read_text()
+    page = (ROOT / "codec/backhaul_runtime/patched_client.py").read_text()
     assert f"nats-py {major}.{minor} " in page
 
 

@@ -10,11 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("agent", "hub", "codec", "spark")
-ROOMS = sorted(
-    file.parent
-    for package in PACKAGES
-    for file in (ROOT / package / f"backhaul_{package}").rglob("__init__.py")
-)
+TOPS = [*(ROOT / each / f"backhaul_{each}" for each in PACKAGES), ROOT / "codec/backhaul_runtime"]
+ROOMS = sorted(file.parent for top in TOPS for file in top.rglob("__init__.py"))
 MODULES_MAX = 20
 
 
@@ -52,19 +49,15 @@ def test_the_readme_of_a_package_lists_its_rooms(package: str) -> None:
 
 
 def test_no_module_stands_in_a_folder_that_is_no_room() -> None:
-    folders = {
-        file.parent
-        for package in PACKAGES
-        for file in (ROOT / package / f"backhaul_{package}").rglob("*.py")
-    }
+    folders = {file.parent for top in TOPS for file in top.rglob("*.py")}
     assert sorted(folders) == ROOMS
 
 
 def modules_at(name: str) -> list[Path]:
     """Return the modules that `uplink/lane.py` or `hub/access/rules.py` may mean."""
     first, _, rest = name.partition("/")
-    packages, wanted = ((first,), rest) if first in PACKAGES and rest else (PACKAGES, name)
-    tops = [ROOT / package / f"backhaul_{package}" for package in packages] + [ROOT]
+    one = [top for top in TOPS if rest and top.name == f"backhaul_{first}"]
+    tops, wanted = [*(one or TOPS), ROOT], rest if one else name
     return [file for top in tops for file in (top / wanted, top / name) if file.exists()]
 
 

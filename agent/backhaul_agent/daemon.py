@@ -27,10 +27,10 @@ from backhaul_agent.parts import Parts
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from backhaul_agent.clock import Clock
     from backhaul_agent.config import Config
     from backhaul_agent.ledger.schema import Opener
     from backhaul_agent.systemd_notify import Notifier
+    from backhaul_runtime.clock import SteadyClock
 
 SET_ASIDE_MAX = 3  # ledgers in one run: a disk that damages one after the other is of no use
 ROOM_LOOK_S = 1.0  # between two tries to open a ledger on a full disk
@@ -44,7 +44,7 @@ class Daemon:
         self,
         config: Config,
         *,
-        clock: Clock,
+        clock: SteadyClock,
         random_u32: Callable[[], int],
         notifier: Notifier,
         opener: Opener = open_file,

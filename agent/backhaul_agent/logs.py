@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from backhaul_agent.clock import SystemClock
 from backhaul_codec.programs import json_logs
+from backhaul_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from backhaul_agent.clock import Clock
+    from backhaul_runtime.clock import Clock
 
 
 def configure(level: str) -> None:

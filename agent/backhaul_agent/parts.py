@@ -44,7 +44,6 @@ from backhaul_agent.ledger.disk_reserve import Reserve
 from backhaul_agent.ledger.system_events import event
 from backhaul_agent.metered.controller import Visits
 from backhaul_agent.presence.machine import identify
-from backhaul_agent.status import metrics_server
 from backhaul_agent.status.health_watch import HealthWatch
 from backhaul_agent.status.metrics import METRICS, samples
 from backhaul_agent.status.service import serve
@@ -60,6 +59,7 @@ from backhaul_agent.uplink.flow_control import Flow
 from backhaul_agent.uplink.lane import Lane
 from backhaul_agent.uplink.stall_report import Standstill
 from backhaul_codec.protocol.rotation import SUBJECT as rotation_subject
+from backhaul_runtime import metrics_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -67,12 +67,12 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_agent.clock import Clock
     from backhaul_agent.config import Config
     from backhaul_agent.ledger.lane_routing import Lanes
     from backhaul_agent.ledger.ledger import Ledger
     from backhaul_agent.status.status import Report
     from backhaul_agent.systemd_notify import Notifier
+    from backhaul_runtime.clock import SteadyClock
 
 DRAIN_S_MAX = 5.0
 ANSWER_S_MAX = 2.0
@@ -85,7 +85,7 @@ class Parts:
     def __init__(
         self,
         config: Config,
-        system: Clock,
+        system: SteadyClock,
         ledger: Ledger,
         lanes: Lanes,
         notifier: Notifier,
@@ -169,11 +169,11 @@ class Parts:
             moving=lambda: self._artifacts.moving,
         )  # fmt: skip
         self._flow.on_rate.append(self._link_news.heads_first.carries)
-        restamps = Restamps(self._writer.keeper, clock.time_ns, self._link_news.compare_again)
+        restamps = Restamps(self._writer.keeper, clock.now_ns, self._link_news.compare_again)
         self._downlink.register("s.restamp", restamps.on_message)
         if credentials is not None:
             kept = ledger.path.with_name("key-rotation.json")
-            rotation = KeyRotation(config.device.id, kept, credentials, clock.time_ns)
+            rotation = KeyRotation(config.device.id, kept, credentials, clock.now_ns)
             self._downlink.register(rotation_subject, rotation.on_message)
         self._downlink.register("s.digest", self._link_news.digests.on_message)
         self._health = HealthWatch(config, clock, self.status, machine, on_look)
@@ -220,7 +220,7 @@ class Parts:
         await self._timekeeper.start(self._boot)
         await self._writer.restore()
         for damage in damages:
-            self._writer.tell(event("quarantined", {"ledger": damage}, self._clock.time_ns()))
+            self._writer.tell(event("quarantined", {"ledger": damage}, self._clock.now_ns()))
         async with asyncio.TaskGroup() as group:
             writing = group.create_task(self._writer.run())
             judging = group.create_task(self._until_damaged())

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import msgspec
 import structlog
 
-from backhaul_hub.clock import boot_id
 from backhaul_hub.private_files import write_private
+from backhaul_runtime.clock import boot_id
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul_hub.clock import SteadyClock
     from backhaul_hub.config import ClockRule
+    from backhaul_runtime.clock import SteadyClock
 
 SECOND_NS = 1_000_000_000
 RECORD_INTERVAL_S = 60.0

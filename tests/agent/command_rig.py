@@ -11,7 +11,7 @@ from nats.errors import ConnectionClosedError
 from backhaul_agent.ledger.command_rows import CommandRow, State
 from tests.support.agent_clock import FakeClock
 
-NOW = FakeClock().now_ns
+NOW = FakeClock().wall_ns
 
 
 S = 1_000_000_000

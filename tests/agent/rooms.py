@@ -27,7 +27,7 @@ def room_of(
     clock = clock or FakeClock()
 
     def note(lane: str, epoch: int, lo: int, hi: int, reason: str, chain: bytes | None) -> Outgoing:
-        return receipt(lane, epoch, lo, hi, reason, clock.time_ns(), chain)
+        return receipt(lane, epoch, lo, hi, reason, clock.now_ns(), chain)
 
     reserve = reserve or Reserve(ledger.path, 0)
     return Room(ledger, clock, Ages(age_s_max), reserve, note, ledger.commit)

@@ -102,7 +102,7 @@ async def test_the_client_says_which_stamps_are_its_own(nats_server: NatsServer)
         async with asyncio.timeout(60):
             await all_heard.wait()
     await other.close()
-    now = clock.time_ns()
+    now = clock.now_ns()
     assert heard == [
         ("system", [(now, 1.0), (now, 2.0)]),
         ("system", [(now, 3.0)]),

@@ -136,7 +136,7 @@ class Vehicle:
                 await task
 
     async def send(self, id_: str, name: str, *, sent_s: int = 1, deadline_s: int = 300) -> None:
-        now_ns = self.clock.time_ns()
+        now_ns = self.clock.now_ns()
         body = {
             "name": name,
             "sent_ns": now_ns + sent_s * S,
@@ -380,7 +380,7 @@ async def test_nor_does_it_where_the_time_is_not_known_any_more(
 async def test_a_start_that_comes_too_late_says_nothing_of_the_one_before(tmp_path: Path) -> None:
     """As where the ledger waited for the disk, or the program was away, until the deadline had passed."""
     async with vehicle(tmp_path) as it:
-        late = row("safe", State.RUNNING, deadline_ns=it.clock.time_ns() - 1)
+        late = row("safe", State.RUNNING, deadline_ns=it.clock.now_ns() - 1)
         for ends in (it.service._run, lambda begun: it.service._ask(begun, 1.0)):
             first, again = await ends(late._replace(runs=1)), await ends(late._replace(runs=2))
             assert first.state is State.EXPIRED

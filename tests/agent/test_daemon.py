@@ -13,12 +13,12 @@ import pytest
 
 from backhaul_agent import daemon as daemon_module
 from backhaul_agent.client import Agent, connect
-from backhaul_agent.clock import SystemClock
 from backhaul_agent.config import parse
 from backhaul_agent.daemon import SET_ASIDE_MAX, Daemon
 from backhaul_agent.errors import LedgerError, RefusedError
 from backhaul_agent.leaf.streams import OUT_FIRST_SEQ
 from backhaul_codec import Opaque, Point, decode, encode_frame
+from backhaul_runtime.clock import SystemClock
 from tests.agent.bench import Bench, Recorder, bench
 from tests.agent.ledgers import FailingDisk
 from tests.support.agent_process import AgentProcess

@@ -34,7 +34,7 @@ class Ends:
 
     def __init__(self) -> None:
         self.clock = FakeClock(NOON)
-        self.keeper = HeadKeeper("VID-001", self.clock.time_ns)
+        self.keeper = HeadKeeper("VID-001", self.clock.now_ns)
         self.settled = True
         self.digests = Digests(self.keeper, self.clock, settled=lambda: self.settled)
         self.hub = Heads()
@@ -184,7 +184,7 @@ def test_what_is_still_on_its_way_is_not_sent_twice() -> None:
 def test_what_waits_in_a_nodes_own_lane_is_not_sent_twice() -> None:
     """The root goes ahead on live; a telemetry backlog may be before the node's points."""
     clock, lane = FakeClock(NOON), Lane(3, "n_gps", 42, 6, 0, 0, Steps(), 5)
-    keeper = HeadKeeper("VID-001", clock.time_ns, lanes=Lanes(["gps"]))
+    keeper = HeadKeeper("VID-001", clock.now_ns, lanes=Lanes(["gps"]))
     digests = Digests(keeper, clock, {"n_gps": lane})
     changes = keeper.begin()
     changes.write([Placed("", point()), Placed("", point("door"))])

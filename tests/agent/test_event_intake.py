@@ -12,7 +12,6 @@ from click.testing import CliRunner
 
 from backhaul_agent.cli.main import cli
 from backhaul_agent.client import connect
-from backhaul_agent.clock import stamp_ms
 from backhaul_agent.commit.framer import value_class
 from backhaul_agent.config import ClockConfig, Config, DeviceConfig, IngestConfig
 from backhaul_agent.errors import RefusedError
@@ -21,6 +20,7 @@ from backhaul_agent.ingest.parse import Intake
 from backhaul_agent.ingest.parse_event import EventIntake
 from backhaul_agent.ledger.eviction_policy import EVENT, class_of
 from backhaul_agent.metered.controller import OWN_EVENTS
+from backhaul_agent.stamps import stamp_ms
 from backhaul_codec import Opaque, decode
 from backhaul_codec.kinds import SYSTEM_KINDS
 from backhaul_codec.subjects import app_event_subject, parse_leaf
@@ -31,8 +31,8 @@ from tests.support.agent_streams import read_stream
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul_agent.clock import Clock
     from backhaul_agent.commit.framer import Event
+    from backhaul_runtime.clock import SteadyClock
     from tests.support.nats_server import NatsServer
 
 CONFIG = Config(
@@ -40,7 +40,7 @@ CONFIG = Config(
 )
 
 
-def intake(clock: Clock | None = None) -> EventIntake:
+def intake(clock: SteadyClock | None = None) -> EventIntake:
     return EventIntake(Intake(CONFIG, clock or FakeClock()), value_bytes_max=1000)
 
 

@@ -19,7 +19,7 @@ from backhaul_codec.state.json_values import value_from_json
 from tests.support.agent_clock import FakeClock
 
 if TYPE_CHECKING:
-    from backhaul_agent.clock import Clock
+    from backhaul_runtime.clock import Clock
 
 Runs = list[list[int]]
 

@@ -36,12 +36,12 @@ def test_a_wall_clock_is_believed_where_it_can_be_or_as_told(
     assert bool(clock.mark) == (quality is Quality.UNSET)
     assert clock.error_ns is None
     if quality is Quality.HOLDOVER:
-        assert clock.time_ns() == vehicle.system.time_ns()
+        assert clock.now_ns() == vehicle.system.now_ns()
         assert clock.system_shift_ns() == 0
     vehicle.sync()
     assert clock.quality is Quality.SYNCED
     assert clock.mark == 0
-    assert clock.time_ns() == vehicle.truth
+    assert clock.now_ns() == vehicle.truth
     assert clock.error_ns == pytest.approx(10 * MS, abs=MS)
     assert clock.state().offset_ns == -wrong
     assert clock.system_shift_ns() == -wrong
@@ -54,12 +54,12 @@ def test_once_synced_no_jump_of_the_wall_clock_moves_the_time(
     vehicle = Vehicle(wrong)
     vehicle.sync()
     for jump, seconds in moves:
-        vehicle.system.now_ns += jump
+        vehicle.system.wall_ns += jump
         vehicle.system.advance(seconds)
-        assert vehicle.clock.time_ns() == vehicle.truth
+        assert vehicle.clock.now_ns() == vehicle.truth
         noticed = vehicle.clock.look()
         assert noticed == (jump if abs(jump) >= S // 2 else 0)
-        assert vehicle.clock.time_ns() == vehicle.truth
+        assert vehicle.clock.now_ns() == vehicle.truth
 
 
 @given(wrong=jumps, moves=st.lists(st.tuples(jumps, st.integers(1, 5000)), max_size=6))
@@ -69,11 +69,11 @@ def test_stamps_made_while_unset_are_put_right_to_the_nanosecond(
     vehicle = Vehicle(wrong, trust="no")
     stamped = []
     for jump, seconds in [(0, 0), *moves]:
-        vehicle.system.now_ns += jump
+        vehicle.system.wall_ns += jump
         vehicle.system.advance(seconds)
         vehicle.clock.look()
         assert vehicle.clock.quality is Quality.UNSET
-        stamped.append((vehicle.clock.time_ns(), vehicle.clock.mark, vehicle.truth))
+        stamped.append((vehicle.clock.now_ns(), vehicle.clock.mark, vehicle.truth))
     times = [time for time, _, _ in stamped]
     assert times == sorted(times), "provisional time runs on through every jump"
     assert {mark for _, mark, _ in stamped} == {1}
@@ -87,26 +87,26 @@ def test_stamps_made_while_unset_are_put_right_to_the_nanosecond(
 @pytest.mark.parametrize("wrong", [-56 * YEAR, 40 * YEAR])
 def test_provisional_time_is_never_absurd(wrong: int) -> None:
     vehicle = Vehicle(wrong)
-    assert vehicle.clock.time_ns() == FLOOR_NS
+    assert vehicle.clock.now_ns() == FLOOR_NS
     later = vehicle.restart(boot="boot-b", newest_ns=NOW - DAY)
-    assert later.time_ns() == NOW - DAY
+    assert later.now_ns() == NOW - DAY
 
 
 def test_a_wall_clock_set_right_by_somebody_else_is_believed_and_corrects_as_well() -> None:
     vehicle = Vehicle(-56 * YEAR)
-    stamp, mark, truth = vehicle.clock.time_ns(), vehicle.clock.mark, vehicle.truth
+    stamp, mark, truth = vehicle.clock.now_ns(), vehicle.clock.mark, vehicle.truth
     vehicle.system.advance(20)
-    vehicle.system.now_ns += 56 * YEAR
+    vehicle.system.wall_ns += 56 * YEAR
     assert vehicle.clock.mark == mark, "nothing changes but in look"
     assert vehicle.clock.look() == 56 * YEAR
     assert vehicle.clock.quality is Quality.HOLDOVER
     assert vehicle.clock.correction_of(mark) == (truth - stamp, Quality.HOLDOVER)
     # And one that is set wrong again afterwards is not followed.
-    vehicle.system.now_ns -= 30 * YEAR
+    vehicle.system.wall_ns -= 30 * YEAR
     vehicle.system.advance(5)
     vehicle.clock.look()
     assert vehicle.clock.quality is Quality.HOLDOVER
-    assert vehicle.clock.time_ns() == vehicle.truth
+    assert vehicle.clock.now_ns() == vehicle.truth
 
 
 def test_without_answers_synced_becomes_holdover_and_the_error_grows() -> None:
@@ -124,24 +124,24 @@ def test_without_answers_synced_becomes_holdover_and_the_error_grows() -> None:
 
 def test_a_new_process_of_the_same_boot_goes_on_with_the_time_and_the_guess() -> None:
     vehicle = Vehicle(-56 * YEAR)
-    before = vehicle.clock.time_ns()
+    before = vehicle.clock.now_ns()
     vehicle.system.advance(60)
     again = vehicle.restart()
-    assert (again.mark, again.time_ns()) == (1, before + 60 * S)
+    assert (again.mark, again.now_ns()) == (1, before + 60 * S)
     vehicle.sync()
-    vehicle.system.now_ns += 3 * YEAR
+    vehicle.system.wall_ns += 3 * YEAR
     vehicle.system.advance(60)
     synced = vehicle.restart()
     assert synced.quality is Quality.SYNCED
-    assert synced.time_ns() == vehicle.truth
+    assert synced.now_ns() == vehicle.truth
 
 
 def test_a_new_boot_knows_nothing_of_the_last_ones_clock_but_how_to_correct_it() -> None:
     vehicle = Vehicle(-56 * YEAR)
     never = vehicle.clock.mark
     vehicle.restart(boot="boot-b")
-    vehicle.system.now_ns = 0
-    stamp, mark = vehicle.clock.time_ns(), vehicle.clock.mark
+    vehicle.system.wall_ns = 0
+    stamp, mark = vehicle.clock.now_ns(), vehicle.clock.mark
     truth = vehicle.truth
     vehicle.sync()
     assert mark != never
@@ -149,7 +149,7 @@ def test_a_new_boot_knows_nothing_of_the_last_ones_clock_but_how_to_correct_it()
     assert third.mark not in (never, mark, 0)
     assert third.correction_of(never) is None, "nobody will ever know"
     assert third.correction_of(mark) == (truth - stamp, Quality.SYNCED)
-    assert third.time_ns() >= truth, "the time that the hub told last boot is past"
+    assert third.now_ns() >= truth, "the time that the hub told last boot is past"
 
 
 def test_a_machine_put_back_from_a_snapshot_is_another_boot() -> None:
@@ -157,7 +157,7 @@ def test_a_machine_put_back_from_a_snapshot_is_another_boot() -> None:
     vehicle.system.advance(1000)
     vehicle.sync()
     vehicle.system.now_s -= 500  # the same boot id, an earlier steady time
-    vehicle.system.now_ns = 0
+    vehicle.system.wall_ns = 0
     again = vehicle.restart()
     assert again.quality is Quality.UNSET
     vehicle.system.advance(600)
@@ -175,12 +175,12 @@ def test_a_hub_with_no_clock_itself_is_not_believed() -> None:
 def test_a_time_that_is_known_to_be_past_moves_provisional_time_on() -> None:
     vehicle = Vehicle(-56 * YEAR)
     clock = vehicle.clock
-    first = clock.time_ns(), clock.mark, vehicle.truth
-    clock.reach(clock.time_ns() + S // 2)
+    first = clock.now_ns(), clock.mark, vehicle.truth
+    clock.reach(clock.now_ns() + S // 2)
     assert clock.mark == first[1], "a little is not worth a mark"
     vehicle.system.advance(10)
     clock.reach(NOW - DAY)
-    second = clock.time_ns(), clock.mark, vehicle.truth
+    second = clock.now_ns(), clock.mark, vehicle.truth
     assert second[0] == NOW - DAY
     assert second[1] != first[1]
     assert vehicle.restart().mark == second[1]
@@ -190,7 +190,7 @@ def test_a_time_that_is_known_to_be_past_moves_provisional_time_on() -> None:
         assert correction is not None
         assert time + correction[0] == truth
     vehicle.clock.reach(NOW + YEAR)
-    assert vehicle.clock.time_ns() == vehicle.truth, "who knows the time is not told"
+    assert vehicle.clock.now_ns() == vehicle.truth, "who knows the time is not told"
 
 
 def test_a_clock_that_waits_no_longer_marks_nothing() -> None:

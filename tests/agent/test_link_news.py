@@ -33,7 +33,7 @@ class Vehicle:
 
     def __init__(self) -> None:
         self.clock = FakeClock()
-        self.keeper = HeadKeeper("VID-001", self.clock.time_ns)
+        self.keeper = HeadKeeper("VID-001", self.clock.now_ns)
         self.told: list[tuple[str, Any]] = []
         self.news = asyncio.Event()
         self.fresh_frames: list[bytes] = []

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from backhaul_agent.clock import boot_id
 from backhaul_agent.presence.machine import Machine, identify
+from backhaul_runtime.clock import boot_id
 
 ID = "0123456789abcdef0123456789abcdef"
 SERIAL = "sys/firmware/devicetree/base/serial-number"
@@ -100,7 +100,7 @@ def test_the_unit_passes_on_which_start_of_the_machine_this_is(
     """It has the same name where /proc is hidden as where it is not: else one machine would look like two."""
     seen = boot_id({})
     assert seen == str(UUID(seen))
-    monkeypatch.setattr("backhaul_agent.clock.Path", lambda name: tmp_path / name.lstrip("/"))
+    monkeypatch.setattr("backhaul_runtime.clock.Path", lambda name: tmp_path / name.lstrip("/"))
     assert boot_id({"BACKHAUL_BOOT_ID": seen.replace("-", "")}) == seen
     assert boot_id({}) == ""
     assert boot_id({"BACKHAUL_BOOT_ID": "%b"}) == ""

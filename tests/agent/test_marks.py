@@ -34,7 +34,7 @@ def clock() -> FakeClock:
 def test_marks_are_due_at_start_on_the_hour_and_at_the_stop(clock: FakeClock) -> None:
     marks = Marks(clock)
     assert marks.due() == "start"
-    marks.marked(clock.time_ns())
+    marks.marked(clock.now_ns())
     assert marks.due() == ""
     assert marks.next_s() - clock.now_s == LOOK_S
     clock.advance(1799)
@@ -42,7 +42,7 @@ def test_marks_are_due_at_start_on_the_hour_and_at_the_stop(clock: FakeClock) ->
     assert 1 < marks.next_s() - clock.now_s < 1.1
     clock.advance(1.001)
     assert marks.due() == "hour"
-    marks.marked(clock.time_ns())
+    marks.marked(clock.now_ns())
     assert marks.due() == ""
     marks.stop()
     assert marks.due() == "stop"
@@ -50,21 +50,21 @@ def test_marks_are_due_at_start_on_the_hour_and_at_the_stop(clock: FakeClock) ->
 
 def test_a_clock_that_jumps_over_an_hour_is_an_hour(clock: FakeClock) -> None:
     marks = Marks(clock)
-    marks.marked(clock.time_ns())
-    clock.now_ns -= 5 * HOUR_NS
+    marks.marked(clock.now_ns())
+    clock.wall_ns -= 5 * HOUR_NS
     assert marks.due() == "hour"
 
 
 def test_a_link_that_comes_and_goes_is_marked_now_and_then(clock: FakeClock) -> None:
     marks = Marks(clock)
-    marks.marked(clock.time_ns())
+    marks.marked(clock.now_ns())
     clock.advance(1)
     marks.link_up()
     assert marks.due() == ""
     assert marks.next_s() == clock.now_s + REST_S_MIN - 1
     clock.advance(REST_S_MIN - 1)
     assert marks.due() == "link"
-    marks.marked(clock.time_ns())
+    marks.marked(clock.now_ns())
     marks.link_up()
     clock.advance(REST_S_MIN)
     assert marks.due() == "link"
@@ -73,13 +73,13 @@ def test_a_link_that_comes_and_goes_is_marked_now_and_then(clock: FakeClock) -> 
 def test_a_hub_that_has_lost_something_is_told_how_far_lanes_are(clock: FakeClock) -> None:
     """A link that was away for less than a second is seen by nobody; what the hub says is."""
     marks = Marks(clock)
-    marks.marked(clock.time_ns())
+    marks.marked(clock.now_ns())
     marks.watermark_fell()
     assert marks.due() == ""
     assert marks.next_s() == clock.now_s + REST_S_MIN
     clock.advance(REST_S_MIN)
     assert marks.due() == "watermark"
-    marks.marked(clock.time_ns())
+    marks.marked(clock.now_ns())
     assert marks.due() == ""
 
 
@@ -159,7 +159,7 @@ async def test_a_mark_frames_what_is_staged_and_names_every_lane(
 async def test_an_hour_that_begins_while_another_mark_is_written_gets_its_own(
     ledger: Ledger, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock.now_ns += HOUR_NS // 2 - 1
+    clock.wall_ns += HOUR_NS // 2 - 1
     config = Config(device=DeviceConfig(id="VID-001", token="tok"))
     marks = Marks(clock)
     writer = Writer(ledger, config, clock, on_commit=lambda: None, marks=marks)

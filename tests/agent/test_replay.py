@@ -12,13 +12,13 @@ import pytest
 from click.testing import CliRunner
 
 from backhaul_agent.cli.main import cli
-from backhaul_agent.clock import SystemClock
 from backhaul_agent.replay.run import Pace
 from backhaul_codec.errors import MappingError
 from backhaul_codec.recordings.mapping import load
 from backhaul_codec.recordings.points import RowMapper
 from backhaul_codec.recordings.readers import open_recording
 from backhaul_codec.recordings.times import row_time
+from backhaul_runtime.clock import SystemClock
 from tests.support.agent_clock import FakeClock
 from tests.support.agent_process import AgentProcess
 from tests.support.agent_streams import points_of
@@ -227,7 +227,7 @@ async def test_a_replay_through_a_running_agent(tmp_path: Path, nats_server: Nat
     agent.start()
     try:
         await agent.ready()
-        started_ns = SystemClock().time_ns() - 10**6  # stamps are in ms
+        started_ns = SystemClock().now_ns() - 10**6  # stamps are in ms
         result = await run(*command, nats_server.url)
         assert result.exit_code == 0, result.output
         assert "5 rows, 9 points: 9 kept, 0 refused, 0 not known\n" in result.output

@@ -173,7 +173,7 @@ class Agent:
 
     async def stamp(self, number: int, *, live: bool = False) -> int:
         """Keep a point stamped now; return the true time."""
-        point = Point("n", "t", self.clock.time_ns(), float(number))
+        point = Point("n", "t", self.clock.now_ns(), float(number))
         quality = self.clock.quality
         await self.keep(Points("n", [point], live, self.clock.mark, quality))
         return NOW + self.system.steady_ns()
@@ -229,7 +229,7 @@ async def test_a_crash_between_transactions_corrects_each_message_exactly_once(
     await agent.settle(transactions=1)  # and then the process is killed
     await agent.ledger.close()
     # The same boot, half of it corrected; the anchor is known from the ledger.
-    system.now_ns += 40 * 365 * 86_400 * S
+    system.wall_ns += 40 * 365 * 86_400 * S
     agent = await Agent.start(path, system, disk, "boot-a")
     assert agent.clock.quality is Quality.SYNCED
     await agent.settle(transactions=1)
@@ -308,7 +308,7 @@ async def test_points_found_not_to_be_sent_after_stamps_were_put_right_do_not_ho
 async def test_what_an_unsynced_boot_left_goes_as_it_stands_flagged_unset(tmp_path: Path) -> None:
     disk, path = FailingDisk(), tmp_path / "ledger.db"
     agent = await Agent.start(path, FakeClock(0), disk, "boot-a")
-    stamp = agent.clock.time_ns()
+    stamp = agent.clock.now_ns()
     for number in range(4):
         await agent.stamp(number)
     await agent.ledger.close()
@@ -453,7 +453,7 @@ async def test_what_the_disk_kept_from_being_read_says_of_the_clock_what_is_know
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = await Agent.start(tmp_path / "ledger.db", FakeClock(0), FailingDisk(), "boot-a")
-    word = event("clock", clock_body(agent.clock.state()), agent.clock.time_ns())
+    word = event("clock", clock_body(agent.clock.state()), agent.clock.now_ns())
     await agent.keep(Write([word._replace(boot=agent.clock.mark)], []))
 
     writing = asyncio.create_task(agent.writer.run())

@@ -14,13 +14,13 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_agent import clock
 from backhaul_agent.cli.main import COMMANDS, cli, main
 from backhaul_agent.errors import JetStreamError
 from backhaul_agent.leaf.connection import requester
 from backhaul_agent.leaf.jetstream import JetStream, covers
 from backhaul_agent.ledger.rows import Inbound, Inward
 from backhaul_agent.logs import Bursts
+from backhaul_agent.stamps import stamp_ms
 from backhaul_agent.systemd_notify import Notifier
 from backhaul_agent.uplink.confirmations import Claim
 from backhaul_agent.uplink.dispatch import Watermark, Watermarks, read_watermark
@@ -194,7 +194,7 @@ def test_a_burst_is_logged_once_then_summed_up() -> None:
 
 
 def test_stamps_have_ms_resolution() -> None:
-    assert clock.stamp_ms(FakeClock(1_234_567_899)) == 1_234_000_000
+    assert stamp_ms(FakeClock(1_234_567_899)) == 1_234_000_000
 
 
 @pytest.mark.parametrize("abstract", [False, True])

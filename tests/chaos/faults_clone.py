@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING
 import click
 from nats.errors import Error as NatsError
 
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.errors import HubError
+from backhaul_runtime.clock import SystemClock
 from tests.chaos.clone import Clone
 from tests.chaos.damage import Damage
 from tests.chaos.evidence import LaneName

@@ -14,8 +14,8 @@ from nats.errors import NoRespondersError
 
 from backhaul_agent.client import Agent, connect
 from backhaul_agent.client.config import ConfigClient
-from backhaul_agent.clock import stamp_ms
 from backhaul_agent.errors import AgentError, NoAgentError, RefusedError
+from backhaul_agent.stamps import stamp_ms
 from backhaul_codec import Point
 from tests.chaos.diary import Entry, readings_of
 from tests.chaos.evidence import BY_CLIENT, EVENT, LIVE_NODES, UNTIMED
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_agent.clock import Clock
+    from backhaul_runtime.clock import Clock
     from tests.chaos.diary import Diary
 
 WAIT_S = 1.5

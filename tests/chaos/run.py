@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from nats.errors import Error as NatsError
 
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.errors import HubError
+from backhaul_runtime.clock import SystemClock
 from tests.chaos import faults_disk, leaks, look
 from tests.chaos.checker import check
 from tests.chaos.diary import Diary, Told

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from backhaul_hub.clock import SystemClock
+from backhaul_runtime.clock import SystemClock
 from benchmarks.commands import settings
 from tests.chaos.disks import mounted
 from tests.chaos.ingest import Ingest

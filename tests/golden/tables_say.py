@@ -39,7 +39,7 @@ class Stopped:
     def now_ns(self) -> int:
         return NOON + self._hours * HOUR
 
-    def monotonic(self) -> float:
+    def monotonic_s(self) -> float:
         return float(self._hours)
 
     def sleep(self, seconds: float) -> None:

@@ -21,7 +21,6 @@ from backhaul_hub.access.push import AccountKeeper
 from backhaul_hub.access.revocations import FOR_EVER_S, Revocation, in_force
 from backhaul_hub.access.rules import PAYLOAD_BYTES_MAX, vehicle_rights
 from backhaul_hub.access.up_guard import guessable_names, leading_to_api
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import Login as HubLogin
 from backhaul_hub.config import load
 from backhaul_hub.db.devices import add_device
@@ -36,6 +35,7 @@ from backhaul_hub.nats.nkey import Key, new_key
 from backhaul_hub.nats.system_requests import ask_each
 from backhaul_hub.setup.hub_directory import create_hub
 from backhaul_hub.streams.streams import stream_names
+from backhaul_runtime.clock import SystemClock
 from tests.security.leaf_client import RawLeaf
 from tests.support.hub_layout import local_layout
 from tests.support.rig.cluster import NAMES, ClusterRig

@@ -18,10 +18,10 @@ from nats.aio.msg import Msg
 from backhaul_codec.protocol import blobs
 from backhaul_hub.artifacts.object_store import CHUNK_BYTES, Objects
 from backhaul_hub.artifacts.service import WAITING_BYTES_MAX, BlobService
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import Artifacts
 from backhaul_hub.errors import ArtifactError, HubError
 from backhaul_hub.streams.twin_streams import BLOBS
+from backhaul_runtime.clock import SystemClock
 from tests.support.rig import patient
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ import pytest
 
 from backhaul_codec.protocol.command_errors import ErrorCode
 from backhaul_hub.cli._tell import tell_hub
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.control.control_plane import ControlPlane
 from backhaul_hub.control.single_instance import Sole
@@ -19,13 +18,14 @@ from backhaul_hub.device import Device
 from backhaul_hub.enrol.add_device import DeviceSettings, create_device
 from backhaul_hub.enrol.rotate import begin_rotation
 from backhaul_hub.errors import HubError, JetStreamError
-from backhaul_hub.health import metrics_server
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.links.down_consumers import down_consumers
 from backhaul_hub.links.leaf_connections import Leafs
 from backhaul_hub.nats.jetstream import CLUSTER_NOT_AVAILABLE
 from backhaul_hub.setup.hub_directory import create_hub
 from backhaul_hub.streams.streams import declared_streams
+from backhaul_runtime import metrics_server
+from backhaul_runtime.clock import SystemClock
 from tests.hub.command_book import arrived
 from tests.support.hub_layout import local_layout
 from tests.support.rig.parts import HubRig

@@ -22,7 +22,6 @@ from backhaul_codec.assurance.certificates import (
 from backhaul_codec.points import JSON
 from backhaul_codec.protocol.words import MarkWord
 from backhaul_hub.cli.main import cli
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.devices import add_device
@@ -33,6 +32,7 @@ from backhaul_hub.streams.streams import declared_streams, reconcile
 from backhaul_hub.twin.event_log import EventLog, find_events, hiding, read_event, standing
 from backhaul_hub.uplink.device_words import WordBook
 from backhaul_hub.uplink.lane_rows import Position, store_read
+from backhaul_runtime.clock import SystemClock
 from tests.hub.made_hub import make_hub
 from tests.hub.sourced import sourced
 from tests.support.rig import patient

@@ -15,7 +15,6 @@ from backhaul_codec.wire.messages import frame_layout
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.push import jwts_there
 from backhaul_hub.cli._tell import tell_hub
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import Flood, load
 from backhaul_hub.control import ground
 from backhaul_hub.control.control_plane import ControlPlane
@@ -30,6 +29,7 @@ from backhaul_hub.links.reset_service import ResetService
 from backhaul_hub.nats.jwt import body_of
 from backhaul_hub.nats.rate_limit import BURST, Pace
 from backhaul_hub.setup.hub_directory import create_hub
+from backhaul_runtime.clock import SystemClock
 from tests.support.bombs import points_bomb
 from tests.support.hub_layout import local_layout
 from tests.support.rig import patient

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from backhaul_hub import clock
-from backhaul_hub.clock import boot_id
 from backhaul_hub.hub_time import RECORD, HubTime, Record
+from backhaul_runtime import clock
+from backhaul_runtime.clock import boot_id
 
 S = 10**9
 DAY = 86_400 * S

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.links import leaf_connections as leafs
 from backhaul_hub.links.leaf_connections import Leafs
+from backhaul_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

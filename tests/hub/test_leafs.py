@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.links.leaf_connections import Leafs
+from backhaul_runtime.clock import SystemClock
 from benchmarks.fleet_identities import Fleet
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from nats.errors import NoRespondersError
 
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.artifacts.object_store import Objects
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import BackupError, HubError
@@ -32,6 +31,7 @@ from backhaul_hub.streams.streams import declared_streams, reconcile, stream_nam
 from backhaul_hub.tls.files import CA, TLS
 from backhaul_hub.tls.setup import TlsChoice
 from backhaul_hub.uplink.lane_rows import read_position
+from backhaul_runtime.clock import SystemClock
 from tests.hub.backups import FixedClock, content, streams_at, write
 from tests.hub.sourced import sourced
 from tests.support.hub_layout import local_layout

@@ -20,7 +20,6 @@ from backhaul_hub.backup.last_backup import LastBackup, last_backup, note_backup
 from backhaul_hub.backup.lost_registry import FORMER, require_registry
 from backhaul_hub.backup.rebuild import Rebuilt, rebuild
 from backhaul_hub.backup.traces import Traces, traces, traces_in_files
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.db.devices import add_device, read_devices
 from backhaul_hub.db.store import Registry
@@ -36,6 +35,7 @@ from backhaul_hub.people.credentials import add_person, remove_person
 from backhaul_hub.people.identity import May, Person
 from backhaul_hub.people.rows import known_people
 from backhaul_hub.setup.hub_directory import create_hub
+from backhaul_runtime.clock import SystemClock
 from tests.support.enrolment_tokens import user_key
 from tests.support.hub_layout import local_layout
 from tests.support.waiting import until

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.links.down_consumers import durable_source
 from backhaul_hub.links.reset_service import RESETS_MAX, ResetService, says_too_much
+from backhaul_runtime.clock import SystemClock
 from tests.support.rig import patient
 from tests.support.waiting import until
 

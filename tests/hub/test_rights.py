@@ -22,7 +22,6 @@ from backhaul_hub.access.account_files import write_accounts
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.push import AccountKeeper
 from backhaul_hub.access.rules import vehicle_rights
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
@@ -32,6 +31,7 @@ from backhaul_hub.links.down_consumers import ensure_down_consumers
 from backhaul_hub.links.reset_service import ResetService
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.setup.hub_directory import create_hub
+from backhaul_runtime.clock import SystemClock
 from tests.support.hub_layout import local_layout
 from tests.support.rig import patient
 from tests.support.rig.parts import HubRig

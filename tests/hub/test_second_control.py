@@ -16,7 +16,6 @@ from backhaul_hub.access.push import AccountKeeper, jwts_there, revoked_for_ever
 from backhaul_hub.access.revocation_log import RevocationLog
 from backhaul_hub.access.revocations import FOR_A_WHILE_S, Revocation, revocations
 from backhaul_hub.cli._tell import tell_hub
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.control.control_plane import ControlPlane
 from backhaul_hub.db.store import Registry
@@ -28,6 +27,7 @@ from backhaul_hub.nats.jwt import generation_of, revocations_of
 from backhaul_hub.people.credentials import add_person, remove_person
 from backhaul_hub.people.identity import May, Person
 from backhaul_hub.setup.hub_directory import create_hub
+from backhaul_runtime.clock import SystemClock
 from tests.support.hub_layout import local_layout
 from tests.support.rig.parts import HubRig
 from tests.support.waiting import until

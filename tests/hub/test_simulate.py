@@ -14,7 +14,6 @@ from backhaul_codec import peek
 from backhaul_codec.kinds import BULK
 from backhaul_hub.cli._ask import hub_client
 from backhaul_hub.cli.main import cli
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.enrol.add_device import DeviceSettings, create_device
 from backhaul_hub.errors import ConfigError, HubError
@@ -26,6 +25,7 @@ from backhaul_hub.simulated.fleet import Fleet, Plan
 from backhaul_hub.simulated.lanes import Sourced
 from backhaul_hub.simulated.load import ACKNOWLEDGED_EVERY, Store, source_header
 from backhaul_hub.simulated.target import INBOX, make_streams, simulator_login
+from backhaul_runtime.clock import SystemClock
 from backhaul_spark.nats.direct_get import close_connections, list_streams, read_range
 from backhaul_spark.nats.endpoint import endpoint_from
 from tests.support.rig import patient

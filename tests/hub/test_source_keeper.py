@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.device import Device, Link
@@ -18,6 +17,7 @@ from backhaul_hub.links.source_keeper import SourceKeeper
 from backhaul_hub.links.sources import sourced
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.setup.hub_directory import HubLayout, create_hub
+from backhaul_runtime.clock import SystemClock
 from tests.support.rig import patient
 from tests.support.waiting import until
 

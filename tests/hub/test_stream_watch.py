@@ -7,13 +7,13 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.control import stream_watch
 from backhaul_hub.control.stream_watch import Streams
 from backhaul_hub.errors import JetStreamError
 from backhaul_hub.nats.jetstream import CLUSTER_NOT_AVAILABLE, INSUFFICIENT_STORAGE
 from backhaul_hub.setup.hub_directory import create_hub
+from backhaul_runtime.clock import SystemClock
 from tests.support.hub_layout import local_layout
 from tests.support.waiting import until
 

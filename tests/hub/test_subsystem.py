@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.control.control_plane import ControlPlane
 from backhaul_hub.control.subsystem import Subsystem, Tasks, run
 from backhaul_hub.errors import HubError
 from backhaul_hub.setup.hub_directory import create_hub
+from backhaul_runtime.clock import SystemClock
 from tests.support.hub_layout import local_layout
 from tests.support.waiting import until
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.nats.system_requests import ask_all, reload_servers
 from backhaul_hub.tls.authority import AUTHORITY_LIFE, SERVER_LIFE, read_certificates
 from backhaul_hub.tls.conf_text import tls_block
 from backhaul_hub.tls.files import Renewal, make_certificates, renew, server_certificates
 from backhaul_hub.tls.watch import CertificateWatch
+from backhaul_runtime.clock import SystemClock
 from tests.support.nats_server import NatsServer
 from tests.support.rig import patient
 from tests.support.rig.ports import free_port

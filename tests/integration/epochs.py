@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_agent.client import connect
-from backhaul_hub.clock import SystemClock
+from backhaul_runtime.clock import SystemClock
 from tests.support.rig.parts import program, run_to_end
 
 from .conftest import DEADLINE_S, World

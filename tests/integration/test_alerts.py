@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from backhaul_hub.cli.main import cli
-from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.nats.connection import Connection
 from backhaul_spark.nats.endpoint import endpoint_from
 from backhaul_spark.rules.alert import Alert, alert_table

@@ -26,11 +26,11 @@ from backhaul_codec.protocol.enrolment import (
 )
 from backhaul_codec.protocol.identity import Identity
 from backhaul_hub.access.key_rotations import rotations
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_hub.enrol.tokens import make_token
+from backhaul_runtime.clock import SystemClock
 from tests.integration.enrolling import arguments, enrol, key_of, of, rotation
 from tests.security.leaf_client import RawLeaf
 from tests.support.enrolment_tokens import user_key

@@ -18,7 +18,6 @@ import pytest
 
 from backhaul_agent.client import connect
 from backhaul_codec.protocol.identity import decode_identity
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_hub.enrol.tokens import make_token
@@ -26,6 +25,7 @@ from backhaul_hub.errors import HubError
 from backhaul_hub.lane_names import deliver_subject, down_durable
 from backhaul_hub.people.login import connect_person, read_person
 from backhaul_hub.shards import api_subject
+from backhaul_runtime.clock import SystemClock
 from tests.integration.enrolling import enrol, key_of, rotation
 from tests.integration.tls_rig import TlsRig
 from tests.security.leaf_client import RawLeaf, forged

@@ -11,7 +11,7 @@ import pytest
 
 from backhaul_agent.client import connect
 from backhaul_agent.client.config import ConfigClient
-from backhaul_hub.clock import SystemClock
+from backhaul_runtime.clock import SystemClock
 from tests.chaos.wall import Wall
 from tests.integration.conditions import HEALTH, until_shown
 from tests.integration.ends import Ends

@@ -18,13 +18,13 @@ from nats.errors import Error as NatsError
 from backhaul_codec import decode, peek
 from backhaul_codec.recordings.mapping import load
 from backhaul_codec.subjects import parse_uplink
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import JetStreamError
 from backhaul_hub.imports.files import look
 from backhaul_hub.imports.run import Import
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.uplink.imported_rows import unfinished
+from backhaul_runtime.clock import SystemClock
 from tests.support.rig.parts import program, run_to_end
 
 if TYPE_CHECKING:

@@ -27,7 +27,6 @@ from backhaul_codec.protocol.enrolment import (
 from backhaul_codec.protocol.identity import Identity, decode_identity
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.push import AccountKeeper
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.control.control_plane import ControlPlane
 from backhaul_hub.db.store import Registry
@@ -37,6 +36,7 @@ from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.nkey import new_key
 from backhaul_hub.setup.hub_directory import HubLayout, create_hub
+from backhaul_runtime.clock import SystemClock
 from tests.support.rig.parts import HubRig
 
 from .facts import (

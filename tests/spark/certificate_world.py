@@ -10,9 +10,9 @@ from deltalake import DeltaTable
 from backhaul_codec import Opaque, Point, encode_point
 from backhaul_codec.assurance.certificates import HOUR_NS
 from backhaul_codec.points import JSON
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.certify.certificates import Certificates, Certified
 from backhaul_spark.certify.read import certified_hours
-from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.ingest.batch import Ingest
 from tests.support.spark_frames import T0_NS, frame, message_batch, stored, task
 
@@ -31,7 +31,7 @@ class HoursLater:
     def now_ns(self) -> int:
         return at(self.hours)
 
-    def monotonic(self) -> float:
+    def monotonic_s(self) -> float:
         raise AssertionError
 
     def sleep(self, seconds: float) -> None:

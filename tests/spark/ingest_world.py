@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
-from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.ingest.batch import Ingest, Outcome
 from tests.support.spark_frames import frame, message_batch, stored, task
 

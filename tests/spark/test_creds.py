@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_codec.protocol.credentials import parse_credentials
-from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import LoginRefused, OptionError, Unreachable
 from backhaul_spark.nats.connection import Connection
 from backhaul_spark.nats.direct_get import close_connections, list_streams, read_range

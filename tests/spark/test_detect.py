@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.cli.main import cli
-from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.detect.detector import Detector
 from backhaul_spark.detect.findings import episodes, find
 from backhaul_spark.detect.quantile import Quantile

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_spark.clock import SystemClock
+from backhaul_runtime.clock import SystemClock
 from backhaul_spark.errors import LoginRefused, StreamClosed, StreamMissing, Unreachable
 from backhaul_spark.nats import direct_get
 from backhaul_spark.nats.connection import Connection

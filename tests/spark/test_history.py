@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 from matplotlib.dates import num2date
 from matplotlib.figure import Figure
 
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.cli.main import cli, main
-from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import NothingFound, OptionError, TableMissing
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.jobs.maintain import Keeping, Maintenance

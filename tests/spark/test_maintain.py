@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
 
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.cli.main import cli
-from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import NotKept, TableMissing
 from backhaul_spark.jobs.maintain import Keeping, Maintained, Maintenance
 from backhaul_spark.rollup.known_at import rollups_known_at

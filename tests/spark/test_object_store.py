@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.cli.main import cli
-from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import TablesBusy
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.query.history import History, parse_series
@@ -65,12 +65,12 @@ def bucket() -> Iterator[str]:
 
 
 def _make_bucket(url: str) -> None:
-    end = SYSTEM_CLOCK.monotonic() + START_S_MAX
+    end = SYSTEM_CLOCK.monotonic_s() + START_S_MAX
     while True:
         try:
             urllib.request.urlopen(urllib.request.Request(url, method="PUT"), timeout=10).close()
         except OSError:  # refused, or hung up on while it starts
-            assert SYSTEM_CLOCK.monotonic() < end, "moto_server did not start"
+            assert SYSTEM_CLOCK.monotonic_s() < end, "moto_server did not start"
         else:
             return
 

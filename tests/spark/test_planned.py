@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.checkpoint import FILE, checkpoint_uri
-from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import TablesBehind
 from backhaul_spark.ingest.batch import Ingest, Outcome
 from backhaul_spark.ingest.stream import IngestQuery

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import TablesApart
 from backhaul_spark.ingest.batch import Ingest
 from tests.spark.ingest_world import World, frames

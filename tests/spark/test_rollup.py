@@ -10,7 +10,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from deltalake import DeltaTable
 
-from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import TablesBusy
 from backhaul_spark.rollup import files as rollup_files
 from backhaul_spark.rollup import plan as rollup_plan

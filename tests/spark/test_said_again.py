@@ -14,7 +14,7 @@ from backhaul_codec import Point, encode_frame, encode_point, restamp
 from backhaul_codec.state.merge import Head, HeadKey
 from backhaul_codec.subjects import node_frame_subject, point_subject
 from backhaul_codec.wire.messages import is_said_again
-from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.ingest import once as once_of_day
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.jobs.maintain import Keeping, Maintenance

@@ -76,7 +76,7 @@ class FakeClock:
     def now_ns(self) -> int:
         return NOW_NS + round(self.now_s * 10**9)
 
-    def monotonic(self) -> float:
+    def monotonic_s(self) -> float:
         return self.now_s
 
     def sleep(self, seconds: float) -> None:

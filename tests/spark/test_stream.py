@@ -13,8 +13,8 @@ from typing import IO, TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.checkpoint import checkpoint_uri
-from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import BackhaulSparkError
 from backhaul_spark.ingest.batch import Ingest, Outcome
 from backhaul_spark.ingest.stream import IngestQuery
@@ -161,7 +161,7 @@ def test_the_driver_killed_between_commits_loses_and_doubles_nothing(
     runs.hub.put(frames(1, 2, 3, 2))
     program = (
         "import os, signal\n"
-        "from backhaul_spark.clock import SYSTEM_CLOCK\n"
+        "from backhaul_runtime.clock import SYSTEM_CLOCK\n"
         "from backhaul_spark.ingest.batch import Ingest\n"
         "from backhaul_spark.session import spark_session\n"
         "from backhaul_spark.ingest.stream import IngestQuery\n"

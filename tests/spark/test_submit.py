@@ -40,7 +40,7 @@ def test_the_same_sources_give_the_same_zip(shipped: Path, tmp_path: Path) -> No
     name = "backhaul-spark.zip"
     assert (tmp_path / name).read_bytes() == (shipped / name).read_bytes()
     packages = {entry.split("/")[0] for entry in zipfile.ZipFile(shipped / name).namelist()}
-    assert packages == {"backhaul_spark", "backhaul_codec"}
+    assert packages == {"backhaul_spark", "backhaul_codec", "backhaul_runtime"}
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 
-from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import TableNewer, TablesBusy
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.query.history import History, parse_series

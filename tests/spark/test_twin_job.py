@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from backhaul_codec import Point, encode_frame, encode_point
-from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.nats.direct_get import read_range
 from backhaul_spark.nats.endpoint import endpoint_from
 
@@ -84,9 +84,9 @@ class Job:
         return Counter((str(alert["vid"]), str(alert["kind"])) for alert in found)
 
     def wait_for(self, device: str, kind: str) -> None:
-        deadline_s = SYSTEM_CLOCK.monotonic() + DEADLINE_S
+        deadline_s = SYSTEM_CLOCK.monotonic_s() + DEADLINE_S
         while not self.alerts()[device, kind]:
-            assert SYSTEM_CLOCK.monotonic() < deadline_s, f"no alert of {device}: {self.alerts()}"
+            assert SYSTEM_CLOCK.monotonic_s() < deadline_s, f"no alert of {device}: {self.alerts()}"
             SYSTEM_CLOCK.sleep(0.2)
 
 

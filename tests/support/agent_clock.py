@@ -7,11 +7,11 @@ class FakeClock:
     """Both clocks stand still until `advance`; the wall clock can also be set wrong."""
 
     def __init__(self, time_ns: int = 1_700_000_000_123_456_789) -> None:
-        self.now_ns = time_ns
+        self.wall_ns = time_ns
         self.now_s = 1000.0
 
-    def time_ns(self) -> int:
-        return self.now_ns
+    def now_ns(self) -> int:
+        return self.wall_ns
 
     def monotonic_s(self) -> float:
         return self.now_s
@@ -21,4 +21,4 @@ class FakeClock:
 
     def advance(self, seconds: float) -> None:
         self.now_s += seconds
-        self.now_ns += round(seconds * 1e9)
+        self.wall_ns += round(seconds * 1e9)

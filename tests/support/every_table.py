@@ -10,7 +10,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
 from backhaul_codec.points import JSON
 from backhaul_codec.wire.envelope import NO_LINK, chain
-from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.fleet.job import FleetJob
 from backhaul_spark.fleet.settings import FleetSettings
 from backhaul_spark.ingest.batch import Ingest

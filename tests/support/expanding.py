@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_codec import Point, encode_frame
-from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.nats.messages import message_batch
 from backhaul_spark.rollup.rollup import Rollup, run_here

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from backhaul_hub.cli._ask import hub_client
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.nats.connection import connect
 from backhaul_hub.nats.jetstream import JetStreamApi
@@ -19,6 +18,7 @@ from backhaul_hub.simulated.target import (
     publish_subject,
     simulator_login,
 )
+from backhaul_runtime.clock import SystemClock
 from backhaul_spark.nats.direct_get import read_range
 from backhaul_spark.nats.endpoint import endpoint_from
 from tests.support.hub_layout import local_layout

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from backhaul_agent import logs
 from backhaul_agent import parts as parts_module
-from backhaul_agent.clock import SystemClock, boot_id
 from backhaul_agent.config_file import load
 from backhaul_agent.daemon import Daemon
 from backhaul_agent.enrol.vehicle_files import DEVICE_CREDS
 from backhaul_agent.presence.machine import identify
 from backhaul_agent.systemd_notify import Notifier
 from backhaul_agent.time_sync import correct_stamps as settle
+from backhaul_runtime.clock import SystemClock, boot_id
 
 
 class SkewedClock(SystemClock):
@@ -31,10 +31,10 @@ class SkewedClock(SystemClock):
         self._file = file
         self._offset_ns = 0
 
-    def time_ns(self) -> int:
+    def now_ns(self) -> int:
         if text := self._file.read_text():  # empty for a moment while it is being written
             self._offset_ns = int(float(text) * 1e9)
-        return super().time_ns() + self._offset_ns
+        return super().now_ns() + self._offset_ns
 
 
 # Many transactions, so that there is a middle to be killed in.

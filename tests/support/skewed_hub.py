@@ -11,7 +11,7 @@ from pathlib import Path
 
 from backhaul_hub.cli import main as cli
 from backhaul_hub.cli.server import up
-from backhaul_hub.clock import SystemClock
+from backhaul_runtime.clock import SystemClock
 from tests.support.skewed_agent import SkewedClock
 
 
@@ -22,7 +22,7 @@ class SkewedHubClock(SystemClock):
         self._skewed = SkewedClock(file)
 
     def now_ns(self) -> int:
-        return self._skewed.time_ns()
+        return self._skewed.now_ns()
 
 
 def run(directory: Path, file: Path) -> None:

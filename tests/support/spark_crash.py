@@ -11,7 +11,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.ingest.batch import Ingest
 from tests.support.spark_frames import frame, message_batch, stored, task
 

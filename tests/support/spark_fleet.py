@@ -9,8 +9,8 @@ from deltalake import DeltaTable
 
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
 from backhaul_codec.points import JSON
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.certify.certificates import Certificates
-from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.rollup.rollup import Restated, Rollup, run_here
 from tests.support.spark_frames import T0_NS, message_batch, stored, task
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul_codec import Value
-    from backhaul_spark.clock import Clock
+    from backhaul_runtime.clock import Clock
 
 MINUTE_NS, HOUR_NS, DAY_NS = 60_000_000_000, 3_600_000_000_000, 86_400_000_000_000
 
@@ -117,7 +117,7 @@ class _Stopped:
     def now_ns(self) -> int:
         return self._now_ns
 
-    def monotonic(self) -> float:
+    def monotonic_s(self) -> float:
         raise AssertionError
 
     def sleep(self, seconds: float) -> None:

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 
-from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.jobs.maintain import Keeping, Maintenance
 
 

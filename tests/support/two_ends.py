@@ -51,12 +51,12 @@ class TwoEnds:
         self.wait(0)
 
     def _vehicle_ns(self) -> int:
-        return self.clock.time_ns() + self.vehicle_off_ns
+        return self.clock.now_ns() + self.vehicle_off_ns
 
     def wait(self, seconds: float) -> None:
         """Let time pass at both ends."""
         self.clock.advance(seconds)
-        self.hub.clock.ns = self.clock.time_ns() + self.hub_off_ns
+        self.hub.clock.ns = self.clock.now_ns() + self.hub_off_ns
 
     def set_hub(self, off_ns: int) -> None:
         """Set the hub's clock."""

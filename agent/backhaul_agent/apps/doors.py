@@ -23,7 +23,7 @@ from nats.errors import Error as NatsError
 from backhaul_agent.apps.floods import Turn
 from backhaul_agent.apps.rights import DOORS, FROM, door_subject
 from backhaul_agent.cancellation import heed_cancel
-from backhaul_codec.nats.hardy_client import HardyClient
+from backhaul_runtime.patched_client import PatchedClient
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Callback = Callable[[Msg], Awaitable[None]]
     OnBusy = Callable[[str, str, str], None]
-    Connect = Callable[[HardyClient, Callable[[Exception], Awaitable[None]]], Awaitable[None]]
+    Connect = Callable[[PatchedClient, Callable[[Exception], Awaitable[None]]], Awaitable[None]]
 
 OPEN_S_MAX = 5.0
 LOOK_S = 0.1
@@ -53,7 +53,7 @@ def program_of(message: Msg) -> str:
     return message.program if isinstance(message, DoorMsg) else ""
 
 
-class DoorClient(HardyClient):
+class DoorClient(PatchedClient):
     """Tells at once of a message there is no room for, before more of it is decoded than its subject."""
 
     def __init__(self, door: int, on_busy: OnBusy) -> None:
@@ -185,7 +185,7 @@ class Doors:
                 self._on_cut(program)
 
 
-class OwnClient(HardyClient):
+class OwnClient(PatchedClient):
     """The agent's own connection, and the doors beside it; None where programs have no accounts."""
 
     doors: Doors | None = None

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
     from backhaul_agent.artifacts.requests import Talk
     from backhaul_agent.artifacts.store import ArtifactStore, Waiting
-    from backhaul_agent.clock import Clock
     from backhaul_agent.commit.heads import Changed, HeadKeeper
     from backhaul_agent.config import Config
     from backhaul_agent.leaf.link_state import UplinkState
     from backhaul_agent.sync.requests import SetRequest
+    from backhaul_runtime.clock import Clock
 
 PREPARE_RETRY_S = 5.0
 LEASE_S = 60.0  # how long a file is fetched, or kept, for a program that does not ask any more

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from backhaul_agent.artifacts.jobs import Job
     from backhaul_agent.artifacts.partial_file import Part
     from backhaul_agent.artifacts.requests import Talk
-    from backhaul_agent.clock import Clock
     from backhaul_agent.leaf.link_state import UplinkState
+    from backhaul_runtime.clock import Clock
 
 LOOK_S = (
     1.0  # how soon it is noticed that the link came up again, or nobody wants the file any more

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from backhaul_agent.cli.options import directory_option
-from backhaul_agent.clock import SystemClock
 from backhaul_agent.enrol.by_token import ask_hub, begin, done
 from backhaul_agent.enrol.request import new_key
 from backhaul_agent.enrol.systemd_units import UNITS, start_units
@@ -35,6 +34,7 @@ from backhaul_codec.protocol.identity import (
     IdentityError,
     decode_identity,
 )
+from backhaul_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from backhaul_agent.enrol.vehicle_files import File

@@ -15,12 +15,12 @@ import click
 from backhaul_agent.cli.options import server_options
 from backhaul_agent.client.client import connect
 from backhaul_agent.client.history import history
-from backhaul_agent.clock import Clock, SystemClock
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_codec import CodecError
 from backhaul_codec.state.json_values import parse_path
 from backhaul_codec.state.point_text import utc
 from backhaul_codec.state.rfc3339 import time_ns_of
+from backhaul_runtime.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,11 +103,11 @@ def read_time(text: str, clock: Clock) -> int:
         RefusedError: it is none.
     """
     if text == "now":
-        return clock.time_ns()
+        return clock.now_ns()
     if text.removeprefix("-").isdigit():
         return int(text)
     if found := _AGO.fullmatch(text):
-        return clock.time_ns() - round(float(found[1]) * _UNITS_S[found[2]] * 1e9)
+        return clock.now_ns() - round(float(found[1]) * _UNITS_S[found[2]] * 1e9)
     try:
         return time_ns_of(text)
     except ValueError as error:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backhaul_agent.cli.options import server_options
-from backhaul_agent.clock import SystemClock
 from backhaul_agent.replay.run import Replay
 from backhaul_codec.errors import MappingError
 from backhaul_codec.programs.command_line import INTERRUPTED
 from backhaul_codec.recordings import mapping as mappings
 from backhaul_codec.recordings.readers import open_recording
+from backhaul_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from backhaul_agent.replay.feed import Outcome

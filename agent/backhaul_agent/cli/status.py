@@ -11,11 +11,11 @@ import click
 
 from backhaul_agent.cli.options import directory_option, server_options
 from backhaul_agent.client.client import connect
-from backhaul_agent.clock import SystemClock
 from backhaul_agent.enrol.link_probe import why_no_link
 from backhaul_agent.enrol.vehicle_files import Directory
 from backhaul_agent.errors import EnrolmentFailedError, VehicleFilesError
 from backhaul_codec.assurance.conditions import Severity, page_lines
+from backhaul_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +56,7 @@ def _why_no_link(link: dict[str, Any], directory: Path) -> str:
         found = Directory(directory).read()
         if found:
             click.echo("no link: trying why ...", err=True)
-        return asyncio.run(why_no_link(found, SystemClock().time_ns() / 1e9))
+        return asyncio.run(why_no_link(found, SystemClock().now_ns() / 1e9))
     except VehicleFilesError:
         return "why, this says to who may read the vehicle's files"
     except EnrolmentFailedError as error:

@@ -27,13 +27,14 @@ from nats.errors import TimeoutError as NatsTimeoutError
 
 from backhaul_agent.cancellation import cancels, heed_cancel
 from backhaul_agent.client.batch import FRAME_POINTS, Batch
-from backhaul_agent.clock import CLOCK_HEADER, SYSTEM, Clock, SystemClock, stamp_ms
 from backhaul_agent.errors import Code, NoAgentError, NotKnownError, NotLetInError, RefusedError
 from backhaul_agent.leaf.login import login_options
+from backhaul_agent.stamps import CLOCK_HEADER, SYSTEM, stamp_ms
 from backhaul_codec import CodecError, Opaque, Point, encode_frame
-from backhaul_codec.nats.hardy_client import HardyClient
 from backhaul_codec.strict.json import JsonError, write_exactly
 from backhaul_codec.subjects import SubjectError, encode_token
+from backhaul_runtime.clock import Clock, SystemClock
+from backhaul_runtime.patched_client import PatchedClient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -68,7 +69,7 @@ async def connect(
         LoginError: no such file, or it holds no key.
         NoAgentError: no server there.
     """
-    nats = HardyClient()
+    nats = PatchedClient()
     errors: list[Exception] = []
 
     async def on_error(error: Exception) -> None:

@@ -179,7 +179,7 @@ class CommandService:
 
     async def _carry_out(self, row: CommandRow) -> None:
         """Start a command, once the ledger says so, and see it through."""
-        now_ns = self._clock.time_ns()
+        now_ns = self._clock.now_ns()
         accepted = msgspec.json.encode({"state": "accepted", "name": row.name})
         epoch = self._ledger.epoch
         await self._commit(_result(row.id, accepted, now_ns), command_rows.begin(row.number))
@@ -248,7 +248,7 @@ class CommandService:
         return now_ns is None or now_ns >= row.deadline_ns
 
     async def _finish(self, row: CommandRow, outcome: Outcome) -> None:
-        now_ns, outcome = self._clock.time_ns(), outcome._replace(runs=row.runs)
+        now_ns, outcome = self._clock.now_ns(), outcome._replace(runs=row.runs)
         await self._commit(
             _result(row.id, _word(row.name, outcome), now_ns),
             command_rows.finish(row.number, outcome, now_ns),

@@ -150,7 +150,7 @@ class DeferredWrites(CommitParticipant):
         log.error("ledger row quarantined", reason=reason)
         self._owed.quarantine.append(Quarantine(STAGED, row.id, reason))
         lost = {"node": row.node, "points": row.points, "reason": "corrupt"}
-        self.tell(event("quarantined", lost, self._clock.time_ns()))
+        self.tell(event("quarantined", lost, self._clock.now_ns()))
 
     async def apply(self, changes: Inward) -> None:
         """Commit what follows from messages of the hub; returns when that is durable.

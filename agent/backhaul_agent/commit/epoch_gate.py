@@ -104,7 +104,7 @@ class EpochGate(CommitParticipant):
         if epoch in self.over or epoch in self._ledger.epochs:
             return []
         self.over.add(epoch)
-        return [epoch_event(epoch, self._ledger.epoch, {}, STRANGER, self._clock.time_ns())]
+        return [epoch_event(epoch, self._ledger.epoch, {}, STRANGER, self._clock.now_ns())]
 
     def open(self, changes: Changes) -> None:
         """Let a new epoch begin with ``changes`` if the one there was is over."""
@@ -113,7 +113,7 @@ class EpochGate(CommitParticipant):
             changes.meta |= judged
         if self.epochs.verdict is Verdict.OVER:
             new = draw_epoch(self._random_u32, self._ledger.epochs)
-            word = partial(_word, new, self.epochs.why, self._clock.time_ns(), self._clock.mark)
+            word = partial(_word, new, self.epochs.why, self._clock.now_ns(), self._clock.mark)
             changes.opening = Opening(new, word)
 
     def opened(self, changes: Changes) -> bool:

@@ -21,12 +21,12 @@ from backhaul_agent.logs import Bursts
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from backhaul_agent.clock import Clock
     from backhaul_agent.ledger.age_index import Ages
     from backhaul_agent.ledger.disk_reserve import Reserve
     from backhaul_agent.ledger.eviction_policy import Candidate, Victims
     from backhaul_agent.ledger.ledger import Ledger
     from backhaul_agent.ledger.rows import Outgoing
+    from backhaul_runtime.clock import Clock
 
     # lane, epoch, lo, hi, reason, and the chain's hash at hi: the receipt that says so
     Receipt = Callable[[str, int, int, int, str, bytes | None], Outgoing]
@@ -179,7 +179,7 @@ class Room:
     async def _by_age(self) -> None:
         if not self.ages.age_s_max or not getattr(self._clock, "settled", True):
             return
-        ledger, now_ns = self._ledger, self._clock.time_ns()
+        ledger, now_ns = self._ledger, self._clock.now_ns()
         if self.ages.due(now_ns):
             lanes = [*ledger.lanes.values(), *ledger.closed.values()]
             mark = Mark(now_ns, {lane.id: lane.next_seq for lane in lanes})

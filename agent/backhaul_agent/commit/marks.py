@@ -15,9 +15,9 @@ from backhaul_agent.commit.participant import AT_ONCE_S, CommitParticipant
 from backhaul_agent.ledger.system_events import event
 
 if TYPE_CHECKING:
-    from backhaul_agent.clock import Clock
     from backhaul_agent.commit.participant import Draft
     from backhaul_agent.ledger.rows import Outgoing
+    from backhaul_runtime.clock import Clock
 
 HOUR_NS = 3600 * 1_000_000_000
 # A link that comes and goes must not cost a frame cut short and a mark each time, nor a hub that loses
@@ -80,7 +80,7 @@ class Marks(CommitParticipant):
     def next_s(self) -> float:
         """Return when to ask `due` again at the latest, on the monotonic clock."""
         now_s = self._clock.monotonic_s()
-        wait_s = min(LOOK_S, (HOUR_NS - self._clock.time_ns() % HOUR_NS) / 1e9 + 0.001)
+        wait_s = min(LOOK_S, (HOUR_NS - self._clock.now_ns() % HOUR_NS) / 1e9 + 0.001)
         if self._why in _RESTING and self._marked_s is not None:
             wait_s = min(wait_s, max(0.0, self._marked_s + REST_S_MIN - now_s))
         return now_s + wait_s
@@ -96,7 +96,7 @@ class Marks(CommitParticipant):
         return self._marked_s is None or self._clock.monotonic_s() >= self._marked_s + REST_S_MIN
 
     def _new_hour(self) -> str:
-        if self._hour is None or self._clock.time_ns() // HOUR_NS == self._hour:
+        if self._hour is None or self._clock.now_ns() // HOUR_NS == self._hour:
             return ""
         return "hour"
 

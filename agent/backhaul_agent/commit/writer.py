@@ -32,11 +32,11 @@ from backhaul_agent.ledger.system_events import marked, receipt
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from backhaul_agent.clock import Clock
     from backhaul_agent.commit.marks import Marks
     from backhaul_agent.commit.participant import CommitParticipant
     from backhaul_agent.config import Config
     from backhaul_agent.ledger.ledger import Ledger
+    from backhaul_runtime.clock import SteadyClock
 
 RETRY_S = 1.0  # between attempts to write what nobody can be refused: watermarks, receipts, frames
 log = structlog.get_logger("writer")
@@ -53,7 +53,7 @@ class Writer:
         self,
         ledger: Ledger,
         config: Config,
-        clock: Clock,
+        clock: SteadyClock,
         *,
         on_commit: Callable[[], None],
         reserve: Reserve | None = None,
@@ -77,7 +77,7 @@ class Writer:
         on_fall = marks.watermark_fell if marks is not None else lambda: None
         self._deferred = deferred = DeferredWrites(ledger, clock, self.wake, on_fall)
         self.keeper = HeadKeeper(
-            *(config.device.id, clock.time_ns, clock.reach, lanes or Lanes()),
+            *(config.device.id, clock.now_ns, clock.reach, lanes or Lanes()),
             synced=lambda: clock.quality is Quality.SYNCED,
         )
         # In the order of their messages. A mark has everything framed; heads follow from the others.
@@ -175,7 +175,7 @@ class Writer:
 
     async def _commit(self, *, flush: bool) -> None:
         clock = self._clock
-        changes = Changes(time_ns=clock.time_ns())
+        changes = Changes(time_ns=clock.now_ns())
         draft = Draft(changes, clock.monotonic_s(), clock.mark, self._stopping, flush)
         for each in self._participants:
             each.contribute(draft)
@@ -247,7 +247,7 @@ class Writer:
     def _receipt(
         self, lane: str, epoch: int, lo: int, hi: int, reason: str, chain: bytes | None
     ) -> Outgoing:
-        note = receipt(lane, epoch, lo, hi, reason, self._clock.time_ns(), chain)
+        note = receipt(lane, epoch, lo, hi, reason, self._clock.now_ns(), chain)
         return marked([note], self._clock.mark)[0]
 
     def _trouble(self, error: LedgerStorageError) -> None:

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from backhaul_agent.clock import Clock
     from backhaul_agent.enrol.vehicle_files import Directory, Wishes
     from backhaul_codec.protocol.credentials import Credentials
     from backhaul_codec.protocol.enrolment import Token
+    from backhaul_runtime.clock import Clock
 
 # Of the server that asks; removed with it.
 _ASKING = "enrolling"

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_agent.clock import Clock
     from backhaul_codec.protocol.credentials import Credentials
     from backhaul_codec.protocol.enrolment import Token
     from backhaul_codec.protocol.identity import Identity
+    from backhaul_runtime.clock import Clock
 
     Request: TypeAlias = Callable[[str, bytes, float], Awaitable[bytes]]
 
@@ -135,7 +135,7 @@ async def ask(
             report(f"not answered yet: {now}")
         trouble = now
         if _refused_in_a_row(complaints()) >= LOGINS_MAX:
-            raise _login_refused(token, clock.time_ns())
+            raise _login_refused(token, clock.now_ns())
         if clock.monotonic_s() >= deadline_s:
             raise EnrolmentFailedError(
                 f"no answer from the hub in {wait_s:g} s: {trouble}",

@@ -25,8 +25,8 @@ from nats.errors import Error as NatsError
 from backhaul_agent.errors import EnrolmentFailedError
 from backhaul_agent.files import write_whole
 from backhaul_agent.nats_conf import quoted
-from backhaul_codec.nats.hardy_client import HardyClient
 from backhaul_codec.protocol.enrolment import answer_prefix
+from backhaul_runtime.patched_client import PatchedClient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -102,7 +102,7 @@ async def temporary_leaf(
 @asynccontextmanager
 async def asking(leaf: TemporaryLeaf, token: Token) -> AsyncIterator[Client]:
     """Connect to the server, to ask with a token. Raises: EnrolmentFailedError: it is not there."""
-    client = HardyClient()
+    client = PatchedClient()
     try:
         async with asyncio.timeout(START_S_MAX):
             await client.connect(

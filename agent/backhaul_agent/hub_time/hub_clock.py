@@ -19,7 +19,7 @@ from backhaul_agent.hub_time.step import StepGuard
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from backhaul_agent.clock import Clock
+    from backhaul_runtime.clock import SteadyClock
 
 SECOND_NS = 1_000_000_000
 MS_NS = 1_000_000
@@ -59,13 +59,13 @@ class State(NamedTuple):
 
 
 class HubClock:
-    """The clock that everything in the agent is stamped by; is a `Clock` itself.
+    """The clock that everything in the agent is stamped by; is a `SteadyClock` itself.
 
     ``look`` must be called about once a second: only there, in `start` and in `adopt` does the
     state change, so that a stamp and its mark always belong together.
     """
 
-    def __init__(self, clock: Clock, config: ClockConfig | None = None) -> None:
+    def __init__(self, clock: SteadyClock, config: ClockConfig | None = None) -> None:
         self.unwritten: dict[int, Boot] = {}  # what the next commit must write
         self.boots: dict[int, Boot] = {}
         self.jumps = 0
@@ -77,7 +77,7 @@ class HubClock:
         self._heard_ns = 0  # steady time of the last exchange
         self._floor_ns = self._told_ns = FLOOR_NS
         self._system_anchor: int | None = None  # wall less steady, when the wall was last believed
-        self._wall_anchor = clock.time_ns() - clock.steady_ns()
+        self._wall_anchor = clock.now_ns() - clock.steady_ns()
         self._now = Boot(0, "", self._wall_anchor)
         self._released = False
         self._exact = False
@@ -85,7 +85,7 @@ class HubClock:
             self._believe_system()
 
     @classmethod
-    def of(cls, clock: Clock) -> HubClock:
+    def of(cls, clock: SteadyClock) -> HubClock:
         """Return a hub clock as it is, and any other as one that is right and needs no hub."""
         if isinstance(clock, cls):
             return clock
@@ -95,14 +95,14 @@ class HubClock:
 
     # What the time is
 
-    def time_ns(self) -> int:
+    def now_ns(self) -> int:
         """Return now in ns since the Unix epoch: the hub's, as well as it is known."""
         steady = self._clock.steady_ns()
         if self._estimate is not None:
             return steady + self._estimate.anchor_ns
         if self._system_anchor is None:
             return steady + self._now.provisional_ns
-        wall = self._clock.time_ns()
+        wall = self._clock.now_ns()
         if self._believable(wall):
             self._system_anchor = wall - steady
             return wall
@@ -157,8 +157,8 @@ class HubClock:
         A wall clock that merely can be true is not enough to say that a deadline has not passed.
         """
         if self.error_ns is not None:
-            return self.time_ns() + self.error_ns
-        return self.time_ns() if self._config.trust_system == "yes" else None
+            return self.now_ns() + self.error_ns
+        return self.now_ns() if self._config.trust_system == "yes" else None
 
     def state(self) -> State:
         """Return all of it at once."""
@@ -227,7 +227,7 @@ class HubClock:
 
     def look(self) -> int:
         """Look at the wall clock; return by how many ns it has jumped since, mostly 0."""
-        wall, steady = self._clock.time_ns(), self._clock.steady_ns()
+        wall, steady = self._clock.now_ns(), self._clock.steady_ns()
         jump = wall - steady - self._wall_anchor
         self._wall_anchor += jump
         if self._estimate is None:
@@ -246,7 +246,7 @@ class HubClock:
 
         What was stamped before keeps its mark, what follows gets another.
         """
-        if self.settled or time_ns - self.time_ns() < REACH_NS:
+        if self.settled or time_ns - self.now_ns() < REACH_NS:
             return
         self._begin(self._now.boot, time_ns - self._clock.steady_ns())
 
@@ -278,24 +278,24 @@ class HubClock:
 
     def _wall_witness(self) -> int | None:
         """Return the anchor by the machine's wall clock; None where it is not believed."""
-        wall = self._clock.time_ns()
+        wall = self._clock.now_ns()
         return wall - self._clock.steady_ns() if self._believable(wall) else None
 
     def _offset_ns(self) -> int:
         if self._estimate is None and self._system_anchor is not None:
-            wall = self._clock.time_ns()
-            return 0 if self._believable(wall) else self.time_ns() - wall
+            wall = self._clock.now_ns()
+            return 0 if self._believable(wall) else self.now_ns() - wall
         # Two clocks cannot be read at once: the pair that was read in the shortest time counts.
         read = (self._read_both() for _ in range(READS_MAX))
         return min(read)[1]
 
     def _read_both(self) -> tuple[int, int]:
-        before, wall, after = self.time_ns(), self._clock.time_ns(), self.time_ns()
+        before, wall, after = self.now_ns(), self._clock.now_ns(), self.now_ns()
         return after - before, (before + after) // 2 - wall
 
     def _guess(self) -> int:
         """Return a time to begin with: the wall's where it can be, else the newest known one."""
-        wall = self._clock.time_ns()
+        wall = self._clock.now_ns()
         return wall if self._plausible(wall) else self._floor_ns
 
     def _plausible(self, wall_ns: int) -> bool:
@@ -307,7 +307,7 @@ class HubClock:
 
     def _believe_system(self) -> None:
         """Believe the wall clock if it can be believed; once believed, its anchor is kept."""
-        wall = self._clock.time_ns()
+        wall = self._clock.now_ns()
         if not self._believable(wall):
             return
         first = self._system_anchor is None

@@ -13,11 +13,11 @@ from nats.errors import Error as NatsError
 from backhaul_agent.apps.doors import Doors, Heard, hear, program_of
 from backhaul_agent.apps.floods import TOO_MUCH, Floods, Shares
 from backhaul_agent.cancellation import heed_cancel
-from backhaul_agent.clock import CLOCK_HEADER
 from backhaul_agent.commit.queues import Arrival, points_in
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.ingest.parse_event import EVENT_PREFIX, EVENT_SUBJECTS, EventIntake
 from backhaul_agent.logs import Bursts
+from backhaul_agent.stamps import CLOCK_HEADER
 from backhaul_agent.unforeseen import unforeseen
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from backhaul_agent.apps.doors import Connect
     from backhaul_agent.apps.floods import Share
-    from backhaul_agent.clock import Clock
     from backhaul_agent.commit.framer import Content
     from backhaul_agent.commit.writer import Writer
     from backhaul_agent.config import Config
     from backhaul_agent.ingest.parse import Intake
+    from backhaul_runtime.clock import Clock
 
 APP_SUBJECTS = "app.>"
 REJECTED_PREFIX = "agent.rejected."  # and the subject of what was refused

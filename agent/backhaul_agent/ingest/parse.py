@@ -5,7 +5,7 @@ with a frame of the Python client. Every refusal is a `RefusedError` whose code 
 
 A point without a time is stamped here, by the best clock there is. A time that came with a point is
 the program's word: it is left as it is, unless the program says that it is the machine's wall clock's
-(``"clock": "system"``, or the header ``Backhaul-Clock: system``); then it is corrected like our own.
+(``"clock": "system"``, or the header ``Backhaul-SteadyClock: system``); then it is corrected like our own.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from backhaul_agent.apps.program_json import read_program_json
-from backhaul_agent.clock import SYSTEM, UNSET_CLOCK, stamp_ms
 from backhaul_agent.commit.framer import Frame, Points
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.hub_time.hub_clock import HubClock, Quality
+from backhaul_agent.stamps import SYSTEM, UNSET_CLOCK, stamp_ms
 from backhaul_codec import CodecError, Kind, Opaque, Point, decode, encode_point, peek
 from backhaul_codec.points import INT64_MAX, INT64_MIN, JSON
 from backhaul_codec.rules import blob_size
@@ -33,9 +33,9 @@ from backhaul_codec.wire.split import split_frame
 from backhaul_codec.wire.survey import Survey, survey
 
 if TYPE_CHECKING:
-    from backhaul_agent.clock import Clock
     from backhaul_agent.config import Config
     from backhaul_codec import Value
+    from backhaul_runtime.clock import SteadyClock
 
 SUBJECTS_CACHED = 4096
 RAW_TO_FRAME_MAX = 8
@@ -85,7 +85,7 @@ class Series(NamedTuple):
 class Intake:
     """Turns a subject and a payload into points. Knows the limits; keeps a cache of subjects."""
 
-    def __init__(self, config: Config, clock: Clock) -> None:
+    def __init__(self, config: Config, clock: SteadyClock) -> None:
         self._clock = HubClock.of(clock)
         self._value_bytes_max = config.ingest.value_bytes_max
         self._frame_bytes_max = config.frame.bytes_max

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-    from backhaul_agent.clock import Clock
     from backhaul_agent.commit.framer import Content, Frame
     from backhaul_agent.commit.writer import Writer
     from backhaul_agent.ingest.parse import Intake
     from backhaul_agent.ledger.ledger import Ledger
+    from backhaul_runtime.clock import Clock
 
 KEPT, PUT = "agent.replay.kept", "agent.replay.put"
 
@@ -80,7 +80,7 @@ class ReplayService:
         points = sum(
             len(part.points) if isinstance(part, Points) else part.points for part in parts
         )
-        note = self._book.begin(bundle, points, self._clock.time_ns())
+        note = self._book.begin(bundle, points, self._clock.now_ns())
         if note is None:
             answer({"kept": points})
             return

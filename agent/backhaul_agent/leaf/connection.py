@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from backhaul_agent.apps.doors import Connect, Doors
     from backhaul_agent.config import Config
-    from backhaul_codec.nats.hardy_client import HardyClient
+    from backhaul_runtime.patched_client import PatchedClient
 
 CONNECT_S_MAX = 5.0
 RETRY_S_MIN, RETRY_S_MAX = 0.1, 2.0
@@ -108,7 +108,7 @@ class Link:
             return None
 
         async def connect(
-            client: HardyClient, on_error: Callable[[Exception], Awaitable[None]]
+            client: PatchedClient, on_error: Callable[[Exception], Awaitable[None]]
         ) -> None:
             named = login | {"name": f"{login['name']}, for programs"}
             await client.connect(**named, error_cb=on_error)

@@ -11,7 +11,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_agent.cancellation import cancels, heed_cancel
 from backhaul_agent.errors import LeafReloadError
-from backhaul_codec.nats.hardy_client import HardyClient
+from backhaul_runtime.patched_client import PatchedClient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -55,7 +55,7 @@ async def lets_in(url: str, login: dict[str, Any]) -> bool:
 
 @asynccontextmanager
 async def _connected(url: str, login: dict[str, Any]) -> AsyncIterator[Client]:
-    client, before = HardyClient(), asyncio.all_tasks()
+    client, before = PatchedClient(), asyncio.all_tasks()
     try:
         async with asyncio.timeout(ANSWER_S_MAX):
             await client.connect(

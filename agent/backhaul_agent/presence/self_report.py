@@ -16,9 +16,9 @@ from backhaul_codec.protocol.vehicle_report import CONDITIONS_MAX, VehicleReport
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from backhaul_agent.clock import Clock
     from backhaul_agent.presence.machine import Machine
     from backhaul_codec.assurance.conditions import Condition
+    from backhaul_runtime.clock import Clock
 
 CHANGES_S_MIN = 30.0
 """Between two questions that are asked for a change alone: conditions that come and go must not cost more."""

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from backhaul_agent.client.client import Agent
-    from backhaul_agent.clock import Clock
     from backhaul_agent.ingest.replay_book import Kept
     from backhaul_codec import Point
     from backhaul_codec.recordings.mapping import Mapping
     from backhaul_codec.recordings.points import Row
     from backhaul_codec.recordings.readers import Chunk, Recording
+    from backhaul_runtime.clock import Clock
 
 FLUSH_S = 1.0  # at a paced replay, how long a row may wait for its bundle to fill
 PAUSE_S_MAX = 5.0  # a recording may hold the nights between its trips
@@ -140,7 +140,7 @@ class Replay:
                         break  # it was added since all was looked at
                     await self._until_due(feed, chain, chunk, row)
                     if offset_ns is None and row.time_ns is not None:
-                        offset_ns = self._clock.time_ns() - row.time_ns
+                        offset_ns = self._clock.now_ns() - row.time_ns
                     feed.put(_shifted(row.points, offset_ns or 0), untimed=row.time_ns is None)
                     if feed.full:
                         await self._send(feed, chain, chunk, row.number + 1)

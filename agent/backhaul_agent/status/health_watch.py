@@ -53,7 +53,7 @@ class HealthWatch:
     def look(self) -> None:
         """Look once."""
         before = {(each.code, each.about) for each in self.shown}
-        self._health.look(self._status(), self._clock.monotonic_s(), self._clock.time_ns())
+        self._health.look(self._status(), self._clock.monotonic_s(), self._clock.now_ns())
         self.shown = self._health.conditions.shown()
         now = {(each.code, each.about) for each in self.shown}
         for code, about in sorted(now - before):

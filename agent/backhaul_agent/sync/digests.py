@@ -28,10 +28,10 @@ from backhaul_codec.wire.placed import Placed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from backhaul_agent.clock import Clock
     from backhaul_agent.commit.heads import Changed, HeadKeeper
     from backhaul_agent.ledger.lanes import Lane
     from backhaul_agent.ledger.rows import Inbound, Inward, Outgoing
+    from backhaul_runtime.clock import Clock
 
 SETTLE_S = 1.0  # after something of the hub's was merged: more may be coming
 ROUNDS_MAX = 20  # roots told in a row because of what was written meanwhile
@@ -182,7 +182,7 @@ class Digests:
             self.due_s = self._clock.monotonic_s() + SETTLE_S
 
     def _event(self, body: dict[str, Any]) -> Outgoing:
-        return event("digest", body, self._clock.time_ns())
+        return event("digest", body, self._clock.now_ns())
 
 
 def messages_of(heads: dict[HeadKey, Head]) -> Iterator[Outgoing]:

@@ -22,13 +22,13 @@ from backhaul_codec.state.newest import newest_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from backhaul_agent.clock import Clock
     from backhaul_agent.commit.heads import Changed
     from backhaul_agent.commit.writer import Writer
     from backhaul_agent.config import Config
     from backhaul_agent.leaf.link_state import UplinkState
     from backhaul_agent.ledger.ledger import Ledger
     from backhaul_agent.ledger.rows import Row
+    from backhaul_runtime.clock import Clock
 
 FRAMES_READ = 256  # of the ledger, when the link comes up: of all lanes that lag together
 FRAMES_READ_MIN = 16
@@ -100,7 +100,7 @@ class LinkNews:
             return
         await self._collect(behind)
         if points := self.heads_first.message(now_s):
-            self._writer.tell(event("heads", {"points": points}, self._clock.time_ns()))
+            self._writer.tell(event("heads", {"points": points}, self._clock.now_ns()))
 
     async def _collect(self, lanes: list[str]) -> None:
         frames: Iterable[bytes] = self._writer.take_newest_frames()

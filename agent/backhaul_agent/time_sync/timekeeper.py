@@ -137,7 +137,7 @@ class Timekeeper:
         clock = self._clock
         step = clock.steps.step
         return clock_body(clock.state()) | {
-            "time_ns": clock.time_ns(),
+            "time_ns": clock.now_ns(),
             "held_messages": self._ledger.held_messages,
             "held_s": round(self._patience.held_s, 1),
             "answers": self.exchange.answers,
@@ -194,4 +194,4 @@ class Timekeeper:
         if self._told is None or self._told.quality is not state.quality:
             log.info("clock", **clock_body(state))
         self._told = state
-        self._writer.tell(event("clock", clock_body(state), self._clock.time_ns()))
+        self._writer.tell(event("clock", clock_body(state), self._clock.now_ns()))

@@ -29,13 +29,13 @@ from backhaul_codec.protocol.words import SPARE, spare_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from backhaul_agent.clock import Clock
     from backhaul_agent.commit.writer import Writer
     from backhaul_agent.leaf.jetstream import JetStream
     from backhaul_agent.ledger.ledger import Ledger
     from backhaul_agent.ledger.rows import Outgoing, OwnRow
     from backhaul_agent.uplink.lane import Lane
     from backhaul_agent.uplink.reconcile import Verdicts
+    from backhaul_runtime.clock import Clock
 
 LOOK_S = 0.5
 EMPTY_S = 2.0  # for which what was on its way when OUT was emptied may take to be read at the hub
@@ -193,7 +193,7 @@ class Comparison:
         """Tell of a spare epoch that it is over, how far it goes, and which of its seqs are not used."""
         if not verdicts.changes.adopted:
             return []
-        now_ns, last = self._clock.time_ns(), verdicts.changes.adopted[0].rows[-1].seq
+        now_ns, last = self._clock.now_ns(), verdicts.changes.adopted[0].rows[-1].seq
         lanes = {
             name: each.last_seq for (name, of), each in self._ledger.closed.items() if of == into
         }

@@ -30,13 +30,13 @@ from backhaul_codec.wire.placed import decode_placed
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from backhaul_agent.clock import Clock
     from backhaul_agent.commit.unconfirmed_rows import Former
     from backhaul_agent.commit.writer import Writer
     from backhaul_agent.leaf.jetstream import JetStream
     from backhaul_agent.ledger.ledger import Ledger
     from backhaul_agent.uplink.lane import Lane
     from backhaul_codec import Point
+    from backhaul_runtime.clock import Clock
 
 ASKED_MAX = 16  # epochs in one question
 SPAN_MAX = 4096  # messages of OUT that are compared with staged rows
@@ -207,7 +207,7 @@ class EpochWords:
             log.error("staged row quarantined", node=row.node, points=row.points, reason=reason)
             rows.append(Quarantine(STAGED, row.id, reason))
             lost = {"node": row.node, "points": row.points, "reason": reason}
-            notes.append(event("quarantined", lost, self._clock.time_ns()))
+            notes.append(event("quarantined", lost, self._clock.now_ns()))
         if rows:
             await self._writer.set_aside(rows, notes)
 

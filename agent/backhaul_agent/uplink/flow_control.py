@@ -15,10 +15,10 @@ from backhaul_agent.leaf.streams import out_stream
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backhaul_agent.clock import Clock
     from backhaul_agent.config import Config
     from backhaul_agent.leaf.jetstream import JetStream
     from backhaul_agent.leaf.link_window import LinkWindow
+    from backhaul_runtime.clock import Clock
 
 BUSY_LOOK_S, IDLE_LOOK_S = 0.25, 2.0
 LANES_A_LOOK = 8  # where there are more, the leaf server is asked less often

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_agent.clock import Clock
     from backhaul_agent.commit.writer import Writer
     from backhaul_agent.config import Config
     from backhaul_agent.leaf.jetstream import JetStream
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from backhaul_agent.uplink.appender import Appender
     from backhaul_agent.uplink.confirmations import Claim
     from backhaul_agent.uplink.resend import Ask, Work
+    from backhaul_runtime.clock import Clock
 
 RETRY_S_MIN, RETRY_S_MAX = 0.1, 5.0
 log = structlog.get_logger("lane")

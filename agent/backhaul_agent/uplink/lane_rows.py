@@ -15,13 +15,13 @@ from backhaul_codec.subjects import SubjectError, parse_leaf
 from backhaul_codec.wire.placed import check_placed
 
 if TYPE_CHECKING:
-    from backhaul_agent.clock import Clock
     from backhaul_agent.commit.writer import Writer
     from backhaul_agent.ledger.lanes import Lane
     from backhaul_agent.ledger.ledger import Ledger
     from backhaul_agent.ledger.rows import Row
     from backhaul_agent.uplink.out_stream import OutStream
     from backhaul_agent.uplink.resend import Work
+    from backhaul_runtime.clock import Clock
 
 READ_ROWS = 64
 HOLE_MAX = 4096  # seqs explained in one go
@@ -117,9 +117,7 @@ class LaneRows:
         rows = [Quarantine(self._name, seq, reason, epoch) for seq in seqs or (lo,)]
         lane = self._ledger.lane(self._name, epoch)
         chain = await self._ledger.hash_at(lane, hi) if lane is not None else None
-        note = receipt(
-            self._name, epoch, lo, hi, f"corrupt: {reason}", self._clock.time_ns(), chain
-        )
+        note = receipt(self._name, epoch, lo, hi, f"corrupt: {reason}", self._clock.now_ns(), chain)
         await self._writer.set_aside(rows, [note])
 
 

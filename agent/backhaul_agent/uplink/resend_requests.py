@@ -21,12 +21,12 @@ from backhaul_codec.wire.envelope import NO_LINK
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from backhaul_agent.clock import Clock
     from backhaul_agent.commit.writer import Writer
     from backhaul_agent.ledger.lanes import Lane as LaneState
     from backhaul_agent.ledger.ledger import Ledger
     from backhaul_agent.uplink.out_stream import OutStream
     from backhaul_agent.uplink.resend import Ask, Resends
+    from backhaul_runtime.clock import Clock
 
 FLOW_S = 0.25  # between looks at how much the hub has taken, while a run waits for that
 RETRY_S = 1.0
@@ -176,7 +176,7 @@ class Holes:
             )  # fmt: skip
         if not spans:
             return
-        now_ns = self._clock.time_ns()
+        now_ns = self._clock.now_ns()
         notes = [
             receipt(self._lane, epoch, *span, now_ns, await self._hash_behind(epoch, span))
             for span in spans[:RECEIPTS_MAX]

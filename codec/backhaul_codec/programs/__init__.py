@@ -1,4 +1,4 @@
-"""Shared parts of the three programs: subcommands, logs, and the metrics endpoint.
+"""Shared parts of the three programs: subcommands and logs.
 
-Enter at `command_line`, `json_logs`, and `scrapes`. Nothing here knows points or messages.
+Enter at `command_line` and `json_logs`. Nothing here knows points or messages.
 """

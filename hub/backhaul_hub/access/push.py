@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from backhaul_hub.access.account_names import AccountName
     from backhaul_hub.access.keys import HubKeys
     from backhaul_hub.access.revocation_log import RevocationLog
-    from backhaul_hub.clock import Clock
     from backhaul_hub.db.store import Registry
+    from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
 
     from backhaul_hub.artifacts.uploads import Upload
-    from backhaul_hub.clock import Clock
     from backhaul_hub.config import Artifacts as Limits
+    from backhaul_runtime.clock import Clock
 
 # Of one device: twice what an agent ever has under way, for what it asks again after a cut.
 WAITING_MAX = 2 * blobs.WINDOW_BYTES_MAX // 1024

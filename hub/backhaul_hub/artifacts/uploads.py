@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul_hub.artifacts.object_store import Artifact, Objects
-    from backhaul_hub.clock import Clock
     from backhaul_hub.config import Artifacts as Limits
+    from backhaul_runtime.clock import Clock
 
 PREFIX = "uploads/"
 PARTS_MAX = 4  # half here, of one device: the one it sends now, and others that it went away from

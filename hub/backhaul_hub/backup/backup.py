@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from backhaul_hub.artifacts.object_store import Artifact
-    from backhaul_hub.clock import Clock
     from backhaul_hub.config import HubConfig
     from backhaul_hub.nats.jetstream import Json
+    from backhaul_runtime.clock import Clock
 
 _BUCKET = "KV_"
 _TRIES = 3

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
     from backhaul_hub.backup.carry_revocations import CarriedOver
     from backhaul_hub.backup.manifest import ArtifactEntry, StreamEntry
-    from backhaul_hub.clock import Clock
     from backhaul_hub.config import HubConfig
     from backhaul_hub.nats.jetstream import Json
+    from backhaul_runtime.clock import Clock
 
 _READ_BYTES = 128 * 1024
 _NOTHING = AtServers()

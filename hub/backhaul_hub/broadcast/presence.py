@@ -18,9 +18,9 @@ from backhaul_hub.errors import HubError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from backhaul_hub.clock import Clock
     from backhaul_hub.device import Link
     from backhaul_hub.nats.jetstream import JetStreamApi
+    from backhaul_runtime.clock import Clock
 
 LOOK_S = 5.0
 GONE_AFTER_S = 15.0

@@ -16,7 +16,6 @@ from backhaul_hub.backup.restore import require_stopped
 from backhaul_hub.backup.traces import traces
 from backhaul_hub.cli._ask import hub_client
 from backhaul_hub.cli._tell import tell_hub
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.control.single_instance import Sole
 from backhaul_hub.db.store import Registry
@@ -25,6 +24,7 @@ from backhaul_hub.nats.connection import connect
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.private_files import alone_in
 from backhaul_hub.servers import urls
+from backhaul_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

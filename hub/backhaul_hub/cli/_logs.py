@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from backhaul_codec.programs import json_logs
-from backhaul_hub.clock import SystemClock
+from backhaul_runtime.clock import SystemClock
 
 
 def log_to_stderr() -> None:

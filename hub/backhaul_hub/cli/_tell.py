@@ -13,12 +13,12 @@ from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.push import AccountKeeper
 from backhaul_hub.access.revocation_log import RevocationLog
 from backhaul_hub.access.service import push_by_whom_it_is_due
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.connection import connect
 from backhaul_hub.nats.system_requests import reload_servers
 from backhaul_hub.servers import urls
+from backhaul_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from pathlib import Path

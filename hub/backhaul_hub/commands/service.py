@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-    from backhaul_hub.clock import Clock
     from backhaul_hub.config import HubConfig
     from backhaul_hub.continuity.examine import Examined
     from backhaul_hub.db.change import Change
     from backhaul_hub.db.store import Registry
     from backhaul_hub.nats.jetstream import JetStreamApi
+    from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 

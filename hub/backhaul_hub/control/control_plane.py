@@ -23,20 +23,20 @@ from backhaul_hub.control.reading import Reading
 from backhaul_hub.control.stream_watch import Streams
 from backhaul_hub.control.subsystem import Subsystem, Tasks, run
 from backhaul_hub.control.sync_shell import SyncShell
-from backhaul_hub.health import metrics_server
 from backhaul_hub.health.metrics import METRICS
 from backhaul_hub.health.watch import HealthWatch
 from backhaul_hub.hub_time import HubTime, keep_record
 from backhaul_hub.nats.connection import heard
 from backhaul_hub.tls.watch import CertificateWatch
 from backhaul_hub.uplink.imported_rows import trouble as import_trouble
+from backhaul_runtime import metrics_server
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul_hub.clock import SteadyClock
     from backhaul_hub.commands.command import Command
     from backhaul_hub.config import HubConfig
+    from backhaul_runtime.clock import SteadyClock
 
 log = structlog.get_logger(__name__)
 

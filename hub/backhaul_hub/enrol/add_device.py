@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul_codec.protocol.identity import LinkMode
-    from backhaul_hub.clock import Clock
     from backhaul_hub.config import HubConfig
     from backhaul_hub.db.change import Change
+    from backhaul_runtime.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from backhaul_hub.access.key_rotations import Rotation
-    from backhaul_hub.clock import Clock
     from backhaul_hub.db.change import Change
     from backhaul_hub.db.store import Registry
+    from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from backhaul_hub.clock import Clock
     from backhaul_hub.config import HubConfig
     from backhaul_hub.db.change import Change
+    from backhaul_runtime.clock import Clock
 
 _LISTENS_S_MAX = 3.0
 

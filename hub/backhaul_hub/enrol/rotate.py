@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from backhaul_hub.clock import Clock
     from backhaul_hub.db.change import Change
+    from backhaul_runtime.clock import Clock
 
 
 async def begin_rotation(

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from backhaul_hub.access.identity_documents import Documents
     from backhaul_hub.access.key_rotations import Rotation
     from backhaul_hub.access.keys import HubKeys
-    from backhaul_hub.clock import Clock
     from backhaul_hub.continuity.examine import Examined
     from backhaul_hub.db.store import Registry
     from backhaul_hub.device import Device
     from backhaul_hub.nats.jetstream import JetStreamApi
+    from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 

@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from backhaul_codec.protocol.enrolment import Request
     from backhaul_codec.protocol.identity import Identity
     from backhaul_hub.access.identity_documents import Documents
-    from backhaul_hub.clock import Clock
     from backhaul_hub.db.change import Change
     from backhaul_hub.db.store import Registry
     from backhaul_hub.enrol.rules import Enrolment
+    from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 

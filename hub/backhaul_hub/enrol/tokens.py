@@ -29,9 +29,9 @@ from backhaul_hub.private_files import alone_in
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul_hub.clock import Clock
     from backhaul_hub.config import HubConfig
     from backhaul_hub.enrol.add_device import DeviceSettings
+    from backhaul_runtime.clock import Clock
 
 EXPIRES_S_MAX = 30 * 86_400.0
 _NS_PER_S = 1_000_000_000

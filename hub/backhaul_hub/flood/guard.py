@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from backhaul_codec.wire.expansion import Expansion
-    from backhaul_hub.clock import Clock
     from backhaul_hub.config import Flood
     from backhaul_hub.links.leaf_connections import Carried, Leafs
+    from backhaul_runtime.clock import Clock
 
 INTERVAL_S = 0.5
 LATE_NS = 600_000_000_000

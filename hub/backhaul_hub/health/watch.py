@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from backhaul_codec.assurance.metrics import Sample
     from backhaul_codec.protocol.words import ClockWord
-    from backhaul_hub.clock import Clock
     from backhaul_hub.config import HubConfig
     from backhaul_hub.continuity.lane_book import Continuity
     from backhaul_hub.continuity.lane_state import LaneState
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from backhaul_hub.sync.core import HubSync
     from backhaul_hub.uplink.reader import UplinkReader
     from backhaul_hub.vehicles.core import Vehicles
+    from backhaul_runtime.clock import Clock
 
 # Of one stream: who makes more sees the first of them.
 _CONSUMERS_MAX = 1024

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
     from backhaul_codec.recordings.mapping import DeviceOf, Mapping
     from backhaul_codec.recordings.readers import Chunk
-    from backhaul_hub.clock import Clock
     from backhaul_hub.db.store import Registry
     from backhaul_hub.nats.jetstream import JetStreamApi
+    from backhaul_runtime.clock import Clock
 
 CELLS_MAX = 4_000_000  # of all open blocks, some 200 MB
 AGAIN_S, AGAIN_S_MAX = 1.0, 60.0

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-    from backhaul_hub.clock import Clock
     from backhaul_hub.uplink.known_epochs import Ends, Known, Lanes
+    from backhaul_runtime.clock import Clock
 
 EPOCHS_MAX = 16
 """Epochs in one question."""

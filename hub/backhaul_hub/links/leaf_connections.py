@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-    from backhaul_hub.clock import Clock
+    from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 

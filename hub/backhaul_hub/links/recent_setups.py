@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backhaul_hub.clock import Clock
+    from backhaul_runtime.clock import Clock
 
 SETTLED_S = 5.0
 """How long after it was reset a source stands, or its leaf has asked for another reset."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-    from backhaul_hub.clock import Clock
+    from backhaul_runtime.clock import Clock
 
 WAITING_MAX = 1024
 """Resets under way; a leaf whose reset is passed over asks again after 5 s."""

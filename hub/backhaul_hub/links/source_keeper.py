@@ -34,12 +34,12 @@ from backhaul_hub.shards import shard_of, up_name
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from backhaul_hub.clock import Clock
     from backhaul_hub.config import HubConfig
     from backhaul_hub.continuity.lane_book import Continuity
     from backhaul_hub.continuity.lane_key import LaneKey
     from backhaul_hub.device import Device, Link
     from backhaul_hub.nats.jetstream import JetStreamApi, Json
+    from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 

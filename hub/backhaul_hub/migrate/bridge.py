@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from backhaul_hub.access.keys import HubKeys
-    from backhaul_hub.clock import Clock
     from backhaul_hub.config import Login
+    from backhaul_runtime.clock import Clock
 
 API = "migrateapi"
 CONSUMER = "migrate"

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_hub.clock import Clock
     from backhaul_hub.config import HubConfig
     from backhaul_hub.nats.jetstream import Json
+    from backhaul_runtime.clock import Clock
 
 HANDOVER = "migrated"
 # Made anew from hub.db and UP. State of an hour, every message of it synced there, is not worth it.

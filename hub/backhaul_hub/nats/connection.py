@@ -12,10 +12,10 @@ import structlog
 from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
-from backhaul_codec.nats.hardy_client import HardyClient
 from backhaul_codec.protocol.credentials import CredentialsError, parse_credentials
 from backhaul_hub.errors import HubError
 from backhaul_hub.servers import urls
+from backhaul_runtime.patched_client import PatchedClient
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -65,7 +65,7 @@ async def connect(url: str, login: Login, *, inbox_prefix: str = "_INBOX") -> Cl
             silent = isinstance(error, TimeoutError)
             limit.reschedule(began_s + (silent_s if silent else patience_s))
 
-    client = HardyClient()
+    client = PatchedClient()
     servers = urls(url)
     patience_s = _CONNECT_TIMEOUT_S * max(1, len(servers))
     silent_s = max(patience_s, _SILENT_S_MAX)

@@ -20,9 +20,9 @@ from backhaul_hub.sync.tree import FleetTree
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul_hub.clock import Clock
     from backhaul_hub.db.change import Change
     from backhaul_hub.people.identity import Person
+    from backhaul_runtime.clock import Clock
 
 _SECOND_NS = 1_000_000_000
 

@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
     from backhaul_codec import Value
     from backhaul_codec.state.tree import Topology
-    from backhaul_hub.clock import Clock
     from backhaul_hub.db.store import Registry
     from backhaul_hub.device import Device
     from backhaul_hub.nats.jetstream import JetStreamApi
     from backhaul_hub.people.identity import Person
     from backhaul_hub.sync.core import HubSync
     from backhaul_hub.sync.service import SyncService
+    from backhaul_runtime.clock import Clock
 
 _PAGE_BYTES = 512 << 10
 _HOURS_MAX = 30_000

@@ -12,7 +12,6 @@ from backhaul_hub.access.account_files import _resolver, write_accounts
 from backhaul_hub.access.keys import HubKeys, operator_seed_file, read_keys, write_keys
 from backhaul_hub.access.logins import OWN_USERS, creds_file, new_login
 from backhaul_hub.access.rules import JOBS_API, STORING, account_jwts
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import Down, Quarantine
 from backhaul_hub.errors import ConfigError
 from backhaul_hub.nats_conf_text import quoted
@@ -34,11 +33,12 @@ from backhaul_hub.tls.setup import (
     is_wildcard,
     write_certificates,
 )
+from backhaul_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from backhaul_hub.clock import Clock
+    from backhaul_runtime.clock import Clock
 
 _CLOCK = SystemClock()
 

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from backhaul_codec import Value
-    from backhaul_hub.clock import Clock
     from backhaul_hub.db.change import Change
     from backhaul_hub.sync.core import HubSync, PlannedWrite
     from backhaul_hub.sync.heads import HeadChange
+    from backhaul_runtime.clock import Clock
 
 WHO = "shadow"
 """In the origin of what nobody in particular has desired: hub:shadow."""

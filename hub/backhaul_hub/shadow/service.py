@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
     from nats.js import JetStreamContext
 
-    from backhaul_hub.clock import Clock
     from backhaul_hub.config import Twin
     from backhaul_hub.db.store import Registry
     from backhaul_hub.nats.jetstream import JetStreamApi
     from backhaul_hub.shadow.core import Document
     from backhaul_hub.sync.core import Announcement, HubSync
+    from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-    from backhaul_hub.clock import Clock
     from backhaul_hub.nats.jetstream import JetStreamApi
     from backhaul_hub.simulated.fleet import Fleet
     from backhaul_hub.simulated.lanes import Sourced
+    from backhaul_runtime.clock import Clock
 
 # A server refuses what comes while 10,000 messages of a stream wait.
 ACKNOWLEDGED_EVERY, UNACKNOWLEDGED_MAX = 256, 4096

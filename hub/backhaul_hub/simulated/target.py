@@ -23,10 +23,10 @@ from backhaul_hub.streams.streams import declared_streams, reconcile
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul_hub.clock import Clock
     from backhaul_hub.config import HubConfig
     from backhaul_hub.nats.jetstream import JetStreamApi
     from backhaul_hub.setup.hub_directory import HubLayout
+    from backhaul_runtime.clock import Clock
 
 PREFIX = "sim"
 _CREDS = "creds/simulator.creds"

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
     from backhaul_codec.subjects import Uplink
     from backhaul_codec.wire.placed import Placed
-    from backhaul_hub.clock import Clock
     from backhaul_hub.continuity.examine import Examined
     from backhaul_hub.continuity.future_stamps import FutureRule
     from backhaul_hub.continuity.lane_key import LaneKey
     from backhaul_hub.sync.outbox import Lacking
+    from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 

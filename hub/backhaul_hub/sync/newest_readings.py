@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from backhaul_codec import Value
     from backhaul_codec.state.merge import Head, HeadKey
     from backhaul_codec.wire.frame_layout import Layout
-    from backhaul_hub.clock import Clock
     from backhaul_hub.continuity.examine import Examined
     from backhaul_hub.continuity.future_stamps import FutureRule
     from backhaul_hub.db.change import Change
+    from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from backhaul_hub import questions
-    from backhaul_hub.clock import Clock
     from backhaul_hub.db.change import Change
     from backhaul_hub.db.store import Registry
     from backhaul_hub.sync.conflicts import Conflict, Side
     from backhaul_hub.sync.core import HubSync
     from backhaul_hub.sync.newest_readings import Readings
+    from backhaul_runtime.clock import Clock
 
 
 class SyncService:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from backhaul_hub.clock import utc
 from backhaul_hub.errors import CertificateError
+from backhaul_hub.timestamps import utc
 from backhaul_hub.tls.files import make_certificates, use_certificate
 from backhaul_hub.tls.handshake import require_accepted
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from backhaul_hub.clock import Clock
     from backhaul_hub.tls.files import OwnCertificate
+    from backhaul_runtime.clock import Clock
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 

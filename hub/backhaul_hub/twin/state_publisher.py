@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_hub.clock import Clock
     from backhaul_hub.config import HubConfig
     from backhaul_hub.nats.jetstream import JetStreamApi
     from backhaul_hub.sync.core import Announcement, HubSync
     from backhaul_hub.sync.newest_readings import NewReading, Reading, Readings
+    from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 

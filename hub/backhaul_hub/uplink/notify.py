@@ -17,12 +17,12 @@ from backhaul_hub.errors import HubError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from backhaul_hub.clock import Clock
     from backhaul_hub.continuity.chain import Watermark
     from backhaul_hub.continuity.former_epochs import Held, Place
     from backhaul_hub.continuity.lane_book import Continuity
     from backhaul_hub.device import Link
     from backhaul_hub.nats.jetstream import JetStreamApi
+    from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from typing import Self
 
     from backhaul_hub import questions
-    from backhaul_hub.clock import Clock
     from backhaul_hub.continuity.lane_book import Continuity
     from backhaul_hub.continuity.lane_key import LaneKey
     from backhaul_hub.db.store import Registry
     from backhaul_hub.device import Link
     from backhaul_hub.vehicles.core import Vehicles
+    from backhaul_runtime.clock import Clock
 
 STORE_S = 5.0
 log = structlog.get_logger(__name__)

@@ -44,7 +44,7 @@ from backhaul_spark.tables.superseded import STAMP_APP, Superseded, next_stamp_u
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backhaul_spark.clock import Clock
+    from backhaul_runtime.clock import Clock
 
 CERTIFICATES_APP = "backhaul-certificates"
 RANGES_MAX = 100

@@ -39,7 +39,7 @@ def anomalies(
     and `fleet_days`. Without --day every ended day is judged whose rollups or certificates have
     changed since, so that late data restates what was said of it.
     """
-    from backhaul_spark.clock import SYSTEM_CLOCK
+    from backhaul_runtime.clock import SYSTEM_CLOCK
     from backhaul_spark.fleet.job import FleetJob
     from backhaul_spark.fleet.settings import FleetSettings
 

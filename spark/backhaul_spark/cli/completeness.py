@@ -33,10 +33,10 @@ def completeness(table_root: str, device: str | None, no_update: bool, as_json: 
     The hours are those in which the vehicle acknowledged, judged by its own marks: complete,
     explained (what is missing has a receipt), waiting, or imported (no vehicle has spoken of it). They are brought up to date first.
     """
+    from backhaul_runtime.clock import SYSTEM_CLOCK
     from backhaul_spark.certify.certificates import Certificates
     from backhaul_spark.certify.completeness import lane_states
     from backhaul_spark.certify.read import certified_hours
-    from backhaul_spark.clock import SYSTEM_CLOCK
     from backhaul_spark.errors import NothingFound
 
     states = lane_states(table_root, device)

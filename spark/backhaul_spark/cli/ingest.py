@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.cli import _options, _service
-from backhaul_spark.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +108,7 @@ def _run(
 
             def said(outcome: Outcome) -> None:
                 totals.add(outcome)
-                certifier.now_and_then(SYSTEM_CLOCK.monotonic())
+                certifier.now_and_then(SYSTEM_CLOCK.monotonic_s())
 
             def run() -> None:
                 # An ingest takes a number, a commit in each of its tables: none while the hub is away.

@@ -40,7 +40,7 @@ def maintain(
     Run it once a day, beside a running ingest or not; killed, it is run again. Rollups of days
     whose points are dropped stay as they are, for ever.
     """
-    from backhaul_spark.clock import SYSTEM_CLOCK
+    from backhaul_runtime.clock import SYSTEM_CLOCK
     from backhaul_spark.jobs.maintain import Keeping, Maintenance
 
     keeping = Keeping(points_days, superseded_days, vacuum_hours)

@@ -24,7 +24,7 @@ def report(table_root: str, day: str | None, out: str, as_json: bool) -> None:
     must have been judged by `anomalies`. Without --day every one of the last 30 judged days gets its
     page that has none in the directory, or of which something else is said since.
     """
-    from backhaul_spark.clock import SYSTEM_CLOCK
+    from backhaul_runtime.clock import SYSTEM_CLOCK
     from backhaul_spark.fleet.report import Report
 
     pages = Report(table_root, SYSTEM_CLOCK)

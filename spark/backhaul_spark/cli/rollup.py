@@ -20,7 +20,7 @@ def rollup(table_root: str, as_json: bool, quiet: bool, verbose: bool) -> None:
     Only windows that points have come into since the last run are computed, however late the
     points are; a window that was there before gets the next version number, and what it was is kept.
     """
-    from backhaul_spark.clock import SYSTEM_CLOCK
+    from backhaul_runtime.clock import SYSTEM_CLOCK
     from backhaul_spark.rollup.rollup import Rollup, run_on
     from backhaul_spark.tables.delta import open_table
     from backhaul_spark.tables.schemas import POINTS_TABLE

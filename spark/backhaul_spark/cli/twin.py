@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.cli import _options, _service
-from backhaul_spark.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import date
 
-    from backhaul_spark.clock import Clock
+    from backhaul_runtime.clock import Clock
     from backhaul_spark.fleet.settings import FleetSettings
 
 ANOMALIES_MAX = 10_000

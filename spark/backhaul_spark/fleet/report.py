@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from backhaul_spark.clock import Clock
+    from backhaul_runtime.clock import Clock
 
 HISTORY_DAYS = 30
 ROWS_MAX = 200

@@ -45,7 +45,7 @@ from backhaul_spark.tables.schemas import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backhaul_spark.clock import Clock
+    from backhaul_runtime.clock import Clock
 
 # Coverage rows are merged when so many have come on top of what is needed.
 LOOSE_ROWS_MAX = 10_000

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from deltalake.transaction import AddAction, RemoveAction
 
-    from backhaul_spark.clock import Clock
+    from backhaul_runtime.clock import Clock
     from backhaul_spark.tables.compaction import DataFile
 
 # Of a day that are compared at once: some 400 bytes each.

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-    from backhaul_spark.clock import Clock
+    from backhaul_runtime.clock import Clock
 
 SUPERSEDED = (ROLLUPS_SUPERSEDED, CERTIFICATES_SUPERSEDED)
 # Those to which rows are only appended. The others are written anew by their owners: coverage is

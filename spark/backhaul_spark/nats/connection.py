@@ -16,7 +16,7 @@ import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from backhaul_spark.clock import SYSTEM_CLOCK, Clock
+from backhaul_runtime.clock import SYSTEM_CLOCK, Clock
 from backhaul_spark.errors import HubProtocolError, LoginRefused, NoAnswer, Unreachable
 from backhaul_spark.nats.endpoint import local_file, read_creds
 
@@ -114,7 +114,7 @@ class Connection:
 
     def answer(self, reply: bytes, what: str) -> tuple[bytes, bytes]:
         """Wait for the next answer on `reply`; answers to abandoned requests are passed over."""
-        deadline = self._clock.monotonic() + self._timeout_s
+        deadline = self._clock.monotonic_s() + self._timeout_s
         while True:
             to, header, body = self._message(deadline, what)
             if to == reply:
@@ -122,7 +122,7 @@ class Connection:
 
     def any_answer(self, what: str) -> tuple[bytes, bytes, bytes]:
         """Wait for the next answer to anything: (reply subject, header block, body)."""
-        return self._message(self._clock.monotonic() + self._timeout_s, what)
+        return self._message(self._clock.monotonic_s() + self._timeout_s, what)
 
     def _message(self, deadline: float, what: str) -> tuple[bytes, bytes, bytes]:
         while not (line := self._line(deadline, what)).startswith((b"HMSG ", b"MSG ")):
@@ -154,7 +154,7 @@ class Connection:
         raise Unreachable(str(self._endpoint), "; ".join(causes))
 
     def _log_in(self) -> None:
-        deadline = self._clock.monotonic() + self._timeout_s
+        deadline = self._clock.monotonic_s() + self._timeout_s
         info = self._line(deadline, "the greeting")
         if not info.startswith(b"INFO "):
             raise HubProtocolError(self.server, "this is not a NATS server")
@@ -258,7 +258,7 @@ class Connection:
         self._position = 0
 
     def _receive(self, deadline: float, what: str) -> bytes:
-        left = deadline - self._clock.monotonic()
+        left = deadline - self._clock.monotonic_s()
         if left <= 0:
             raise NoAnswer(self.server, what, self._timeout_s)
         try:

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from backhaul_codec.subjects import IMPORT_STREAM
-from backhaul_spark.clock import SYSTEM_CLOCK, Clock
+from backhaul_runtime.clock import SYSTEM_CLOCK, SleepingClock
 from backhaul_spark.errors import (
     HubError,
     HubProtocolError,
@@ -231,7 +231,7 @@ def close_connections() -> None:
 
 
 def read_range(
-    endpoint: Endpoint, stream: str, lo: int, hi: int, *, clock: Clock = SYSTEM_CLOCK
+    endpoint: Endpoint, stream: str, lo: int, hi: int, *, clock: SleepingClock = SYSTEM_CLOCK
 ) -> Iterator[Stored]:
     """Yield messages `lo` to `hi`, connecting again where it left off when the link breaks.
 
@@ -256,7 +256,7 @@ def read_range(
 
 
 def list_streams(
-    endpoint: Endpoint, patterns: list[str], *, clock: Clock = SYSTEM_CLOCK
+    endpoint: Endpoint, patterns: list[str], *, clock: SleepingClock = SYSTEM_CLOCK
 ) -> dict[str, StreamInfo]:
     """Return the streams that fit `patterns`; a connection gone stale is replaced once.
 

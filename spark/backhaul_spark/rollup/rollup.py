@@ -65,8 +65,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
+    from backhaul_runtime.clock import Clock
     from backhaul_spark.certify.states import DayStates
-    from backhaul_spark.clock import Clock
 
 ROLLUP_APP = "backhaul-rollup"
 # Up to which run of the certificates their states are in.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from backhaul_spark.clock import Clock
+    from backhaul_runtime.clock import Clock
     from backhaul_spark.rules.plan import Plan
 
 _STATE = {

@@ -26,7 +26,7 @@ from backhaul_spark.tables.schemas import ALERTS_TABLE, SNAPSHOTS, TWINS_TABLE
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from backhaul_spark.clock import Clock
+    from backhaul_runtime.clock import Clock
     from backhaul_spark.tables.schemas import TableSpec
 
 APP = "backhaul-twin"

@@ -27,7 +27,7 @@ from backhaul_spark.tables.schemas import ALERTS, SNAPSHOTS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backhaul_spark.clock import Clock
+    from backhaul_runtime.clock import Clock
 
 TWINS_EVERY_S = 30.0
 
@@ -75,7 +75,7 @@ class Outlet:
         self._writing = Lock()
         self._batch_id = 0
         self._waiting = SNAPSHOTS.empty_table()
-        self._twins_s = clock.monotonic()
+        self._twins_s = clock.monotonic_s()
 
     def write(self, batch_id: int, alerts: pa.Table, snapshots: pa.Table) -> Written:
         """Write one batch, however often it is done; return when the hub has all of it.
@@ -106,7 +106,7 @@ class Outlet:
         self._after("table alerts")
         self._waiting = newest_of_each(pa.concat_tables([self._waiting, snapshots]))
         twins = 0
-        if self._clock.monotonic() - self._twins_s >= self._twins_every_s:
+        if self._clock.monotonic_s() - self._twins_s >= self._twins_every_s:
             twins = self.write_twins()
         self._after("table twins")
         return Written(published, commanded, added, twins)
@@ -118,7 +118,7 @@ class Outlet:
         """
         written = self._tables.put_twins(self._batch_id, self._waiting)
         self._waiting = SNAPSHOTS.empty_table()
-        self._twins_s = self._clock.monotonic()
+        self._twins_s = self._clock.monotonic_s()
         return written
 
     def close(self) -> None:

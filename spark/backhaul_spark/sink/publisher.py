@@ -10,7 +10,7 @@ import json
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
 
-from backhaul_spark.clock import SYSTEM_CLOCK, Clock
+from backhaul_runtime.clock import SYSTEM_CLOCK, SleepingClock
 from backhaul_spark.errors import (
     HubError,
     LoginRefused,
@@ -65,7 +65,7 @@ class Publisher:
         *,
         tell: Callable[[str], None] = lambda text: None,
         give_up: Callable[[], bool] = lambda: False,
-        clock: Clock = SYSTEM_CLOCK,
+        clock: SleepingClock = SYSTEM_CLOCK,
         connect: Callable[[Endpoint], Connection] = Connection,
     ) -> None:
         self._endpoint = endpoint

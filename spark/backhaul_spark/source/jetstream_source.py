@@ -37,7 +37,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from backhaul_spark.clock import SYSTEM_CLOCK
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.decode.points import POINT_ROWS, chunks, point_rows
 from backhaul_spark.decode.samples import SAMPLE_ROWS, sample_rows, wanted_from
 from backhaul_spark.errors import MessagesGone, OptionError

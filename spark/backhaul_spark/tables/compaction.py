@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-    from backhaul_spark.clock import Clock
+    from backhaul_runtime.clock import Clock
     from backhaul_spark.tables.schemas import TableSpec
 
 # Carried by everything that takes files out of a table that others append to.

@@ -27,7 +27,7 @@ from backhaul_spark.tables.delta import (
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from backhaul_spark.clock import Clock
+    from backhaul_runtime.clock import Clock
     from backhaul_spark.tables.schemas import TableSpec
 
 # Property: superseded rows are all there from this time on, us since 1970.

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.cli.main import cli
-from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import NothingFound, OptionError, TableMissing, TablesBusy
 from backhaul_spark.fleet.job import Done, FleetJob
 from backhaul_spark.fleet.settings import FleetSettings

@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from backhaul_hub.cli.main import cli as hub_cli
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.cli._options import source_options
 from backhaul_spark.cli.main import cli
-from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.fleet.job import FleetJob
 from backhaul_spark.fleet.settings import FleetSettings
 from backhaul_spark.fleet.standing import standing

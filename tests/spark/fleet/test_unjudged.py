@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.cli.anomalies import anomalies
-from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.fleet.job import FleetJob
 from backhaul_spark.fleet.readings import Signal
 from backhaul_spark.fleet.report import Report

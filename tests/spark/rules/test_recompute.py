@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
 from backhaul_codec.points import JSON
+from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.cli.main import cli
-from backhaul_spark.clock import SYSTEM_CLOCK
 from backhaul_spark.decode.sample_batch import Batch, HeadWord
 from backhaul_spark.decode.samples import Wanted, sample_rows
 from backhaul_spark.errors import OptionError, TableMissing

@@ -18,8 +18,8 @@ from nats.errors import Error as NatsError
 
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.logins import new_login
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.private_files import write_private
+from backhaul_runtime.clock import SystemClock
 from tests.support.rig.patient import connect
 from tests.support.rig.ports import free_port
 

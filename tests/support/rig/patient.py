@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backhaul_codec.nats.hardy_client import HardyClient
+from backhaul_runtime.patched_client import PatchedClient
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 PATIENCE_S = 30.0
 
 
-class PatientClient(HardyClient):
+class PatientClient(PatchedClient):
     """nats-py's client, which by itself gives up on an answer after half a second."""
 
     async def request(

@@ -10,10 +10,10 @@ import click
 
 from backhaul_hub.cli._options import directory_option, vehicle_options
 from backhaul_hub.cli._tell import tell_hub
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.enrol.add_device import DeviceSettings, change_nodes, create_device, is_enrolled
 from backhaul_hub.errors import RegistryError
+from backhaul_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from pathlib import Path

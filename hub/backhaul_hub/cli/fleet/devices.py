@@ -12,11 +12,11 @@ import click
 from backhaul_codec.state.point_text import columns
 from backhaul_codec.subjects import node_of_lane
 from backhaul_hub.cli._options import access_option
-from backhaul_hub.clock import SystemClock
+from backhaul_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from backhaul_hub.cli._ask import Access
-    from backhaul_hub.clock import Clock
+    from backhaul_runtime.clock import Clock
 
 _RANGES_SHOWN = 5
 _HEADINGS = (

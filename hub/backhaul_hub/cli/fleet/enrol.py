@@ -13,10 +13,10 @@ import structlog
 
 from backhaul_hub.cli._logs import log_to_stderr
 from backhaul_hub.cli._options import directory_option, vehicle_options
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_hub.enrol.tokens import EXPIRES_S_MAX, make_token
+from backhaul_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,10 +13,10 @@ import structlog
 from backhaul_hub.cli._logs import log_to_stderr
 from backhaul_hub.cli._options import directory_option
 from backhaul_hub.cli._tell import tell_hub
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.enrol.revoke import leave_for_servers, revoke_device
 from backhaul_hub.errors import HubError
+from backhaul_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from pathlib import Path

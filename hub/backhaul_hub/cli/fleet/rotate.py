@@ -13,9 +13,9 @@ import structlog
 from backhaul_hub.cli._logs import log_to_stderr
 from backhaul_hub.cli._options import directory_option
 from backhaul_hub.cli._tell import tell_hub
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.enrol.rotate import begin_rotation
+from backhaul_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,6 @@ import click
 
 from backhaul_hub.cli._ask import hub_client
 from backhaul_hub.cli._options import directory_option
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.errors import ConfigError
 from backhaul_hub.nats.connection import connect
@@ -31,6 +30,7 @@ from backhaul_hub.simulated.target import (
     require_test_hub,
     simulator_login,
 )
+from backhaul_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

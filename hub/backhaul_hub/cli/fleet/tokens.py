@@ -10,9 +10,9 @@ import click
 
 from backhaul_codec.state.point_text import columns, utc
 from backhaul_hub.cli._options import directory_option
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol import rows as enrolment_rows
+from backhaul_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from pathlib import Path

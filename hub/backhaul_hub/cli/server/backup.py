@@ -15,8 +15,8 @@ from backhaul_hub.backup.selection import Choice
 from backhaul_hub.cli._ask import hub_client
 from backhaul_hub.cli._options import directory_option
 from backhaul_hub.cli._progress import progress
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
+from backhaul_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from backhaul_hub.backup.manifest import Manifest

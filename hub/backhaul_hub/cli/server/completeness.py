@@ -11,9 +11,9 @@ import click
 from backhaul_codec.assurance.certificate_text import line, to_json
 from backhaul_codec.assurance.certificates import HOUR_NS, hours_between
 from backhaul_hub.cli._options import directory_option, time_ns
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.db.store import Registry
 from backhaul_hub.uplink.certify import certificates_of
+from backhaul_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from pathlib import Path

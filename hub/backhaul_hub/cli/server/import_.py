@@ -21,7 +21,6 @@ from backhaul_codec.recordings.progress_screen import ProgressScreen
 from backhaul_hub.cli._ask import hub_client
 from backhaul_hub.cli._options import directory_option
 from backhaul_hub.cli._tell import tell_hub
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
@@ -31,6 +30,7 @@ from backhaul_hub.imports.files import Found, look
 from backhaul_hub.imports.run import Import, Outcome
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.streams.streams import import_stream, reconcile
+from backhaul_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

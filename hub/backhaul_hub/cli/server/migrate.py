@@ -12,12 +12,12 @@ from backhaul_hub.access.keys import read_keys
 from backhaul_hub.cli._ask import hub_client
 from backhaul_hub.cli._options import directory_option
 from backhaul_hub.cli._progress import progress
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.migrate.bridge import Bridge
 from backhaul_hub.migrate.migrate import HANDOVER, Migration
 from backhaul_hub.nats.connection import connect
 from backhaul_hub.tls.files import CA, TLS
+from backhaul_runtime.clock import SystemClock
 
 _LEAF_PORT = 7422
 

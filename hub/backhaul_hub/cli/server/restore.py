@@ -22,13 +22,13 @@ from backhaul_hub.cli._from_streams import print_rebuilt, rebuild_registry, rebu
 from backhaul_hub.cli._options import directory_option
 from backhaul_hub.cli._progress import progress
 from backhaul_hub.cli._tell import tell_hub
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import BackupError
 from backhaul_hub.nats.connection import connect
 from backhaul_hub.servers import urls
 from backhaul_hub.unfinished import mark_unfinished
+from backhaul_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from backhaul_hub.backup.carry_revocations import AtServers, CarriedOver

@@ -12,10 +12,10 @@ import click
 
 from backhaul_hub.cli._options import directory_option
 from backhaul_hub.cli._tell import tell_hub
-from backhaul_hub.clock import SystemClock, utc
 from backhaul_hub.config import load
 from backhaul_hub.errors import CertificateError
 from backhaul_hub.servers import server_directories, urls
+from backhaul_hub.timestamps import utc
 from backhaul_hub.tls.facts import facts
 from backhaul_hub.tls.files import (
     CA_KEY,
@@ -28,6 +28,7 @@ from backhaul_hub.tls.files import (
     require_tls,
     use_certificate,
 )
+from backhaul_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

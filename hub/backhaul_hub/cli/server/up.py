@@ -13,7 +13,6 @@ import structlog
 from backhaul_hub.cli._ask import hub_client
 from backhaul_hub.cli._logs import log_to_stderr
 from backhaul_hub.cli._options import directory_option
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.control.control_plane import ControlPlane
 from backhaul_hub.errors import HubError, LimitsLoweredError, StreamConflictError
@@ -22,6 +21,7 @@ from backhaul_hub.simulated.target import require_real
 from backhaul_hub.start_guard import require_here
 from backhaul_hub.streams.streams import declared_streams, planned
 from backhaul_hub.unfinished import require_finished
+from backhaul_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,12 +11,12 @@ import click
 from backhaul_codec.state.point_text import utc
 from backhaul_hub.cli._options import directory_option
 from backhaul_hub.cli._tell import tell_hub
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.db.store import Registry
 from backhaul_hub.people.credentials import add_person, in_tree, remove_person, tree_above
 from backhaul_hub.people.identity import May, Person
 from backhaul_hub.people.rows import Known, known_people
+from backhaul_runtime.clock import SystemClock
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="For programs.")
 

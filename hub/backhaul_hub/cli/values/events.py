@@ -12,12 +12,12 @@ from backhaul_codec.assurance.certificates import HOUR_NS
 from backhaul_codec.state.point_text import shown, utc
 from backhaul_hub.cli._ask import Visitor
 from backhaul_hub.cli._options import access_option, time_ns
-from backhaul_hub.clock import SystemClock
 from backhaul_hub.config import load
 from backhaul_hub.db.store import Registry
 from backhaul_hub.questions import Events
 from backhaul_hub.twin.event_answers import events_answer
 from backhaul_hub.twin.event_log import SAID
+from backhaul_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from backhaul_hub.cli._ask import Operator

@@ -38,7 +38,7 @@ async def _wait_closed(self: TcpTransport) -> None:
 TcpTransport.wait_closed = _wait_closed  # type: ignore[method-assign]
 
 
-class HardyClient(Client):
+class PatchedClient(Client):
     """Delivers every message: text that is no UTF-8 with U+FFFD in it, which no name of ours has."""
 
     async def connect(self, *args: Any, **options: Any) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from backhaul_agent.clock import SystemClock
+from backhaul_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -54,10 +54,10 @@ def _in_time(app: WSGIApplication) -> WSGIApplication:
         try:
             return app(environ, start_response)
         except TimeoutError:
-            log.warning("metrics were not told in time", seconds=ANSWER_S_MAX)
+            log.warning("metrics_not_told_in_time", seconds=ANSWER_S_MAX)
             start_response("503 Service Unavailable", [])
         except Exception:
-            log.exception("metrics could not be told")
+            log.exception("metrics_not_told")
             start_response("500 Internal Server Error", [])
         return []
 
@@ -75,7 +75,7 @@ async def serve(
         return
     from prometheus_client import CollectorRegistry, make_wsgi_app
 
-    from backhaul_codec.programs.scrapes import ScrapeServer
+    from backhaul_runtime.scrape_server import ScrapeServer
 
     registry = CollectorRegistry()
     registry.register(_Collector(metrics, samples))
@@ -83,9 +83,9 @@ async def serve(
     try:
         server = ScrapeServer(host, int(port), SystemClock().monotonic_s)
     except (OSError, OverflowError) as error:
-        log.error("metrics are not served", listen=listen, error=str(error))  # noqa: TRY400
+        log.error("metrics_not_served", listen=listen, error=str(error))  # noqa: TRY400
         return
-    log.info("metrics are served", listen=listen)
+    log.info("metrics_served", listen=listen)
     server.set_app(_in_time(make_wsgi_app(registry)))
     threading.Thread(target=server.serve_forever, daemon=True, name="metrics").start()
     try:

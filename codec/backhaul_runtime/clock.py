@@ -1,4 +1,4 @@
-"""Time as an argument: the only module of the agent that reads the machine's clocks."""
+"""Time as an argument: the only module that reads the machine's clocks."""
 
 from __future__ import annotations
 
@@ -11,36 +11,46 @@ from uuid import UUID
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# The plain monotonic clock stands still while a machine sleeps, and hub time would be late by that.
+# The plain monotonic clock stands still while a machine sleeps: hub time would be late by that, and the
+# wall clock would seem to step.
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-# What a program may say of the clock behind its times, and the header in which it does.
-CLOCK_HEADER = "Backhaul-Clock"
-SYSTEM, UNSET_CLOCK = "system", "unset"
 
 
 class Clock(Protocol):
-    """The agent's questions about time. Tests bring a clock that they can move."""
+    """Wall time for stamps, monotonic time for ages and deadlines. Tests bring a clock that they can move."""
 
-    def time_ns(self) -> int:
+    def now_ns(self) -> int:
         """Return nanoseconds since the Unix epoch, by the wall clock: it may jump."""
         ...
 
     def monotonic_s(self) -> float:
-        """Return seconds since some fixed moment: never goes back. For ages and deadlines."""
+        """Return seconds since some fixed moment: never goes back."""
         ...
+
+
+class SteadyClock(Clock, Protocol):
+    """One that also tells whether its wall time jumps."""
 
     def steady_ns(self) -> int:
         """Return nanoseconds since the machine started, sleep included: never jumps or goes back.
 
-        Hub time is anchored on it: it is the same clock for every process of one boot.
+        It is the same clock for every process of one boot.
         """
+        ...
+
+
+class SleepingClock(Clock, Protocol):
+    """One by which a thread waits."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
         ...
 
 
 class SystemClock:
     """The machine's own clocks."""
 
-    def time_ns(self) -> int:
+    def now_ns(self) -> int:
         """Return nanoseconds since the Unix epoch."""
         return time.time_ns()
 
@@ -51,6 +61,13 @@ class SystemClock:
     def steady_ns(self) -> int:
         """Return nanoseconds since the machine started; a suspended machine's clock goes on."""
         return time.clock_gettime_ns(_STEADY)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait `seconds`."""
+        time.sleep(seconds)
+
+
+SYSTEM_CLOCK = SystemClock()
 
 
 def boot_id(environ: Mapping[str, str] = os.environ) -> str:
@@ -67,11 +84,3 @@ def boot_id(environ: Mapping[str, str] = os.environ) -> str:
         return str(UUID(environ.get("BACKHAUL_BOOT_ID", "")))
     except ValueError:
         return ""
-
-
-def stamp_ms(clock: Clock) -> int:
-    """Return now in nanoseconds, at millisecond resolution.
-
-    Jitter below the sensor's resolution costs 3 bytes a point in a frame and says nothing.
-    """
-    return clock.time_ns() // 1_000_000 * 1_000_000
