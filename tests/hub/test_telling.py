@@ -101,8 +101,9 @@ async def test_what_cannot_be_told_is_logged_once_for_each_trouble() -> None:
             hub.continuity.arrived(KEY, 3, 10, 1)
 
     with capture_logs() as logs:
-        await tells_until(hub, Down(), lambda: len(logs) >= 3)
-    assert [each["error"] for each in logs] == ["no leader", "no leader", "no disk"]
+        await tells_until(hub, Down(), lambda: len(logs) >= 4)
+    assert [each.get("error") for each in logs] == ["no leader", None, "no leader", "no disk"]
+    assert logs[1]["event"] == "recovered"
 
 
 async def tells_until(hub: Hub, down: Any, condition: Callable[[], bool]) -> None:

@@ -298,7 +298,7 @@ async def test_a_value_that_the_server_did_not_take_is_published_later(
         await twin.published(1)
         await twin.client.jetstream().delete_stream("TWIN_STATE")
         twin.frame(2, "soc", "volts")
-        await until(lambda: twin.publisher.troubled, "the batch is refused")
+        await until(lambda: twin.publisher.trouble.now != "", "the batch is refused")
         twin.frame(3)
         config = make_hub(tmp_path / "other", free=8 << 30)
         for declared in declared_streams(config):

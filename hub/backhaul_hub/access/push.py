@@ -44,6 +44,7 @@ from backhaul_hub.errors import ConfigError, HubError, OlderRegistryError
 from backhaul_hub.lane_names import node_lanes
 from backhaul_hub.nats.jwt import body_of, revocations_of, same_but_for_time, with_revocations
 from backhaul_hub.nats.system_requests import ask_each
+from backhaul_runtime.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -149,20 +150,13 @@ class AccountKeeper:
 
     async def keep(self, system: Client, interval_s: float) -> None:
         """Push the differences every `interval_s` seconds (event loop's clock), for ever."""
-        trouble = ""
+        over = "accounts_known_everywhere_again"
+        trouble = Trouble(log, "accounts_not_pushed", HubError, NatsError, over=over, wait_s=0.0)
         while True:
             await asyncio.sleep(interval_s)
-            try:
+            async with trouble:
                 if pushed := await self.push(system):
                     log.info("accounts_pushed", accounts=pushed)
-            except (HubError, NatsError) as error:
-                if not trouble:
-                    log.warning("accounts_not_pushed", error=str(error))
-                trouble = str(error)
-            else:
-                if trouble:
-                    log.info("accounts_known_everywhere_again")
-                trouble = ""
 
     async def unknown_at_servers(self, system: Client) -> set[str]:
         """Return the keys that are revoked in hub.db, and not at every server that answers.

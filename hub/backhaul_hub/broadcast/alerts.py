@@ -16,6 +16,7 @@ from backhaul_hub.broadcast.events import told_event
 from backhaul_hub.errors import HubError
 from backhaul_hub.streams.twin_streams import EVENTS
 from backhaul_hub.twin.event_log import ALERT, read_event
+from backhaul_runtime.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -64,18 +65,13 @@ class LiveAlerts:
 
     async def keep(self, api: JetStreamApi) -> None:
         """Make the consumer anew where it is gone, until cancelled."""
-        trouble = False
+        trouble = Trouble(log, "alerts_not_heard", HubError, NatsError, wait_s=0.0)
         while True:
             await asyncio.sleep(_LOOK_S)
-            try:
+            async with trouble:
                 if await api.consumer_info(EVENTS, CONSUMER) is None:
                     await self._create(api)
                     log.warning("alert_consumer_was_deleted")
-                trouble = False
-            except (HubError, NatsError) as error:
-                if not trouble:
-                    log.warning("alerts_not_heard", error=str(error) or repr(error))
-                trouble = True
 
     async def _create(self, api: JetStreamApi) -> None:
         config = {

@@ -14,6 +14,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_codec.protocol.presence import BEAT, BEAT_S, presence_message
 from backhaul_hub.errors import HubError
+from backhaul_runtime.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -95,15 +96,10 @@ class Presence:
 
     async def run(self) -> None:
         """Tell the changes every `LOOK_S` seconds (event loop's clock), for ever."""
-        trouble = ""
+        trouble = Trouble(log, "presence_not_told", HubError, NatsError, wait_s=0.0)
         while True:
-            try:
+            async with trouble:
                 await self._tell()
-                trouble = ""
-            except (HubError, NatsError) as error:
-                if str(error) != trouble:
-                    trouble = str(error)
-                    log.warning("presence_not_told", error=trouble)
             await asyncio.sleep(LOOK_S)
 
     async def _tell(self) -> None:

@@ -29,6 +29,7 @@ from backhaul_hub.commands.outcome import TEXTS, Doubt, late, read_result
 from backhaul_hub.errors import HubError, JetStreamError
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.streams.twin_streams import COMMANDS
+from backhaul_runtime.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
@@ -49,7 +50,6 @@ CONSUMER = "control"
 DELIVER = "hub.commands.deliver"
 _ACK_WAIT_S = 30.0
 _LOOK_S = 0.5
-_RETRY_S = 1.0
 _BATCH = 256
 _PURGED_MAX = 100_000
 _SECOND_NS = 1_000_000_000
@@ -247,11 +247,11 @@ class CommandShell:
 
     async def _send(self, api: JetStreamApi, registry: Registry) -> None:
         """Write commands into DOWN, in their order, and take out what is over; for ever."""
-        trouble = ""
+        trouble = Trouble(log, "commands_not_sent", HubError, NatsError, OSError)
         while True:
             await self._to_send.wait()
             self._to_send.clear()
-            try:
+            async with trouble:
                 while (command := self.book.to_send()) is not None:
                     subject, body = command.down()
                     now_ns = self._clock.now_ns()  # the vehicle may be quicker than the answer
@@ -265,32 +265,24 @@ class CommandShell:
                 while self._to_purge:
                     await api.request(f"STREAM.PURGE.{DOWN}", {"filter": self._to_purge[0]})
                     self._to_purge.popleft()
-                trouble = ""
-            except (HubError, NatsError, OSError) as error:
-                if str(error) != trouble:
-                    trouble = str(error) or repr(error)
-                    log.warning("commands_not_sent", error=trouble)
-                await asyncio.sleep(_RETRY_S)
+            if trouble.now:
                 self._to_send.set()
 
     async def _tell(self, client: Client, registry: Registry) -> None:
         """Say what has become of commands; those that are over leave queue and DOWN. For ever."""
+        trouble = Trouble(log, "command_not_told", HubError, NatsError, OSError)
         while True:
             await self._to_tell.wait()
             self._to_tell.clear()
             while self._untold:
                 told = self._untold[0]
-                try:
+                async with trouble:
                     for command in await _rows(told, registry):
                         await self._say(command, client)
                         self._on_news(command)
                         if command.state.over:
                             await self._leave(command)
-                except (HubError, NatsError, OSError) as error:
-                    log.warning("command_not_told", error=str(error) or repr(error))
-                    await asyncio.sleep(_RETRY_S)
-                    continue
-                self._untold.popleft()
+                    self._untold.popleft()
 
     async def _say(self, command: Command, client: Client) -> None:
         subject, told = result_subject(self._env, command.device, command.id), command.told()
@@ -348,12 +340,10 @@ class CommandShell:
 
 async def _until_stored(work: Callable[[], Awaitable[None]]) -> None:
     """Do it again until hub.db takes it: what is in memory is right, and must not get lost."""
+    trouble = Trouble(log, "commands_not_stored", HubError)
     while True:
-        try:
+        async with trouble:
             return await work()
-        except HubError as error:
-            log.warning("commands_not_stored", error=str(error))
-        await asyncio.sleep(_RETRY_S)
 
 
 async def _rows(told: Command | Key | Doubt, registry: Registry) -> list[Command]:

@@ -18,6 +18,7 @@ from backhaul_hub.db.devices import enrolled, enrolled_anew, read_devices
 from backhaul_hub.device import Device
 from backhaul_hub.errors import HubError
 from backhaul_hub.lane_names import nodes_of_lanes
+from backhaul_runtime.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
-
 _RETRY_S = 1.0
 
 
@@ -74,20 +74,19 @@ class Adopter:
 
     async def run(self) -> None:
         """Act on logins, for ever."""
-        trouble, untold = "", False
+        trouble, untold = (
+            Trouble(log, "login_not_looked_at", HubError, NatsError, wait_s=_RETRY_S),
+            False,
+        )
         while True:
             await self._heard.wait()
             self._heard.clear()
-            try:
+            async with trouble:
                 untold |= await self.act()
                 if untold:
                     await self._learn()
-                trouble, untold = "", False
-            except (HubError, NatsError) as error:
-                if str(error) != trouble:
-                    trouble = str(error)
-                    log.warning("login_not_looked_at", error=trouble)
-                await asyncio.sleep(_RETRY_S)
+                untold = False
+            if trouble.now:
                 self._heard.set()
 
     async def act(self) -> bool:

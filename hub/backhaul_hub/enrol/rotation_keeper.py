@@ -18,6 +18,7 @@ from backhaul_hub.access.revocations import Revocation, revocations, revoke
 from backhaul_hub.db.change import Change
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.errors import ConfigError, HubError
+from backhaul_runtime.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
-
 _RETRY_S = 1.0
+
 _NS_PER_S = 1_000_000_000
 
 
@@ -132,21 +133,16 @@ class RotationKeeper:
         ``cut``: cuts a device's link, so that its leaf dials again.
         """
         await self._have_dialled(cut)
-        trouble = ""
+        trouble = Trouble(log, "rotation_waits", HubError, NatsError, OSError, wait_s=_RETRY_S)
         while True:
             await self._due.wait()
             self._due.clear()
-            try:
+            async with trouble:
                 await self._end(registry)
                 for each in list(self.rotations.values()):
                     if each.said != each.state and each.device not in self._changed:
                         await self._act(each, api, registry, cut)
-                trouble = ""
-            except (HubError, NatsError, OSError) as error:
-                if str(error) != trouble:
-                    trouble = str(error) or repr(error)
-                    log.warning("rotation_waits", error=trouble)
-                await asyncio.sleep(_RETRY_S)
+            if trouble.now:
                 self._due.set()
 
     async def _have_dialled(self, cut: Callable[[str], Awaitable[None]]) -> None:

@@ -19,6 +19,7 @@ from backhaul_hub.access.rules import SUBS_MAX
 from backhaul_hub.errors import HubError
 from backhaul_hub.flood.detector import INSIDE, Budget, FloodWatch, Goods
 from backhaul_hub.nats.system_requests import ask_each
+from backhaul_runtime.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -128,9 +129,10 @@ class FloodGuard:
             leafs: asks the servers what each link has carried, and tells `carried`.
             servers: how many the hub has.
         """
-        trouble = ""
+        kinds = (HubError, NatsError, ValueError)
+        trouble = Trouble(log, "floods_not_seen_to", *kinds, wait_s=0.0)
         while True:
-            try:
+            async with trouble:
                 # Who floods the control plane is dealt with at once: each step takes longer by it.
                 if not self._due.is_set() and self._grew(
                     await self._ask_totals(system, account, servers)
@@ -138,12 +140,6 @@ class FloodGuard:
                     await leafs.refresh()
                 self._due.clear()
                 await self.act()
-            except (HubError, NatsError, ValueError) as error:
-                if not trouble:
-                    log.warning("floods_not_seen_to", error=str(error))
-                trouble = str(error) or repr(error)
-            else:
-                trouble = ""
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(INTERVAL_S):
                     await self._due.wait()

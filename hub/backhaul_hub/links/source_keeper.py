@@ -30,6 +30,7 @@ from backhaul_hub.links.sources import (
     untouched_s,
 )
 from backhaul_hub.shards import shard_of, up_name
+from backhaul_runtime.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -129,6 +130,7 @@ class SourceKeeper:
 
         ``learn`` reads hub.db again, and is called where somebody connects whom nobody knows.
         """
+        strangers = Trouble(log, "strangers_not_looked_up", HubError, NatsError)
         while True:
             await self._wait()
             self._due.clear()
@@ -150,11 +152,9 @@ class SourceKeeper:
                     self._told_s[shard] = self._clock.monotonic_s()
             # Last: while nobody can be looked up, those that are known are seen to.
             if self._strangers:
-                try:
+                async with strangers:
                     await learn()
-                except (HubError, NatsError) as error:
-                    log.warning("strangers_not_looked_up", error=str(error))
-                    await asyncio.sleep(_RETRY_S)
+                if strangers.now:
                     self._due.set()
 
     def look(self, infos: Sequence[Json | None], asked_s: float, links: Mapping[str, Link]) -> None:

@@ -24,6 +24,7 @@ from backhaul_hub.nats.jetstream import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE
 from backhaul_hub.shadow.core import Desired, Shadows
 from backhaul_hub.shadow.document import DESIRED, shadow_key, version_of
 from backhaul_hub.streams.twin_streams import SHADOW, SHADOW_BUCKET
+from backhaul_runtime.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -48,7 +49,6 @@ IF_LAST_HEADER = "Nats-Expected-Last-Subject-Sequence"
 _AT_ONCE = 32
 _LOOK_S = 1.0
 _TIMEOUT_S = 10.0
-_RETRY_S = 1.0
 
 
 class ShadowKeeper:
@@ -132,22 +132,18 @@ class ShadowKeeper:
         What changes within `shadow_interval_s` of the last round is written together; and a large
         fleet takes no more than a fifth of the control plane's time.
         """
-        trouble, loop = "", asyncio.get_running_loop()
+        trouble = Trouble(log, "shadow_not_written", HubError, NatsError, OSError)
+        loop = asyncio.get_running_loop()
         while True:
             await self._due.wait()
             self._due.clear()
             devices, self._touched = sorted(self._touched), set()
             began_s = loop.time()
             for number, device in enumerate(devices):
-                try:
+                async with trouble:
                     await self._publish(device)
-                    trouble = ""
-                except (HubError, NatsError, OSError) as error:
-                    if str(error) != trouble:
-                        trouble = str(error) or repr(error)
-                        log.warning("shadow_not_written", device=device, error=trouble)
+                if trouble.now:
                     self._touch(devices[number:])
-                    await asyncio.sleep(_RETRY_S)
                     break
                 await asyncio.sleep(0)  # nobody else would get a turn where nothing is new
             await asyncio.sleep(max(self._twin.shadow_interval_s, 4 * (loop.time() - began_s)))
@@ -226,18 +222,12 @@ class ShadowKeeper:
 
     async def read_desired(self) -> None:
         """Take in desired values until cancelled; trouble is logged once and waited out."""
-        trouble = ""
+        trouble = Trouble(log, "desired_not_read", HubError, NatsError, OSError)
         js = self._client.jetstream(timeout=_TIMEOUT_S)
         while True:
             self._anew = False
-            try:
+            async with trouble:
                 await self._follow(js)
-                trouble = ""
-            except (HubError, NatsError, OSError) as error:
-                if str(error) != trouble:
-                    trouble = str(error) or repr(error)
-                    log.warning("desired_not_read", error=trouble)
-                await asyncio.sleep(_RETRY_S)
 
     async def _follow(self, js: JetStreamContext) -> None:
         """Take the last `desired` of every device, then each as it is written."""
@@ -262,19 +252,12 @@ class ShadowKeeper:
                 await js.delete_consumer(SHADOW, info.name)
 
     async def _take(self, desired: Desired) -> None:
-        trouble = False
+        trouble = Trouble(log, "desired_waits", HubError, device=desired.device)
         while True:
-            try:
-                async with Turn(self._registry):
-                    await self._take_in_turn(desired)
-            except HubError as error:
-                if not trouble:
-                    log.warning("desired_waits", device=desired.device, error=str(error))
-                trouble = True
-                await asyncio.sleep(_RETRY_S)
-            else:
-                self._touch([desired.device])
-                return
+            async with trouble, Turn(self._registry):
+                await self._take_in_turn(desired)
+                break
+        self._touch([desired.device])
 
     async def _take_in_turn(self, desired: Desired) -> None:
         known = {"device": desired.device, "revision": desired.revision}

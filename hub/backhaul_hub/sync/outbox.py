@@ -30,6 +30,7 @@ from backhaul_codec.wire.placed import edge_frame_points
 from backhaul_hub.db.change import Change
 from backhaul_hub.errors import HubError
 from backhaul_hub.lane_names import down_subject
+from backhaul_runtime.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -45,8 +46,6 @@ log = structlog.get_logger(__name__)
 
 BODY_BYTES_MAX = 1_900_000
 """The leaf takes messages of 2 MB, subject and headers included."""
-
-_RETRY_S = 1.0
 
 
 class Lacking(NamedTuple):
@@ -222,19 +221,15 @@ class Publisher:
 
     async def run(self) -> None:
         """Publish until cancelled; trouble is logged once and waited out."""
-        trouble = ""
+        trouble = Trouble(log, "down_not_written", HubError, NatsError, OSError)
         while True:
             await self._due.wait()
             self._due.clear()
-            try:
+            async with trouble:
                 while (row := self._outbox.first()) is not None:
                     await self._publish(row)
-                    trouble = ""
-            except (HubError, NatsError, OSError) as error:
-                if str(error) != trouble:
-                    trouble = str(error) or repr(error)
-                    log.warning("down_not_written", error=trouble)
-                await asyncio.sleep(_RETRY_S)
+                    trouble.end()
+            if trouble.now:
                 self._due.set()
 
     async def _publish(self, row: Lacking) -> None:

@@ -26,6 +26,7 @@ from backhaul_hub.twin.state_messages import (
     state_body,
     state_subject,
 )
+from backhaul_runtime.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +43,6 @@ log = structlog.get_logger(__name__)
 
 _BATCH_VALUES = 500
 _BATCH_BYTES = 1 << 20
-_RETRY_S = 1.0
 
 
 class StatePublisher:
@@ -64,7 +64,8 @@ class StatePublisher:
     ) -> None:
         self.busy = False
         """Whether something waits to be published, or is on its way."""
-        self.troubled = False
+        kinds = (HubError, NatsError)
+        self.trouble = Trouble(log, "state_not_published", *kinds, over="state_published_again")
         """Whether the server did not take the last batch."""
         self._env = config.twin.env
         self._age_ns_max = config.twin.state_age_s_max * 1_000_000_000
@@ -113,18 +114,12 @@ class StatePublisher:
             await self._due.wait()
             self._due.clear()
             while taken := self._waiting.take(_BATCH_VALUES):
-                try:
-                    await self._publish(taken)
-                except (HubError, NatsError) as error:
-                    self._waiting.put_back(taken)
-                    if not self.troubled:
-                        log.warning("state_not_published", error=str(error))
-                    self.troubled = True
-                    await asyncio.sleep(_RETRY_S)
-                else:
-                    if self.troubled:
-                        log.info("state_published_again")
-                    self.troubled = False
+                async with self.trouble:
+                    try:
+                        await self._publish(taken)
+                    except (HubError, NatsError):
+                        self._waiting.put_back(taken)
+                        raise
             self.busy = False
 
     def _wake(self) -> None:

@@ -13,6 +13,7 @@ from backhaul_hub.continuity.former_epochs import FormerEpochs
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.continuity.resend_policy import RepairBook
 from backhaul_hub.errors import HubError
+from backhaul_runtime.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -80,21 +81,16 @@ class Teller:
 
     async def tell_watermarks(self, interval_s: float) -> None:
         """Tell every device how far the hub holds each lane, whenever that has changed; for ever."""
-        trouble = ""
+        # Not at each interval while it lasts.
+        trouble = Trouble(log, "watermark_not_told", HubError, NatsError, wait_s=0.0)
         while True:
-            try:
+            async with trouble:
                 for key, watermark in self._untold().items():
                     await self._tell(key, watermark)
-                    trouble = ""
                 # Not before all is read: a watermark that only seems to sink is kept for no purpose.
                 former = self._former.untold(self._devices()) if self._settled() else {}
                 for place, held in former.items():
                     await self._tell_former(place, held)
-                    trouble = ""
-            except (HubError, NatsError) as error:
-                if str(error) != trouble:  # and not at each interval while it lasts
-                    trouble = str(error)
-                    log.warning("watermark_not_told", error=trouble)
             await asyncio.sleep(interval_s)
 
     async def _tell(self, key: LaneKey, watermark: Watermark) -> None:

@@ -25,6 +25,7 @@ from backhaul_hub.uplink.device_words import WordBook
 from backhaul_hub.uplink.hashes import Hashes
 from backhaul_hub.uplink.lane_rows import Position, read_position, store_read
 from backhaul_hub.uplink.quarantine import set_aside
+from backhaul_runtime.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +47,6 @@ log = structlog.get_logger(__name__)
 _BATCH_MESSAGES = 512
 _POINTS_AT_ONCE = 1 << 18
 _IDLE_S = 0.1
-_RETRY_S = 1.0
 
 
 class UplinkReader:
@@ -107,26 +107,22 @@ class UplinkReader:
 
     async def _run(self) -> None:
         self.position = await read_position(self._registry, self.stream)
-        trouble = ""
+        kinds = (HubError, NatsError, OSError)
+        trouble = Trouble(
+            log, "uplink_interrupted", *kinds, over="uplink_resumed", stream=self.stream
+        )
         while True:
-            try:
+            async with trouble:
                 await self._look()
                 while not self._audit_due:
                     messages = await self._read()
-                    if trouble:
-                        log.info("uplink_resumed", stream=self.stream, seq=self.position.seq)
-                        trouble = ""
+                    trouble.end()
                     if messages:
                         await self._take(messages)
                     if not self.caught_up and self.position.seq >= self._catch_up_to:
                         self._note_caught_up()
                     if not messages:
                         await asyncio.sleep(_IDLE_S)
-            except (HubError, NatsError, OSError) as error:
-                if str(error) != trouble:
-                    trouble = str(error) or repr(error)
-                    log.warning("uplink_interrupted", stream=self.stream, error=trouble)
-                await asyncio.sleep(_RETRY_S)
 
     def note_state(self, info: Json) -> None:
         """Take in the stream's state: a loss while nothing came is noticed so."""
@@ -257,14 +253,10 @@ class UplinkReader:
             *self._words.take_changes(),
             *(change for each in self._consumers for change in each.take_changes()),
         ]
+        trouble = Trouble(log, "hub_db_does_not_write", RegistryError, stream=self.stream)
         while True:
-            try:
-                await store_read(self._registry, self.stream, self.position, lanes, changes)
-            except RegistryError as error:
-                log.warning("hub_db_does_not_write", stream=self.stream, error=str(error))
-                await asyncio.sleep(_RETRY_S)
-            else:
-                return
+            async with trouble:
+                return await store_read(self._registry, self.stream, self.position, lanes, changes)
 
     async def _look(self) -> None:
         """Audit the stream, and stop counting on lost messages."""
