@@ -30,6 +30,7 @@ from backhaul_agent.logs import Bursts
 from backhaul_codec import CodecError, Opaque, Point, encode_point
 from backhaul_codec.protocol.command_errors import ErrorCode
 from backhaul_codec.subjects import result_subject
+from backhaul_runtime.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +81,6 @@ class CommandService:
         self._began = (ledger.epoch, clock.steady_ns())
         self._due = asyncio.Event()
         self._untidy = asyncio.Event()
-        self._trouble = ""
 
     def on_message(self, message: Inbound, changes: Inward) -> None:
         """Take in a command from IN: its row is committed with the position.
@@ -115,17 +115,13 @@ class CommandService:
 
     async def run(self) -> None:
         """Carry out what comes, for ever. Cancelling ends what runs: it counts as cut short."""
+        trouble = Trouble(log, "commands wait for the disk", LedgerStorageError, wait_s=0.0)
         while True:
             self._due.clear()
-            try:
+            async with trouble:
                 await self._since_ns()  # an epoch that began while nothing was to be done, too
                 while await self._answer_again() or await self._next():
                     pass
-                self._trouble = ""
-            except LedgerStorageError as error:
-                if str(error) != self._trouble:
-                    log.warning("commands wait for the disk", error=str(error))
-                self._trouble = str(error)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
                     await self._due.wait()

@@ -22,6 +22,7 @@ from backhaul_codec.kinds import POINT, SYSTEM
 from backhaul_codec.subjects import SubjectError, Uplink, parse_leaf
 from backhaul_codec.wire.placed import Placed, decode_placed
 from backhaul_codec.wire.retime import retime
+from backhaul_runtime.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -110,14 +111,13 @@ class Settler:
 
     async def run(self) -> None:
         """Settle for ever (the caller cancels)."""
+        trouble = Trouble(log, "stamps wait for the disk", LedgerStorageError, wait_s=RETRY_S)
         while True:
             await self._due.wait()
             self._due.clear()
-            try:
+            async with trouble:
                 await self._settle()
-            except LedgerStorageError as error:
-                log.warning("stamps wait for the disk", error=str(error))
-                await asyncio.sleep(RETRY_S)
+            if trouble.now:
                 self._due.set()
 
     async def _settle(self) -> None:

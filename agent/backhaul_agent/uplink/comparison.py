@@ -25,6 +25,7 @@ from backhaul_agent.uplink.reconcile import (
 )
 from backhaul_agent.uplink.resend import Work
 from backhaul_codec.protocol.words import SPARE, spare_of
+from backhaul_runtime.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -91,15 +92,15 @@ class Comparison:
     async def run(self, jetstream: JetStream) -> None:
         """Compare for as long as this connection lives (the caller cancels)."""
         self._ends.clear()
+        kinds = (JetStreamError, LedgerStorageError, NatsError, OSError)
+        trouble = Trouble(log, "a former epoch waits to be compared", *kinds, wait_s=0.0)
         while True:
-            try:
+            async with trouble:
                 for lane in self._lanes:
                     self._note_owed(lane)
                     for epoch in sorted(lane.confirmations.disputed):
                         if await self._may_compare(lane, epoch, jetstream):
                             await self._compare(lane, epoch)
-            except (JetStreamError, LedgerStorageError, NatsError, OSError) as error:
-                log.warning("a former epoch waits to be compared", error=str(error))
             await asyncio.sleep(LOOK_S)
 
     def _note_owed(self, lane: Lane) -> None:

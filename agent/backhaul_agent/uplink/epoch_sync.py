@@ -26,6 +26,7 @@ from backhaul_codec import CodecError
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.subjects import SubjectError, parse_leaf
 from backhaul_codec.wire.placed import decode_placed
+from backhaul_runtime.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -119,10 +120,12 @@ class EpochWords:
     async def run(self, jetstream: JetStream) -> None:
         """Judge former epochs for as long as this connection lives."""
         self._news.set()  # what the connection before left undone
+        kinds = (JetStreamError, NatsError, OSError)
+        trouble = Trouble(log, "staged rows of a former epoch wait", *kinds, wait_s=RETRY_S)
         while True:
             await self._news.wait()
             self._news.clear()
-            try:
+            async with trouble:
                 for former in self._writer.gate.suspects.formers:
                     if former.epoch in self._highest and former.epoch != self._ledger.epoch:
                         await self._judge(former, jetstream)
@@ -130,9 +133,7 @@ class EpochWords:
                     if epoch != self._ledger.epoch and epoch not in self._compared:
                         await self._look_back(epoch, highest, jetstream)
                         self._compared.add(epoch)
-            except (JetStreamError, NatsError, OSError) as error:
-                log.warning("staged rows of a former epoch wait", error=str(error))
-                await asyncio.sleep(RETRY_S)
+            if trouble.now:
                 self._news.set()
 
     async def _judge(self, former: Former, jetstream: JetStream) -> None:

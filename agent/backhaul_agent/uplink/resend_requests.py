@@ -17,6 +17,7 @@ from backhaul_agent.uplink.reconcile import MOVED
 from backhaul_agent.uplink.resend import Work
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.wire.envelope import NO_LINK
+from backhaul_runtime.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -111,6 +112,8 @@ class Holes:
     async def run(self, out: OutStream, durable: str) -> None:
         """Answer for as long as this connection lives (the caller cancels)."""
         self._asked.set()
+        kinds = (JetStreamError, LedgerStorageError, NatsError, OSError)
+        trouble = Trouble(log, "a request to resend waits", *kinds, wait_s=RETRY_S, lane=self._lane)
         while True:
             try:
                 async with asyncio.timeout(FLOW_S if self._resends.waits_for_flow else None):
@@ -118,15 +121,13 @@ class Holes:
             except TimeoutError:
                 pass
             self._asked.clear()
-            try:
+            async with trouble:
                 if self._resends.waits_for_flow or self._ask is not None:
                     self._resends.flowed(await out.taken(durable), self._clock.monotonic_s())
                     self._wake_lane()
                 if self._ask is not None:
                     await self._answer(out, self._ask)
-            except (JetStreamError, LedgerStorageError, NatsError, OSError) as error:
-                log.warning("a request to resend waits", lane=self._lane, error=str(error))
-                await asyncio.sleep(RETRY_S)
+            if trouble.now:
                 self._asked.set()
 
     def look(self) -> None:
