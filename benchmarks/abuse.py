@@ -2,7 +2,7 @@
 
 From the program on the honest vehicle until the event is stored in UP at the hub, all parts real, over
 loopback. First with nothing else going on; then beside one enrolled vehicle at a time that floods the
-hub with all that a link of 100 Mbit/s carries (rude_leaf.py), from its first moment on: before it is
+hub with all that a link of 100 Mbit/s carries (tests/support/rude_leaf.py), from its first moment on: before it is
 noticed, while it is cut, and while it keeps coming back and is refused.
 """
 
@@ -12,12 +12,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.client import connect
+from tests.support.rig.vehicle import vehicle
+from tests.support.rude_leaf import KINDS, RudeVehicle
+from tests.support.stream_content import Tail
 
 from . import scratch
 from .figures import Figure, at_most, report
-from .rude_leaf import KINDS, RudeVehicle
-from .stream_content import Tail
-from .vehicle_rig import vehicle
 
 if TYPE_CHECKING:
     from pathlib import Path

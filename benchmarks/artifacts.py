@@ -25,20 +25,19 @@ from backhaul_codec import decode
 from backhaul_codec.subjects import parse_uplink
 from backhaul_hub.artifacts.object_store import CHUNK_BYTES, Objects
 from tests.support.rig.shaped_relay import ShapedRelay
+from tests.support.rig.vehicle import DEVICE, vehicle
+from tests.support.stream_content import Tail
 
 from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, at_most, report
-from .stream_content import Tail
-from .vehicle_rig import DEVICE, vehicle
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
     from backhaul_agent.client import Agent
-
-    from .vehicle_rig import VehicleRig
+    from tests.support.rig.vehicle import VehicleRig
 
 CUTS = 10
 RATE_BYTES_S, ROUND_TRIP_S = 2500.0, 0.6

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 
 from backhaul_codec import peek
 from backhaul_hub.nats.stream_reader import StoredReader
+from tests.support.backlog import publish_frames
 from tests.support.rig.cluster import ClusterRig
 from tests.support.rig.parts import DeviceRig, HubRig
+from tests.support.rig.vehicle import DEVICE
 
 from . import scratch
-from .backlog import publish_frames
 from .errors import BenchmarkError
 from .figures import Figure, at_most, report
-from .vehicle_rig import DEVICE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -10,16 +10,16 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from backhaul_codec.subjects import parse_uplink
+from tests.support.backlog import publish_bodies
+from tests.support.day_points import NODE, POINTS_A_SECOND, Tally, frames
 from tests.support.rig.parts import DeviceRig, HubRig
 from tests.support.rig.shaped_relay import ShapedRelay
+from tests.support.rig.vehicle import HUB_WATERMARK_S, Vehicle
+from tests.support.stream_content import batches
 
-from .backlog import publish_bodies
-from .day_points import NODE, POINTS_A_SECOND, Tally, frames
 from .errors import BenchmarkError
 from .figures import Figure, at_least
 from .slow_link import backlog_over
-from .stream_content import batches
-from .vehicle_rig import HUB_WATERMARK_S, Vehicle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

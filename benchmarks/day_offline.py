@@ -17,26 +17,25 @@ import json
 import os
 from typing import TYPE_CHECKING
 
+from tests.support.backlog import publish_bodies
+from tests.support.day_memory import MOMENTS, STEPS, grown_mb
+from tests.support.day_points import DAY_S, NODE, POINTS_A_SECOND, Tally, frames
+from tests.support.memory_watch import MemoryWatch
 from tests.support.rig.parts import HubRig, program, run_to_end
+from tests.support.rig.vehicle import DEVICE, cpu_s, vehicle
 
 from . import scratch
-from .backlog import publish_bodies
 from .day_beside import FLEET, Arrived, fleet, over_link, read_up
-from .day_points import DAY_S, NODE, POINTS_A_SECOND, Tally, frames
 from .errors import BenchmarkError
 from .figures import Figure, at_least, at_most, report
-from .memory_watch import MemoryWatch
-from .vehicle_rig import DEVICE, cpu_s, vehicle
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from nats.aio.client import Client
 
-    from .vehicle_rig import VehicleRig
+    from tests.support.rig.vehicle import VehicleRig
 
-STEPS = 24
-MOMENTS = {1: "1/24", 6: "1/4", 12: "1/2", STEPS: "all"}
 _DRAINED_MIN = 0.8  # of what the hub takes: both are measured on a machine with other work
 _GROWTH_MB_MAX = 10.0
 _ALL_S, _DRAIN_S = 870.0, 400.0
@@ -206,11 +205,7 @@ async def _missing(hub: HubRig) -> int:
 
 
 def memory(watch: MemoryWatch) -> list[Figure]:
-    """Return what each process had resident, and how much more of it with more of the day.
-
-    Growth counts from a quarter that waits, and from half of the drain: before that a server's
-    caches fill, which hold what has passed in ten seconds however much there is.
-    """
+    """Return what each process had resident, and how much more of it with more of the day."""
     figures = []
     moments = ", ".join(MOMENTS.values())
     for name in watch.processes:
@@ -219,11 +214,12 @@ def memory(watch: MemoryWatch) -> list[Figure]:
         began, end = watch.last(name, "started"), watch.last(name, "drained")
         at_rest = f"started {began:.0f}; {moments}: {_each(waiting)}"
         under_way = f"drained to {moments}: {_each(draining)}; end {end:.0f}"
-        grown = max(waiting[-1] - waiting[1], draining[-1] - draining[2])
         figures += [
             Figure(f"{name}: a day waiting", waiting[-1], "MB", note=at_rest),
             Figure(f"{name}: peak", watch.peak(name), "MB", note=under_way),
-            Figure(f"{name}: grown with the day", grown, "MB", at_most(_GROWTH_MB_MAX)),
+            Figure(
+                f"{name}: grown with the day", grown_mb(watch, name), "MB", at_most(_GROWTH_MB_MAX)
+            ),
         ]
     return figures
 

@@ -26,12 +26,12 @@ from backhaul_hub.cli._ask import hub_client
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.stream_reader import StoredReader
 from tests.support.rig.parts import Part, program
+from tests.support.rig.spark_jobs import messages_read, simulated_hub
 
 from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, at_most, report
 from .process_tree import ProcessTree
-from .spark_rig import messages_read, simulated_hub
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

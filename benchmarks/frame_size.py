@@ -9,15 +9,12 @@ repository; where they are absent there is nothing to measure, and the result sa
 from __future__ import annotations
 
 import json
-import os
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
-
-from backhaul_codec import Point, Value, check, decode, encode_frame
+from backhaul_codec import Point, Value, check, decode
 from backhaul_codec.bulk.columns import decode_columns
+from tests.support.recordings import RECORDINGS, Nodes, bytes_per_point, data_directory, frames_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,8 +27,6 @@ FRAMES_PER_BATCH = 100
 SPEED_POINTS_PER_FRAME = 250
 SPEED_POINTS = 100_000
 
-Nodes = dict[str, list[Point]]
-
 
 def run(*, quick: bool) -> dict[str, object]:
     """Measure every recording, print the table, and return it."""
@@ -43,84 +38,6 @@ def run(*, quick: bool) -> dict[str, object]:
     results = {name: _measure(load(directory), quick) for name, load in RECORDINGS.items()}
     _print_table(results)
     return {"points_per_frame": list(POINTS_PER_FRAME), "recordings": results}
-
-
-def data_directory() -> Path | None:
-    """Return where the recordings are, or None where they are not."""
-    beside = Path(__file__).parents[2] / "shared" / "data"
-    directory = Path(os.environ.get("BACKHAUL_DATA", beside))
-    return directory if (directory / "kit_obd_readings.parquet").exists() else None
-
-
-def bytes_per_point(nodes: Nodes, points_per_frame: int) -> float:
-    """Return the mean over all frames, short last ones and envelopes included."""
-    frames = frames_of(nodes, points_per_frame)
-    return sum(len(frame) for frame in frames) / sum(map(len, nodes.values()))
-
-
-def frames_of(nodes: Nodes, points_per_frame: int) -> list[bytes]:
-    """Return the points of each node in frames, as an agent that flushes by size would."""
-    return [
-        encode_frame(points[at : at + points_per_frame], epoch=1, seq=1 + at)
-        for points in nodes.values()
-        for at in range(0, len(points), points_per_frame)
-    ]
-
-
-def kit(directory: Path) -> Nodes:
-    """Read the KIT drives: one car a drive, ten OBD signals in turn, in order of arrival."""
-    nodes: Nodes = {}
-    for row in _rows(directory / "kit_obd_readings.parquet"):
-        point = Point("car", row["signal"], row["t_ns"], row["value"])
-        nodes.setdefault(row["drive"], []).append(point)
-    return nodes
-
-
-def twizy(directory: Path) -> Nodes:
-    """Read the Twizy trips: all columns of a row in one sampling pass; no clock, no point."""
-    return _passes(directory / "twizy_ev.parquet", "car")
-
-
-def ebike(directory: Path) -> Nodes:
-    """Read the e-bike trips, as the Twizy's."""
-    return _passes(directory / "ebike_trips.parquet", "bike")
-
-
-def px4(directory: Path) -> Nodes:
-    """Read the autopilot logs: a node for each log and topic, float32 widened to double."""
-    rows = _rows(directory / "px4_flight.parquet")
-    nodes: Nodes = {}
-    for row in sorted(rows, key=lambda row: int(row["t_ns"])):
-        node = f"{row['log']}.{row['topic']}"
-        point = Point(node, row["signal"], row["t_ns"], row["value"])
-        nodes.setdefault(node, []).append(point)
-    return nodes
-
-
-RECORDINGS: dict[str, Callable[[Path], Nodes]] = {
-    "KIT OBD": kit,
-    "Twizy": twizy,
-    "e-bike": ebike,
-    "PX4": px4,
-}
-
-
-def _rows(path: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
-    return rows
-
-
-def _passes(path: Path, node: str) -> Nodes:
-    nodes: Nodes = {}
-    for row in _rows(path):
-        trip, time_ns = row.pop("trip"), row.pop("t_ns")
-        if time_ns is not None:
-            nodes.setdefault(trip, []).extend(
-                Point(node, name, time_ns, value)
-                for name, value in row.items()
-                if value is not None
-            )
-    return nodes
 
 
 def _measure(nodes: Nodes, quick: bool) -> dict[str, object]:

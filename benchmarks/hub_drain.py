@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_runtime.clock import SystemClock
+from tests.support.backlog import FRAME_POINTS, publish_frames, require_all_frames
+from tests.support.rig.vehicle import cpu_s, vehicle
 
 from . import scratch
-from .backlog import FRAME_POINTS, publish_frames, require_all_frames
 from .figures import Figure, report
-from .vehicle_rig import cpu_s, vehicle
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul_codec import encode_frame
 from backhaul_codec.subjects import encode_token
+from tests.support.numbered_points import NODE, points
 from tests.support.rig.parts import program, run_to_end
+from tests.support.rig.vehicle import DEVICE, cpu_s, vehicle
 
 from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, report
-from .load import NODE, points
-from .vehicle_rig import DEVICE, cpu_s, vehicle
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-    from .vehicle_rig import VehicleRig
+    from tests.support.rig.vehicle import VehicleRig
 
 FRAME_POINTS = 125
 _IN_FLIGHT = 64

@@ -16,11 +16,11 @@ from backhaul_hub.access.revocations import Revocation, in_force, revoke
 from backhaul_hub.access.rules import account_jwts
 from backhaul_hub.nats.nkey import new_key
 from backhaul_runtime.clock import SystemClock
+from tests.support.fleet_identities import Fleet
 
 from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, at_most, report
-from .fleet_identities import Fleet
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from backhaul_hub.config import load
 from backhaul_hub.enrol.add_device import DeviceSettings, create_device
 from backhaul_runtime.clock import SystemClock
+from tests.support.rig.vehicle import vehicle
 
 from . import scratch
 from .figures import Figure, at_most, report
-from .vehicle_rig import vehicle
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .vehicle_rig import VehicleRig
+    from tests.support.rig.vehicle import VehicleRig
 
 _OTHERS = 500
 _SETTLE_S = 15.0

@@ -12,12 +12,12 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_agent.config import ClockConfig
+from tests.support.rig.vehicle import vehicle
 
 from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, at_most, report
 from .plain_link import plain_link
-from .vehicle_rig import vehicle
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from tests.support.rig.relay import Relay
-
-    from .vehicle_rig import VehicleRig
+    from tests.support.rig.vehicle import VehicleRig
 
 VISITS = 24
 DAY_S = 86_400

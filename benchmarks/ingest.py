@@ -21,13 +21,13 @@ import numpy as np
 from backhaul_agent.apps.floods import SHARE_OF_ONE
 from backhaul_agent.client import connect
 from backhaul_agent.config import IngestConfig
+from tests.support.numbered_points import NODE, point, points
+from tests.support.rig.vehicle import connection, cpu_s, vehicle
+from tests.support.stream_content import numbers_in, read_stream, require_exactly
 
 from . import ingest_naive, scratch
 from .errors import BenchmarkError
 from .figures import Aim, Figure, at_least, report
-from .load import NODE, point, points
-from .stream_content import numbers_in, read_stream, require_exactly
-from .vehicle_rig import connection, cpu_s, vehicle
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from backhaul_agent.client import Agent
-
-    from .vehicle_rig import VehicleRig
+    from tests.support.rig.vehicle import VehicleRig
 
 BATCH_SIZES = (100, 250, 1000)
 BATCH_AIM = at_least(100_000)

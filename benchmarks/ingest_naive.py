@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from backhaul_codec.subjects import point_subject
 from backhaul_hub.nats.jetstream import JetStreamApi
+from tests.support.errors import LostDataError
+from tests.support.numbered_points import point
+from tests.support.rig.vehicle import connection
 
-from .errors import LostDataError
 from .figures import Figure
-from .load import point
 from .plain_link import LEAF_STREAM, make_stream, plain_server
-from .vehicle_rig import connection
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -35,12 +35,7 @@ from deltalake import DeltaTable
 from backhaul_hub.cli._ask import hub_client
 from backhaul_spark.rules.config import read_plan
 from backhaul_spark.rules.recompute import Recompute
-from tests.support.rig.parts import program, run_to_end
-
-from . import scratch
-from .errors import BenchmarkError
-from .figures import Figure, at_most, report
-from .kills_account import (
+from tests.support.kills_account import (
     check_alerts,
     check_commands,
     check_points,
@@ -48,8 +43,20 @@ from .kills_account import (
     readings_of,
     silences,
 )
+from tests.support.rig.parts import program, run_to_end
+from tests.support.rig.spark_jobs import (
+    Job,
+    batches_done,
+    in_a_batch,
+    messages_read,
+    on_cluster,
+    simulated_hub,
+)
+
+from . import scratch
+from .errors import BenchmarkError
+from .figures import Figure, at_most, report
 from .kills_feed import LATE, SHARDS, Feed
-from .spark_rig import Job, batches_done, in_a_batch, messages_read, on_cluster, simulated_hub
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,7 +64,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from .kills_account import Place, Reading, Told
+    from tests.support.kills_account import Place, Reading, Told
 
 SEED = 20_261_122
 # As many of them as asked for, from the top; each job's in an order that the seed chooses.

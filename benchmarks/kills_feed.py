@@ -15,9 +15,8 @@ from backhaul_hub.nats.connection import connect
 from backhaul_hub.nats.stream_reader import Stored, StoredReader
 from backhaul_hub.shards import up_name
 from backhaul_hub.simulated.target import INBOX, publish_subject, simulator_login
+from tests.support.kills_account import Told
 from tests.support.rig.parts import program, run_to_end
-
-from .kills_account import Told
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -34,9 +34,9 @@ from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_runtime.clock import SystemClock
 from tests.support.rig.parts import DeviceRig, HubRig
 from tests.support.rig.relay import Relay
+from tests.support.rig.vehicle import DEVICE, cpu_s
 
 from .errors import BenchmarkError
-from .vehicle_rig import DEVICE, cpu_s
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from backhaul_agent.client import connect
 from backhaul_runtime.clock import SystemClock
+from tests.support.errors import LostDataError
+from tests.support.rig.vehicle import connection, vehicle
+from tests.support.stream_content import Tail
 
 from . import scratch
-from .errors import LostDataError
 from .figures import Figure, report
 from .link_ends import AgentPublisher, Arrivals, PlainPublisher, driving
 from .plain_link import HUB_STREAM, plain_link
-from .stream_content import Tail
-from .vehicle_rig import connection, vehicle
 
 if TYPE_CHECKING:
     from pathlib import Path

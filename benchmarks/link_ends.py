@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from backhaul_codec import decode
 from backhaul_codec.subjects import parse_uplink, point_subject
+from tests.support.rig.vehicle import DEVICE
 
 from .load import drive
-from .vehicle_rig import DEVICE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Hashable

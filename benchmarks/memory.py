@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 import psutil  # type: ignore[import-untyped]
 
 from backhaul_agent.client import connect
+from tests.support.backlog import publish_frames, require_all_frames
+from tests.support.numbered_points import NODE, points
 from tests.support.rig.parts import Part
+from tests.support.rig.vehicle import vehicle
 
 from . import scratch
-from .backlog import publish_frames, require_all_frames
 from .errors import BenchmarkError
 from .figures import Figure, at_most, report
-from .load import NODE, points
-from .vehicle_rig import vehicle
 
 if TYPE_CHECKING:
     from backhaul_agent.client import Agent

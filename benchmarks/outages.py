@@ -8,17 +8,18 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from backhaul_runtime.clock import SystemClock
+from tests.support.errors import LostDataError, TrialError
 
-from .errors import BenchmarkError, LostDataError
+from .errors import BenchmarkError
 from .link_ends import driving
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from tests.support.rig.shaped_relay import ShapedRelay
+    from tests.support.stream_content import Tail
 
     from .link_ends import Arrivals, Publisher
-    from .stream_content import Tail
 
 # Long enough that both ends notice: a source that is back within about 10 s never stopped waiting.
 OUTAGE_S = 20.0
@@ -150,6 +151,6 @@ class LinkUnderTest:
         """Wait until as many points have arrived; return whether they have, in time."""
         try:
             await self.tail.until(lambda: self.arrivals.points >= kept, timeout_s, f"{kept} points")
-        except BenchmarkError:
+        except TrialError:
             return False
         return True

@@ -20,14 +20,15 @@ import psutil  # type: ignore[import-untyped]
 
 from backhaul_codec import encode_frame
 from backhaul_hub.nats.jetstream import JetStreamApi
+from tests.support.errors import TrialError
+from tests.support.numbered_points import points
 from tests.support.rig.shaped_relay import ShapedRelay
+from tests.support.stream_content import Tail
 
 from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, report
 from .lane_rig import SHARED, UP, lane_rig, leaf_subject, node_lanes
-from .load import points
-from .stream_content import Tail
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -318,7 +319,7 @@ async def _on_slow(directory: Path, nodes: int, kbit_s: float) -> list[Figure]:
         await Tail(rig.hub_client, UP, take).start()
         await rig.relay.heal()
         setup_s = float("inf")
-        with contextlib.suppress(BenchmarkError):
+        with contextlib.suppress(TrialError):
             setup_s = await rig.live(_SLOW_S)
         connects = rig.connects
         for number in range(10):

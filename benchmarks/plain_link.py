@@ -15,9 +15,9 @@ from backhaul_hub.nats.jetstream import JetStreamApi
 from tests.support.rig.parts import Part, program
 from tests.support.rig.ports import free_port
 from tests.support.rig.relay import Relay
+from tests.support.rig.vehicle import connection
 
 from .errors import BenchmarkError
-from .vehicle_rig import connection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -17,23 +17,18 @@ import asyncio
 import json
 import os
 import sys
-from collections import Counter
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from backhaul_hub.simulated.vehicle import DRAINING_FIRMWARE, MODELS
 from backhaul_runtime.clock import SystemClock
+from tests.support.planted_faults import Score, hub_running, score
 from tests.support.rig.parts import program
 
 from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, at_least, at_most, report
-from .spark_rig import simulated_hub
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
 SEEDS = "101,102,103,104"
@@ -45,52 +40,6 @@ FALSE_AIM = 0.001
 DAY_NS = 86_400 * 10**9
 # What is planted in a fleet of 1,000, and the kind of anomaly that it is.
 PLANTED = {"drain": 100, "stuck": 10, "drift": 10, "clock": 10, "silent": 10}
-KINDS = {"drain": "firmware", "silent": "no_data"}
-
-
-@dataclass(slots=True)
-class Score:
-    """What became of the faults, by fault; a firmware that drains is one of each model."""
-
-    planted: Counter[str] = field(default_factory=Counter)
-    found: Counter[str] = field(default_factory=Counter)
-    named: Counter[str] = field(default_factory=Counter)
-    missed: list[str] = field(default_factory=list)
-    false_devices: set[str] = field(default_factory=set)
-    false_firmwares: set[str] = field(default_factory=set)
-
-    def take(self, of: str, fault: str, kinds: set[str]) -> None:
-        """Take in what was said of a faulty vehicle or firmware."""
-        self.planted[fault] += 1
-        self.found[fault] += bool(kinds)
-        if KINDS.get(fault, fault) in kinds:
-            self.named[fault] += 1
-        else:
-            self.missed.append(f"{of}: {fault}, told as {', '.join(sorted(kinds)) or 'nothing'}")
-
-
-def score(truth: dict[str, Any], rows: list[dict[str, Any]]) -> Score:
-    """Compare what was planted (`simulate --truth`) with rows of the table `anomalies`."""
-    said: dict[str, set[str]] = {}
-    for row in rows:
-        of = row["device"] or f"{row['model']} {row['firmware']}"
-        said.setdefault(of, set()).add(row["kind"])
-    faults = {device: each["fault"] for device, each in truth["faults"].items()}
-    result = Score()
-    for device, fault in faults.items():
-        if fault != "drain":
-            result.take(device, fault, said.get(device, set()))
-    draining = (
-        {f"{model} {DRAINING_FIRMWARE}" for model in MODELS}
-        if "drain" in faults.values()
-        else set()
-    )
-    for firmware in sorted(draining):
-        result.take(firmware, "drain", said.get(firmware, set()))
-    wrong = said.keys() - faults.keys() - draining
-    result.false_devices = {of for of in wrong if of.startswith("SIM-")}
-    result.false_firmwares = wrong - result.false_devices
-    return result
 
 
 def run(*, quick: bool) -> dict[str, object]:
@@ -151,18 +100,6 @@ async def _one(directory: Path, seed: str, devices: int) -> Score:
         said = await _output("backhaul-spark", "anomalies", *root, *scope, "--json", "--quiet")
         rows += [row for day in json.loads(said) for row in day["found"]]
     return score(json.loads(truth.read_text()), rows)
-
-
-@asynccontextmanager
-async def hub_running(directory: Path) -> AsyncIterator[None]:
-    """Make a test hub in directory/hub, and run its server meanwhile."""
-    server, port = simulated_hub(directory, shards=2, up_gib=1)
-    await server.start()
-    try:
-        await server.wait_listening(port)
-        yield
-    finally:
-        await server.stop()
 
 
 async def _output(name: str, *arguments: str) -> bytes:

@@ -1,7 +1,7 @@
 """What other programs on a vehicle notice of one that floods its agent: how long their requests take.
 
 Leaf server, agent, and both programs real, on one machine. First with nothing else going on; then beside
-one program at a time that sends all that it can (rude_program.py). Each request of the honest one must be
+one program at a time that sends all that it can (tests/support/rude_program.py). Each request of the honest one must be
 answered; `busy` is asked again, and the time goes on. At the end all that was answered "kept" must be in OUT.
 """
 
@@ -18,12 +18,12 @@ from backhaul_agent.leaf.login import login_options
 from tests.support.agent_streams import points_of
 from tests.support.rig.parts import Part, program, run_to_end
 from tests.support.rig.patient import PATIENCE_S, connect
+from tests.support.rig.vehicle import vehicle
+from tests.support.rude_program import KINDS
 
 from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, at_most, report
-from .rude_program import KINDS
-from .vehicle_rig import vehicle
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from .vehicle_rig import VehicleRig
+    from tests.support.rig.vehicle import VehicleRig
 
 ANSWER_S_MAX = 5.0
 _PAUSE_S = 0.1
@@ -165,5 +165,5 @@ async def _login(rig: VehicleRig, key: str) -> AsyncIterator[Client]:
 def _rude(rig: VehicleRig, log: Path, kind: str, subject: str) -> Part:
     assert kind in KINDS
     key = rig.device.agent_toml.parent / "apps" / "rude.nk"
-    words = [sys.executable, "-m", "benchmarks.rude_program", rig.device.url, str(key)]
+    words = [sys.executable, "-m", "tests.support.rude_program", rig.device.url, str(key)]
     return Part("rude program", [*words, kind, subject], log)

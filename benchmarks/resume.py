@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING
 
 from backhaul_agent.client import connect
 from tests.support.rig.shaped_relay import ShapedRelay
+from tests.support.rig.vehicle import DEVICE, connection, vehicle
+from tests.support.stream_content import Tail
 
 from . import scratch
 from .errors import BenchmarkError
@@ -28,8 +30,6 @@ from .figures import Figure, at_most, readable, report
 from .link_ends import AgentPublisher, Arrivals, PlainPublisher
 from .outages import NEVER_S, OUTAGE_S, Fault, Inward, LinkUnderTest
 from .plain_link import HUB_STREAM, IN_STREAM, plain_link
-from .stream_content import Tail
-from .vehicle_rig import DEVICE, connection, vehicle
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -2,7 +2,7 @@
 
 Modelled: alerts with an id published a window at a time, for the first time and again, to a server that
 syncs now and then and to one that syncs each message, as a hub does; and the table beside. Then the
-outlet as a process that is killed (sink_job.py) and does the batch again, against one that publishes
+outlet as a process that is killed (tests/support/sink_job.py) and does the batch again, against one that publishes
 without ids. Not covered: Spark itself, the accounts of a hub, a server that dies.
 """
 
@@ -30,13 +30,13 @@ from backhaul_spark.rules.alert import alert_table
 from backhaul_spark.sink.alert_tables import AlertTables
 from backhaul_spark.sink.outgoing import alert_message
 from backhaul_spark.sink.publisher import Publisher
+from tests.support.rig.vehicle import connection
+from tests.support.sink_job import alerts_of
 
 from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, at_most, report
 from .plain_link import plain_server
-from .sink_job import alerts_of
-from .vehicle_rig import connection
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,7 +124,7 @@ def _kill(directory: Path, url: str, mode: str, kills: int) -> int:
     chance, met = random.Random(SEED), 0
     arguments = [url, str(directory), str(BATCHES), mode]
     for number in range(kills + 1):
-        command = [sys.executable, "-m", "benchmarks.sink_job", *arguments]
+        command = [sys.executable, "-m", "tests.support.sink_job", *arguments]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             process.stdout.readline()

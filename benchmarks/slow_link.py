@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING
 from backhaul_agent.client import connect
 from backhaul_codec import decode, encode_frame, peek
 from backhaul_codec.subjects import parse_uplink
+from tests.support.backlog import publish_bodies
+from tests.support.errors import TrialError
+from tests.support.recordings import data_directory, kit
 from tests.support.rig.shaped_relay import ShapedRelay
+from tests.support.rig.vehicle import connection, vehicle
+from tests.support.stream_content import Tail
 
 from . import scratch
-from .backlog import publish_bodies
-from .errors import BenchmarkError
 from .figures import Figure, at_least, at_most, report
-from .frame_size import data_directory, kit
 from .plain_link import HUB_STREAM, plain_link
-from .stream_content import Tail
-from .vehicle_rig import connection, vehicle
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -194,7 +194,7 @@ class _Drain:
                 await publish(number)
         try:
             await tail.until(lambda: not self._sent, 30.0, "the last event")
-        except BenchmarkError:
+        except TrialError:
             self.outcome.lost = len(self._sent)
         self.outcome.arrived = len(self._backlog)
         self.outcome.connections = self._relay.accepted - before

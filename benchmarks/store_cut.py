@@ -28,10 +28,10 @@ from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
 from tests.support.rig.parts import Part, program
 from tests.support.rig.ports import free_port
+from tests.support.rig.vehicle import connection
 
 from . import scratch
 from .figures import Figure, report
-from .vehicle_rig import connection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -8,11 +8,11 @@ from itertools import count
 import pytest
 
 from backhaul_codec import Point, decode, encode_frame, restamp
-from benchmarks.day_offline import MOMENTS, memory
-from benchmarks.day_points import NODE, POINTS_A_SECOND, SIGNALS, Tally, frames
-from benchmarks.errors import LostDataError
-from benchmarks.load import FIRST_NS, PASS_NS
-from benchmarks.memory_watch import MemoryWatch
+from tests.support.day_memory import MOMENTS, grown_mb
+from tests.support.day_points import NODE, POINTS_A_SECOND, SIGNALS, Tally, frames
+from tests.support.errors import LostDataError
+from tests.support.memory_watch import MemoryWatch
+from tests.support.numbered_points import FIRST_NS, PASS_NS
 
 SECONDS = 7
 
@@ -111,8 +111,7 @@ def test_memory_that_grows_with_what_waits_is_seen() -> None:
     stages += [f"draining to {moment}" for moment in MOMENTS.values()]
     for stage in ("started", "keeping", *stages, "drained"):
         watch.begin(stage)
-    verdicts = {figure.name: figure.verdict for figure in memory(watch) if figure.aim}
-    assert verdicts == {"grows: grown with the day": "no", "flat: grown with the day": "yes"}
+    assert [grown_mb(watch, name) for name in ("grows", "flat")] == [14.0, 0.0]
 
 
 def test_the_peak_of_a_stage_is_of_no_other_whose_name_begins_so() -> None:

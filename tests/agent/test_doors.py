@@ -77,7 +77,7 @@ async def test_others_are_served_while_one_program_floods(
     own = (await vehicle.login("agent.nk")).client
     before = await status_of(own)
     key = str(vehicle.dir / "apps" / "rude.nk")
-    words = [sys.executable, "-m", "benchmarks.rude_program", vehicle.url, key, kind, subject]
+    words = [sys.executable, "-m", "tests.support.rude_program", vehicle.url, key, kind, subject]
     rude = Part("rude", words, tmp_path / "rude.log")
     honest = (await vehicle.login("apps/honest.nk")).client
     kept: list[str] = []

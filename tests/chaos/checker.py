@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from backhaul_codec.assurance.certificates import HOUR_NS
 from backhaul_codec.kinds import LIVE
 from backhaul_codec.protocol.command_errors import ErrorCode
-from benchmarks.commands import Storm
 from tests.chaos.evidence import lane_of
 from tests.chaos.excuses import Excused
 from tests.chaos.rules_time import TIME_RULES
 from tests.chaos.service import service_goes_on
+from tests.support.command_storm import Storm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

@@ -7,10 +7,10 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from benchmarks.errors import BenchmarkError
-from benchmarks.spark_rig import Job, batches_done
 from tests.chaos.evidence import EXPANDING, reading_of
+from tests.support.errors import TrialError
 from tests.support.rig.parts import program
+from tests.support.rig.spark_jobs import Job, batches_done
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +51,7 @@ class Ingest:
         """End the job as a service manager does; return what was wrong with it, in words."""
         try:
             await self.job.stop()
-        except BenchmarkError as error:
+        except TrialError as error:
             return [str(error)]
         return self.job.unasked
 

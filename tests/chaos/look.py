@@ -15,9 +15,9 @@ from backhaul_hub.health.conditions import TWO_MACHINES
 from backhaul_hub.nats.stream_reader import StoredReader
 from backhaul_hub.streams.twin_streams import EVENTS
 from backhaul_hub.uplink.certify import certificates_of
-from benchmarks.commands import OVER, waiting
 from tests.chaos.evidence import Found, Uplinks, heads_of, twin_event
 from tests.chaos.faults_ledger import note_set_aside
+from tests.support.command_storm import OVER, waiting
 from tests.support.rig.parts import RigError
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from backhaul_runtime.clock import SystemClock
-from benchmarks.commands import settings
 from tests.chaos.disks import mounted
 from tests.chaos.ingest import Ingest
 from tests.chaos.link import ProxyServer
 from tests.chaos.links import Links
 from tests.chaos.machine import Machine
 from tests.chaos.wall import Wall
+from tests.support.command_storm import settings
 from tests.support.rig.cluster import ClusterRig
 from tests.support.rig.parts import DeviceRig, HubRig, Part, RigError
 from tests.support.run_here import run_here

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import frame_size
+from tests.support.recordings import RECORDINGS, bytes_per_point, data_directory
 
 pytestmark = pytest.mark.slow
 
@@ -15,8 +15,8 @@ LIMITS = {"KIT OBD": 2.1, "Twizy": 1.7, "e-bike": 2.3, "PX4": 5.2}
 
 @pytest.mark.parametrize("recording", LIMITS)
 def test_bytes_per_point(recording: str) -> None:
-    directory = frame_size.data_directory()
+    directory = data_directory()
     if directory is None:
         pytest.skip("recordings absent: set BACKHAUL_DATA to the directory that holds them")
-    nodes = frame_size.RECORDINGS[recording](directory)
-    assert frame_size.bytes_per_point(nodes, 200) <= LIMITS[recording] + ENVELOPE
+    nodes = RECORDINGS[recording](directory)
+    assert bytes_per_point(nodes, 200) <= LIMITS[recording] + ENVELOPE

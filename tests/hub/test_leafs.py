@@ -8,7 +8,7 @@ import pytest
 
 from backhaul_hub.links.leaf_connections import Leafs
 from backhaul_runtime.clock import SystemClock
-from benchmarks.fleet_identities import Fleet
+from tests.support.fleet_identities import Fleet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

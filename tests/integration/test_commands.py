@@ -14,11 +14,11 @@ import pytest
 
 from backhaul_agent.client import connect
 from backhaul_hub.shards import api_subject
-from benchmarks.commands import settings, storm
-from benchmarks.vehicle_rig import vehicle as rig_of_one
 from tests.integration.conftest import DEADLINE_S, World
 from tests.integration.hub_api import api
+from tests.support.command_storm import settings, storm
 from tests.support.rig.parts import program, run_to_end, wait_for_log
+from tests.support.rig.vehicle import vehicle as rig_of_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable

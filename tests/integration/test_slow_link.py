@@ -9,9 +9,9 @@ import pytest
 
 from backhaul_agent.client import connect
 from backhaul_codec.subjects import parse_uplink
-from benchmarks.backlog import publish_frames
-from benchmarks.stream_content import read_stream
+from tests.support.backlog import publish_frames
 from tests.support.rig.shaped_relay import ShapedRelay
+from tests.support.stream_content import read_stream
 
 from .conftest import lane
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_agent.client import connect
-from benchmarks.rude_leaf import RudeVehicle
 from tests.support.rig.parts import DeviceRig, HubRig, wait_for_log
+from tests.support.rude_leaf import RudeVehicle
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.fleet_identities import Fleet
+from tests.support.fleet_identities import Fleet
 
 if TYPE_CHECKING:
     from pathlib import Path

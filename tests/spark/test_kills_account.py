@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from backhaul_codec import Point, encode_frame
 from backhaul_hub.nats.stream_reader import Stored
-from benchmarks.kills_account import (
+from tests.support.kills_account import (
     Told,
     check_alerts,
     check_commands,
@@ -29,7 +29,7 @@ from tests.support.spark_frames import T0_NS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from benchmarks.kills_account import Place, Reading
+    from tests.support.kills_account import Place, Reading
 
 SECOND_NS = 1_000_000_000
 SENT = [[(0, 1.0), (5, 3.0)], [(MINUTE_NS, 2.0)], [(7, 4.0)]]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import detector
-from benchmarks.nab import Recording, best_threshold, judge, position_weights, read_recordings
+from tests.support.detector_trials import WAYS, recordings_directory, verdicts
+from tests.support.nab import Recording, best_threshold, judge, position_weights, read_recordings
 
 pytestmark = pytest.mark.slow
 
@@ -62,14 +62,14 @@ def test_the_best_threshold_is_the_best_of_all() -> None:
 
 
 def test_the_detector_beats_both_plain_ways_on_files_it_was_not_tuned_on() -> None:
-    directory = detector.recordings_directory()
+    directory = recordings_directory()
     if directory is None:
         pytest.skip("recordings absent: set BACKHAUL_DATA to the directory that holds them")
     recordings = read_recordings(directory)
     assert (len(recordings), sum(len(each.windows) for each in recordings)) == (58, 116)
-    found = {name: detector.verdicts(recordings, way) for name, way in detector.WAYS.items()}
+    found = {name: verdicts(recordings, way) for name, way in WAYS.items()}
     for setting in ("second half", "all files"):
-        ours, *others = (found[name][setting] for name in detector.WAYS)
+        ours, *others = (found[name][setting] for name in WAYS)
         for plain in others:
             assert ours.early > plain.early + 15
             assert ours.precision > plain.precision

@@ -19,8 +19,8 @@ from backhaul_spark.nats.endpoint import endpoint_from
 from backhaul_spark.sink.outgoing import digest_of
 from backhaul_spark.tables.delta import open_table
 from backhaul_spark.tables.schemas import ALERTS_TABLE, TWINS_TABLE
-from benchmarks.sink_job import ALERTS_EACH, DEVICES, alerts_of
 from tests.support.nats_server import NatsServer
+from tests.support.sink_job import ALERTS_EACH, DEVICES, alerts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +54,7 @@ class Job:
 
     def run(self, die_after: str = "never", batches: int = BATCHES) -> int:
         """Run it to its end, whichever that is; return its status."""
-        module = "benchmarks.sink_job"
+        module = "tests.support.sink_job"
         arguments = [self._server.url, str(self.directory), str(batches), die_after]
         command = [sys.executable, "-m", module, *arguments]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_spark.rollup import files as rollup_files
-from benchmarks.restate import Size, measure
+from tests.support.restatement import Size, measure
 
 if TYPE_CHECKING:
     from pathlib import Path

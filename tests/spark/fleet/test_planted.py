@@ -23,7 +23,7 @@ from backhaul_spark.nats.endpoint import endpoint_from
 from backhaul_spark.rollup.rollup import Rollup, run_here
 from backhaul_spark.tables.delta import open_table
 from backhaul_spark.tables.schemas import POINTS_TABLE
-from benchmarks.planted import hub_running, score
+from tests.support.planted_faults import hub_running, score
 from tests.support.spark_frames import message_batch, task
 
 if TYPE_CHECKING:

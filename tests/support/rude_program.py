@@ -1,6 +1,6 @@
 """A local program that misbehaves: logged in as it should be, and then all that it can, for ever.
 
-    python -m benchmarks.rude_program URL KEYFILE KIND SUBJECT
+    python -m tests.support.rude_program URL KEYFILE KIND SUBJECT
 
 It speaks NATS by hand and sends the same block again and again, so that no other program on the machine is
 faster. It comes back as often as it is cut. What it is answered it reads and forgets.

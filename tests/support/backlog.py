@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from backhaul_codec import encode_frame, peek
 from backhaul_codec.subjects import encode_token
-
-from .errors import BenchmarkError, LostDataError
-from .load import NODE, points
-from .stream_content import read_stream
+from tests.support.errors import LostDataError, TrialError
+from tests.support.numbered_points import NODE, points
+from tests.support.stream_content import read_stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +31,7 @@ async def publish_frames(client: Client, count: int) -> int:
     message of its own to everyone, and nothing here looks at their points.
 
     Raises:
-        BenchmarkError: the agent refused one.
+        TrialError: the agent refused one.
     """
     bodies = [
         encode_frame(points(FRAME_POINTS, number * FRAME_POINTS), epoch=0, seq=0)
@@ -45,7 +44,7 @@ async def publish_bodies(client: Client, node: str, bodies: Iterable[bytes]) -> 
     """Have the agent keep these frames of a node; return how many points that were.
 
     Raises:
-        BenchmarkError: the agent refused one.
+        TrialError: the agent refused one.
     """
     subject = f"app.{encode_token(node)}"
     remaining = iter(bodies)
@@ -57,7 +56,7 @@ async def publish_bodies(client: Client, node: str, bodies: Iterable[bytes]) -> 
             answer = await client.request(subject, body, timeout=30)
             said = json.loads(answer.data)
             if "kept" not in said:
-                raise BenchmarkError(f"the agent refused a frame: {said}")
+                raise TrialError(f"the agent refused a frame: {said}")
             kept += said["kept"]
 
     async with asyncio.TaskGroup() as tasks:

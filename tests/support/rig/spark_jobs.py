@@ -18,15 +18,14 @@ import pyspark
 from backhaul_hub.setup.hub_directory import HubLayout
 from backhaul_hub.simulated.target import make_test_hub
 from backhaul_runtime.clock import SystemClock
+from tests.support.errors import TrialError
 from tests.support.rig.parts import Part, program
 from tests.support.rig.ports import free_port
-
-from .errors import BenchmarkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_ROOT = Path(__file__).parents[1]
+_ROOT = Path(__file__).parents[3]
 # Code that is compiled quickly starts quickly.
 _ENVIRONMENT = {
     "SPARK_LOCAL_IP": "127.0.0.1",
@@ -187,7 +186,7 @@ class Job:
         """Have it end as a service manager does; what runs to an end by itself ends so.
 
         Raises:
-            BenchmarkError: it does not, or not well.
+            TrialError: it does not, or not well.
         """
         self._stopping = True
         if self.running and not self._ends:
@@ -198,9 +197,9 @@ class Job:
                 await asyncio.wait_for(self._keeping, _STOP_S)
             except TimeoutError:
                 self.end()
-                raise BenchmarkError(f"{self.name} did not stop; see {self.log}") from None
+                raise TrialError(f"{self.name} did not stop; see {self.log}") from None
         if self._process is not None and self._process.returncode and not self._hit:
-            raise BenchmarkError(f"{self.name}: status {self._process.returncode}: {self._tail()}")
+            raise TrialError(f"{self.name}: status {self._process.returncode}: {self._tail()}")
 
     def end(self) -> None:
         """Kill all of it, for good."""

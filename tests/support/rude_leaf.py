@@ -1,6 +1,6 @@
 """A vehicle that misbehaves: enrolled as it should be, and then whatever its link carries, for ever.
 
-    python -m benchmarks.rude_leaf DOCUMENT KIND BYTES_S
+    python -m tests.support.rude_leaf DOCUMENT KIND BYTES_S
 
 It speaks the leaf protocol by hand, with none of a leaf server's own checks, and comes back as often
 as it is cut. A process of its own (`RudeVehicle`), so that only what reaches the hub slows others down.
@@ -230,7 +230,7 @@ class RudeVehicle:
         command = ["add-device", device, "--dir", str(hub.directory)]
         await run_to_end([program("backhaul-hub"), *command])
         document = hub.directory / "devices" / device / "identity.json"
-        words = [sys.executable, "-m", "benchmarks.rude_leaf", str(document), kind, str(bytes_s)]
+        words = [sys.executable, "-m", "tests.support.rude_leaf", str(document), kind, str(bytes_s)]
         return cls(Part(f"rude {device}", words, hub.directory.parent / f"{device}.log"))
 
     @property

@@ -14,10 +14,9 @@ from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.stream_reader import Stored, StoredReader
 from backhaul_hub.shards import inbox_subject
+from tests.support.errors import LostDataError, TrialError
+from tests.support.numbered_points import FIRST_NS, PASS_NS, SERIES
 from tests.support.rig.patient import PATIENCE_S
-
-from .errors import BenchmarkError, LostDataError
-from .load import FIRST_NS, PASS_NS, SERIES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -34,7 +33,7 @@ async def read_stream(client: Client, stream: str) -> list[tuple[str, bytes]]:
     """Return (subject, body) of every message in a stream, in order.
 
     Raises:
-        BenchmarkError: the server does not hand them out.
+        TrialError: the server does not hand them out.
     """
     return [(each.subject, each.body) async for batch in batches(client, stream) for each in batch]
 
@@ -43,7 +42,7 @@ async def batches(client: Client, stream: str) -> AsyncIterator[list[Stored]]:
     """Yield every message in a stream, in order, some hundred at a time.
 
     Raises:
-        BenchmarkError: the server does not hand them out.
+        TrialError: the server does not hand them out.
     """
     reader = StoredReader(client, stream, timeout_s=PATIENCE_S)
     seq = 1
@@ -52,7 +51,7 @@ async def batches(client: Client, stream: str) -> AsyncIterator[list[Stored]]:
             yield batch
             seq = batch[-1].seq + 1
     except HubError as error:
-        raise BenchmarkError(f"{stream} does not hand out its messages") from error
+        raise TrialError(f"{stream} does not hand out its messages") from error
 
 
 def numbers_in(frames: list[tuple[str, bytes]]) -> Numbers:
@@ -115,7 +114,7 @@ class Tail:
         """Wait until something has become true through what arrived.
 
         Raises:
-            BenchmarkError: it has not, in time.
+            TrialError: it has not, in time.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -123,4 +122,4 @@ class Tail:
                     self.changed.clear()
                     await self.changed.wait()
         except TimeoutError:
-            raise BenchmarkError(f"{self._stream}: {what}: not in {timeout_s:.0f} s") from None
+            raise TrialError(f"{self._stream}: {what}: not in {timeout_s:.0f} s") from None

@@ -16,9 +16,8 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from backhaul_codec import Point, encode_frame, peek
 from backhaul_codec.bulk.columns import decode_columns
 from backhaul_codec.wire.retime import retime
-
-from .errors import LostDataError
-from .load import FIRST_NS, PASS_NS
+from tests.support.errors import LostDataError
+from tests.support.numbered_points import FIRST_NS, PASS_NS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import nats
 import psutil  # type: ignore[import-untyped]
 
+from tests.support.errors import TrialError
 from tests.support.rig.parts import DeviceRig, HubRig
 from tests.support.rig.relay import Relay
-
-from .errors import BenchmarkError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -44,7 +43,7 @@ class Vehicle:
         """Wait until all that the agent has kept is in OUT; return its status.
 
         Raises:
-            BenchmarkError: it was not in time.
+            TrialError: it was not in time.
         """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
@@ -57,7 +56,7 @@ class Vehicle:
             ):
                 return found
             await asyncio.sleep(_POLL_S)
-        raise BenchmarkError(f"the agent has not appended all in {timeout_s:.0f} s")
+        raise TrialError(f"the agent has not appended all in {timeout_s:.0f} s")
 
     async def proved(self, client: Client, last_seq: int, timeout_s: float) -> dict[str, Any]:
         """Wait until the control plane says that the hub holds `bulk` up to `last_seq`.
@@ -65,7 +64,7 @@ class Vehicle:
         `client` is connected to the hub. Returns the lane's report.
 
         Raises:
-            BenchmarkError: it did not in time.
+            TrialError: it did not in time.
         """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
@@ -75,7 +74,7 @@ class Vehicle:
             if lane.get("watermark", 0) >= last_seq:
                 return lane
             await asyncio.sleep(_POLL_S)
-        raise BenchmarkError(f"the hub has not proved seq {last_seq} in {timeout_s:.0f} s")
+        raise TrialError(f"the hub has not proved seq {last_seq} in {timeout_s:.0f} s")
 
     async def bulk_at_hub(self, client: Client) -> dict[str, Any]:
         """Return what the control plane reports of the device's bulk lane; empty before the first."""
@@ -97,7 +96,7 @@ class VehicleRig(Vehicle):
         """Wait until the hub's stream is fed from both lanes, link and consumers standing.
 
         Raises:
-            BenchmarkError: it was not in time.
+            TrialError: it was not in time.
         """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
@@ -110,7 +109,7 @@ class VehicleRig(Vehicle):
             ):
                 return
             await asyncio.sleep(_POLL_S)
-        raise BenchmarkError(f"the hub does not source {DEVICE} after {timeout_s:.0f} s")
+        raise TrialError(f"the hub does not source {DEVICE} after {timeout_s:.0f} s")
 
 
 @asynccontextmanager
@@ -180,5 +179,5 @@ def cpu_s(process: int) -> float:
 def _set_sync_interval(conf: Path, interval: str) -> None:
     text = conf.read_text()
     if text.count("sync_interval: always") != 1:
-        raise BenchmarkError(f"{conf} does not set sync_interval as expected")
+        raise TrialError(f"{conf} does not set sync_interval as expected")
     conf.write_text(text.replace("sync_interval: always", f"sync_interval: {interval}"))

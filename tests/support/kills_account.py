@@ -20,8 +20,7 @@ from deltalake import DeltaTable
 from backhaul_codec import decode
 from backhaul_codec.subjects import parse_uplink
 from backhaul_spark.rollup.files import KEYS
-
-from .restate import same_from_scratch
+from tests.support.restatement import same_from_scratch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
