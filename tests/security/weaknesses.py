@@ -229,7 +229,7 @@ def _subjects_by_the_device(patch: pytest.MonkeyPatch) -> None:
 
 def _rollups(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        "backhaul_hub.control.control_plane.declared_streams",
+        "backhaul_hub.control.stream_watch.declared_streams",
         lambda config: [
             stream | ({"allow_rollup_hdrs": True} if stream["name"].startswith("UP") else {})
             for stream in declared_streams(config)
