@@ -12,7 +12,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from backhaul_codec import CodecError, peek
 from backhaul_codec.bulk.column_batch import TEXT_BYTES_MAX
 from backhaul_codec.bulk.columns import Rejected, decode_columns
-from backhaul_spark.nats.messages import MESSAGES, STAMP, leaf_of
+from backhaul_spark.columns import STAMP, columns
+from backhaul_spark.nats.messages import MESSAGES, leaf_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,31 +28,13 @@ CHUNK_MESSAGES = 8192
 # to no more than 64 MiB, and are decoded alone if need be.
 CHUNK_TEXT_BYTES = 64 << 20
 
-POINTS = pa.schema(
-    [
-        pa.field("device", pa.string()),
-        pa.field("lane", pa.string()),
-        pa.field("epoch", pa.int64()),
-        pa.field("seq", pa.int64()),
-        pa.field("index", pa.int32()),
-        pa.field("letter", pa.string()),
-        pa.field("node", pa.string()),
-        pa.field("type", pa.string()),
-        pa.field("key", pa.string()),
-        pa.field("time", STAMP),
-        pa.field("time_ns", pa.int64()),
-        pa.field("dtype", pa.int16()),
-        pa.field("value_f64", pa.float64()),
-        pa.field("value_i64", pa.int64()),
-        pa.field("value_text", pa.string()),
-        pa.field("value_bytes", pa.binary()),
-        pa.field("tombstone", pa.int16()),
-        pa.field("origin", pa.string()),
-        pa.field("clock", pa.int16()),
-        pa.field("stream", pa.string()),
-        pa.field("stream_seq", pa.int64()),
-        pa.field("stored_at", STAMP),
-    ]
+POINTS = columns(
+    """
+    device string, lane string, epoch bigint, seq bigint, index int, letter string, node string,
+    type string, key string, time timestamp, time_ns bigint, dtype smallint, value_f64 double,
+    value_i64 bigint, value_text string, value_bytes binary, tombstone smallint, origin string,
+    clock smallint, stream string, stream_seq bigint, stored_at timestamp
+    """
 )
 
 # The source's `points` format: a message that could not be read, and a gap, keep a row as well.

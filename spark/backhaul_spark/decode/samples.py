@@ -18,6 +18,7 @@ from backhaul_codec.kinds import POINT
 from backhaul_codec.protocol.presence import BEAT, read_presence
 from backhaul_codec.protocol.words import MarkWord, WordError, read_word
 from backhaul_codec.subjects import DEVICE_ID, SubjectError, parse_leaf
+from backhaul_spark.columns import columns
 from backhaul_spark.decode.points import CLOCK_UNSET, decode_batch
 from backhaul_spark.decode.sample_batch import (
     ALIVE,
@@ -41,15 +42,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-SAMPLE_ROWS = pa.schema(
-    [
-        pa.field("bucket", pa.int32(), nullable=False),
-        pa.field("stream", pa.string(), nullable=False),
-        pa.field("until_ns", pa.int64(), nullable=False),
-        pa.field("messages", pa.binary(), nullable=False),
-        pa.field("samples", pa.binary(), nullable=False),
-        pa.field("said", pa.binary(), nullable=False),
-    ]
+SAMPLE_ROWS = columns(
+    """
+    bucket int not null, stream string not null, until_ns bigint not null,
+    messages binary not null, samples binary not null, said binary not null
+    """
 )
 
 # A point this much later than the hub stored it, or from before 2000, was stamped by a wrong clock.

@@ -16,6 +16,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyarrow import acero
 
 from backhaul_codec.kinds import FRAME, POINT
+from backhaul_spark.columns import columns
 from backhaul_spark.fleet.readings import HOUR_US
 
 if TYPE_CHECKING:
@@ -45,14 +46,10 @@ class WrongClock:
     points: int
 
 
-LAGS = pa.schema(
-    [
-        ("device", pa.string()),
-        ("hour", pa.int64()),
-        ("lag_us", pa.float64()),
-        ("points", pa.int64()),
-        ("unset", pa.int64()),
-    ]
+LAGS = columns(
+    """
+    device string, hour bigint, lag_us double, points bigint, unset bigint
+    """
 )
 
 

@@ -12,7 +12,7 @@ from backhaul_spark import errors
 from backhaul_spark.checkpoint import FILE, checkpoint_uri, prepare_checkpoint, with_scheme
 from backhaul_spark.source.jetstream_source import JetStreamSource
 from backhaul_spark.tables.files import open_input
-from backhaul_spark.tables.part_writer import REPORT, TaskReport, write_parts
+from backhaul_spark.tables.part_writer import REPORT_COLUMNS, TaskReport, write_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -97,7 +97,7 @@ class IngestQuery:
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return write_parts(batches, uri, number, at_us, standing)
 
-        rows = messages.mapInArrow(write, _ddl(REPORT)).collect()
+        rows = messages.mapInArrow(write, REPORT_COLUMNS).collect()
         reports = [TaskReport.from_row(row["facts"], bytes(row["messages"])) for row in rows]
         self._said(self._ingest.commit(self._app_id(), batch, reports, planned))
 
@@ -165,11 +165,6 @@ def _run_to_end(start: Callable[[], StreamingQuery], stopping: Callable[[], bool
     except Exception as error:
         if not stopping():
             raise named_error(error) from error
-
-
-def _ddl(schema: pa.Schema) -> str:
-    names = {"string": "string", "binary": "binary"}
-    return ", ".join(f"{field.name} {names[str(field.type)]}" for field in schema)
 
 
 _CALLED, _CAUSED = "An error occurred while calling", "Caused by: "

@@ -23,30 +23,21 @@ from backhaul_codec.subjects import (
     parse_leaf,
     parse_uplink,
 )
+from backhaul_spark.columns import STAMP, columns
 
 if TYPE_CHECKING:
     from backhaul_spark.nats.offsets import Span
     from backhaul_spark.nats.stored import Stored
 
-STAMP = pa.timestamp("us", tz="UTC")
 
-MESSAGES = pa.schema(
-    [
-        pa.field("stream", pa.string(), nullable=False),
-        pa.field("stream_seq", pa.int64(), nullable=False),
-        pa.field("subject", pa.string()),
-        pa.field("device", pa.string()),
-        pa.field("lane", pa.string()),
-        pa.field("epoch", pa.int64()),
-        pa.field("seq", pa.int64()),
-        pa.field("stored_at", STAMP),
-        pa.field("body", pa.binary()),
-        pa.field("code", pa.string()),  # null for a good message
-        pa.field("reason", pa.string()),
-        pa.field(
-            "missing", pa.int64()
-        ),  # of a gap: how many messages from stream_seq on; 0 unknown
-    ]
+# `code`: null for a good message; `missing`: of a gap, how many messages from `stream_seq` on, 0 where
+# that is not known.
+MESSAGES = columns(
+    """
+    stream string not null, stream_seq bigint not null, subject string, device string,
+    lane string, epoch bigint, seq bigint, stored_at timestamp, body binary, code string,
+    reason string, missing bigint
+    """
 )
 
 REJECT_SUBJECT = "subject"

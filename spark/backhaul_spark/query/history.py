@@ -14,8 +14,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_codec.subjects import SubjectError, decode_token
+from backhaul_spark.columns import STAMP
 from backhaul_spark.errors import NothingFound, OptionError, TableMissing
-from backhaul_spark.nats.messages import STAMP
 from backhaul_spark.rollup.known_at import LENGTHS, rollups_known_at
 from backhaul_spark.rollup.rollup import POINTS_FROM, ROLLUP_APP
 from backhaul_spark.tables.delta import committed_ingest, dataset_of, open_table

@@ -15,7 +15,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from backhaul_spark.nats.messages import STAMP
+from backhaul_spark.columns import STAMP
 from backhaul_spark.rollup.rows import SERIES
 from backhaul_spark.tables.compaction import as_schema
 from backhaul_spark.tables.delta import add_action, remove_action

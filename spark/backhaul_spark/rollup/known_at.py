@@ -11,8 +11,8 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_spark.certify.read import certificates_known_at
 from backhaul_spark.certify.states import DayStates
+from backhaul_spark.columns import STAMP
 from backhaul_spark.errors import NotKept, TableMissing
-from backhaul_spark.nats.messages import STAMP
 from backhaul_spark.rollup.files import KEYS
 from backhaul_spark.rollup.rollup import ROLLUP_APP
 from backhaul_spark.tables.delta import dataset_of, open_table

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from backhaul_spark.nats.messages import STAMP
+from backhaul_spark.columns import STAMP
 from backhaul_spark.rollup.tasks import SumHours
 
 if TYPE_CHECKING:

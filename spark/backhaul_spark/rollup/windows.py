@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_codec.points import FLOAT64, INT64, TEXT, UINT64
-from backhaul_spark.nats.messages import STAMP
+from backhaul_spark.columns import STAMP, columns
 from backhaul_spark.rollup.rows import SERIES
 
 if TYPE_CHECKING:
@@ -22,19 +22,13 @@ if TYPE_CHECKING:
 
 WIDTHS_NS = {"1m": 60_000_000_000, "1h": 3_600_000_000_000}
 
-WINDOWS = pa.schema(
-    [
-        *(pa.field(name, pa.string()) for name in ("width", *SERIES)),
-        pa.field("window_start", STAMP),
-        pa.field("count", pa.int64()),
-        *(pa.field(name, pa.float64()) for name in ("min", "max", "mean", "sum", "first", "last")),
-        pa.field("nans", pa.int64()),
-        pa.field("texts", pa.int64()),
-        pa.field("first_text", pa.string()),
-        pa.field("last_text", pa.string()),
-        pa.field("first_time_ns", pa.int64()),
-        pa.field("last_time_ns", pa.int64()),
-    ]
+WINDOWS = columns(
+    """
+    width string, device string, node string, type string, key string, window_start timestamp,
+    count bigint, min double, max double, mean double, sum double, first double, last double,
+    nans bigint, texts bigint, first_text string, last_text string, first_time_ns bigint,
+    last_time_ns bigint
+    """
 )
 _TEXT = [("at", "i8"), ("len", "i4")]
 # A window: what is not there is 0 in it. `number` is its place since 1970.

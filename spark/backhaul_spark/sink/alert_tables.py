@@ -17,8 +17,8 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import CommitProperties, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from backhaul_spark.columns import STAMP
 from backhaul_spark.errors import TablesBusy
-from backhaul_spark.nats.messages import STAMP
 from backhaul_spark.tables.compaction import compact
 from backhaul_spark.tables.delta import dataset_of, make_table
 from backhaul_spark.tables.schemas import ALERTS_TABLE, SNAPSHOTS, TWINS_TABLE

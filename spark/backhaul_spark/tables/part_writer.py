@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from backhaul_spark.columns import STAMP, columns
 from backhaul_spark.decode.chained import links_and_hashes
 from backhaul_spark.decode.part_words import PartWords
 from backhaul_spark.decode.points import Decoded, decode_batch, partition_days
-from backhaul_spark.nats.messages import MESSAGES, STAMP
+from backhaul_spark.nats.messages import MESSAGES
 from backhaul_spark.tables.part_file import ROW_GROUP_BYTES, ROW_GROUP_ROWS, PartFile, unified
 from backhaul_spark.tables.said_again import Aside
 
@@ -31,16 +32,16 @@ BUFFERED_BYTES_MAX = 2 * ROW_GROUP_BYTES
 OPEN_FILES_MAX = 32
 
 # What a task hands to the driver: one row.
-REPORT = pa.schema([pa.field("facts", pa.string()), pa.field("messages", pa.binary())])
+REPORT_COLUMNS = "facts string, messages binary"
+REPORT = columns(REPORT_COLUMNS)
 
 # One row for every message that gave points or could have; the driver decides on these.
 MESSAGE_FACTS = pa.schema(
     [
         *(MESSAGES.field(name) for name in ("stream", "stream_seq", "device", "lane")),
         *(MESSAGES.field(name) for name in ("epoch", "seq")),
-        pa.field("points", pa.int64()),
-        pa.field("link", pa.int64()),  # 0: not known, as all of version 1
-        pa.field("hash", pa.int64()),
+        # `link`: 0 where it is not known, as of all messages of version 1.
+        *columns("points bigint, link bigint, hash bigint"),
     ]
 )
 

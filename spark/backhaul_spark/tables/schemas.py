@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from backhaul_spark.columns import columns
 from backhaul_spark.decode.points import POINTS
-from backhaul_spark.nats.messages import STAMP
 
 # Raised with every change to a column; a table keeps the number of its columns as a property.
 # Columns are only ever added, at the end, so that older tables evolve without a row rewritten:
@@ -18,39 +18,26 @@ from backhaul_spark.nats.messages import STAMP
 SCHEMA_VERSION = 4
 
 
-ALERTS = pa.schema(
-    [
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("device", pa.string(), nullable=False),
-        pa.field("rule", pa.string(), nullable=False),
-        pa.field("kind", pa.string(), nullable=False),  # raised | cleared
-        pa.field("severity", pa.string(), nullable=False),  # info | warning | critical
-        pa.field("time_ns", pa.int64(), nullable=False),  # event time
-        pa.field("late", pa.bool_(), nullable=False),
-        pa.field("node", pa.string(), nullable=False),
-        pa.field("type", pa.string(), nullable=False),
-        pa.field("key", pa.string(), nullable=False),
-        pa.field("value", pa.float64()),
-        pa.field("limit", pa.float64()),
-        pa.field("unit", pa.string(), nullable=False),
-        pa.field("text", pa.string(), nullable=False),
-        pa.field("command", pa.string(), nullable=False),  # "" for none
-        pa.field("params", pa.string(), nullable=False),  # JSON object; "{}" for none
-    ]
+# `kind`: raised or cleared; `severity`: info, warning or critical; `time_ns`: of the event; `command`:
+# "" for none; `params`: a JSON object.
+ALERTS = columns(
+    """
+    id string not null, device string not null, rule string not null, kind string not null,
+    severity string not null, time_ns bigint not null, late boolean not null,
+    node string not null, type string not null, key string not null, value double, limit double,
+    unit string not null, text string not null, command string not null, params string not null
+    """
 )
-SNAPSHOTS = pa.schema(
-    [
-        pa.field("device", pa.string(), nullable=False),
-        # When the hub stored the newest message of the device.
-        pa.field("last_seen_ns", pa.int64(), nullable=False),
-        pa.field("health", pa.float64(), nullable=False),  # 0 (bad) to 1
-        pa.field("soc_pct", pa.float64()),  # null: never said
-        # Percent an hour, negative while it falls; null: not known yet.
-        pa.field("soc_rate_pct_h", pa.float64()),
-        pa.field("open_alerts", pa.string(), nullable=False),  # JSON list of names of rules
-        pa.field("statistics", pa.string(), nullable=False),  # JSON object, series to figures
-        pa.field("at_ns", pa.int64(), nullable=False),  # when this was taken
-    ]
+# `last_seen_ns`: when the hub stored the device's newest message; `health`: 0 (bad) to 1; `soc_pct`: null
+# where it was never said; `soc_rate_pct_h`: negative while it falls, null where it is not known yet;
+# `open_alerts`: a JSON list of rules' names; `statistics`: a JSON object, series to figures; `at_ns`: when
+# this was taken.
+SNAPSHOTS = columns(
+    """
+    device string not null, last_seen_ns bigint not null, health double not null, soc_pct double,
+    soc_rate_pct_h double, open_alerts string not null, statistics string not null,
+    at_ns bigint not null
+    """
 )
 
 
@@ -64,36 +51,20 @@ class TableSpec:
     description: str
 
 
-def _fields(*pairs: tuple[str, pa.DataType]) -> pa.Schema:
-    return pa.schema([pa.field(name, kind) for name, kind in pairs])
-
-
 POINTS_TABLE = TableSpec(
     "points",
-    pa.schema(
-        [
-            *POINTS,
-            pa.field("ingested_at", STAMP),
-            pa.field("ingest", pa.int64()),
-            pa.field("date", pa.date32()),
-        ]
-    ),
+    pa.schema([*POINTS, *columns("ingested_at timestamp, ingest bigint, date date")]),
     ("date",),
     "every point of every vehicle, once",
 )
 
 COVERAGE_TABLE = TableSpec(
     "coverage",
-    _fields(
-        ("device", pa.string()),
-        ("lane", pa.string()),
-        ("epoch", pa.int64()),
-        ("lo", pa.int64()),
-        ("hi", pa.int64()),
-        ("points", pa.int64()),
-        ("ingest", pa.int64()),
-        ("link", pa.int64()),
-        ("hash", pa.int64()),
+    columns(
+        """
+        device string, lane string, epoch bigint, lo bigint, hi bigint, points bigint,
+        ingest bigint, link bigint, hash bigint
+        """
     ),
     (),
     "which messages of each lane the points table holds",
@@ -101,16 +72,11 @@ COVERAGE_TABLE = TableSpec(
 
 REJECTS_TABLE = TableSpec(
     "rejects",
-    _fields(
-        ("stream", pa.string()),
-        ("stream_seq", pa.int64()),
-        ("subject", pa.string()),
-        ("code", pa.string()),
-        ("reason", pa.string()),
-        ("bytes", pa.int64()),
-        ("stored_at", STAMP),
-        ("ingested_at", STAMP),
-        ("ingest", pa.int64()),
+    columns(
+        """
+        stream string, stream_seq bigint, subject string, code string, reason string,
+        bytes bigint, stored_at timestamp, ingested_at timestamp, ingest bigint
+        """
     ),
     (),
     "messages that could not be read",
@@ -118,14 +84,11 @@ REJECTS_TABLE = TableSpec(
 
 GAPS_TABLE = TableSpec(
     "source_gaps",
-    _fields(
-        ("stream", pa.string()),
-        ("lo", pa.int64()),
-        ("hi", pa.int64()),
-        ("code", pa.string()),
-        ("reason", pa.string()),
-        ("ingested_at", STAMP),
-        ("ingest", pa.int64()),
+    columns(
+        """
+        stream string, lo bigint, hi bigint, code string, reason string, ingested_at timestamp,
+        ingest bigint
+        """
     ),
     (),
     "sequences of the hub's streams that were gone before they were read",
@@ -133,14 +96,11 @@ GAPS_TABLE = TableSpec(
 
 RECEIPTS_TABLE = TableSpec(
     "receipts",
-    _fields(
-        ("device", pa.string()),
-        ("lane", pa.string()),
-        ("epoch", pa.int64()),
-        ("lo", pa.int64()),
-        ("hi", pa.int64()),
-        ("reason", pa.string()),
-        ("ingest", pa.int64()),
+    columns(
+        """
+        device string, lane string, epoch bigint, lo bigint, hi bigint, reason string,
+        ingest bigint
+        """
     ),
     (),
     "sequences that a vehicle says will never come, and why",
@@ -148,15 +108,11 @@ RECEIPTS_TABLE = TableSpec(
 
 MARKS_TABLE = TableSpec(
     "marks",
-    _fields(
-        ("device", pa.string()),
-        ("epoch", pa.int64()),
-        ("seq", pa.int64()),
-        ("time_ns", pa.int64()),
-        ("lanes", pa.string()),
-        ("why", pa.string()),
-        ("ingest", pa.int64()),
-        ("chain", pa.string()),
+    columns(
+        """
+        device string, epoch bigint, seq bigint, time_ns bigint, lanes string, why string,
+        ingest bigint, chain string
+        """
     ),
     (),
     "how far each lane of a vehicle was at a time, by its own word",
@@ -164,14 +120,11 @@ MARKS_TABLE = TableSpec(
 
 ENDED_TABLE = TableSpec(
     "ended_epochs",
-    _fields(
-        ("device", pa.string()),
-        ("old", pa.int64()),
-        ("new", pa.int64()),
-        ("time_ns", pa.int64()),
-        ("lanes", pa.string()),
-        ("why", pa.string()),
-        ("ingest", pa.int64()),
+    columns(
+        """
+        device string, old bigint, new bigint, time_ns bigint, lanes string, why string,
+        ingest bigint
+        """
     ),
     (),
     "ledgers whose place another one took",
@@ -179,14 +132,11 @@ ENDED_TABLE = TableSpec(
 
 SAID_AGAIN_TABLE = TableSpec(
     "said_again",
-    _fields(
-        ("device", pa.string()),
-        ("time_ns", pa.int64()),
-        ("stream", pa.string()),
-        ("stream_seq", pa.int64()),
-        ("index", pa.int32()),
-        ("digest", pa.string()),
-        ("ingest", pa.int64()),
+    columns(
+        """
+        device string, time_ns bigint, stream string, stream_seq bigint, index int, digest string,
+        ingest bigint
+        """
     ),
     (),
     "readings that points has because they were said again; their first had not come",
@@ -194,17 +144,11 @@ SAID_AGAIN_TABLE = TableSpec(
 
 HASHES_TABLE = TableSpec(
     "hashes",
-    _fields(
-        ("device", pa.string()),
-        ("lane", pa.string()),
-        ("epoch", pa.int64()),
-        ("lo", pa.int64()),
-        ("hi", pa.int64()),
-        ("hashes", pa.binary()),
-        ("link", pa.int64()),
-        ("ingest", pa.int64()),
-        ("came", pa.string()),
-        ("date", pa.date32()),
+    columns(
+        """
+        device string, lane string, epoch bigint, lo bigint, hi bigint, hashes binary,
+        link bigint, ingest bigint, came string, date date
+        """
     ),
     # Who compares looks at what came again, and then at the newest days first.
     ("came", "date"),
@@ -213,12 +157,10 @@ HASHES_TABLE = TableSpec(
 
 FORKS_TABLE = TableSpec(
     "forks",
-    _fields(
-        ("device", pa.string()),
-        ("lane", pa.string()),
-        ("epoch", pa.int64()),
-        ("seq", pa.int64()),
-        ("ingest", pa.int64()),
+    columns(
+        """
+        device string, lane string, epoch bigint, seq bigint, ingest bigint
+        """
     ),
     (),
     "messages that came with two contents, or that their vehicle says are others",
@@ -238,22 +180,12 @@ INGEST_TABLES = (
 
 CERTIFICATES_TABLE = TableSpec(
     "certificates",
-    _fields(
-        ("device", pa.string()),
-        ("hour", STAMP),
-        ("state", pa.string()),
-        ("missing", pa.int64()),
-        ("missing_ranges", pa.string()),
-        ("explained", pa.int64()),
-        ("explained_ranges", pa.string()),
-        ("epochs", pa.string()),
-        ("why", pa.string()),
-        ("version", pa.int64()),
-        ("certified_at", STAMP),
-        ("ingest", pa.int64()),
-        ("date", pa.date32()),
-        ("run", pa.int64()),
-        ("chain", pa.string()),
+    columns(
+        """
+        device string, hour timestamp, state string, missing bigint, missing_ranges string,
+        explained bigint, explained_ranges string, epochs string, why string, version bigint,
+        certified_at timestamp, ingest bigint, date date, run bigint, chain string
+        """
     ),
     ("date",),
     "whether all that a vehicle acknowledged in an hour is in points",
@@ -261,31 +193,14 @@ CERTIFICATES_TABLE = TableSpec(
 
 ROLLUPS_TABLE = TableSpec(
     "rollups",
-    _fields(
-        ("device", pa.string()),
-        ("node", pa.string()),
-        ("type", pa.string()),
-        ("key", pa.string()),
-        ("window_start", STAMP),
-        ("count", pa.int64()),
-        ("min", pa.float64()),
-        ("max", pa.float64()),
-        ("mean", pa.float64()),
-        ("sum", pa.float64()),
-        ("first", pa.float64()),
-        ("last", pa.float64()),
-        ("nans", pa.int64()),
-        ("texts", pa.int64()),
-        ("first_text", pa.string()),
-        ("last_text", pa.string()),
-        ("first_time_ns", pa.int64()),
-        ("last_time_ns", pa.int64()),
-        ("version", pa.int64()),
-        ("restated_at", STAMP),
-        ("ingest", pa.int64()),
-        ("width", pa.string()),
-        ("date", pa.date32()),
-        ("state", pa.string()),
+    columns(
+        """
+        device string, node string, type string, key string, window_start timestamp, count bigint,
+        min double, max double, mean double, sum double, first double, last double, nans bigint,
+        texts bigint, first_text string, last_text string, first_time_ns bigint,
+        last_time_ns bigint, version bigint, restated_at timestamp, ingest bigint, width string,
+        date date, state string
+        """
     ),
     # All widths in one table: a rollup becomes visible in one commit, and no crash can leave the
     # minutes ahead of the hours.
@@ -295,14 +210,7 @@ ROLLUPS_TABLE = TableSpec(
 
 ALERTS_TABLE = TableSpec(
     "alerts",
-    pa.schema(
-        [
-            *ALERTS,
-            pa.field("batch", pa.int64()),
-            pa.field("written_at", STAMP),
-            pa.field("date", pa.date32()),
-        ]
-    ),
+    pa.schema([*ALERTS, *columns("batch bigint, written_at timestamp, date date")]),
     ("date",),
     "every alert of the twin job, once; by the day that it is about",
 )
@@ -311,34 +219,14 @@ TWINS_TABLE = TableSpec("twins", SNAPSHOTS, (), "the newest that the twin job kn
 
 ANOMALIES_TABLE = TableSpec(
     "anomalies",
-    _fields(
-        ("id", pa.string()),
-        ("hour", pa.int32()),
-        ("rank", pa.int32()),
-        ("kind", pa.string()),
-        ("device", pa.string()),
-        ("model", pa.string()),
-        ("firmware", pa.string()),
-        ("node", pa.string()),
-        ("type", pa.string()),
-        ("key", pa.string()),
-        ("score", pa.float64()),
-        ("value", pa.float64()),
-        ("expected", pa.float64()),
-        ("peers", pa.int64()),
-        ("cohort", pa.string()),
-        ("hours", pa.int32()),
-        ("hours_seen", pa.int32()),
-        ("hours_complete", pa.int32()),
-        ("hours_explained", pa.int32()),
-        ("hours_waiting", pa.int32()),
-        ("also", pa.string()),
-        ("text", pa.string()),
-        ("state", pa.string()),
-        ("version", pa.int64()),
-        ("computed_at", STAMP),
-        ("ingest", pa.int64()),
-        ("date", pa.date32()),
+    columns(
+        """
+        id string, hour int, rank int, kind string, device string, model string, firmware string,
+        node string, type string, key string, score double, value double, expected double,
+        peers bigint, cohort string, hours int, hours_seen int, hours_complete int,
+        hours_explained int, hours_waiting int, also string, text string, state string,
+        version bigint, computed_at timestamp, ingest bigint, date date
+        """
     ),
     ("date",),
     "what stands out in the fleet, by day and by hour, ranked",
@@ -346,29 +234,14 @@ ANOMALIES_TABLE = TableSpec(
 
 FLEET_DAYS_TABLE = TableSpec(
     "fleet_days",
-    _fields(
-        ("model", pa.string()),
-        ("firmware", pa.string()),
-        ("node", pa.string()),
-        ("type", pa.string()),
-        ("key", pa.string()),
-        ("devices", pa.int64()),
-        ("silent", pa.int64()),
-        ("points", pa.int64()),
-        ("hours", pa.int64()),
-        ("hours_seen", pa.int64()),
-        ("hours_complete", pa.int64()),
-        ("hours_explained", pa.int64()),
-        ("hours_waiting", pa.int64()),
-        ("median", pa.float64()),
-        ("mad", pa.float64()),
-        ("fall_median", pa.float64()),
-        ("fall_mad", pa.float64()),
-        ("anomalies", pa.int64()),
-        ("version", pa.int64()),
-        ("computed_at", STAMP),
-        ("ingest", pa.int64()),
-        ("date", pa.date32()),
+    columns(
+        """
+        model string, firmware string, node string, type string, key string, devices bigint,
+        silent bigint, points bigint, hours bigint, hours_seen bigint, hours_complete bigint,
+        hours_explained bigint, hours_waiting bigint, median double, mad double,
+        fall_median double, fall_mad double, anomalies bigint, version bigint,
+        computed_at timestamp, ingest bigint, date date
+        """
     ),
     (),
     "one row a day, model and firmware, and one more for each of their signals",
@@ -376,8 +249,10 @@ FLEET_DAYS_TABLE = TableSpec(
 
 
 def _superseded(spec: TableSpec) -> TableSpec:
-    more = _fields(
-        ("superseded_at", STAMP), ("superseded_by", pa.int64()), ("superseded_on", pa.date32())
+    more = columns(
+        """
+        superseded_at timestamp, superseded_by bigint, superseded_on date
+        """
     )
     return TableSpec(
         f"{spec.name}_superseded",

@@ -14,8 +14,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import write_deltalake
 
+from backhaul_spark.columns import STAMP
 from backhaul_spark.errors import NotKept, TableMissing
-from backhaul_spark.nats.messages import STAMP
 from backhaul_spark.tables.delta import (
     commit_files,
     dataset_of,
