@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 from uuid import UUID
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # The plain monotonic clock stands still while a machine sleeps: hub time would be late by that, and the
 # wall clock would seem to step.

@@ -6,13 +6,11 @@ The one of prometheus-client keeps a thread for each connection, for as long as 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from socketserver import ThreadingMixIn
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 OPEN_MAX = 8
 """Connections at once. One more ends the oldest: a scrape takes milliseconds, so that is none."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from structlog.typing import FilteringBoundLogger
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 - msgspec reads the annotations at run time
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -13,9 +14,6 @@ from backhaul_codec.strict.toml import TomlError, read_toml
 from backhaul_codec.strict.toml_values import listen_problem, odd_values, url_problem
 from backhaul_hub.errors import ConfigError
 from backhaul_hub.servers import urls
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Positive = Annotated[float, Meta(gt=0)]
 Bytes = Annotated[int, Meta(ge=1 << 20)]

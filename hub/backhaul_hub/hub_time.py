@@ -11,19 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, NamedTuple, Self
+from pathlib import Path
+from typing import NamedTuple, Self
 
 import msgspec
 import structlog
 
+from backhaul_hub.config import ClockRule
 from backhaul_hub.private_files import write_private
-from backhaul_runtime.clock import boot_id
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from backhaul_hub.config import ClockRule
-    from backhaul_runtime.clock import SteadyClock
+from backhaul_runtime.clock import SteadyClock, boot_id
 
 SECOND_NS = 1_000_000_000
 RECORD_INTERVAL_S = 60.0

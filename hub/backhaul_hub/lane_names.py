@@ -6,9 +6,9 @@ lane of its own beside them, and a stream of its own down: all that is about it 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from backhaul_codec.kinds import SHARED_LANES
+from backhaul_codec.kinds import SHARED_LANES, Lane
 from backhaul_codec.subjects import (
     SubjectError,
     node_lane,
@@ -17,13 +17,8 @@ from backhaul_codec.subjects import (
     parse_leaf,
     require_own_lane,
 )
+from backhaul_hub.device import Device
 from backhaul_hub.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from backhaul_codec.kinds import Lane
-    from backhaul_hub.device import Device
 
 NODES_MAX = 64
 """Nodes of one device with streams of their own: each costs its link 26 MB a day."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from backhaul_hub.errors import ConfigError
 from backhaul_hub.nats_conf_text import lines, quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
 
 CLUSTER_SIZES = (3, 5)
 _PLACE = re.compile(

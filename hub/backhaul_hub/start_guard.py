@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from backhaul_codec.strict.json import JsonError, read_typed
 from backhaul_hub.errors import BackupError
 from backhaul_hub.private_files import write_private
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _NAME = "migration.json"
 

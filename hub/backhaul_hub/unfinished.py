@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from backhaul_hub.errors import BackupError
 from backhaul_hub.private_files import write_private
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _NAME = "restore.unfinished"
 

@@ -9,16 +9,14 @@ between their times, and nothing else. No I/O, no clock.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from backhaul_codec.kinds import LIVE
 from backhaul_codec.ranges import RangeSet
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 HOUR_NS = 3_600_000_000_000
 

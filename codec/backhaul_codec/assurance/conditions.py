@@ -7,14 +7,12 @@ moment after it was last found, and one that follows from another stays hidden b
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from backhaul_codec.state.point_text import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 CLEAR_S = 10.0
 """What was shown is gone once it was not found for so long: it does not flicker."""

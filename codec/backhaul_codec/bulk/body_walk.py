@@ -7,14 +7,11 @@ out, for `cbor` to judge.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
 from backhaul_codec.bulk.frame_columns import Array, starts
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _INFO = np.arange(32)
 # Bytes after the first of a head, by its low five bits; 28 to 31 are no definite length.

@@ -7,13 +7,11 @@ many frames, the series of the first frame come first. `_Batch.order` leads from
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from backhaul_codec.bulk.frame_columns import starts
+from backhaul_codec.bulk.frame_columns import Array, Columns, Strings, starts
 from backhaul_codec.errors import CodecError
 from backhaul_codec.points import BYTES, FLOAT64, INT64, NAME_BYTES_MAX, UINT64
 from backhaul_codec.rules import blob_size
@@ -24,9 +22,6 @@ from backhaul_codec.wire.frame_fields import (
     POWERS,
     is_text,
 )
-
-if TYPE_CHECKING:
-    from backhaul_codec.bulk.frame_columns import Array, Columns, Strings
 
 SCHEMA = pa.schema(
     [

@@ -7,9 +7,9 @@ once. Give it 100 messages or more at a time, tiny ones by the thousand.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct
-from typing import TYPE_CHECKING
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
@@ -40,9 +40,6 @@ from backhaul_codec.wire.frame_fields import BLOB_COLUMN, FLOAT64_COLUMN
 from backhaul_codec.wire.frame_layout import Layout, Numbers
 from backhaul_codec.wire.messages import read_frame
 from backhaul_codec.wire.point_body import read_point
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = ["SCHEMA", "Rejected", "decode_columns", "edge_name"]
 

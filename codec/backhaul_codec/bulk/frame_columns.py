@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from backhaul_codec.wire.frame_fields import BLOB_COLUMN
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Array: TypeAlias = npt.NDArray[Any]
 

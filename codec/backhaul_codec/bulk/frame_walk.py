@@ -6,6 +6,7 @@ is left out.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +16,6 @@ from backhaul_codec.wire import cbor
 from backhaul_codec.wire.frame_fields import Field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from backhaul_codec.bulk.frame_columns import Array
 
 # A body has at most so many series: each takes a step of all bodies.

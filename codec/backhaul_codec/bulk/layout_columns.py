@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,10 @@ from backhaul_codec.wire.frame_fields import (
     FLOAT_WIDTHS,
     SIGNED_CODES,
 )
-from backhaul_codec.wire.frame_layout import Numbers, unplane
+from backhaul_codec.wire.frame_layout import Layout, Numbers, unplane
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from backhaul_codec.points import Header
-    from backhaul_codec.wire.frame_layout import Layout
 
 _DTYPES = {
     code: np.dtype(letters)

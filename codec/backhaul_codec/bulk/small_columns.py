@@ -6,8 +6,9 @@ among those that are read together.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +26,6 @@ from backhaul_codec.wire.frame_fields import (
     Field,
 )
 from backhaul_codec.wire.frame_layout import prove_texts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 # By their widths in bytes.
 STEP_DTYPES = {1: "i1", 2: "<i2", 4: "<i4", 8: "<i8"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,8 +13,6 @@ from backhaul_codec.wire.compression import DEFLATE, decompress
 from backhaul_codec.wire.envelope import CHAINED, CHAINED_BYTES, HEADER_BYTES, VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from backhaul_codec.bulk.frame_columns import Array
     from backhaul_codec.points import Kind
 

@@ -6,6 +6,7 @@ be right or wrong, and is for `frame_layout` to judge: blobs, tombstones, origin
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,8 +18,6 @@ from backhaul_codec.points import INT64_MAX, Kind
 from backhaul_codec.wire.frame_fields import POINTS_MAX, Field
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from backhaul_codec.bulk.frame_columns import Array, Columns
     from backhaul_codec.bulk.subject_names import SubjectNames
 

@@ -7,24 +7,19 @@ damage.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from backhaul_codec.bulk.body_walk import BodyWalk
-from backhaul_codec.bulk.frame_columns import Columns, Strings, signed
-from backhaul_codec.bulk.small_envelopes import open_small
+from backhaul_codec.bulk.frame_columns import Array, Columns, Strings, signed
+from backhaul_codec.bulk.small_envelopes import Opened, open_small
 from backhaul_codec.bulk.subject_names import NO_NAMES, SubjectNames
 from backhaul_codec.points import BYTES, FLOAT64, INT64, INT64_MAX, JSON, TEXT, UINT64, Kind
 from backhaul_codec.wire import cbor
 from backhaul_codec.wire.frame_fields import BLOB_COLUMN, FLOAT64_COLUMN
 from backhaul_codec.wire.point_body import JSON_TAG
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from backhaul_codec.bulk.frame_columns import Array
-    from backhaul_codec.bulk.small_envelopes import Opened
 
 _ITEMS = 2  # time and value
 _FLOAT64_HEAD = 0xFB

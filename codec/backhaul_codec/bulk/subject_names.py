@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from backhaul_codec.errors import CodecError
 from backhaul_codec.points import Kind
 from backhaul_codec.subjects import DEVICE_ID, IMPORT, SubjectError, parse_leaf, parse_uplink
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class SubjectNames(NamedTuple):

@@ -9,13 +9,11 @@ from __future__ import annotations
 import importlib
 import re
 import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 INTERRUPTED = 130  # what shells say of a command that Ctrl-C ended
 HELP = {"help_option_names": ["-h", "--help"]}

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from collections.abc import Callable
+from typing import Any, TextIO, cast
 
 import structlog
 
 from backhaul_codec.programs.log_lines import Brake, tidy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def configure(file: TextIO, monotonic_s: Callable[[], float], level: str = "debug") -> None:

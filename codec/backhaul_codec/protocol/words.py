@@ -7,9 +7,10 @@ hub's word of what was imported, `e.import`. Pure: bytes in, words out.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -20,10 +21,6 @@ from backhaul_codec.points import JSON
 from backhaul_codec.strict.json import JsonError, read_typed
 from backhaul_codec.subjects import IMPORT, SubjectError, Uplink, node_of_lane
 from backhaul_codec.wire.envelope import HASH_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
 
 FORKED = "the hub holds another history of this epoch: another machine has written in it"
 """Why an epoch is over, in `e.epoch`: the vehicle found another message at the hub than its own."""

@@ -29,16 +29,14 @@ names = {WVW123 = "VID-001"}   # optional: which id stands for what is found the
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from backhaul_codec.errors import MappingError
 from backhaul_codec.strict.toml import TomlError, read_toml
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Text = Annotated[str, Meta(min_length=1)]
 Dtype = Literal["auto", "float64", "int64", "text"]

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from backhaul_codec import Point
+from backhaul_codec import Point, Value
 from backhaul_codec.errors import MappingError
-from backhaul_codec.recordings.mapping import Template
+from backhaul_codec.recordings.mapping import Mapping, Series, Template
 from backhaul_codec.recordings.times import row_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from backhaul_codec import Value
-    from backhaul_codec.recordings.mapping import Mapping, Series
     from backhaul_codec.recordings.readers import Chunk
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import click
 
 from backhaul_codec.recordings.progress import LOG_S, TERMINAL_S, Progress
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class ProgressScreen:

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 from backhaul_codec.errors import MappingError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 CHUNK_ROWS = 4096
 # What a chunk holds at most besides: characters of CSV, and about as many bytes of Parquet.

@@ -8,19 +8,17 @@ nothing. The tombstone goes its own way: the greater stays, odd means deleted. B
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import cbor2
 
 from backhaul_codec.errors import CodecError
 from backhaul_codec.points import Point, Value
 from backhaul_codec.wire.point_body import encode_value
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 _DIGEST_BYTES = 8
 _TOMBSTONE_MAX = 255

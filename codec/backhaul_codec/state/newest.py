@@ -6,6 +6,7 @@ library alone; what is done for every point is done by it, in C.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from operator import ge, itemgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from backhaul_codec.points import INT64_MAX, Point
 from backhaul_codec.state.merge import Head, HeadKey, join
 from backhaul_codec.wire.frame_points import (
+    SeriesPlace,
     build_times,
     column_entries,
     series_places,
@@ -22,10 +24,7 @@ from backhaul_codec.wire.messages import frame_layout
 from backhaul_codec.wire.point_body import encode_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from backhaul_codec.wire.frame_layout import Layout
-    from backhaul_codec.wire.frame_points import SeriesPlace
 
 # Up to so many series, a search of bytes for each beats a look at each point.
 _FEW_SERIES = 64

@@ -13,11 +13,10 @@ out. A node whose edges are all deleted is deleted: it hangs nowhere, nor does w
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from backhaul_codec.points import Value
     from backhaul_codec.state.merge import Head, HeadKey
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from backhaul_codec.state.json_values import value_to_json
-from backhaul_codec.state.tree import Edge
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from backhaul_codec.state.tree import Topology
+from backhaul_codec.state.tree import Edge, Topology
 
 
 def render(tree: Topology) -> list[str]:

@@ -6,12 +6,9 @@ messages from others counts what they come to, and not only what they weigh.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from backhaul_codec.wire.frame_layout import text_bytes
-
-if TYPE_CHECKING:
-    from backhaul_codec.wire.frame_layout import Layout
+from backhaul_codec.wire.frame_layout import Layout, text_bytes
 
 # A row's time, numbers and references to its names, roughly, wherever rows are kept.
 ROW_BYTES = 64

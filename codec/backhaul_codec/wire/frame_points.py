@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, repeat
 from operator import truediv
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from backhaul_codec.points import (
     FLOAT64,
@@ -24,12 +25,7 @@ from backhaul_codec.wire.frame_fields import (
     FLOAT_WIDTHS,
     POWERS,
 )
-from backhaul_codec.wire.frame_layout import unplane
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from backhaul_codec.wire.frame_layout import Layout
+from backhaul_codec.wire.frame_layout import Layout, unplane
 
 
 def build_points(layout: Layout) -> list[Point]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import sys
 from array import array
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from math import copysign, gcd, isfinite
 from operator import attrgetter, sub
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cbor2
 
@@ -50,9 +51,6 @@ from backhaul_codec.wire.frame_fields import (
     Field,
     is_text,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 _FIELDS = attrgetter("node", "type", "time", "value", "key", "tombstone", "origin")
 # What a series is told apart by, besides type and key: the class of its values where that is

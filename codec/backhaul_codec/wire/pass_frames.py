@@ -8,6 +8,7 @@ frame, of one pass the very same bytes.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import cbor2
@@ -20,8 +21,6 @@ from backhaul_codec.wire.frame_fields import INTEGER_WIDTHS, POINTS_MAX, Field
 from backhaul_codec.wire.frame_writer import column_for, differences, signed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from backhaul_codec.wire.compression import Compression
 
 # One byte a series in the column of series numbers.

@@ -6,18 +6,16 @@ messages from the other end, decide it here alike.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_codec.errors import CodecError
 from backhaul_codec.points import Header, Kind, Message, Point
-from backhaul_codec.subjects import NODE_TYPE_PREFIX
+from backhaul_codec.subjects import NODE_TYPE_PREFIX, Uplink
 from backhaul_codec.wire.messages import decode, prove
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from backhaul_codec.subjects import Uplink
     from backhaul_codec.wire.frame_layout import Layout
 
 

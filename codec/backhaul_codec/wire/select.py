@@ -10,19 +10,15 @@ from __future__ import annotations
 from array import array
 from functools import lru_cache
 from itertools import accumulate, compress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from backhaul_codec.errors import CodecError
-from backhaul_codec.points import INT64_MAX, INT64_MIN, Kind
+from backhaul_codec.points import INT64_MAX, INT64_MIN, Kind, Value
 from backhaul_codec.wire.envelope import unseal
 from backhaul_codec.wire.frame_fields import Field
-from backhaul_codec.wire.frame_layout import prove, read_fields
+from backhaul_codec.wire.frame_layout import Layout, prove, read_fields
 from backhaul_codec.wire.frame_points import column_entries, series_places, values_at
 from backhaul_codec.wire.messages import require_node
-
-if TYPE_CHECKING:
-    from backhaul_codec.points import Value
-    from backhaul_codec.wire.frame_layout import Layout
 
 Selected = tuple["array[int]", list["Value"]]
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from backhaul_codec.points import Opaque
+from backhaul_codec.points import Opaque, Point
 from backhaul_codec.wire.compression import COMPRESSIONS
 from backhaul_codec.wire.envelope import CODEC_OFFSET
 from backhaul_codec.wire.expansion import FRAME_EXPANDED_MAX, FRAME_POINTS_MAX, ROW_BYTES
 from backhaul_codec.wire.messages import decode, encode_frame
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from backhaul_codec.points import Point
 
 
 class Piece(NamedTuple):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from backhaul_codec.errors import CodecError
-from backhaul_codec.points import Kind
+from backhaul_codec.points import Header, Kind
 from backhaul_codec.wire.envelope import unseal
 from backhaul_codec.wire.expansion import expansion_of
 from backhaul_codec.wire.frame_points import build_times
 from backhaul_codec.wire.messages import read_frame
-
-if TYPE_CHECKING:
-    from backhaul_codec.points import Header
 
 
 class Survey(NamedTuple):

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
-from backhaul_hub.access.account_names import ACCOUNTS
+from backhaul_hub.access.account_names import ACCOUNTS, AccountName
+from backhaul_hub.access.keys import HubKeys
 from backhaul_hub.private_files import private_directory, write_private
 from backhaul_hub.servers import (
     server_directories,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from backhaul_hub.access.account_names import AccountName
-    from backhaul_hub.access.keys import HubKeys
 
 
 def resolver_directories(directory: Path) -> list[Path]:

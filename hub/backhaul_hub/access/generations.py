@@ -7,17 +7,14 @@ an older copy, or a copy beside the true one: what it would push is of the past.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
+from backhaul_hub.access.account_names import AccountName
 from backhaul_hub.access.revocations import FOR_A_WHILE_S
 from backhaul_hub.db.change import Change
+from backhaul_hub.db.store import Registry
 from backhaul_hub.nats.jwt import content_digest, generation_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from backhaul_hub.access.account_names import AccountName
-    from backhaul_hub.db.store import Registry
 
 
 class Generation(NamedTuple):

@@ -6,7 +6,7 @@ seed stands in one only where the hub has made the key: `add-device`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from backhaul_codec.protocol.identity import (
@@ -16,20 +16,16 @@ from backhaul_codec.protocol.identity import (
     decode_identity,
     encode_identity,
 )
+from backhaul_hub.access.keys import HubKeys
 from backhaul_hub.access.logins import vehicle_jwt
+from backhaul_hub.config import HubConfig
+from backhaul_hub.device import Device
 from backhaul_hub.errors import ConfigError
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.nats.jwt import body_of
 from backhaul_hub.private_files import private_directory, write_private
 from backhaul_hub.servers import urls
 from backhaul_hub.tls.files import ca_text
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from backhaul_hub.access.keys import HubKeys
-    from backhaul_hub.config import HubConfig
-    from backhaul_hub.device import Device
 
 IDENTITY_FILE = "identity.json"
 

@@ -11,18 +11,15 @@ Every state is stored before anybody hears of it, and whatever is said may be sa
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import astuple, dataclass, fields, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from backhaul_codec.protocol.proof import is_user_key
 from backhaul_codec.protocol.rotation import Wish, proves
+from backhaul_codec.protocol.words import KeyWord
 from backhaul_hub.db.change import Change
-
-if TYPE_CHECKING:
-    from collections.abc import Container
-
-    from backhaul_codec.protocol.words import KeyWord
-    from backhaul_hub.db.store import Registry
+from backhaul_hub.db.store import Registry
 
 State: TypeAlias = Literal["asked", "signed", "written", "done", "failed"]
 

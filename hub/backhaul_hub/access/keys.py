@@ -10,21 +10,16 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
 
-from backhaul_hub.access.account_names import ACCOUNTS
+from backhaul_hub.access.account_names import ACCOUNTS, AccountName
 from backhaul_hub.errors import ConfigError, KeyRefusedError
 from backhaul_hub.nats.jwt import operator_jwt
-from backhaul_hub.nats.nkey import Key, new_key, read_key
+from backhaul_hub.nats.nkey import Key, Kind, new_key, read_key
 from backhaul_hub.private_files import write_private
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from backhaul_hub.access.account_names import AccountName
-    from backhaul_hub.nats.nkey import Kind
 
 _OPERATOR_JWT = "operator.jwt"
 _UP_API, _UP_API_BYTES = "up-api.txt", 12

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from backhaul_codec.protocol.credentials import Credentials
+from backhaul_hub.access.account_names import AccountName
+from backhaul_hub.access.keys import HubKeys
 from backhaul_hub.access.rules import vehicle_tags
+from backhaul_hub.device import Device
 from backhaul_hub.lane_names import node_lanes
 from backhaul_hub.nats.jwt import Rights, user_jwt
 from backhaul_hub.nats.nkey import new_key
 from backhaul_hub.private_files import write_private
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from backhaul_hub.access.account_names import AccountName
-    from backhaul_hub.access.keys import HubKeys
-    from backhaul_hub.device import Device
 
 OWN_USERS: dict[str, AccountName] = {
     "control": "HUB",

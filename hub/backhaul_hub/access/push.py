@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import structlog
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
-from backhaul_hub.access.account_names import ACCOUNTS
+from backhaul_hub.access.account_names import ACCOUNTS, AccountName
 from backhaul_hub.access.generations import (
     Generation,
     digest_of,
@@ -28,6 +30,8 @@ from backhaul_hub.access.generations import (
     put_generations,
 )
 from backhaul_hub.access.key_rotations import rotations
+from backhaul_hub.access.keys import HubKeys
+from backhaul_hub.access.revocation_log import RevocationLog
 from backhaul_hub.access.revocations import (
     FOR_A_WHILE_S,
     FOR_EVER_S,
@@ -40,22 +44,13 @@ from backhaul_hub.access.revocations import (
 from backhaul_hub.access.rules import account_jwts
 from backhaul_hub.access.up_guard import guessable_names
 from backhaul_hub.db.devices import read_devices
+from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import ConfigError, HubError, OlderRegistryError
 from backhaul_hub.lane_names import node_lanes
 from backhaul_hub.nats.jwt import body_of, revocations_of, same_but_for_time, with_revocations
 from backhaul_hub.nats.system_requests import ask_each
+from backhaul_runtime.clock import Clock
 from backhaul_runtime.trouble import Trouble
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from nats.aio.client import Client
-
-    from backhaul_hub.access.account_names import AccountName
-    from backhaul_hub.access.keys import HubKeys
-    from backhaul_hub.access.revocation_log import RevocationLog
-    from backhaul_hub.db.store import Registry
-    from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 

@@ -10,21 +10,17 @@ from __future__ import annotations
 import base64
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import structlog
 
 from backhaul_hub.access.keys import key_directory
 from backhaul_hub.access.revocations import Revocation
 from backhaul_hub.errors import ConfigError
+from backhaul_hub.nats.nkey import Key
 from backhaul_hub.private_files import sync_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from backhaul_hub.nats.nkey import Key
 
 log = structlog.get_logger(__name__)
 

@@ -6,13 +6,10 @@ A key is never given out again once it is here. Rows whose JWT has expired by it
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING
 
+from backhaul_hub.access.account_names import AccountName
 from backhaul_hub.db.change import Change
-
-if TYPE_CHECKING:
-    from backhaul_hub.access.account_names import AccountName
-    from backhaul_hub.db.store import Registry
+from backhaul_hub.db.store import Registry
 
 UNKNOWN_KEY = "?"
 """What begins the key of a device that hub.db does not know: it was rebuilt. No account shuts such a key out."""

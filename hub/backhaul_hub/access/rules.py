@@ -19,13 +19,14 @@ Every account is built anew from the keys, the devices' lanes and the revocation
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
-from backhaul_codec.kinds import SHARED_LANES
+from backhaul_codec.kinds import SHARED_LANES, Lane
 from backhaul_codec.protocol.enrolment import REQUEST_BYTES_MAX, answer_prefix, request_subject
 from backhaul_codec.subjects import IMPORT_STREAM
 from backhaul_hub import shards
 from backhaul_hub.access.account_names import ACCOUNTS, AccountName
+from backhaul_hub.access.keys import HubKeys
 from backhaul_hub.lane_names import (
     DOWN,
     RESETS,
@@ -35,12 +36,6 @@ from backhaul_hub.lane_names import (
     out_stream,
 )
 from backhaul_hub.nats.jwt import Account, Export, Import, Rights, Scope, account_jwt
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from backhaul_codec.kinds import Lane
-    from backhaul_hub.access.keys import HubKeys
 
 STORING: tuple[AccountName, ...] = ("HUB", "UP")
 """Those with JetStream."""

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
+from backhaul_hub.access.push import AccountKeeper
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.connection import heard
-
-if TYPE_CHECKING:
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
-    from backhaul_hub.access.push import AccountKeeper
 
 log = structlog.get_logger(__name__)
 

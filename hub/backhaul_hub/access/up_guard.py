@@ -8,16 +8,13 @@ whoever is behind a source could then reach the API (ADR 25).
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
+from nats.aio.client import Client
+
+from backhaul_hub.access.keys import HubKeys
 from backhaul_hub.nats.system_requests import ask_each
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from nats.aio.client import Client
-
-    from backhaul_hub.access.keys import HubKeys
 
 _API = "$JS.API."
 

@@ -14,11 +14,14 @@ import hashlib
 import json
 from array import array
 from bisect import bisect_right
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
-from nats.js.api import ConsumerConfig, ObjectMeta, ObjectMetaOptions
+from nats.js.api import ConsumerConfig, ObjectInfo, ObjectMeta, ObjectMetaOptions
 from nats.js.errors import APIError, NotFoundError
 from nats.js.object_store import ObjectStore as NatsObjectStore
 
@@ -27,13 +30,6 @@ from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.stream_reader import stamp_ns
 from backhaul_hub.streams.twin_streams import BLOBS as STREAM
 from backhaul_hub.streams.twin_streams import BLOBS_BUCKET as BUCKET
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from nats.aio.client import Client
-    from nats.js.api import ObjectInfo
 
 CHUNK_BYTES = 128 * 1024
 _MAXIMUM_BYTES = 10077  # the server's error where a stream is full

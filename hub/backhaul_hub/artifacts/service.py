@@ -12,30 +12,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from backhaul_codec.protocol import blobs
 from backhaul_hub.access.rules import BLOB_QUESTIONS, blob_answer_subject
 from backhaul_hub.artifacts.object_store import Chunks, Objects
-from backhaul_hub.artifacts.uploads import UploadError, Uploads
+from backhaul_hub.artifacts.uploads import Upload, UploadError, Uploads
+from backhaul_hub.config import Artifacts as Limits
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.forged import is_forged
 from backhaul_hub.nats.rate_limit import PENDING_MAX, Allowance, Pace
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
-    from backhaul_hub.artifacts.uploads import Upload
-    from backhaul_hub.config import Artifacts as Limits
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 # Of one device: twice what an agent ever has under way, for what it asks again after a cut.
 WAITING_MAX = 2 * blobs.WINDOW_BYTES_MAX // 1024

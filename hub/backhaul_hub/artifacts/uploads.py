@@ -10,21 +10,16 @@ import asyncio
 import contextlib
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import structlog
 
 from backhaul_codec.protocol import blobs
-from backhaul_hub.artifacts.object_store import file_digest
+from backhaul_hub.artifacts.object_store import Artifact, Objects, file_digest
+from backhaul_hub.config import Artifacts as Limits
 from backhaul_hub.errors import ArtifactError, HubError
 from backhaul_hub.private_files import private_directory
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from backhaul_hub.artifacts.object_store import Artifact, Objects
-    from backhaul_hub.config import Artifacts as Limits
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 PREFIX = "uploads/"
 PARTS_MAX = 4  # half here, of one device: the one it sends now, and others that it went away from

@@ -10,14 +10,17 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from collections.abc import Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError, NoKeysError
 
-from backhaul_hub.artifacts.object_store import Objects
+from backhaul_hub.artifacts.object_store import Artifact, Objects
 from backhaul_hub.backup.files import CONFIG, configuration_files, copy_database, count_devices
 from backhaul_hub.backup.last_backup import LastBackup, note_backup
 from backhaul_hub.backup.manifest import (
@@ -37,24 +40,15 @@ from backhaul_hub.backup.manifest import (
 )
 from backhaul_hub.backup.names import require_plain_files
 from backhaul_hub.backup.selection import Choice, chosen
+from backhaul_hub.config import HubConfig
 from backhaul_hub.errors import ArtifactError, BackupError
-from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.nats.snapshots import Snapshot
 from backhaul_hub.private_files import alone_in, private_directory
 from backhaul_hub.shards import is_shard
 from backhaul_hub.streams.streams import stream_names
 from backhaul_hub.uplink.stream_digest import Block, digest_blocks, ranges, still_there
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from nats.aio.client import Client
-
-    from backhaul_hub.artifacts.object_store import Artifact
-    from backhaul_hub.config import HubConfig
-    from backhaul_hub.nats.jetstream import Json
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 _BUCKET = "KV_"
 _TRIES = 3

@@ -8,32 +8,26 @@ were open are void.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from nats.aio.client import Client
 
 from backhaul_hub.access.account_files import jwts_in_files
-from backhaul_hub.access.account_names import ACCOUNTS
+from backhaul_hub.access.account_names import ACCOUNTS, AccountName
 from backhaul_hub.access.generations import generations, of_jwt, taken_over
-from backhaul_hub.access.key_rotations import drop, rotations
+from backhaul_hub.access.key_rotations import Rotation, drop, rotations
+from backhaul_hub.access.keys import HubKeys
 from backhaul_hub.access.push import jwts_there, revoked_for_ever
 from backhaul_hub.access.revocations import Revocation, revocations, revoke
 from backhaul_hub.db.change import Change
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
+from backhaul_hub.device import Device
 from backhaul_hub.enrol import rows as enrolment_rows
 from backhaul_hub.errors import BackupError, RegistryError
-from backhaul_hub.people.rows import insertion, known_people, removal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from nats.aio.client import Client
-
-    from backhaul_hub.access.account_names import AccountName
-    from backhaul_hub.access.key_rotations import Rotation
-    from backhaul_hub.access.keys import HubKeys
-    from backhaul_hub.device import Device
-    from backhaul_hub.people.rows import Known
+from backhaul_hub.people.rows import Known, insertion, known_people, removal
 
 Revoked: TypeAlias = "Mapping[AccountName, set[str]]"
 """Public keys, by account."""

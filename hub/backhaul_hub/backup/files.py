@@ -5,23 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from urllib.parse import quote
 
 from backhaul_codec.subjects import DEVICE_ID
 from backhaul_hub.access.keys import operator_seed_file
 from backhaul_hub.artifacts.object_store import file_digest
-from backhaul_hub.backup.manifest import FileEntry, require_names
+from backhaul_hub.backup.manifest import FileEntry, Manifest, require_names
 from backhaul_hub.errors import BackupError
 from backhaul_hub.private_files import private_directory
 from backhaul_hub.servers import server_directories
 from backhaul_hub.tls.files import TLS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from backhaul_hub.backup.manifest import Manifest
 
 CONFIG = "config/"
 

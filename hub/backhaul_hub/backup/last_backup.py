@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
 from backhaul_hub.private_files import write_private
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _NAME = "last-backup.json"
 

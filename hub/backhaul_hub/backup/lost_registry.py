@@ -7,25 +7,20 @@ runs, and the condition `device-unknown` names those.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
+from backhaul_hub.access.account_names import AccountName
+from backhaul_hub.access.keys import HubKeys
 from backhaul_hub.access.revocations import revocations
 from backhaul_hub.backup.last_backup import last_backup
-from backhaul_hub.backup.traces import has_durables, traces
+from backhaul_hub.backup.traces import Traces, has_durables, traces
 from backhaul_hub.db.devices import read_devices
+from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import LostRegistryError
+from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.people.rows import known_people
 from backhaul_hub.private_files import alone_in
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from backhaul_hub.access.account_names import AccountName
-    from backhaul_hub.access.keys import HubKeys
-    from backhaul_hub.backup.traces import Traces
-    from backhaul_hub.db.store import Registry
-    from backhaul_hub.nats.jetstream import JetStreamApi
 
 _NAMED_MAX = 10
 FORMER = "hub.db.before-restore"

@@ -10,7 +10,9 @@ import contextlib
 import hashlib
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -18,12 +20,7 @@ from backhaul_codec.strict.json import JsonError, read_typed
 from backhaul_hub.backup.names import FILE, STREAM
 from backhaul_hub.errors import BackupError
 from backhaul_hub.private_files import private_directory, write_private
-from backhaul_hub.uplink.stream_digest import Block  # noqa: TC001 - msgspec reads the annotations at run time
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-    from typing import BinaryIO
+from backhaul_hub.uplink.stream_digest import Block
 
 MANIFEST = "manifest.json"
 PARTIAL = "manifest.part.json"

@@ -9,14 +9,10 @@ from __future__ import annotations
 import os
 import re
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from backhaul_codec.subjects import DEVICE_ID
 from backhaul_hub.errors import BackupError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 # Whatever an operator or an editor called a file, as long as that leads nowhere: `backup` takes it, too.
 _PLAIN = r"(?!\.{1,2}(?:/|\Z))[^/\x00-\x1f\x7f]{1,255}"

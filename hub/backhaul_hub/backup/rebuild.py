@@ -7,22 +7,19 @@ key no trace says is noted with one that begins with `?`, until its login tells 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from backhaul_hub.access.account_names import AccountName
 from backhaul_hub.access.generations import generations, taken_over
 from backhaul_hub.access.revocations import UNKNOWN_KEY, Revocation, revocations, revoke
+from backhaul_hub.backup.traces import Trace, Traces
+from backhaul_hub.db.change import Change
 from backhaul_hub.db.devices import enrolled, read_devices
+from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device
 from backhaul_hub.people.rows import Known, insertion, known_people
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from backhaul_hub.access.account_names import AccountName
-    from backhaul_hub.backup.traces import Trace, Traces
-    from backhaul_hub.db.change import Change
-    from backhaul_hub.db.store import Registry
 
 LOST = (
     "desired state and groups that stand at no vehicle, conflicts and what waited for vehicles",

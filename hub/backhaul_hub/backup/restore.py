@@ -8,24 +8,34 @@ anew beyond every sequence it ever had, and what it said is said again from hub.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.artifacts.object_store import Objects
 from backhaul_hub.backup.backup import API_TIMEOUT_S
-from backhaul_hub.backup.carry_revocations import AtServers, carry_over
+from backhaul_hub.backup.carry_revocations import AtServers, CarriedOver, carry_over
 from backhaul_hub.backup.files import CONFIG, fold_log, place_file, set_created
-from backhaul_hub.backup.manifest import REGISTRY, Manifest, check_files, load_manifest
+from backhaul_hub.backup.manifest import (
+    REGISTRY,
+    ArtifactEntry,
+    Manifest,
+    StreamEntry,
+    check_files,
+    load_manifest,
+)
 from backhaul_hub.backup.names import require_plain_files
 from backhaul_hub.backup.selection import NOT_KEPT
+from backhaul_hub.config import HubConfig
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import BackupError, HubError
 from backhaul_hub.lane_names import DOWN
-from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.nats.snapshots import put_back
 from backhaul_hub.private_files import alone_in
 from backhaul_hub.shards import is_shard
@@ -33,18 +43,7 @@ from backhaul_hub.streams.streams import declared_streams, reconcile
 from backhaul_hub.streams.twin_streams import BLOBS
 from backhaul_hub.unfinished import clear_unfinished, mark_unfinished, unfinished
 from backhaul_hub.uplink.stream_digest import differs
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from nats.aio.client import Client
-
-    from backhaul_hub.backup.carry_revocations import CarriedOver
-    from backhaul_hub.backup.manifest import ArtifactEntry, StreamEntry
-    from backhaul_hub.config import HubConfig
-    from backhaul_hub.nats.jetstream import Json
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 _READ_BYTES = 128 * 1024
 _NOTHING = AtServers()

@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 import shutil
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from backhaul_hub.backup.manifest import MANIFEST, PARTIAL
 from backhaul_hub.errors import BackupError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _NAME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{6}Z")
 

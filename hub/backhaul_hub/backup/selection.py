@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from backhaul_hub.errors import BackupError
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.shards import is_shard
 from backhaul_hub.streams.twin_streams import BLOBS, COMMANDS, STATE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 NOT_KEPT = {
     DOWN: "written anew from hub.db",

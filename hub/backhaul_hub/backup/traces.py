@@ -11,33 +11,29 @@ UP_00 ...                      sources of those that were connected: token; subj
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from nats.errors import Error as NatsError
 
 from backhaul_codec.protocol.credentials import CredentialsError, parse_credentials
 from backhaul_codec.protocol.identity import IdentityError, decode_identity
 from backhaul_codec.subjects import DEVICE_ID
+from backhaul_hub.access.account_names import AccountName
+from backhaul_hub.access.keys import HubKeys
 from backhaul_hub.access.revocation_log import RevocationLog
+from backhaul_hub.access.revocations import Revocation
 from backhaul_hub.errors import HubError, RightsError
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.links.down_consumers import device_of_durable
 from backhaul_hub.links.sources import place_of
+from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.jwt import body_of
+from backhaul_hub.people.identity import Person
 from backhaul_hub.people.login import read_person
 from backhaul_hub.shards import is_shard
 from backhaul_hub.streams.streams import names, stream_names
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-    from pathlib import Path
-
-    from backhaul_hub.access.account_names import AccountName
-    from backhaul_hub.access.keys import HubKeys
-    from backhaul_hub.access.revocations import Revocation
-    from backhaul_hub.nats.jetstream import JetStreamApi
-    from backhaul_hub.people.identity import Person
 
 _SUBJECTS_MAX = 100_000  # in one answer of the server's
 

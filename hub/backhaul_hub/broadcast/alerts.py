@@ -7,25 +7,20 @@ job publishes it, and the stream stores it once.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from backhaul_hub.broadcast.events import told_event
+from backhaul_hub.broadcast.points import Told
 from backhaul_hub.errors import HubError
+from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.streams.twin_streams import EVENTS
 from backhaul_hub.twin.event_log import ALERT, read_event
 from backhaul_runtime.trouble import Trouble
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
-    from backhaul_hub.broadcast.points import Told
-    from backhaul_hub.nats.jetstream import JetStreamApi
 
 log = structlog.get_logger(__name__)
 

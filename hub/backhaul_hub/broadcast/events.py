@@ -7,7 +7,8 @@ more than points, which `up.<ancestor>.*.*.*` hears alone (broadcast/points.py).
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -15,16 +16,11 @@ from backhaul_codec import CodecError, decode
 from backhaul_codec.kinds import REPORT
 from backhaul_codec.subjects import encode_token
 from backhaul_hub.broadcast.points import WAITING_MAX, Told
-from backhaul_hub.twin.event_log import event_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from backhaul_hub.commands.command import Command
-    from backhaul_hub.continuity.examine import Examined
-    from backhaul_hub.db.change import Change
-    from backhaul_hub.shadow.bucket import Revision
-    from backhaul_hub.twin.event_log import VehicleEvent
+from backhaul_hub.commands.command import Command
+from backhaul_hub.continuity.examine import Examined
+from backhaul_hub.db.change import Change
+from backhaul_hub.shadow.bucket import Revision
+from backhaul_hub.twin.event_log import VehicleEvent, event_of
 
 EVENT, COMMAND, SHADOW = "$.event", "$.command", "$.shadow"
 _encode = msgspec.json.Encoder().encode

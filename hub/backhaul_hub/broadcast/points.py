@@ -11,25 +11,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import structlog
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from backhaul_codec.state.merge import Head, HeadKey
 from backhaul_codec.subjects import encode_token
-from backhaul_hub.sync.newest_readings import point_json
+from backhaul_hub.sync.core import Announcement
+from backhaul_hub.sync.newest_readings import NewReading, point_json
 from backhaul_hub.sync.tree import address_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from nats.aio.client import Client
-
-    from backhaul_hub.sync.core import Announcement
-    from backhaul_hub.sync.newest_readings import NewReading
 
 log = structlog.get_logger(__name__)
 

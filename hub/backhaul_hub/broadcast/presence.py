@@ -7,21 +7,17 @@ says now and then that the control plane still looks (`backhaul_codec.protocol.p
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_codec.protocol.presence import BEAT, BEAT_S, presence_message
+from backhaul_hub.device import Link
 from backhaul_hub.errors import HubError
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_runtime.clock import Clock
 from backhaul_runtime.trouble import Trouble
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from backhaul_hub.device import Link
-    from backhaul_hub.nats.jetstream import JetStreamApi
-    from backhaul_runtime.clock import Clock
 
 LOOK_S = 5.0
 GONE_AFTER_S = 15.0

@@ -10,9 +10,13 @@ import asyncio
 import contextlib
 import json
 from abc import ABC, abstractmethod
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
 
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
@@ -21,14 +25,6 @@ from backhaul_hub.config import load
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.connection import connect
 from backhaul_hub.people.login import connect_person, read_person
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
 
 _TIMEOUT_S = 30.0
 # Through a cluster an answer may come before its server knows who waits for it, and is gone then.

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
+from nats.aio.client import Client
+
+from backhaul_codec import Value
 from backhaul_codec.state.json_values import value_to_json
+from backhaul_codec.state.merge import HeadKey
 from backhaul_hub.broadcast import events as live
+from backhaul_hub.cli._ask import Visitor
 from backhaul_hub.shadow.bucket import Revision
 from backhaul_hub.shadow.document import PARTS, field_name
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from nats.aio.client import Client
-
-    from backhaul_codec import Value
-    from backhaul_codec.state.merge import HeadKey
-    from backhaul_hub.cli._ask import Visitor
 
 
 class AskedShadows:

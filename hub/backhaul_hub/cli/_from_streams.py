@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
-from backhaul_hub.access.keys import read_keys
+from backhaul_hub.access.keys import HubKeys, read_keys
 from backhaul_hub.backup.carry_revocations import at_servers
 from backhaul_hub.backup.rebuild import LOST, LOST_PEOPLE, Rebuilt, rebuild
 from backhaul_hub.backup.restore import require_stopped
-from backhaul_hub.backup.traces import traces
+from backhaul_hub.backup.traces import Traces, traces
 from backhaul_hub.cli._ask import hub_client
 from backhaul_hub.cli._tell import tell_hub
 from backhaul_hub.config import load
@@ -25,13 +26,6 @@ from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.private_files import alone_in
 from backhaul_hub.servers import urls
 from backhaul_runtime.clock import SystemClock
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from backhaul_hub.access.keys import HubKeys
-    from backhaul_hub.backup.traces import Traces
 
 _NEXT = {
     "key unknown": "its key is taken from its next login",

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from backhaul_hub.cli._ask import Operator, Visitor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from backhaul_hub.cli._ask import Access
+from backhaul_hub.cli._ask import Access, Operator, Visitor
 
 directory_option = click.option(
     "--dir",

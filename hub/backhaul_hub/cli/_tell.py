@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
@@ -13,17 +13,13 @@ from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.push import AccountKeeper
 from backhaul_hub.access.revocation_log import RevocationLog
 from backhaul_hub.access.service import push_by_whom_it_is_due
+from backhaul_hub.config import HubConfig
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.connection import connect
 from backhaul_hub.nats.system_requests import reload_servers
 from backhaul_hub.servers import urls
 from backhaul_runtime.clock import SystemClock
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from backhaul_hub.config import HubConfig
 
 
 async def tell_hub(directory: Path, config: HubConfig, *, files: bool = False) -> str | None:

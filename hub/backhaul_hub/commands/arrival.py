@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from contextlib import suppress
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -15,12 +16,8 @@ from backhaul_codec.strict.json import Reader, read_json, write_json
 from backhaul_codec.subjects import DEVICE_ID
 from backhaul_hub.commands.command import Command
 from backhaul_hub.commands.outcome import Outcome, State
+from backhaul_hub.config import Commands as CommandRules
 from backhaul_hub.questions import CommandId, CommandName
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from backhaul_hub.config import Commands as CommandRules
 
 BODY_BYTES_MAX = 64 * 1024
 _SECOND_NS = 1_000_000_000

@@ -5,18 +5,13 @@ A command goes one way: queued, sent, accepted, and one of the ends.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from math import inf
-from typing import TYPE_CHECKING
 
 from backhaul_codec.protocol.command_errors import ErrorCode
-from backhaul_hub.commands.outcome import NOTHING, Outcome, State, late
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from backhaul_hub.commands.command import Command, Key
-    from backhaul_hub.commands.outcome import Doubt, Heard
-    from backhaul_hub.config import Commands as CommandRules
+from backhaul_hub.commands.command import Command, Key
+from backhaul_hub.commands.outcome import NOTHING, Doubt, Heard, Outcome, State, late
+from backhaul_hub.config import Commands as CommandRules
 
 AGAIN_S_MIN, AGAIN_S_MAX = 5.0, 300.0
 AGAIN_BYTES_MAX = 64 * 1024

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from backhaul_codec import Opaque
+from backhaul_codec import Opaque, Point
 from backhaul_codec.points import JSON
 from backhaul_codec.protocol.command_errors import ErrorCode, code_of_older_words
 from backhaul_codec.strict.json import Reader
-
-if TYPE_CHECKING:
-    from backhaul_codec import Point
 
 TEXTS = {
     ErrorCode.REFUSED: "not sent: {why}",

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import Any
 
+from backhaul_hub import questions
 from backhaul_hub.commands import rows as command_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from backhaul_hub import questions
-    from backhaul_hub.db.store import Registry
+from backhaul_hub.db.store import Registry
 
 
 async def listed(

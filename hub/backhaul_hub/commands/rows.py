@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterable
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from backhaul_codec.protocol.command_errors import ErrorCode
 from backhaul_hub.commands.command import Command, Key
 from backhaul_hub.commands.outcome import DOUBT_RANK, By, Doubt, Heard, Outcome, State
 from backhaul_hub.db.change import Change
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from backhaul_hub.db.store import Registry
-    from backhaul_hub.questions import Commands
+from backhaul_hub.db.store import Registry
+from backhaul_hub.questions import Commands
 
 # A command's fields, and at the end those of its outcome.
 _FIELDS = [each.name for each in fields(Command)][:-1]

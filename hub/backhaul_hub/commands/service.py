@@ -10,11 +10,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.errors import MaxPayloadError
 
@@ -26,23 +29,16 @@ from backhaul_hub.commands.arrival import Arrival, read_arrival
 from backhaul_hub.commands.book import CommandBook
 from backhaul_hub.commands.command import Command, Key, result_subject
 from backhaul_hub.commands.outcome import TEXTS, Doubt, late, read_result
+from backhaul_hub.config import HubConfig
+from backhaul_hub.continuity.examine import Examined
+from backhaul_hub.db.change import Change
+from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError, JetStreamError
 from backhaul_hub.lane_names import DOWN
+from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.streams.twin_streams import COMMANDS
+from backhaul_runtime.clock import Clock
 from backhaul_runtime.trouble import Trouble
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
-    from backhaul_hub.config import HubConfig
-    from backhaul_hub.continuity.examine import Examined
-    from backhaul_hub.db.change import Change
-    from backhaul_hub.db.store import Registry
-    from backhaul_hub.nats.jetstream import JetStreamApi
-    from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 

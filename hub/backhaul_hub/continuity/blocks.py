@@ -7,15 +7,11 @@ the blocks in hub.db, written with the read position.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from backhaul_codec.ranges import RangeSet
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.continuity.lane_key import LaneKey
 
 BLOCK_MESSAGES = 8192
 # How finely the times of a block's messages are known, for telling what its age took.

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from backhaul_codec import CodecError, hash_of
-from backhaul_codec.protocol.words import WordError, read_word
-from backhaul_codec.subjects import SubjectError, parse_uplink
+from backhaul_codec.points import Header
+from backhaul_codec.protocol.words import Word, WordError, read_word
+from backhaul_codec.subjects import SubjectError, Uplink, parse_uplink
 from backhaul_codec.wire.envelope import unseal
 from backhaul_codec.wire.expansion import ROW_BYTES, Expansion, expansion_of, expansion_of_point
+from backhaul_codec.wire.frame_layout import Layout
 from backhaul_codec.wire.messages import frame_layout
 from backhaul_codec.wire.placed import prove_placed
 from backhaul_hub.continuity.lane_key import LaneKey
-
-if TYPE_CHECKING:
-    from backhaul_codec.points import Header
-    from backhaul_codec.protocol.words import Word
-    from backhaul_codec.subjects import Uplink
-    from backhaul_codec.wire.frame_layout import Layout
 
 LAYOUT_BYTES_MAX = 8 * 1024
 """Of a body whose layout is kept for those who read it next: a batch of them has to fit the memory,

@@ -7,14 +7,10 @@ current epoch alone, and until it asked again, minutes later, it went by that.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from backhaul_hub.continuity.chain import Watermark
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_book import Continuity
 
 EPOCHS_MAX = 16
 """Former epochs of one lane that are told of: those that were heard from last."""

@@ -12,19 +12,16 @@ who knew of such a head must stand, or nothing could be written for as long.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import structlog
 
 from backhaul_codec.subjects import edge_subject, point_subject
+from backhaul_codec.wire.frame_layout import Layout
 from backhaul_codec.wire.frame_points import build_times
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from backhaul_codec.wire.frame_layout import Layout
-    from backhaul_codec.wire.placed import Placed
+from backhaul_codec.wire.placed import Placed
 
 SECOND_NS = 1_000_000_000
 QUIET_NS = 60 * SECOND_NS

@@ -9,19 +9,14 @@ the seqs that the ledger wrote into every message do.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
 
 from backhaul_codec.kinds import LIVE
+from backhaul_codec.ranges import RangeSet
 from backhaul_hub.continuity.chain import Fork, Watermark
+from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.continuity.lane_state import LaneState
-from backhaul_hub.continuity.repeats import Repeats
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from backhaul_codec.ranges import RangeSet
-    from backhaul_hub.continuity.lane_key import LaneKey
-    from backhaul_hub.continuity.repeats import Run
+from backhaul_hub.continuity.repeats import Repeats, Run
 
 # What one device may make the hub remember. An agent that started a thousand times without a link
 # (each start is an epoch of its own then), or a link with a thousand separate holes, stays below;

@@ -7,12 +7,10 @@ message links to what UP holds before it. Else it begins below, in messages that
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
-    from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.continuity.lane_key import LaneKey
 
 LANES_MAX = 1024
 """Lanes of which a repeat waits to be compared."""

@@ -7,14 +7,11 @@ comes, or a backlog is in front of it; then asked for again, less and less often
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from backhaul_hub.continuity.lane_book import Continuity
-    from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_key import LaneKey
 
 RANGES_MAX = 256
 """Ranges in one request: about 5 KB on the link."""

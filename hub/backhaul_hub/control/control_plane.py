@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import structlog
 
 from backhaul_hub.broadcast.alerts import LiveAlerts
 from backhaul_hub.broadcast.events import told_command
+from backhaul_hub.commands.command import Command
 from backhaul_hub.commands.service import CommandShell
+from backhaul_hub.config import HubConfig
 from backhaul_hub.control.endpoints import Answers
 from backhaul_hub.control.fleet import Devices, Fleet
 from backhaul_hub.control.gate import Gate, Hearing
@@ -30,13 +32,7 @@ from backhaul_hub.nats.connection import heard
 from backhaul_hub.tls.watch import CertificateWatch
 from backhaul_hub.uplink.imported_rows import trouble as import_trouble
 from backhaul_runtime import metrics_server
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from backhaul_hub.commands.command import Command
-    from backhaul_hub.config import HubConfig
-    from backhaul_runtime.clock import SteadyClock
+from backhaul_runtime.clock import SteadyClock
 
 log = structlog.get_logger(__name__)
 

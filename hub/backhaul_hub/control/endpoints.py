@@ -8,16 +8,24 @@ question is a JSON object whose unknown fields are refused, and a refusal is `{"
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 
 from backhaul_codec.strict.json import Reader
 from backhaul_hub import questions
 from backhaul_hub.commands.requests import listed
+from backhaul_hub.control.fleet import Fleet
+from backhaul_hub.control.gate import Gate
+from backhaul_hub.control.ground import Ground
+from backhaul_hub.control.reading import Reading
 from backhaul_hub.control.subsystem import Subsystem, Tasks
+from backhaul_hub.control.sync_shell import SyncShell
 from backhaul_hub.db.turn import stored
 from backhaul_hub.errors import RightsError
 from backhaul_hub.health.report import Report
@@ -25,25 +33,12 @@ from backhaul_hub.health.service import announce
 from backhaul_hub.nats.connection import heard
 from backhaul_hub.nats.replies import respond_to
 from backhaul_hub.people.ask_service import AskService
-from backhaul_hub.people.identity import May
+from backhaul_hub.people.identity import May, Person
+from backhaul_hub.people.scope import Scope
 from backhaul_hub.people.services import PeopleServices
 from backhaul_hub.sync.service import SyncService
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
-    from backhaul_hub.control.fleet import Fleet
-    from backhaul_hub.control.gate import Gate
-    from backhaul_hub.control.ground import Ground
-    from backhaul_hub.control.reading import Reading
-    from backhaul_hub.control.sync_shell import SyncShell
-    from backhaul_hub.people.identity import Person
-    from backhaul_hub.people.scope import Scope
-
-    Answer = Callable[[Any], Awaitable[Any]]
+Answer = Callable[[Any], Awaitable[Any]]
 
 
 class Endpoint(NamedTuple):

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 import structlog
 
 from backhaul_codec.protocol.identity import leaf_name
 from backhaul_hub.access.revocations import UNKNOWN_KEY
+from backhaul_hub.commands.service import CommandShell
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.control.ground import Ground
 from backhaul_hub.control.subsystem import Subsystem, Tasks
+from backhaul_hub.control.sync_shell import SyncShell
 from backhaul_hub.db.devices import read_devices
+from backhaul_hub.device import Device
 from backhaul_hub.lane_names import lanes_of
 from backhaul_hub.links.down_consumers import drop_stale_consumers, make_writable
 from backhaul_hub.links.recent_setups import SetUps
@@ -20,14 +24,6 @@ from backhaul_hub.links.source_keeper import SourceKeeper
 from backhaul_hub.uplink.device_words import WordBook
 from backhaul_hub.uplink.device_words_store import restore as restore_words
 from backhaul_hub.uplink.lane_rows import read_lanes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from backhaul_hub.commands.service import CommandShell
-    from backhaul_hub.control.ground import Ground
-    from backhaul_hub.control.sync_shell import SyncShell
-    from backhaul_hub.device import Device
 
 log = structlog.get_logger(__name__)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from backhaul_hub.access.identity_documents import Documents
 from backhaul_hub.artifacts.service import BlobService
+from backhaul_hub.control.fleet import Fleet
+from backhaul_hub.control.ground import Ground
 from backhaul_hub.control.subsystem import Subsystem, Tasks
 from backhaul_hub.enrol.adopter import Adopter
 from backhaul_hub.enrol.rotation_keeper import RotationKeeper
@@ -18,14 +20,8 @@ from backhaul_hub.links.reception import Reception
 from backhaul_hub.links.reset_service import ResetService
 from backhaul_hub.nats.connection import connect
 from backhaul_hub.uplink.known_epochs import Known
+from backhaul_hub.uplink.reader import UplinkReader
 from backhaul_hub.vehicles.keeper import VehicleKeeper
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from backhaul_hub.control.fleet import Fleet
-    from backhaul_hub.control.ground import Ground
-    from backhaul_hub.uplink.reader import UplinkReader
 
 
 class Gate(Subsystem):

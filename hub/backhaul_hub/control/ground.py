@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import contextlib
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import structlog
+from nats.aio.client import Client
 
-from backhaul_hub.access.keys import read_keys
+from backhaul_hub.access.keys import HubKeys, read_keys
 from backhaul_hub.access.logins import add_twin_login, creds_file
 from backhaul_hub.access.push import AccountKeeper
 from backhaul_hub.access.revocation_log import RevocationLog
 from backhaul_hub.access.service import push_on_request
 from backhaul_hub.backup.carry_revocations import at_servers
 from backhaul_hub.backup.lost_registry import require_registry
+from backhaul_hub.config import HubConfig
 from backhaul_hub.control.single_instance import Sole
 from backhaul_hub.control.subsystem import Subsystem, Tasks
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError, LostRegistryError
+from backhaul_hub.hub_time import HubTime
 from backhaul_hub.nats.connection import connect, watch_connections
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.servers import urls
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nats.aio.client import Client
-
-    from backhaul_hub.access.keys import HubKeys
-    from backhaul_hub.config import HubConfig
-    from backhaul_hub.hub_time import HubTime
 
 log = structlog.get_logger(__name__)
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import structlog
 
 from backhaul_hub.broadcast.presence import Presence
+from backhaul_hub.commands.service import CommandShell
+from backhaul_hub.control.fleet import Fleet
+from backhaul_hub.control.gate import Gate
+from backhaul_hub.control.ground import Ground
 from backhaul_hub.control.subsystem import Subsystem, Tasks
+from backhaul_hub.control.sync_shell import SyncShell
 from backhaul_hub.shards import shard_of, up_name
 from backhaul_hub.uplink.notify import Teller
 from backhaul_hub.uplink.reader import UplinkReader
-
-if TYPE_CHECKING:
-    from backhaul_hub.commands.service import CommandShell
-    from backhaul_hub.control.fleet import Fleet
-    from backhaul_hub.control.gate import Gate
-    from backhaul_hub.control.ground import Ground
-    from backhaul_hub.control.sync_shell import SyncShell
 
 log = structlog.get_logger(__name__)
 

@@ -9,17 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from typing import TYPE_CHECKING
 
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.connection import heard
-
-if TYPE_CHECKING:
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
 
 SUBJECT = "hub.control"
 _ANNOUNCE_S = 5.0

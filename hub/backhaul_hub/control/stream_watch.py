@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import structlog
 from nats.errors import Error as NatsError
 
+from backhaul_hub.commands.service import CommandShell
+from backhaul_hub.control.fleet import Fleet
+from backhaul_hub.control.gate import Gate
+from backhaul_hub.control.ground import Ground
+from backhaul_hub.control.reading import Reading
 from backhaul_hub.control.subsystem import Subsystem, Tasks
+from backhaul_hub.control.sync_shell import SyncShell
 from backhaul_hub.errors import HubError
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.links.down_end import DownEnd
+from backhaul_hub.nats.jetstream import Json
 from backhaul_hub.shards import up_name
 from backhaul_hub.streams.streams import (
     declared_streams,
@@ -21,17 +28,6 @@ from backhaul_hub.streams.streams import (
     stream_names,
 )
 from backhaul_hub.streams.twin_streams import SHADOW, STATE
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from backhaul_hub.commands.service import CommandShell
-    from backhaul_hub.control.fleet import Fleet
-    from backhaul_hub.control.gate import Gate
-    from backhaul_hub.control.ground import Ground
-    from backhaul_hub.control.reading import Reading
-    from backhaul_hub.control.sync_shell import SyncShell
-    from backhaul_hub.nats.jetstream import Json
 
 log = structlog.get_logger(__name__)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import structlog
 from nats.errors import Error as NatsError
@@ -12,7 +13,9 @@ from nats.errors import Error as NatsError
 from backhaul_hub.broadcast.events import LiveEvents, told_document
 from backhaul_hub.broadcast.points import Rebroadcast, Told, told, told_reading
 from backhaul_hub.continuity.future_stamps import FutureRule
+from backhaul_hub.control.ground import Ground
 from backhaul_hub.control.subsystem import Subsystem, Tasks
+from backhaul_hub.device import Device
 from backhaul_hub.errors import HubError
 from backhaul_hub.shadow.bucket import Revision
 from backhaul_hub.shadow.service import ShadowKeeper
@@ -24,14 +27,8 @@ from backhaul_hub.sync.restore import restore
 from backhaul_hub.timestamps import rfc3339
 from backhaul_hub.twin.state_publisher import StatePublisher
 from backhaul_hub.twin.state_recall import look_back, recall
+from backhaul_hub.uplink.consumer import Consumer
 from backhaul_hub.uplink.lane_rows import read_position
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from backhaul_hub.control.ground import Ground
-    from backhaul_hub.device import Device
-    from backhaul_hub.uplink.consumer import Consumer
 
 log = structlog.get_logger(__name__)
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING
 
 from backhaul_hub.db.change import Change
+from backhaul_hub.db.store import Registry
 from backhaul_hub.device import FLEET, Device, check_device_id
 from backhaul_hub.errors import RegistryError
-
-if TYPE_CHECKING:
-    from backhaul_hub.db.store import Registry
 
 
 def enrolled(device: Device) -> list[Change]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backhaul_hub.db import tables
@@ -9,8 +10,6 @@ from backhaul_hub.db.older_commands import OLDER_COMMANDS, TO_COLUMNS
 from backhaul_hub.errors import RegistryError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import aiosqlite
 
 SCHEMA_VERSION = 15

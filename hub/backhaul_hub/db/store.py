@@ -10,19 +10,16 @@ import asyncio
 import contextlib
 import os
 import sqlite3
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 import aiosqlite
 
+from backhaul_hub.db.change import Change
 from backhaul_hub.db.migrations import prepare, prepare_to_read
 from backhaul_hub.errors import RegistryError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-    from pathlib import Path
-
-    from backhaul_hub.db.change import Change
 
 Decided = TypeVar("Decided")
 

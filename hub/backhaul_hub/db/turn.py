@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
 
+from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError
-
-if TYPE_CHECKING:
-    from backhaul_hub.db.store import Registry
 
 _TURN_S = 5.0
 _STORED_S = 2.0

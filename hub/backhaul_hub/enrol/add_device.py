@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from backhaul_codec.protocol.identity import Link
+from backhaul_codec.protocol.identity import Link, LinkMode
 from backhaul_codec.subjects import node_lane
 from backhaul_hub.access.identity_documents import Documents
 from backhaul_hub.access.keys import read_keys
-from backhaul_hub.config import load
+from backhaul_hub.config import HubConfig, load
+from backhaul_hub.db.change import Change
 from backhaul_hub.db.devices import add_device, node_changes, read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device, check_device_id
@@ -19,15 +21,7 @@ from backhaul_hub.lane_names import NODES_MAX, check_nodes
 from backhaul_hub.nats.nkey import new_key
 from backhaul_hub.private_files import alone_in
 from backhaul_hub.uplink.lane_rows import read_lanes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from backhaul_codec.protocol.identity import LinkMode
-    from backhaul_hub.config import HubConfig
-    from backhaul_hub.db.change import Change
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,26 +7,23 @@ token it is known. A device that is revoked is none of it: its operator's word c
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from nats.errors import Error as NatsError
 
+from backhaul_hub.access.key_rotations import Rotation
 from backhaul_hub.access.revocations import UNKNOWN_KEY, Revocation, revocations, revoke
+from backhaul_hub.db.change import Change
 from backhaul_hub.db.devices import enrolled, enrolled_anew, read_devices
+from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device
 from backhaul_hub.errors import HubError
 from backhaul_hub.lane_names import nodes_of_lanes
+from backhaul_runtime.clock import Clock
 from backhaul_runtime.trouble import Trouble
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from backhaul_hub.access.key_rotations import Rotation
-    from backhaul_hub.db.change import Change
-    from backhaul_hub.db.store import Registry
-    from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 _RETRY_S = 1.0

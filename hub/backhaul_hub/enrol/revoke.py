@@ -7,8 +7,9 @@ whomever, leaves the key out. Its key is never given out again; what came of the
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from backhaul_hub.access.account_files import jwts_in_files, write_accounts
@@ -18,20 +19,15 @@ from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.push import AccountKeeper
 from backhaul_hub.access.revocation_log import RevocationLog
 from backhaul_hub.access.revocations import Revocation, revoke
+from backhaul_hub.config import HubConfig
+from backhaul_hub.db.change import Change
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol import rows as enrolment_rows
 from backhaul_hub.errors import ConfigError, RegistryError
 from backhaul_hub.private_files import alone_in
 from backhaul_hub.servers import urls
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from backhaul_hub.config import HubConfig
-    from backhaul_hub.db.change import Change
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 _LISTENS_S_MAX = 3.0
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 from backhaul_hub.access.key_rotations import Rotation, begin, rotations
 from backhaul_hub.access.revocations import Revocation, revoke
+from backhaul_hub.db.change import Change
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import ConfigError, RegistryError
 from backhaul_hub.private_files import alone_in
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from backhaul_hub.db.change import Change
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 
 async def begin_rotation(

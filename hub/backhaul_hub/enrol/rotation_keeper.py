@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_codec.protocol.rotation import SUBJECT, write_wish
 from backhaul_codec.protocol.words import KeyWord
-from backhaul_hub.access.key_rotations import heard, logged_in, put, put_said, rotations
+from backhaul_hub.access.identity_documents import Documents
+from backhaul_hub.access.key_rotations import Rotation, heard, logged_in, put, put_said, rotations
+from backhaul_hub.access.keys import HubKeys
 from backhaul_hub.access.logins import vehicle_jwt
 from backhaul_hub.access.revocations import Revocation, revocations, revoke
+from backhaul_hub.continuity.examine import Examined
 from backhaul_hub.db.change import Change
 from backhaul_hub.db.devices import read_devices
+from backhaul_hub.db.store import Registry
+from backhaul_hub.device import Device
 from backhaul_hub.errors import ConfigError, HubError
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_runtime.clock import Clock
 from backhaul_runtime.trouble import Trouble
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from backhaul_hub.access.identity_documents import Documents
-    from backhaul_hub.access.key_rotations import Rotation
-    from backhaul_hub.access.keys import HubKeys
-    from backhaul_hub.continuity.examine import Examined
-    from backhaul_hub.db.store import Registry
-    from backhaul_hub.device import Device
-    from backhaul_hub.nats.jetstream import JetStreamApi
-    from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 _RETRY_S = 1.0

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import astuple, fields
-from typing import TYPE_CHECKING
 
 from backhaul_hub.db.change import Change
+from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol.rules import Enrolment
-
-if TYPE_CHECKING:
-    from backhaul_hub.db.store import Registry
 
 KEPT_NS = 90 * 86_400 * 1_000_000_000
 """For so long after its end a token is remembered, so that whoever tries it hears what became of it."""

@@ -6,17 +6,13 @@ an answer that was lost does no harm; every other key is refused.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from backhaul_codec.protocol.enrolment import Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Container
-
-    from backhaul_codec.protocol.enrolment import Code, Request
-    from backhaul_hub.device import Device
+from backhaul_codec.protocol.enrolment import Code, Refused, Request
+from backhaul_hub.device import Device
 
 _SECOND_NS = 1_000_000_000
 _VOID: dict[str, tuple[Code, str]] = {

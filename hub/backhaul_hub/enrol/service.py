@@ -7,43 +7,37 @@ decided on. Every request leaves a line in the log.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from backhaul_codec.protocol.enrolment import (
     EnrolmentError,
     Refused,
+    Request,
     read_request,
     request_subject,
     write_answer,
 )
+from backhaul_codec.protocol.identity import Identity
+from backhaul_hub.access.identity_documents import Documents
 from backhaul_hub.access.revocations import revocations
+from backhaul_hub.db.change import Change
 from backhaul_hub.db.devices import enrolled, enrolled_anew, read_devices
+from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device
 from backhaul_hub.enrol import rows as enrolment_rows
-from backhaul_hub.enrol.rules import Repeat, decide
+from backhaul_hub.enrol.rules import Enrolment, Repeat, decide
 from backhaul_hub.enrol.tokens import Settings
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.forged import is_forged
 from backhaul_hub.nats.rate_limit import PENDING_MAX, Allowance
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
-    from backhaul_codec.protocol.enrolment import Request
-    from backhaul_codec.protocol.identity import Identity
-    from backhaul_hub.access.identity_documents import Documents
-    from backhaul_hub.db.change import Change
-    from backhaul_hub.db.store import Registry
-    from backhaul_hub.enrol.rules import Enrolment
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
@@ -17,21 +17,17 @@ from backhaul_hub.access.identity_documents import Documents
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.logins import new_login
 from backhaul_hub.access.rules import asking_rights
+from backhaul_hub.config import HubConfig
 from backhaul_hub.db.devices import read_devices, require_free
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import check_device_id
 from backhaul_hub.enrol import rows as enrolment_rows
+from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_hub.enrol.rules import Enrolment
 from backhaul_hub.errors import ConfigError, RegistryError
 from backhaul_hub.lane_names import check_nodes
 from backhaul_hub.private_files import alone_in
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from backhaul_hub.config import HubConfig
-    from backhaul_hub.enrol.add_device import DeviceSettings
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 EXPIRES_S_MAX = 30 * 86_400.0
 _NS_PER_S = 1_000_000_000

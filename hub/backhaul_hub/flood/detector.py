@@ -7,14 +7,12 @@ overdraws one is suspended, for twice as long each time.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from backhaul_hub.links.leaf_connections import Carried
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
 
 FORGOTTEN_S = 3600.0
 """How long after its end a suspension is remembered: shown, and doubled by the next."""

@@ -10,27 +10,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 
 import structlog
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
+from backhaul_codec.wire.expansion import Expansion
 from backhaul_hub.access.rules import SUBS_MAX
+from backhaul_hub.config import Flood
 from backhaul_hub.errors import HubError
 from backhaul_hub.flood.detector import INSIDE, Budget, FloodWatch, Goods
+from backhaul_hub.links.leaf_connections import Carried, Leafs
 from backhaul_hub.nats.system_requests import ask_each
+from backhaul_runtime.clock import Clock
 from backhaul_runtime.trouble import Trouble
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-    from contextlib import AbstractAsyncContextManager
-
-    from nats.aio.client import Client
-
-    from backhaul_codec.wire.expansion import Expansion
-    from backhaul_hub.config import Flood
-    from backhaul_hub.links.leaf_connections import Carried, Leafs
-    from backhaul_runtime.clock import Clock
 
 INTERVAL_S = 0.5
 LATE_NS = 600_000_000_000

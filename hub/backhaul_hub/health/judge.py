@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from backhaul_codec.assurance.conditions import Conditions, Finding, Growth, Place
 from backhaul_codec.assurance.vehicle_conditions import DISK_FULL, LEDGER_FILLING
+from backhaul_hub.config import Health
 from backhaul_hub.health import conditions as kinds
-from backhaul_hub.vehicles.identities import told
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
-    from backhaul_hub.config import Health
-    from backhaul_hub.nats.jetstream import Json
-    from backhaul_hub.vehicles.core import Told
-    from backhaul_hub.vehicles.identities import Evidence
-
+from backhaul_hub.nats.jetstream import Json
+from backhaul_hub.vehicles.core import Told
+from backhaul_hub.vehicles.identities import Evidence, told
 
 _DAY_S = 86_400
 _SAID = {kind.code for kind in kinds.OF_VEHICLES}

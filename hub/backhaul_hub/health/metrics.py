@@ -7,16 +7,12 @@ it is, `backhaul-hub status --json` and `devices --json` say (docs/metrics.md).
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
+from backhaul_codec.assurance.conditions import Condition
 from backhaul_codec.assurance.metrics import COUNTER, Metric, Sample
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from backhaul_codec.assurance.conditions import Condition
-    from backhaul_hub.health.judge import Facts
-    from backhaul_hub.nats.jetstream import Json
+from backhaul_hub.health.judge import Facts
+from backhaul_hub.nats.jetstream import Json
 
 _P = "backhaul_hub_"
 _STREAM, _CONSUMER = ("stream",), ("stream", "consumer")

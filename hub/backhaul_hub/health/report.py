@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import asdict as asdict_of
 
-from backhaul_hub.device import Link
+from backhaul_codec.protocol.words import ClockWord
+from backhaul_hub.access.key_rotations import Rotation
+from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_state import LaneState
+from backhaul_hub.device import Device, Link
 from backhaul_hub.lane_names import lanes_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from backhaul_codec.protocol.words import ClockWord
-    from backhaul_hub.access.key_rotations import Rotation
-    from backhaul_hub.continuity.lane_book import Continuity
-    from backhaul_hub.continuity.lane_state import LaneState
-    from backhaul_hub.device import Device
-    from backhaul_hub.uplink.reader import UplinkReader
-    from backhaul_hub.vehicles.core import Vehicles
+from backhaul_hub.uplink.reader import UplinkReader
+from backhaul_hub.vehicles.core import Vehicles
 
 # A server takes 1 MiB in a message.
 _PAGE_BYTES = 512 << 10

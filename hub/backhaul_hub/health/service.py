@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import nats.micro
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from nats.aio.client import Client
+from nats.aio.client import Client
 
 SERVICE = "backhaul-hub"
 

@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
 
 import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_codec.assurance.conditions import Condition, counts
-from backhaul_hub.device import Link
+from backhaul_codec.assurance.metrics import Sample
+from backhaul_codec.protocol.words import ClockWord
+from backhaul_hub.config import HubConfig
+from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_state import LaneState
+from backhaul_hub.device import Device, Link
 from backhaul_hub.errors import HubError
 from backhaul_hub.health.judge import DeviceFacts, Facts, HubHealth, LaneFacts
 from backhaul_hub.health.metrics import samples
+from backhaul_hub.hub_time import HubTime
 from backhaul_hub.lane_names import DOWN
+from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.streams.streams import declared_streams
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-    from datetime import datetime
-
-    from backhaul_codec.assurance.metrics import Sample
-    from backhaul_codec.protocol.words import ClockWord
-    from backhaul_hub.config import HubConfig
-    from backhaul_hub.continuity.lane_book import Continuity
-    from backhaul_hub.continuity.lane_state import LaneState
-    from backhaul_hub.device import Device
-    from backhaul_hub.hub_time import HubTime
-    from backhaul_hub.nats.jetstream import JetStreamApi, Json
-    from backhaul_hub.sync.core import HubSync
-    from backhaul_hub.uplink.reader import UplinkReader
-    from backhaul_hub.vehicles.core import Vehicles
-    from backhaul_runtime.clock import Clock
+from backhaul_hub.sync.core import HubSync
+from backhaul_hub.uplink.reader import UplinkReader
+from backhaul_hub.vehicles.core import Vehicles
+from backhaul_runtime.clock import Clock
 
 # Of one stream: who makes more sees the first of them.
 _CONSUMERS_MAX = 1024

@@ -10,21 +10,17 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from backhaul_codec import CodecError, Opaque, Point, encode_frame, encode_point, restamp
 from backhaul_codec.assurance.certificates import HOUR_NS
 from backhaul_codec.points import JSON
+from backhaul_codec.recordings.points import Row
 from backhaul_codec.subjects import IMPORT, event_subject, frame_subject, import_subject
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from backhaul_codec.recordings.points import Row
 
 BLOCK_ROWS = 4096
 FRAME_POINTS = 1000

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from backhaul_codec.errors import MappingError
+from backhaul_codec.recordings.mapping import DeviceOf, Mapping
 from backhaul_codec.recordings.points import RowMapper
 from backhaul_codec.recordings.readers import open_recording
 from backhaul_codec.recordings.times import TimeCheck
 from backhaul_codec.subjects import DEVICE_ID
 from backhaul_hub.imports.split import Splitter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from backhaul_codec.recordings.mapping import DeviceOf, Mapping
 
 KINDS = (".csv", ".parquet")
 

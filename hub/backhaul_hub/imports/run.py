@@ -7,21 +7,25 @@ end the very same block is published again, under the same places, before anythi
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 from nats.errors import Error as NatsError
 
 from backhaul_codec.errors import MappingError
 from backhaul_codec.recordings.chain import Chain, source_of
+from backhaul_codec.recordings.mapping import DeviceOf, Mapping
 from backhaul_codec.recordings.points import RowMapper
-from backhaul_codec.recordings.readers import open_recording
+from backhaul_codec.recordings.readers import Chunk, open_recording
 from backhaul_codec.subjects import IMPORT_STREAM
+from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError, JetStreamError
 from backhaul_hub.imports.blocks import BLOCK_ROWS, Packed, epoch_of, messages, pack, stretch_of
 from backhaul_hub.imports.files import Found, Refused, groups, splitter_of
 from backhaul_hub.imports.split import Blocks
+from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.uplink.imported_rows import (
     LOST,
     Source,
@@ -33,16 +37,7 @@ from backhaul_hub.uplink.imported_rows import (
     source_of_db,
     take_epoch,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from backhaul_codec.recordings.mapping import DeviceOf, Mapping
-    from backhaul_codec.recordings.readers import Chunk
-    from backhaul_hub.db.store import Registry
-    from backhaul_hub.nats.jetstream import JetStreamApi
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 CELLS_MAX = 4_000_000  # of all open blocks, some 200 MB
 AGAIN_S, AGAIN_S_MAX = 1.0, 60.0

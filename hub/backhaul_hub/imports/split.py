@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator
+from typing import Any
 
+from backhaul_codec.recordings.mapping import DeviceOf
 from backhaul_codec.recordings.readers import Chunk
 from backhaul_codec.subjects import DEVICE_ID
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from backhaul_codec.recordings.mapping import DeviceOf
 
 NAMES_SHOWN = 20
 

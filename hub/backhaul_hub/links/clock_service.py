@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Mapping
+from typing import Annotated
 
 import msgspec
 import structlog
 from msgspec import Meta
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from backhaul_codec.strict.json import JsonError, Reader
@@ -26,15 +29,8 @@ from backhaul_hub.access.rules import CLOCK_QUESTIONS, clock_answer_subject
 from backhaul_hub.nats.forged import is_forged
 from backhaul_hub.nats.rate_limit import PENDING_MAX, Allowance
 from backhaul_hub.uplink.hashes import HASHES_MAX
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
-    from backhaul_hub.uplink.known_epochs import Ends, Known, Lanes
-    from backhaul_runtime.clock import Clock
+from backhaul_hub.uplink.known_epochs import Ends, Known, Lanes
+from backhaul_runtime.clock import Clock
 
 EPOCHS_MAX = 16
 """Epochs in one question."""

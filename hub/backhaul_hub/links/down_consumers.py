@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import structlog
 
+from backhaul_codec.kinds import Lane
 from backhaul_codec.subjects import DEVICE_ID, SubjectError, decode_token
+from backhaul_hub.device import Device
 from backhaul_hub.errors import JetStreamError
 from backhaul_hub.lane_names import (
     DOWN,
@@ -16,14 +19,8 @@ from backhaul_hub.lane_names import (
     down_filters,
     node_lanes,
 )
+from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.streams.streams import differences, names
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from backhaul_codec.kinds import Lane
-    from backhaul_hub.device import Device
-    from backhaul_hub.nats.jetstream import JetStreamApi, Json
 
 _SECOND_NS = 1_000_000_000
 log = structlog.get_logger(__name__)

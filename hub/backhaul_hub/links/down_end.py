@@ -7,16 +7,12 @@ writer, so that is known from what it was told of its own messages; DOWN then go
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import structlog
 
+from backhaul_hub.db.store import Registry
 from backhaul_hub.lane_names import DOWN
+from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.uplink.lane_rows import Position, read_position, store_read
-
-if TYPE_CHECKING:
-    from backhaul_hub.db.store import Registry
-    from backhaul_hub.nats.jetstream import JetStreamApi, Json
 
 JUMP = 1 << 20
 """Sequences passed over: more than were used since what hub.db knows was written, a second ago at most."""

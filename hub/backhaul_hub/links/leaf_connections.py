@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
 
 import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from backhaul_hub.access.rules import clock_answer_subject
@@ -15,14 +18,7 @@ from backhaul_hub.device import Link
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jwt import body_of
 from backhaul_hub.nats.system_requests import ask_all, ask_server
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 

@@ -7,12 +7,9 @@ second its agent does not even know of the link. So the hub tells again, once, a
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 SETTLED_S = 5.0
 """How long after it was reset a source stands, or its leaf has asked for another reset."""

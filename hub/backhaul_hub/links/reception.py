@@ -8,21 +8,18 @@ waits for it is dropped with it, and whoever asked asks again.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import structlog
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.connection import heard
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from nats.aio.client import Client
-
-    Listener: TypeAlias = Callable[[Client], Awaitable[None]]
+Listener: TypeAlias = Callable[[Client], Awaitable[None]]
 
 _LOOK_S = 1.0
 log = structlog.get_logger(__name__)

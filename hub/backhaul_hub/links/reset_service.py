@@ -14,23 +14,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import msgspec
 import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from backhaul_codec.strict.json import JsonError, Reader
 from backhaul_hub.lane_names import DOWN, RESETS
 from backhaul_hub.nats.rate_limit import PENDING_MAX, Allowance
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 WAITING_MAX = 1024
 """Resets under way; a leaf whose reset is passed over asks again after 5 s."""

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_codec.kinds import LIVE
+from backhaul_hub.config import HubConfig
+from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.device import Device, Link
 from backhaul_hub.errors import HubError
 from backhaul_hub.links.leaf_connections import LEAFS_INTERVAL_S
 from backhaul_hub.links.sources import (
@@ -29,18 +33,10 @@ from backhaul_hub.links.sources import (
     sources_by_shard,
     untouched_s,
 )
+from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.shards import shard_of, up_name
+from backhaul_runtime.clock import Clock
 from backhaul_runtime.trouble import Trouble
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from backhaul_hub.config import HubConfig
-    from backhaul_hub.continuity.lane_book import Continuity
-    from backhaul_hub.continuity.lane_key import LaneKey
-    from backhaul_hub.device import Device, Link
-    from backhaul_hub.nats.jetstream import JetStreamApi, Json
-    from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from backhaul_hub.lane_names import deliver_subject, lanes_of, out_stream
 from backhaul_hub.shards import shard_of
@@ -36,12 +36,11 @@ _GREETING_NS_MAX = 120 * 1_000_000_000
 # Adding a source to a stream with 500 takes some 20 ms, to one with 1,000 a quarter of a second.
 SOURCES_ADVISED_MAX = 500
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-    from backhaul_codec.kinds import Lane
-    from backhaul_hub.device import Device
-    from backhaul_hub.nats.jetstream import JetStreamApi, Json
+from backhaul_codec.kinds import Lane
+from backhaul_hub.device import Device
+from backhaul_hub.nats.jetstream import JetStreamApi, Json
 
 
 class Place(NamedTuple):

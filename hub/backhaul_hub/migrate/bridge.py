@@ -13,25 +13,21 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from backhaul_hub import shards
+from backhaul_hub.access.keys import HubKeys
 from backhaul_hub.access.logins import new_login
+from backhaul_hub.config import Login
 from backhaul_hub.errors import BackupError
 from backhaul_hub.nats_conf_text import lines, quoted
 from backhaul_hub.private_files import write_private
 from backhaul_hub.servers import urls
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from nats.aio.client import Client
-
-    from backhaul_hub.access.keys import HubKeys
-    from backhaul_hub.config import Login
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 API = "migrateapi"
 CONSUMER = "migrate"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from nats.aio.client import Client
 
 from backhaul_hub.continuity.blocks import Block, block_of, limits_explain
+from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.nats.stream_reader import Stored, StoredReader
 from backhaul_hub.uplink.audit import stream_state
 from backhaul_hub.uplink.stream_digest import (
@@ -14,11 +15,6 @@ from backhaul_hub.uplink.stream_digest import (
     ranges,
     state_differs,
 )
-
-if TYPE_CHECKING:
-    from nats.aio.client import Client
-
-    from backhaul_hub.nats.jetstream import JetStreamApi, Json
 
 _UNKNOWN, _IN_DOUBT = -1, -2
 _BATCH_MESSAGES = 512

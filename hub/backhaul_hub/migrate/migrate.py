@@ -10,8 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from backhaul_hub import questions
@@ -20,6 +23,7 @@ from backhaul_hub.backup.backup import API_TIMEOUT_S
 from backhaul_hub.backup.files import copy_database, place_file, set_created
 from backhaul_hub.backup.manifest import REGISTRY
 from backhaul_hub.backup.restore import begin_down, require_stopped
+from backhaul_hub.config import HubConfig
 from backhaul_hub.errors import BackupError, HubError
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.migrate.compare import SideBySide
@@ -30,7 +34,7 @@ from backhaul_hub.migrate.mirrors import (
     end_mirror,
     promoted,
 )
-from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.nats.snapshots import Snapshot, copy
 from backhaul_hub.private_files import private_directory
 from backhaul_hub.shards import is_shard
@@ -38,17 +42,7 @@ from backhaul_hub.start_guard import Move, forget_move, move_of, note_move
 from backhaul_hub.streams.streams import stream_names
 from backhaul_hub.streams.twin_streams import STATE
 from backhaul_hub.uplink.stream_digest import BLOCK_SEQS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
-
-    from nats.aio.client import Client
-
-    from backhaul_hub.config import HubConfig
-    from backhaul_hub.nats.jetstream import Json
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 HANDOVER = "migrated"
 # Made anew from hub.db and UP. State of an hour, every message of it synced there, is not worth it.

@@ -6,14 +6,10 @@ of, a work queue and a stream that is a mirror itself, has to be copied whole.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from backhaul_hub.errors import JetStreamError
 from backhaul_hub.migrate.bridge import API, CONSUMER, deliver_subject
+from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.shards import is_shard
-
-if TYPE_CHECKING:
-    from backhaul_hub.nats.jetstream import JetStreamApi, Json
 
 # More than are under way on any path while each is synced there. With a window that takes seconds to
 # sync the server takes the mirror for stalled, and says so in its log.

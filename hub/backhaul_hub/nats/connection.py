@@ -6,21 +6,17 @@ import asyncio
 import contextlib
 import ssl
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import structlog
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
 from backhaul_codec.protocol.credentials import CredentialsError, parse_credentials
+from backhaul_hub.config import Login
 from backhaul_hub.errors import HubError
 from backhaul_hub.servers import urls
 from backhaul_runtime.patched_client import PatchedClient
-
-if TYPE_CHECKING:
-    from nats.aio.client import Client
-
-    from backhaul_hub.config import Login
 
 log = structlog.get_logger(__name__)
 

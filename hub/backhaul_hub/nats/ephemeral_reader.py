@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import TimeoutError as NatsTimeoutError
-from nats.js.api import AckPolicy, ConsumerConfig
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-    from nats.js.api import DeliverPolicy
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 _FETCH_MESSAGES = 512
 _TIMEOUT_S = 10.0

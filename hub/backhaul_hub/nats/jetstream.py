@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
+from nats.aio.client import Client
 from nats.errors import NoRespondersError
 
 from backhaul_hub.errors import HubError, JetStreamError
 from backhaul_hub.nats.stream_reader import stamp_ns
 from backhaul_hub.shards import api_subject
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from nats.aio.client import Client
 
 STREAM_NOT_FOUND = 10059
 CONSUMER_NOT_FOUND = 10014

@@ -11,15 +11,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from backhaul_codec.strict.json import read_json
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from backhaul_hub.nats.nkey import Key
+from backhaul_hub.nats.nkey import Key
 
 Json = dict[str, Any]
 

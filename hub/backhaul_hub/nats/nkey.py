@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import nkeys
 
 from backhaul_hub.errors import KeyRefusedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Kind = Literal["operator", "account", "user"]
 _PREFIXES: dict[Kind, int] = {

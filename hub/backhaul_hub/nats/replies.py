@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from backhaul_codec import CodecError
 from backhaul_codec.subjects import SubjectError
 from backhaul_hub.errors import HubError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
 
 log = structlog.get_logger(__name__)
 

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from nats.aio.client import Client
+from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
 from backhaul_hub.errors import BackupError
+from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.shards import inbox_subject
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterable, Callable
-
-    from nats.aio.client import Client
-    from nats.aio.subscription import Subscription
-
-    from backhaul_hub.nats.jetstream import JetStreamApi, Json
 
 _CHUNK_BYTES = 128 * 1024
 _SILENCE_S_MAX = 30.0

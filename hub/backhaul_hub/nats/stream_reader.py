@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 
 from backhaul_hub.errors import HubError
 from backhaul_hub.shards import api_subject
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-    from nats.aio.subscription import Subscription
 
 # nats-py drops what a subscription has not taken beyond 128 MB; a batch stays far below.
 _BATCH_BYTES = 16 << 20

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from backhaul_hub.errors import HubError
-
-if TYPE_CHECKING:
-    from nats.aio.client import Client
 
 _WAIT_S = 3.0
 # Where none answers, each may have stood still, or the connection was lost with the question.

@@ -9,21 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn
 
 import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 
 from backhaul_hub.errors import HubError, RightsError
 from backhaul_hub.nats.replies import respond_to
-from backhaul_hub.people.identity import QUESTIONS, person_of
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
-    from backhaul_hub.people.identity import Person
+from backhaul_hub.people.identity import QUESTIONS, Person, person_of
 
 log = structlog.get_logger(__name__)
 

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.logins import new_login
 from backhaul_hub.access.revocations import Revocation, revoke
+from backhaul_hub.db.change import Change
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import FLEET
 from backhaul_hub.errors import ConfigError, RightsError
-from backhaul_hub.people.identity import require_person_name
+from backhaul_hub.people.identity import Person, require_person_name
 from backhaul_hub.people.rows import Known, insertion, known_people, removal
 from backhaul_hub.private_files import alone_in, private_directory, write_private
 from backhaul_hub.sync.heads import FleetHeads, head_row
 from backhaul_hub.sync.tree import FleetTree
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from backhaul_hub.db.change import Change
-    from backhaul_hub.people.identity import Person
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 _SECOND_NS = 1_000_000_000
 

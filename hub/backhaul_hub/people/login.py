@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+from nats.aio.client import Client
 
 from backhaul_codec.protocol.credentials import CredentialsError, parse_credentials
 from backhaul_hub.config import Login
 from backhaul_hub.errors import ConfigError, HubError, RightsError
 from backhaul_hub.nats.connection import connect
 from backhaul_hub.nats.jwt import body_of
-from backhaul_hub.people.identity import person_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nats.aio.client import Client
-
-    from backhaul_hub.people.identity import Person
+from backhaul_hub.people.identity import Person, person_of
 
 
 def read_person(creds: Path) -> Person:

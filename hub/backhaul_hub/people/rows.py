@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from backhaul_hub.db.change import Change
+from backhaul_hub.db.store import Registry
 from backhaul_hub.people.identity import May, Person
-
-if TYPE_CHECKING:
-    from backhaul_hub.db.store import Registry
 
 
 class Known(NamedTuple):

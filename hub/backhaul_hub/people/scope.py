@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
 
+from backhaul_codec import Value
+from backhaul_codec.state.tree import Edge
 from backhaul_hub.device import FLEET
 from backhaul_hub.errors import HubError, RightsError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from backhaul_codec import Value
-    from backhaul_codec.state.tree import Edge
-    from backhaul_hub.people.identity import May, Person
-    from backhaul_hub.sync.tree import FleetTree
+from backhaul_hub.people.identity import May, Person
+from backhaul_hub.sync.tree import FleetTree
 
 
 class Scope:

@@ -8,45 +8,40 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.js.api import DeliverPolicy
 
+from backhaul_codec import Value
 from backhaul_codec.assurance.certificates import HOUR_NS
 from backhaul_codec.state.json_values import parse_path, value_from_json
 from backhaul_codec.state.merge import HeadKey
+from backhaul_codec.state.tree import Topology
 from backhaul_codec.state.tree_text import describe, render
 from backhaul_hub import questions
 from backhaul_hub.commands import rows as command_rows
 from backhaul_hub.commands.arrival import BODY_BYTES_MAX
 from backhaul_hub.commands.command import command_subject
 from backhaul_hub.commands.requests import listed
-from backhaul_hub.device import FLEET
+from backhaul_hub.db.store import Registry
+from backhaul_hub.device import FLEET, Device
 from backhaul_hub.errors import HubError, RightsError, WriteRefusedError
 from backhaul_hub.nats.ephemeral_reader import pending
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.people.identity import Person
 from backhaul_hub.people.scope import Scope, Subtree
 from backhaul_hub.shadow.bucket import ShadowBucket
 from backhaul_hub.shadow.document import PARTS
 from backhaul_hub.streams.twin_streams import STATE, device_prefix
+from backhaul_hub.sync.core import HubSync
+from backhaul_hub.sync.service import SyncService
 from backhaul_hub.twin.event_answers import events_answer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from nats.aio.client import Client
-
-    from backhaul_codec import Value
-    from backhaul_codec.state.tree import Topology
-    from backhaul_hub.db.store import Registry
-    from backhaul_hub.device import Device
-    from backhaul_hub.nats.jetstream import JetStreamApi
-    from backhaul_hub.people.identity import Person
-    from backhaul_hub.sync.core import HubSync
-    from backhaul_hub.sync.service import SyncService
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 _PAGE_BYTES = 512 << 10
 _HOURS_MAX = 30_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import secrets
 import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from backhaul_hub.access.account_files import _resolver, write_accounts
 from backhaul_hub.access.keys import HubKeys, operator_seed_file, read_keys, write_keys
@@ -33,12 +33,7 @@ from backhaul_hub.tls.setup import (
     is_wildcard,
     write_certificates,
 )
-from backhaul_runtime.clock import SystemClock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock, SystemClock
 
 _CLOCK = SystemClock()
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, NamedTuple, Self
 
+from nats.aio.client import Client
 from nats.js.errors import NoKeysError, NotFoundError
+from nats.js.kv import KeyValue
 
+from backhaul_codec import Value
+from backhaul_codec.state.merge import HeadKey
 from backhaul_hub.errors import HubError, JetStreamError, WriteRefusedError
 from backhaul_hub.nats.jetstream import WRONG_LAST_SEQUENCE, JetStreamApi
 from backhaul_hub.shadow.document import (
@@ -20,15 +25,6 @@ from backhaul_hub.shadow.document import (
 )
 from backhaul_hub.shadow.service import IF_LAST_HEADER, WHO_HEADER
 from backhaul_hub.streams.twin_streams import SHADOW, SHADOW_BUCKET
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
-
-    from nats.aio.client import Client
-    from nats.js.kv import KeyValue
-
-    from backhaul_codec import Value
-    from backhaul_codec.state.merge import HeadKey
 
 _ATTEMPTS = 5
 _TAKEN_S = 5.0

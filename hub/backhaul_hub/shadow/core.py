@@ -7,15 +7,17 @@ hub, stands. The wish is neither rewritten nor repeated then; the difference is 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from backhaul_codec import CodecError
+from backhaul_codec import CodecError, Value
 from backhaul_codec.rules import require_name
 from backhaul_codec.state.merge import Head, HeadKey
+from backhaul_hub.db.change import Change
 from backhaul_hub.device import FLEET
 from backhaul_hub.errors import WriteRefusedError
 from backhaul_hub.shadow.delta import difference, fulfils, same, stands, writer
@@ -31,18 +33,11 @@ from backhaul_hub.shadow.document import (
     shown,
 )
 from backhaul_hub.shadow.state import DeviceShadow, Edition, Refusal, shadow_of, shadow_row
-from backhaul_hub.sync.heads import hub_origin, is_hub_origin
+from backhaul_hub.sync.core import HubSync, PlannedWrite
+from backhaul_hub.sync.heads import HeadChange, hub_origin, is_hub_origin
 from backhaul_hub.sync.writes import Put
 from backhaul_hub.timestamps import rfc3339
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-
-    from backhaul_codec import Value
-    from backhaul_hub.db.change import Change
-    from backhaul_hub.sync.core import HubSync, PlannedWrite
-    from backhaul_hub.sync.heads import HeadChange
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 WHO = "shadow"
 """In the origin of what nobody in particular has desired: hub:shadow."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 from backhaul_codec.state.json_values import value_to_json
+from backhaul_codec.state.merge import Head
 from backhaul_codec.wire.point_body import encode_value
 from backhaul_hub.timestamps import rfc3339
-
-if TYPE_CHECKING:
-    from backhaul_codec.state.merge import Head
 
 ON_ITS_WAY, OVERRIDDEN, LOST = "on its way", "overridden", "lost"
 """Why a desired field is in `delta`."""

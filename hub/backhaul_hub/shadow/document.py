@@ -6,12 +6,13 @@ part percent-encoded outside `A-Z a-z 0-9 _ -`. In `desired` a dtype may follow 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from backhaul_codec import CodecError
+from backhaul_codec import CodecError, Value
 from backhaul_codec.state.json_values import parse_path, value_from_json, value_to_json
 from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.strict.json import JsonError, read_json
@@ -19,11 +20,6 @@ from backhaul_codec.subjects import DEVICE_ID, encode_token
 from backhaul_hub.errors import HubError, WriteRefusedError
 from backhaul_hub.questions import FIELDS_MAX
 from backhaul_hub.streams.twin_streams import device_prefix
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from backhaul_codec import Value
 
 DESIRED, REPORTED, CONFIG, META = PARTS = ("desired", "reported", "config", "meta")
 

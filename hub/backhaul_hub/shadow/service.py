@@ -10,35 +10,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from base64 import b64decode
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable
 
 import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.errors import TimeoutError as NatsTimeoutError
+from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from backhaul_codec.subjects import DEVICE_ID
+from backhaul_hub.config import Twin
+from backhaul_hub.db.store import Registry
 from backhaul_hub.db.turn import Turn
 from backhaul_hub.errors import HubError, JetStreamError, WriteRefusedError
-from backhaul_hub.nats.jetstream import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE
-from backhaul_hub.shadow.core import Desired, Shadows
+from backhaul_hub.nats.jetstream import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE, JetStreamApi
+from backhaul_hub.shadow.core import Desired, Document, Shadows
 from backhaul_hub.shadow.document import DESIRED, shadow_key, version_of
 from backhaul_hub.streams.twin_streams import SHADOW, SHADOW_BUCKET
+from backhaul_hub.sync.core import Announcement, HubSync
+from backhaul_runtime.clock import Clock
 from backhaul_runtime.trouble import Trouble
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-    from nats.js import JetStreamContext
-
-    from backhaul_hub.config import Twin
-    from backhaul_hub.db.store import Registry
-    from backhaul_hub.nats.jetstream import JetStreamApi
-    from backhaul_hub.shadow.core import Document
-    from backhaul_hub.sync.core import Announcement, HubSync
-    from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from backhaul_codec.state.merge import Head, HeadKey
 from backhaul_hub.db.change import Change
 from backhaul_hub.shadow.document import field_key, field_name
 from backhaul_hub.sync.heads import head_body, head_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from backhaul_codec.state.merge import Head, HeadKey
 
 
 class Edition(msgspec.Struct, frozen=True):

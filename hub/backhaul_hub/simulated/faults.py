@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from backhaul_hub.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _HOUR_NS = 3_600_000_000_000
 

@@ -7,18 +7,14 @@ whole fleet is due `number / messages_s` seconds after the beginning. Nodes take
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import merge
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from backhaul_hub.simulated.faults import plant
-from backhaul_hub.simulated.lanes import Lanes
+from backhaul_hub.simulated.lanes import Lanes, Sourced
 from backhaul_hub.simulated.vehicle import Vehicle
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from backhaul_hub.simulated.lanes import Sourced
 
 _SECOND_NS = 1_000_000_000
 # Which node's turn it is: the battery is read every other time.

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from backhaul_codec import Opaque, Point, encode_point
-from backhaul_codec.kinds import BULK, LIVE
+from backhaul_codec.kinds import BULK, LIVE, Lane
 from backhaul_codec.points import JSON
 from backhaul_codec.subjects import event_subject, point_subject
 from backhaul_codec.wire.pass_frames import PassFrames
-from backhaul_hub.simulated.vehicle import SERIES
-
-if TYPE_CHECKING:
-    from backhaul_codec.kinds import Lane
-    from backhaul_hub.simulated.vehicle import Vehicle
+from backhaul_hub.simulated.vehicle import SERIES, Vehicle
 
 HOUR_NS = 3_600_000_000_000
 

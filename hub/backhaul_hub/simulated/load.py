@@ -10,24 +10,21 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 
 from backhaul_hub.errors import HubError
 from backhaul_hub.lane_names import out_stream
+from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.shards import shard_of, up_name
+from backhaul_hub.simulated.fleet import Fleet
+from backhaul_hub.simulated.lanes import Sourced
 from backhaul_hub.simulated.target import INBOX, publish_subject
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
-    from backhaul_hub.nats.jetstream import JetStreamApi
-    from backhaul_hub.simulated.fleet import Fleet
-    from backhaul_hub.simulated.lanes import Sourced
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 # A server refuses what comes while 10,000 messages of a stream wait.
 ACKNOWLEDGED_EVERY, UNACKNOWLEDGED_MAX = 256, 4096

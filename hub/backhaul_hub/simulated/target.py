@@ -8,25 +8,20 @@ one alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.logins import new_login
-from backhaul_hub.config import Login
+from backhaul_hub.config import HubConfig, Login
 from backhaul_hub.errors import ConfigError
+from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.jwt import Rights
 from backhaul_hub.private_files import write_private
-from backhaul_hub.setup.hub_directory import create_hub
+from backhaul_hub.setup.hub_directory import HubLayout, create_hub
 from backhaul_hub.shards import is_shard
 from backhaul_hub.streams.streams import declared_streams, reconcile
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from backhaul_hub.config import HubConfig
-    from backhaul_hub.nats.jetstream import JetStreamApi
-    from backhaul_hub.setup.hub_directory import HubLayout
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 PREFIX = "sim"
 _CREDS = "creds/simulator.creds"

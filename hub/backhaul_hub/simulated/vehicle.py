@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from backhaul_hub.simulated.faults import Fault
+from backhaul_hub.simulated.faults import Fault
 
 MODELS = ("VAN-1", "VAN-2", "TRUCK-1")
 FIRMWARES = ("4.0", "4.1")

@@ -7,9 +7,10 @@ differences, what may not: the hub never deletes a stream to change it.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from backhaul_codec.subjects import IMPORT, IMPORT_STREAM
+from backhaul_hub.config import HubConfig
 from backhaul_hub.errors import JetStreamError, LimitsLoweredError, StreamConflictError
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.nats.jetstream import (
@@ -19,13 +20,11 @@ from backhaul_hub.nats.jetstream import (
     REPLICAS_NOT_SUPPORTED,
     STREAM_NOT_MADE,
     SUBJECTS_OVERLAP,
+    JetStreamApi,
+    Json,
 )
 from backhaul_hub.shards import API, is_shard, up_name
 from backhaul_hub.streams.twin_streams import twin_streams
-
-if TYPE_CHECKING:
-    from backhaul_hub.config import HubConfig
-    from backhaul_hub.nats.jetstream import JetStreamApi, Json
 
 QUARANTINE = "QUARANTINE"
 SOURCED_ONLY = "hub.sourced-only"

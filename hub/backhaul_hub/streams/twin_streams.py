@@ -7,16 +7,13 @@ are declared just as such clients would make them. docs/twin.md says how each is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from backhaul_codec.subjects import DEVICE_ID
 from backhaul_hub import shards
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from backhaul_hub.config import HubConfig
-    from backhaul_hub.nats.jetstream import Json
+from backhaul_hub.config import HubConfig
+from backhaul_hub.nats.jetstream import Json
 
 STATE = "TWIN_STATE"
 EVENTS = "TWIN_EVENTS"

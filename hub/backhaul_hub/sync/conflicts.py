@@ -7,19 +7,14 @@ met. Its loser is kept here, and can be put back.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from backhaul_codec.state.merge import HeadKey
+from backhaul_codec.state.merge import Head, HeadKey
 from backhaul_codec.wire.point_body import encode_value
 from backhaul_hub.db.change import Change
 from backhaul_hub.sync.heads import head_body, head_of, is_hub_origin
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from backhaul_codec.state.merge import Head
-
 
 HUB_CLOCK = "synced"
 REVERTED, ACCEPTED = "reverted", "accepted"

@@ -8,8 +8,9 @@ and answer.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -20,29 +21,22 @@ from backhaul_codec.points import JSON
 from backhaul_codec.state.merge import Change as Merge
 from backhaul_codec.state.merge import Head, HeadKey, Merged
 from backhaul_codec.strict.json import JsonError, read_typed
-from backhaul_codec.wire.placed import decode_placed
-from backhaul_hub.continuity.future_stamps import restamps
+from backhaul_codec.subjects import Uplink
+from backhaul_codec.wire.placed import Placed, decode_placed
+from backhaul_hub.continuity.examine import Examined
+from backhaul_hub.continuity.future_stamps import FutureRule, restamps
+from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.change import Change
 from backhaul_hub.device import FLEET
 from backhaul_hub.sync.conflicts import HUB_CLOCK, Conflict, ConflictLedger, Side, in_conflict
 from backhaul_hub.sync.device_knowledge import Word, Words
 from backhaul_hub.sync.heads import FleetHeads, HeadChange, StoredHead
 from backhaul_hub.sync.heads import insertion as heads_insertion
-from backhaul_hub.sync.outbox import Outbox, frame_subjects
+from backhaul_hub.sync.outbox import Lacking, Outbox, frame_subjects
 from backhaul_hub.sync.outbox import insertion as outbox_insertion
 from backhaul_hub.sync.tree import FleetTree
 from backhaul_hub.sync.writes import Put, Write, plan_write
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
-
-    from backhaul_codec.subjects import Uplink
-    from backhaul_codec.wire.placed import Placed
-    from backhaul_hub.continuity.examine import Examined
-    from backhaul_hub.continuity.future_stamps import FutureRule
-    from backhaul_hub.continuity.lane_key import LaneKey
-    from backhaul_hub.sync.outbox import Lacking
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 

@@ -6,13 +6,11 @@ gap was filled, so the last few words are kept with their place, and of each lan
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
-if TYPE_CHECKING:
-    from backhaul_hub.continuity.lane_key import LaneKey
-
+from backhaul_hub.continuity.lane_key import LaneKey
 
 _KEPT_MAX = 16
 # More than a device has lanes in one epoch; what is in force on the oldest is forgotten then.

@@ -6,20 +6,15 @@ The hub's own graph of groups is kept as the heads of a device named FLEET that 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from backhaul_codec import decode, encode_point
+from backhaul_codec import Point, decode, encode_point
 from backhaul_codec.state.merge import Change as Merge
 from backhaul_codec.state.merge import Head, HeadKey, Heads, Merged, merge
+from backhaul_codec.wire.placed import Placed
 from backhaul_hub.db.change import Change
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from backhaul_codec import Point
-    from backhaul_codec.wire.placed import Placed
-
 
 _HUB = "hub"
 

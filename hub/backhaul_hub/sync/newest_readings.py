@@ -9,31 +9,26 @@ A stamp from the future (continuity/future_stamps.py) is left out, and counted: 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
 
-from backhaul_codec import CodecError, Opaque, Point, decode
+from backhaul_codec import CodecError, Opaque, Point, Value, decode
 from backhaul_codec.kinds import FRAME, SYSTEM
 from backhaul_codec.points import JSON
 from backhaul_codec.rules import plain_value, require_name, require_time
 from backhaul_codec.state.json_values import value_from_json, value_to_json
+from backhaul_codec.state.merge import Head, HeadKey
 from backhaul_codec.state.newest import newest_in, newest_time
 from backhaul_codec.strict.json import read_typed
-from backhaul_hub.continuity.future_stamps import FutureReadings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from backhaul_codec import Value
-    from backhaul_codec.state.merge import Head, HeadKey
-    from backhaul_codec.wire.frame_layout import Layout
-    from backhaul_hub.continuity.examine import Examined
-    from backhaul_hub.continuity.future_stamps import FutureRule
-    from backhaul_hub.db.change import Change
-    from backhaul_runtime.clock import Clock
+from backhaul_codec.wire.frame_layout import Layout
+from backhaul_hub.continuity.examine import Examined
+from backhaul_hub.continuity.future_stamps import FutureReadings, FutureRule
+from backhaul_hub.db.change import Change
+from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_codec import CodecError, encode_frame, encode_point
-from backhaul_codec.state.merge import HeadKey
+from backhaul_codec.state.merge import Head, HeadKey, Heads
 from backhaul_codec.subjects import (
     edge_frame_subject,
     edge_subject,
@@ -28,18 +29,13 @@ from backhaul_codec.subjects import (
 )
 from backhaul_codec.wire.placed import edge_frame_points
 from backhaul_hub.db.change import Change
+from backhaul_hub.db.store import Registry
+from backhaul_hub.device import Device
 from backhaul_hub.errors import HubError
 from backhaul_hub.lane_names import down_subject
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.sync.heads import FleetHeads
 from backhaul_runtime.trouble import Trouble
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from backhaul_codec.state.merge import Head, Heads
-    from backhaul_hub.db.store import Registry
-    from backhaul_hub.device import Device
-    from backhaul_hub.nats.jetstream import JetStreamApi
-    from backhaul_hub.sync.heads import FleetHeads
 
 log = structlog.get_logger(__name__)
 

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 import structlog
 
 from backhaul_codec import CodecError
+from backhaul_hub.db.store import Registry
 from backhaul_hub.sync.conflicts import Conflict, conflict_of
-from backhaul_hub.sync.core import Peer, peer_of
+from backhaul_hub.sync.core import HubSync, Peer, peer_of
 from backhaul_hub.sync.heads import StoredHead, head_row
 from backhaul_hub.sync.outbox import Lacking
-
-if TYPE_CHECKING:
-    from backhaul_hub.db.store import Registry
-    from backhaul_hub.sync.core import HubSync
 
 log = structlog.get_logger(__name__)
 

@@ -5,33 +5,28 @@ A write is in hub.db before it is answered, and in DOWN soon after, whatever hap
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
 
 from backhaul_codec.rules import require_name
 from backhaul_codec.state.json_values import parse_path, value_from_json
 from backhaul_codec.state.merge import Head, HeadKey
 from backhaul_codec.state.tree_text import describe, render
 from backhaul_codec.subjects import decode_token
+from backhaul_hub import questions
+from backhaul_hub.db.change import Change
+from backhaul_hub.db.store import Registry
 from backhaul_hub.db.turn import Turn
 from backhaul_hub.device import FLEET
 from backhaul_hub.errors import HubError, WriteRefusedError
-from backhaul_hub.sync.conflicts import ACCEPTED, REVERTED
+from backhaul_hub.sync.conflicts import ACCEPTED, REVERTED, Conflict, Side
 from backhaul_hub.sync.conflicts import insertion as conflict_insertion
+from backhaul_hub.sync.core import HubSync
 from backhaul_hub.sync.heads import hub_origin
-from backhaul_hub.sync.newest_readings import point_json
+from backhaul_hub.sync.newest_readings import Readings, point_json
 from backhaul_hub.sync.tree_writes import TreeWrite, TreeWrites
 from backhaul_hub.sync.writes import Put
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
-    from backhaul_hub import questions
-    from backhaul_hub.db.change import Change
-    from backhaul_hub.db.store import Registry
-    from backhaul_hub.sync.conflicts import Conflict, Side
-    from backhaul_hub.sync.core import HubSync
-    from backhaul_hub.sync.newest_readings import Readings
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 
 class SyncService:

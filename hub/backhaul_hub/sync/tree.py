@@ -9,17 +9,13 @@ A device that no living group leads to hangs under the root: it is never out of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterator
 
+from backhaul_codec import Value
 from backhaul_codec.state.tree import Edge, Topology
 from backhaul_codec.subjects import encode_token
 from backhaul_hub.device import FLEET
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-
-    from backhaul_codec import Value
-    from backhaul_hub.sync.heads import FleetHeads, HeadChange
+from backhaul_hub.sync.heads import FleetHeads, HeadChange
 
 
 def address_of(device: str, node: str) -> str:

@@ -7,22 +7,18 @@ left out on both ends (codec's state/tree.py).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
+from backhaul_codec import Value
 from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.state.tree import NODE_TYPE
 from backhaul_codec.subjects import DEVICE_ID
 from backhaul_hub.device import FLEET
 from backhaul_hub.errors import WriteRefusedError
-from backhaul_hub.sync.tree import name_in
+from backhaul_hub.sync.heads import FleetHeads
+from backhaul_hub.sync.tree import FleetTree, name_in
 from backhaul_hub.sync.writes import Put
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from backhaul_codec import Value
-    from backhaul_hub.sync.heads import FleetHeads
-    from backhaul_hub.sync.tree import FleetTree
 
 GROUP_TYPE = "group"
 DEVICE_TYPE = "device"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from backhaul_codec import CodecError, Value, encode_point
 from backhaul_codec.state.merge import Head, HeadKey, tombstone_for
@@ -11,11 +11,7 @@ from backhaul_codec.subjects import NODE_TYPE_PREFIX, SubjectError
 from backhaul_codec.wire.placed import Placed
 from backhaul_hub.errors import WriteRefusedError
 from backhaul_hub.sync import outbox as downlink
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from backhaul_hub.sync.heads import DeviceHeads
+from backhaul_hub.sync.heads import DeviceHeads
 
 
 @dataclass(frozen=True, slots=True)

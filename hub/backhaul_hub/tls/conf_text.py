@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from backhaul_hub.nats_conf_text import quoted
 from backhaul_hub.tls.files import CA, SERVER, TLS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def tls_block(target: Path, *, peers: bool = False) -> str:

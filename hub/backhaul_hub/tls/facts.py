@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backhaul_hub.tls.authority import names_of
 from backhaul_hub.tls.files import CA_KEY, TLS, server_certificates, trusted_authorities
 
 if TYPE_CHECKING:
-    from datetime import datetime
-    from pathlib import Path
-
     from cryptography import x509
 
 

@@ -12,7 +12,10 @@ Key and certificate are one file, so that a server never reads one without the o
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backhaul_hub.errors import CertificateError
@@ -31,10 +34,6 @@ from backhaul_hub.tls.authority import (
 from backhaul_hub.tls.handshake import require_accepted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-    from pathlib import Path
-
     from cryptography import x509
 
 TLS = "tls"

@@ -7,13 +7,10 @@ the certificate to anybody.
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
 from backhaul_hub.errors import CertificateError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 
 def require_accepted(

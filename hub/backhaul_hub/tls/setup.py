@@ -7,21 +7,16 @@ that is asked for: what goes over loopback is read by nobody else.
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from backhaul_hub.errors import CertificateError
 from backhaul_hub.timestamps import utc
-from backhaul_hub.tls.files import make_certificates, use_certificate
+from backhaul_hub.tls.files import OwnCertificate, make_certificates, use_certificate
 from backhaul_hub.tls.handshake import require_accepted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from backhaul_hub.tls.files import OwnCertificate
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import structlog
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from backhaul_hub.errors import HubError
+from backhaul_hub.nats.jetstream import Json
 from backhaul_hub.nats.system_requests import ask_all
 from backhaul_hub.tls.files import has_tls, trusted_authorities
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from nats.aio.client import Client
-
-    from backhaul_hub.nats.jetstream import Json
 
 _LOOK_S = 60.0
 # What a server says about its client port stands at the top.

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import Any
+
+from nats.aio.client import Client
 
 from backhaul_codec.assurance.certificate_text import hour
-from backhaul_codec.assurance.certificates import HOUR_NS, hours_between
+from backhaul_codec.assurance.certificates import HOUR_NS, Certificate, hours_between
 from backhaul_hub.db.devices import read_devices
+from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError, RegistryError
+from backhaul_hub.questions import Events
 from backhaul_hub.twin.event_log import EventLog, find_events, hiding
 from backhaul_hub.uplink.certify import certificates_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from nats.aio.client import Client
-
-    from backhaul_codec.assurance.certificates import Certificate
-    from backhaul_hub.db.store import Registry
-    from backhaul_hub.questions import Events
 
 HOURS_MAX = 24 * 366
 

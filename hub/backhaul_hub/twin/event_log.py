@@ -9,14 +9,16 @@ twin job's word, JSON, and stands there once by its subject (docs/twin.md).
 from __future__ import annotations
 
 import heapq
+from collections.abc import Collection
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.js.api import DeliverPolicy
 
-from backhaul_codec import CodecError, Opaque, decode
-from backhaul_codec.assurance.certificates import ALSO_IMPORTED
+from backhaul_codec import CodecError, Message, Opaque, decode
+from backhaul_codec.assurance.certificates import ALSO_IMPORTED, Certificate, State
 from backhaul_codec.kinds import LIVE
 from backhaul_codec.points import JSON
 from backhaul_codec.ranges import RangeSet
@@ -25,18 +27,9 @@ from backhaul_codec.strict.json import JsonError, read_json
 from backhaul_codec.subjects import DEVICE_ID, SubjectError, decode_token, encode_token
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.ephemeral_reader import pending
-from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.streams.twin_streams import EVENTS, device_prefix
 from backhaul_hub.timestamps import rfc3339
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from nats.aio.client import Client
-
-    from backhaul_codec import Message
-    from backhaul_codec.assurance.certificates import Certificate, State
-    from backhaul_hub.nats.jetstream import Json
 
 SAID = ("previous", "reason", "data")
 # A vehicle's clock may be ahead by as much before the hub refuses its stamps many times over.

@@ -13,23 +13,19 @@ that, the newest of each series. An older one never is.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from backhaul_codec import CodecError
+from backhaul_codec import CodecError, Value
 from backhaul_codec.rules import require_name, require_time
 from backhaul_codec.state.json_values import value_from_json, value_to_json
 from backhaul_codec.strict.json import Reader
 from backhaul_codec.subjects import DEVICE_ID, encode_token
 from backhaul_hub.streams.twin_streams import device_prefix
 from backhaul_hub.timestamps import rfc3339
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from backhaul_codec import Value
 
 VALUE_JSON_BYTES_MAX = 256 << 10
 """Of one value. The server takes no message over 4 MB; a larger value is read in the history."""

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Iterable
 from itertools import count
-from typing import TYPE_CHECKING
 
 import structlog
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from backhaul_codec.state.merge import HeadKey
+from backhaul_hub.config import HubConfig
 from backhaul_hub.errors import HubError
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.sync.core import Announcement, HubSync
 from backhaul_hub.sync.heads import is_hub_origin
-from backhaul_hub.sync.newest_readings import Series
+from backhaul_hub.sync.newest_readings import NewReading, Reading, Readings, Series
 from backhaul_hub.twin.state_messages import (
     StateKey,
     StateValue,
@@ -26,18 +30,8 @@ from backhaul_hub.twin.state_messages import (
     state_body,
     state_subject,
 )
+from backhaul_runtime.clock import Clock
 from backhaul_runtime.trouble import Trouble
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from nats.aio.client import Client
-
-    from backhaul_hub.config import HubConfig
-    from backhaul_hub.nats.jetstream import JetStreamApi
-    from backhaul_hub.sync.core import Announcement, HubSync
-    from backhaul_hub.sync.newest_readings import NewReading, Reading, Readings
-    from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 

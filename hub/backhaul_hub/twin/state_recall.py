@@ -7,8 +7,7 @@ were read are looked at once more.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.js.api import DeliverPolicy
 
@@ -18,14 +17,9 @@ from backhaul_hub.errors import HubError
 from backhaul_hub.nats.ephemeral_reader import pending
 from backhaul_hub.nats.stream_reader import StoredReader
 from backhaul_hub.streams.twin_streams import STATE
-from backhaul_hub.sync.newest_readings import Reading, Series
+from backhaul_hub.sync.heads import FleetHeads
+from backhaul_hub.sync.newest_readings import Reading, Readings, Series
 from backhaul_hub.twin.state_messages import read_state
-
-if TYPE_CHECKING:
-    from nats.aio.client import Client
-
-    from backhaul_hub.sync.heads import FleetHeads
-    from backhaul_hub.sync.newest_readings import Readings
 
 LOOK_BACK_MESSAGES = 8192
 """Of each UP stream: far more than are ever read and wait to be published."""

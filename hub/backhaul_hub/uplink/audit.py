@@ -7,8 +7,9 @@ message at a known sequence still has the time it had.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from backhaul_hub.continuity.blocks import (
     Block,
@@ -18,17 +19,12 @@ from backhaul_hub.continuity.blocks import (
     limits_explain,
 )
 from backhaul_hub.continuity.examine import UnreadableError, examine
+from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.errors import HubError, JetStreamError
-from backhaul_hub.nats.stream_reader import holes, stamp_ns
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from backhaul_hub.continuity.lane_key import LaneKey
-    from backhaul_hub.nats.jetstream import JetStreamApi, Json
-    from backhaul_hub.nats.stream_reader import Stored, StoredReader
-    from backhaul_hub.uplink.block_store import BlockStore
-    from backhaul_hub.uplink.lane_rows import Position
+from backhaul_hub.nats.jetstream import JetStreamApi, Json
+from backhaul_hub.nats.stream_reader import Stored, StoredReader, holes, stamp_ns
+from backhaul_hub.uplink.block_store import BlockStore
+from backhaul_hub.uplink.lane_rows import Position
 
 _BATCH_MESSAGES = 512
 # A leader that is cut off from the others of its cluster believes in itself for so long at the most.

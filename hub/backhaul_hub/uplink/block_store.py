@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -10,11 +10,7 @@ from backhaul_codec.ranges import RangeSet
 from backhaul_hub.continuity.blocks import Block, BlockContent
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.change import Change
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
-    from backhaul_hub.db.store import Registry
+from backhaul_hub.db.store import Registry
 
 _PUT_BLOCK = (
     "INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET low = excluded.low,"

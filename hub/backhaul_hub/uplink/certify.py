@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import msgspec
 
-from backhaul_codec.assurance.certificates import LaneId, certify, lane_records
+from backhaul_codec.assurance.certificates import Certificate, LaneId, certify, lane_records
 from backhaul_hub.db.devices import read_devices
+from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import RegistryError
 from backhaul_hub.uplink.device_words_store import marks_of
 from backhaul_hub.uplink.imported_rows import imported_hours
 from backhaul_hub.uplink.lane_rows import read_lanes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from backhaul_codec.assurance.certificates import Certificate
-    from backhaul_hub.db.store import Registry
 
 
 async def certificates_of(

@@ -7,13 +7,11 @@ transaction, then the consumers hear that it stands. One reader has the turn at 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from backhaul_hub.continuity.examine import Examined
-    from backhaul_hub.db.change import Change
+from backhaul_hub.continuity.examine import Examined
+from backhaul_hub.db.change import Change
 
 
 class Consumer(Protocol):

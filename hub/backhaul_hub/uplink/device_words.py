@@ -5,21 +5,17 @@ Pure: it is told in the order of UP, changes continuity, and hands out the rows 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 import structlog
 
 from backhaul_codec.assurance.certificates import HOUR_NS
-from backhaul_codec.protocol.words import ClockWord, EpochWord, MarkWord, Receipt, forked_by
+from backhaul_codec.protocol.words import ClockWord, EpochWord, MarkWord, Receipt, Word, forked_by
+from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.change import Change
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from backhaul_codec.protocol.words import Word
-    from backhaul_hub.continuity.lane_book import Continuity
 
 log = structlog.get_logger(__name__)
 

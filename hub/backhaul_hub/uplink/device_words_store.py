@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from backhaul_codec.assurance.certificates import Mark
 from backhaul_codec.protocol.words import ClockWord
-
-if TYPE_CHECKING:
-    from backhaul_hub.db.store import Registry
-    from backhaul_hub.uplink.device_words import WordBook
+from backhaul_hub.db.store import Registry
+from backhaul_hub.uplink.device_words import WordBook
 
 
 async def restore(registry: Registry, book: WordBook) -> None:

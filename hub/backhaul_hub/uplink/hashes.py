@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
+from nats.aio.client import Client
 
 from backhaul_codec import CodecError, peek
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.subjects import SubjectError, parse_uplink
 from backhaul_hub.continuity.examine import own_hash
+from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.db.store import Registry
 from backhaul_hub.nats.stream_reader import StoredReader
-
-if TYPE_CHECKING:
-    from nats.aio.client import Client
-
-    from backhaul_hub.continuity.lane_book import Continuity
-    from backhaul_hub.continuity.lane_key import LaneKey
-    from backhaul_hub.db.store import Registry
 
 HASHES_MAX = 512
 """Seqs in one question."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 from nats.errors import Error as NatsError
@@ -11,14 +11,9 @@ from nats.errors import Error as NatsError
 from backhaul_codec.assurance.certificates import HOUR_NS
 from backhaul_codec.subjects import IMPORT_STREAM
 from backhaul_hub.db.change import Change
+from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from backhaul_hub.db.store import Registry
-    from backhaul_hub.nats.jetstream import JetStreamApi
-
+from backhaul_hub.nats.jetstream import JetStreamApi
 
 # Of an import that goes on something is noted every few seconds; of one that nobody wants any more
 # nothing is said for ever.

@@ -7,20 +7,16 @@ when nothing that would tell otherwise stands unread in UP.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from nats.errors import Error as NatsError
 
+from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.errors import HubError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from backhaul_hub.continuity.lane_book import Continuity
-    from backhaul_hub.nats.jetstream import JetStreamApi
-    from backhaul_hub.uplink.reader import UplinkReader
-    from backhaul_runtime.clock import Clock
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.uplink.reader import UplinkReader
+from backhaul_runtime.clock import Clock
 
 WAIT_S_MAX = 1.0
 """For how long what UP held when the question came may take to be read."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,11 +12,7 @@ from backhaul_hub.continuity import chain
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.continuity.lane_state import Explained, LaneState
 from backhaul_hub.db.change import Change
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from backhaul_hub.db.store import Registry
+from backhaul_hub.db.store import Registry
 
 _PUT_LANE = "INSERT OR REPLACE INTO lane VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 

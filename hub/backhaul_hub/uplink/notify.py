@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_hub.continuity.former_epochs import FormerEpochs
+from backhaul_hub.continuity.chain import Watermark
+from backhaul_hub.continuity.former_epochs import FormerEpochs, Held, Place
+from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.continuity.resend_policy import RepairBook
+from backhaul_hub.device import Link
 from backhaul_hub.errors import HubError
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_runtime.clock import Clock
 from backhaul_runtime.trouble import Trouble
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from backhaul_hub.continuity.chain import Watermark
-    from backhaul_hub.continuity.former_epochs import Held, Place
-    from backhaul_hub.continuity.lane_book import Continuity
-    from backhaul_hub.device import Link
-    from backhaul_hub.nats.jetstream import JetStreamApi
-    from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import structlog
 
+from backhaul_hub.continuity.examine import UnreadableError
 from backhaul_hub.errors import JetStreamError
 from backhaul_hub.nats.jetstream import WRONG_LAST_SEQUENCE, JetStreamApi
-
-if TYPE_CHECKING:
-    from backhaul_hub.continuity.examine import UnreadableError
-    from backhaul_hub.nats.stream_reader import Stored
+from backhaul_hub.nats.stream_reader import Stored
 
 log = structlog.get_logger(__name__)
 

@@ -7,40 +7,33 @@ stream has lost something, and is audited (uplink/audit.py) before anything else
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import structlog
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from backhaul_codec.ranges import RangeSet
+from backhaul_codec.wire.expansion import Expansion
 from backhaul_hub.continuity.blocks import BlockLog, block_of
 from backhaul_hub.continuity.examine import Examined, UnreadableError, examine, own_hash
-from backhaul_hub.continuity.repeats import forks_from
+from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.continuity.repeats import Run, forks_from
+from backhaul_hub.db.change import Change
+from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError, RegistryError
+from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.nats.stream_reader import Stored, StoredReader
-from backhaul_hub.uplink.audit import Audit, require_gone
+from backhaul_hub.uplink.audit import Audit, Finding, require_gone
 from backhaul_hub.uplink.block_store import BlockStore, forget_lanes
+from backhaul_hub.uplink.consumer import Consumer
 from backhaul_hub.uplink.device_words import WordBook
 from backhaul_hub.uplink.hashes import Hashes
 from backhaul_hub.uplink.lane_rows import Position, read_position, store_read
 from backhaul_hub.uplink.quarantine import set_aside
 from backhaul_runtime.trouble import Trouble
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from nats.aio.client import Client
-
-    from backhaul_codec.wire.expansion import Expansion
-    from backhaul_hub.continuity.lane_book import Continuity
-    from backhaul_hub.continuity.lane_key import LaneKey
-    from backhaul_hub.continuity.repeats import Run
-    from backhaul_hub.db.change import Change
-    from backhaul_hub.db.store import Registry
-    from backhaul_hub.nats.jetstream import JetStreamApi, Json
-    from backhaul_hub.uplink.audit import Finding
-    from backhaul_hub.uplink.consumer import Consumer
 
 log = structlog.get_logger(__name__)
 

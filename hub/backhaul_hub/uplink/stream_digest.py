@@ -7,20 +7,14 @@ every message, so one that was lost, added, moved or altered shows, and where.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
+from nats.aio.client import Client
 
-from backhaul_hub.nats.stream_reader import StoredReader
+from backhaul_hub.nats.jetstream import Json
+from backhaul_hub.nats.stream_reader import Stored, StoredReader
 from backhaul_hub.uplink.audit import stream_state
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from nats.aio.client import Client
-
-    from backhaul_hub.nats.jetstream import Json
-    from backhaul_hub.nats.stream_reader import Stored
 
 BLOCK_SEQS = 8192
 _BATCH_MESSAGES = 512

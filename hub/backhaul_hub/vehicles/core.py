@@ -6,19 +6,16 @@ It comes with questions for the time (links/clock_service.py) and is kept in hub
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
 
 from backhaul_codec.protocol.vehicle_report import VehicleReport, read_report
 from backhaul_hub.db.change import Change
+from backhaul_hub.db.store import Registry
 from backhaul_hub.vehicles.identities import Identities, Identity
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from backhaul_hub.db.store import Registry
 
 log = structlog.get_logger(__name__)
 

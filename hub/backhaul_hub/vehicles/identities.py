@@ -13,14 +13,12 @@ A machine that is replaced once, for good, is no alarm: it is said for a day, as
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from backhaul_codec.protocol.vehicle_report import VehicleReport
+from backhaul_codec.protocol.vehicle_report import VehicleReport
 
 KEPT_MAX = 8
 """Sightings of each device: a machine, with a start of it, and a run of its agent."""

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any, Self
 
 import structlog
 
+from backhaul_hub import questions
+from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.db.store import Registry
+from backhaul_hub.device import Link
 from backhaul_hub.errors import HubError, RegistryError
-from backhaul_hub.vehicles.core import restored
+from backhaul_hub.vehicles.core import Vehicles, restored
 from backhaul_hub.vehicles.identities import LASTS_NS
 from backhaul_hub.vehicles.turns import Turns
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Self
-
-    from backhaul_hub import questions
-    from backhaul_hub.continuity.lane_book import Continuity
-    from backhaul_hub.continuity.lane_key import LaneKey
-    from backhaul_hub.db.store import Registry
-    from backhaul_hub.device import Link
-    from backhaul_hub.vehicles.core import Vehicles
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 STORE_S = 5.0
 log = structlog.get_logger(__name__)

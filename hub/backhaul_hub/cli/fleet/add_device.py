@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
+from backhaul_codec.protocol.identity import LinkMode
 from backhaul_hub.cli._options import directory_option, vehicle_options
 from backhaul_hub.cli._tell import tell_hub
 from backhaul_hub.config import load
-from backhaul_hub.enrol.add_device import DeviceSettings, change_nodes, create_device, is_enrolled
+from backhaul_hub.enrol.add_device import (
+    AddedDevice,
+    ChangedNodes,
+    DeviceSettings,
+    change_nodes,
+    create_device,
+    is_enrolled,
+)
 from backhaul_hub.errors import RegistryError
 from backhaul_runtime.clock import SystemClock
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from backhaul_codec.protocol.identity import LinkMode
-    from backhaul_hub.enrol.add_device import AddedDevice, ChangedNodes
 
 _KEPT = ("link_kbit_s", "link_mode")
 

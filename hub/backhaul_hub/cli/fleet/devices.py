@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from backhaul_codec.state.point_text import columns
 from backhaul_codec.subjects import node_of_lane
+from backhaul_hub.cli._ask import Access
 from backhaul_hub.cli._options import access_option
-from backhaul_runtime.clock import SystemClock
-
-if TYPE_CHECKING:
-    from backhaul_hub.cli._ask import Access
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock, SystemClock
 
 _RANGES_SHOWN = 5
 _HEADINGS = (

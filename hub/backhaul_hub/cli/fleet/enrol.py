@@ -6,23 +6,18 @@ import asyncio
 import json
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 import structlog
 
+from backhaul_codec.protocol.identity import LinkMode
 from backhaul_hub.cli._logs import log_to_stderr
 from backhaul_hub.cli._options import directory_option, vehicle_options
 from backhaul_hub.config import load
 from backhaul_hub.enrol.add_device import DeviceSettings
-from backhaul_hub.enrol.tokens import EXPIRES_S_MAX, make_token
+from backhaul_hub.enrol.tokens import EXPIRES_S_MAX, MadeToken, make_token
 from backhaul_runtime.clock import SystemClock
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from backhaul_codec.protocol.identity import LinkMode
-    from backhaul_hub.enrol.tokens import MadeToken
 
 log = structlog.get_logger(__name__)
 

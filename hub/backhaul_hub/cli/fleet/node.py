@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import click
 
@@ -11,9 +12,6 @@ from backhaul_hub.cli._ask import Operator, ask
 from backhaul_hub.cli._options import directory_option, who_option
 from backhaul_hub.cli._points import print_points
 from backhaul_hub.cli.values.set import by_node
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @click.group()

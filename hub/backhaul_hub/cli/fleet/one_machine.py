@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
 from backhaul_hub.cli._ask import Operator, ask
 from backhaul_hub.cli._options import directory_option
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command(name="one-machine")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 import structlog
@@ -14,14 +14,9 @@ from backhaul_hub.cli._logs import log_to_stderr
 from backhaul_hub.cli._options import directory_option
 from backhaul_hub.cli._tell import tell_hub
 from backhaul_hub.config import load
-from backhaul_hub.enrol.revoke import leave_for_servers, revoke_device
+from backhaul_hub.enrol.revoke import Revoked, leave_for_servers, revoke_device
 from backhaul_hub.errors import HubError
 from backhaul_runtime.clock import SystemClock
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from backhaul_hub.enrol.revoke import Revoked
 
 log = structlog.get_logger(__name__)
 

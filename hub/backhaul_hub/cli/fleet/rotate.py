@@ -5,22 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 import structlog
 
+from backhaul_hub.access.key_rotations import Rotation
 from backhaul_hub.cli._logs import log_to_stderr
 from backhaul_hub.cli._options import directory_option
 from backhaul_hub.cli._tell import tell_hub
 from backhaul_hub.config import load
 from backhaul_hub.enrol.rotate import begin_rotation
 from backhaul_runtime.clock import SystemClock
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from backhaul_hub.access.key_rotations import Rotation
 
 log = structlog.get_logger(__name__)
 

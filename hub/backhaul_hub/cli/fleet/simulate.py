@@ -6,16 +6,18 @@ import asyncio
 import json
 import re
 import sys
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from nats.aio.client import Client
 
 from backhaul_hub.cli._ask import hub_client
 from backhaul_hub.cli._options import directory_option
-from backhaul_hub.config import load
+from backhaul_hub.config import Login, load
 from backhaul_hub.errors import ConfigError
 from backhaul_hub.nats.connection import connect
 from backhaul_hub.nats.jetstream import JetStreamApi
@@ -31,13 +33,6 @@ from backhaul_hub.simulated.target import (
     simulator_login,
 )
 from backhaul_runtime.clock import SystemClock
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from nats.aio.client import Client
-
-    from backhaul_hub.config import Login
 
 _CLOCK = SystemClock()
 _RATE = re.compile(r"(\d+(?:\.\d+)?)/(s|min|h)")

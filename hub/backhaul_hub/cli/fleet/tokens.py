@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,12 +13,8 @@ from backhaul_codec.state.point_text import columns, utc
 from backhaul_hub.cli._options import directory_option
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol import rows as enrolment_rows
+from backhaul_hub.enrol.rules import Enrolment
 from backhaul_runtime.clock import SystemClock
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from backhaul_hub.enrol.rules import Enrolment
 
 
 @click.command()

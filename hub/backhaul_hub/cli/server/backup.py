@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from backhaul_hub.backup.backup import Backup
+from backhaul_hub.backup.manifest import Manifest
 from backhaul_hub.backup.retention import begin_next, drop_oldest
 from backhaul_hub.backup.selection import Choice
 from backhaul_hub.cli._ask import hub_client
@@ -17,9 +17,6 @@ from backhaul_hub.cli._options import directory_option
 from backhaul_hub.cli._progress import progress
 from backhaul_hub.config import load
 from backhaul_runtime.clock import SystemClock
-
-if TYPE_CHECKING:
-    from backhaul_hub.backup.manifest import Manifest
 
 
 @click.command()

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
 from backhaul_codec.assurance.certificate_text import line, to_json
-from backhaul_codec.assurance.certificates import HOUR_NS, hours_between
+from backhaul_codec.assurance.certificates import HOUR_NS, Certificate, hours_between
 from backhaul_hub.cli._options import directory_option, time_ns
 from backhaul_hub.db.store import Registry
 from backhaul_hub.uplink.certify import certificates_of
 from backhaul_runtime.clock import SystemClock
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from backhaul_codec.assurance.certificates import Certificate
 
 _HOURS_MAX = 24 * 366
 

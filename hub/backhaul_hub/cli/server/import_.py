@@ -7,15 +7,17 @@ import fcntl
 import json
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from backhaul_codec.errors import MappingError
 from backhaul_codec.programs.command_line import INTERRUPTED
+from backhaul_codec.recordings.mapping import DeviceOf, Mapping
 from backhaul_codec.recordings.mapping import load as load_mapping
 from backhaul_codec.recordings.progress_screen import ProgressScreen
 from backhaul_hub.cli._ask import hub_client
@@ -31,11 +33,6 @@ from backhaul_hub.imports.run import Import, Outcome
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.streams.streams import import_stream, reconcile
 from backhaul_runtime.clock import SystemClock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from backhaul_codec.recordings.mapping import DeviceOf, Mapping
 
 _CLOCK = SystemClock()
 _SHOWN = 20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
@@ -11,9 +11,6 @@ from backhaul_hub.cli._options import directory_option
 from backhaul_hub.cli._tell import tell_hub
 from backhaul_hub.config import load
 from backhaul_hub.errors import HubError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command()

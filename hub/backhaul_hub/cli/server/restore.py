@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -13,27 +13,22 @@ from backhaul_hub.access.account_files import jwts_in_files, write_accounts
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.push import AccountKeeper
 from backhaul_hub.access.revocation_log import RevocationLog
-from backhaul_hub.backup.carry_revocations import at_servers
+from backhaul_hub.backup.carry_revocations import AtServers, CarriedOver, at_servers
 from backhaul_hub.backup.files import copy_database, put_missing_files
-from backhaul_hub.backup.manifest import REGISTRY
+from backhaul_hub.backup.manifest import REGISTRY, Manifest
 from backhaul_hub.backup.restore import Restore, whole_backup
 from backhaul_hub.cli._ask import hub_client
 from backhaul_hub.cli._from_streams import print_rebuilt, rebuild_registry, rebuilt_as_json
 from backhaul_hub.cli._options import directory_option
 from backhaul_hub.cli._progress import progress
 from backhaul_hub.cli._tell import tell_hub
-from backhaul_hub.config import load
+from backhaul_hub.config import HubConfig, load
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import BackupError
 from backhaul_hub.nats.connection import connect
 from backhaul_hub.servers import urls
 from backhaul_hub.unfinished import mark_unfinished
 from backhaul_runtime.clock import SystemClock
-
-if TYPE_CHECKING:
-    from backhaul_hub.backup.carry_revocations import AtServers, CarriedOver
-    from backhaul_hub.backup.manifest import Manifest
-    from backhaul_hub.config import HubConfig
 
 
 @click.command()

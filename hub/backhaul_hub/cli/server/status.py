@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,9 +14,6 @@ from backhaul_codec.assurance.conditions import Severity, page_lines
 from backhaul_codec.state.point_text import shown
 from backhaul_hub.cli._ask import Operator, ask
 from backhaul_hub.cli._options import directory_option
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EXIT_CONDITIONS = 3
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
 
 from backhaul_hub.cli._options import directory_option
 from backhaul_hub.cli._tell import tell_hub
-from backhaul_hub.config import load
+from backhaul_hub.config import HubConfig, load
 from backhaul_hub.errors import CertificateError
 from backhaul_hub.servers import server_directories, urls
 from backhaul_hub.timestamps import utc
@@ -29,11 +29,6 @@ from backhaul_hub.tls.files import (
     use_certificate,
 )
 from backhaul_runtime.clock import SystemClock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from backhaul_hub.config import HubConfig
 
 _FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 

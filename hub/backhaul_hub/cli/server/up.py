@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 import structlog
@@ -22,9 +22,6 @@ from backhaul_hub.start_guard import require_here
 from backhaul_hub.streams.streams import declared_streams, planned
 from backhaul_hub.unfinished import require_finished
 from backhaul_runtime.clock import SystemClock
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -17,9 +18,6 @@ from backhaul_hub.artifacts.uploads import PREFIX, object_name
 from backhaul_hub.cli._ask import hub_client
 from backhaul_hub.cli._options import directory_option
 from backhaul_hub.errors import ArtifactError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _device_option = click.option(
     "--device", default="", metavar="VID", help="What this device has uploaded, not an artifact."

@@ -6,15 +6,16 @@ import asyncio
 import json
 import secrets
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from backhaul_codec.strict.json import JsonError, read_json
 from backhaul_hub.broadcast import events as live
-from backhaul_hub.cli._ask import Visitor
+from backhaul_hub.cli._ask import Access, Operator, Visitor
 from backhaul_hub.cli._options import access_option, who_option
 from backhaul_hub.commands.arrival import read_body
 from backhaul_hub.commands.command import command_subject, result_subject
@@ -23,11 +24,6 @@ from backhaul_hub.config import load
 from backhaul_hub.errors import HubError, JetStreamError
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.questions import CommandName
-
-if TYPE_CHECKING:
-    from nats.aio.client import Client
-
-    from backhaul_hub.cli._ask import Access, Operator
 
 _LOOK_S = 1.0
 _RECORD_S_MAX = 10.0

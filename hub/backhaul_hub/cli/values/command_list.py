@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from backhaul_codec.state.point_text import columns, utc
-from backhaul_hub.cli._ask import ask
+from backhaul_hub.cli._ask import Access, ask
 from backhaul_hub.cli._options import access_option
-
-if TYPE_CHECKING:
-    from backhaul_hub.cli._ask import Access
 
 
 @click.command("commands")

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import click
 
 from backhaul_codec.state.point_text import columns, origin, path, utc, value
-from backhaul_hub.cli._ask import ask
+from backhaul_hub.cli._ask import Access, ask
 from backhaul_hub.cli._group import DefaultGroup
 from backhaul_hub.cli._options import access_option, who_option
 from backhaul_hub.cli._points import print_points
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from backhaul_hub.cli._ask import Access
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from backhaul_codec.assurance.certificates import HOUR_NS
 from backhaul_codec.state.point_text import shown, utc
-from backhaul_hub.cli._ask import Visitor
+from backhaul_hub.cli._ask import Operator, Visitor
 from backhaul_hub.cli._options import access_option, time_ns
 from backhaul_hub.config import load
 from backhaul_hub.db.store import Registry
@@ -18,9 +18,6 @@ from backhaul_hub.questions import Events
 from backhaul_hub.twin.event_answers import events_answer
 from backhaul_hub.twin.event_log import SAID
 from backhaul_runtime.clock import SystemClock
-
-if TYPE_CHECKING:
-    from backhaul_hub.cli._ask import Operator
 
 _QUIET = "had not spoken yet in any of these hours"
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import click
 
-from backhaul_hub.cli._ask import ask
+from backhaul_hub.cli._ask import Access, ask
 from backhaul_hub.cli._options import access_option
 from backhaul_hub.cli._points import print_points
-
-if TYPE_CHECKING:
-    from backhaul_hub.cli._ask import Access
 
 
 @click.command()

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from backhaul_codec import CodecError
 from backhaul_codec.state.json_values import parse_assignment, parse_path, value_to_json
+from backhaul_hub.cli._ask import Access
 from backhaul_hub.cli._options import access_option, who_option
 from backhaul_hub.cli._points import print_points
 from backhaul_hub.errors import WriteRefusedError
-
-if TYPE_CHECKING:
-    from backhaul_hub.cli._ask import Access
 
 
 @click.command("set")

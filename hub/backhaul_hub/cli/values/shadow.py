@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import click
 from nats.errors import Error as NatsError
 
-from backhaul_codec import CodecError
+from backhaul_codec import CodecError, Value
 from backhaul_codec.state.json_values import parse_assignment, parse_path
 from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.state.point_text import columns, shown
@@ -21,7 +22,7 @@ from backhaul_hub.cli._group import DefaultGroup
 from backhaul_hub.cli._options import access_option, who_option
 from backhaul_hub.config import load
 from backhaul_hub.errors import HubError, WriteRefusedError
-from backhaul_hub.shadow.bucket import ShadowBucket
+from backhaul_hub.shadow.bucket import Revision, ShadowBucket
 from backhaul_hub.shadow.document import (
     DESIRED,
     META,
@@ -30,12 +31,6 @@ from backhaul_hub.shadow.document import (
     field_name,
     parse_key,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from backhaul_codec import Value
-    from backhaul_hub.shadow.bucket import Revision
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
 

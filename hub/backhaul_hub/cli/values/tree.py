@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import click
 
-from backhaul_hub.cli._ask import ask
+from backhaul_hub.cli._ask import Access, ask
 from backhaul_hub.cli._options import access_option
-
-if TYPE_CHECKING:
-    from backhaul_hub.cli._ask import Access
 
 
 @click.command()

@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from backhaul_codec.state.point_text import line, path
 from backhaul_hub.broadcast.points import changed_subject
-from backhaul_hub.cli._ask import Visitor
+from backhaul_hub.cli._ask import Access, Visitor
 from backhaul_hub.cli._options import access_option
-
-if TYPE_CHECKING:
-    from backhaul_hub.cli._ask import Access
 
 
 @click.command()
