@@ -188,19 +188,19 @@ class Day:
             Figure("drained", self.arrived.points_s, "points/s"),
             Figure("in UP once, with its value", tally.points, "points"),
             Figure("frames that stand there again", tally.repeats, "frames"),
-            Figure("ranges that certificates miss", missing, "", at_most(0)),
+            Figure("ranges that completeness reports miss", missing, "", at_most(0)),
         ]
 
 
 async def _missing(hub: HubRig) -> int:
-    """Return how many ranges the vehicle's certificates miss.
+    """Return how many ranges the vehicle's completeness reports miss.
 
     The hour of the run itself waits for its end; that nothing is missing of it is known before.
     """
     words = ["completeness", DEVICE, "--dir", str(hub.directory), "--json"]
     hours = json.loads(await run_to_end([program("backhaul-hub"), *words]))["hours"]
     if not hours or any(hour["explained"] for hour in hours):
-        raise BenchmarkError(f"the certificates are not as they should be: {hours}")
+        raise BenchmarkError(f"the completeness reports are not as they should be: {hours}")
     return sum(len(hour["missing"]) for hour in hours)
 
 

@@ -43,7 +43,7 @@ class MessageKind(NamedTuple):
 FRAME = MessageKind("f", "f", BULK, Worth.TELEMETRY, ("hub/sync", "spark/rules"))
 POINT = MessageKind("p", "p", LIVE, Worth.STATE, ("hub/sync", "spark/rules"))
 """Heads: one point, or points that hold or fall as one. Of an edge, and of several, they are worth CONFIG."""
-SYSTEM = MessageKind("e", "e", LIVE, Worth.EVENT, ("hub/uplink", "hub/sync", "spark/certify"))
+SYSTEM = MessageKind("e", "e", LIVE, Worth.EVENT, ("hub/uplink", "hub/sync", "spark/completeness"))
 """The agent's own events; SYSTEM_KINDS says more of some."""
 REPORT = MessageKind("a", "e.app", LIVE, Worth.EVENT, ("hub/broadcast", "hub/twin"))
 """Events that programs report: none of them can say anything in the agent's name."""

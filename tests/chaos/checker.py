@@ -9,7 +9,7 @@ from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from backhaul_codec.assurance.certificates import HOUR_NS
+from backhaul_codec.assurance.completeness import HOUR_NS
 from backhaul_codec.kinds import LIVE
 from backhaul_codec.protocol.command_errors import ErrorCode
 from tests.chaos.evidence import lane_of
@@ -225,7 +225,7 @@ def a_second_agent_is_refused(_: Told, found: Found) -> Iterable[str]:
 
 
 def no_hour_is_complete_over_a_hole(told: Told, found: Found) -> Iterable[str]:
-    """All that was acknowledged within an hour that is certified complete is in UP.
+    """All that was acknowledged within an hour that is reported complete is in UP.
 
     But for what went with a ledger that an older copy replaced, or with a second machine, if nobody can know of it.
     """

@@ -8,13 +8,13 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from backhaul_codec.assurance.certificates import HOUR_NS, hours_between
+from backhaul_codec.assurance.completeness import HOUR_NS, hours_between
 from backhaul_codec.kinds import LIVE
 from backhaul_hub.db.store import Registry
 from backhaul_hub.health.conditions import TWO_MACHINES
 from backhaul_hub.nats.stream_reader import StoredReader
 from backhaul_hub.streams.twin_streams import EVENTS
-from backhaul_hub.uplink.certify import certificates_of
+from backhaul_hub.uplink.completeness import hour_reports_of
 from tests.chaos.evidence import Found, Uplinks, heads_of, twin_event
 from tests.chaos.faults_ledger import note_set_aside
 from tests.support.command_storm import OVER, waiting
@@ -145,7 +145,7 @@ class Look:
             return {
                 device: [
                     each.hour_ns
-                    for each in await certificates_of(registry, device, hours)
+                    for each in await hour_reports_of(registry, device, hours)
                     if each.state == "complete"
                 ]
                 for device in self._world.vehicles

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from backhaul_codec import Opaque, Point, encode_point
-from backhaul_codec.assurance.certificates import HOUR_NS
+from backhaul_codec.assurance.completeness import HOUR_NS
 from tests.chaos.clone import Clone
 from tests.chaos.damage import Damage
 from tests.chaos.diary import Entry

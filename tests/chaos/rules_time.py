@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul_codec.assurance.certificates import HOUR_NS
+from backhaul_codec.assurance.completeness import HOUR_NS
 from tests.chaos.diary import Happening, happening_of, readings_of
 from tests.chaos.evidence import BY_CLIENT, UNTIMED
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SLACK_NS = 1_000_000_000
 """How wrong a vehicle may be that has asked the hub over a good link: what is drawn jumps by more."""
 _LOOK_NS = 60 * SLACK_NS
-"""How long a look may take: certificates are read at its end."""
+"""How long a look may take: completeness reports are read at its end."""
 
 
 def stamps_are_true(told: Told, found: Found) -> Iterable[str]:
@@ -89,7 +89,7 @@ def commands_keep_their_time(_: Told, found: Found) -> Iterable[str]:
 
 
 def no_hour_is_complete_before_its_end(_: Told, found: Found) -> Iterable[str]:
-    """An hour that is not over has no certificate that it is complete."""
+    """An hour that is not over has no completeness report that it is complete."""
     for device, hours in found.complete_hours.items():
         for hour_ns in hours:
             if hour_ns + HOUR_NS > found.span[1] + _LOOK_NS:

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
-from backhaul_codec.assurance.certificates import HOUR_NS
+from backhaul_codec.assurance.completeness import HOUR_NS
 from tests.chaos.checker import check
 from tests.chaos.diary import Entry, Told
 from tests.chaos.evidence import (

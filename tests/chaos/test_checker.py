@@ -11,7 +11,7 @@ from backhaul_agent.commands.decide import CommandBook
 from backhaul_agent.config import CommandConfig
 from backhaul_agent.ledger.command_rows import CommandRow, Outcome, State
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
-from backhaul_codec.assurance.certificates import HOUR_NS
+from backhaul_codec.assurance.completeness import HOUR_NS
 from tests.chaos.checker import RULES, check, cut_short
 from tests.chaos.damage import Damage
 from tests.chaos.diary import Diary, Entry, Told

@@ -238,7 +238,7 @@ def test_what_stood_in_a_lost_registry_alone_may_be_gone_with_it() -> None:
 
 
 def test_what_an_older_copy_of_a_ledger_lacks_may_be_gone_and_nobody_know() -> None:
-    """The epoch goes on, and the hour is certified: no word of it had left the vehicle."""
+    """The epoch goes on, and the hour is reported: no word of it had left the vehicle."""
     case = Case()
     case.told.entries.append(readings(20, 2))
     case.found.damages = [put_back(20, 21)]

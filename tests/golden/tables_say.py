@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from deltalake import DeltaTable
 
 from backhaul_codec import Opaque, Point, chain, encode_frame, encode_point, hash_of
-from backhaul_spark.certify.certificates import Certificates
-from backhaul_spark.certify.completeness import lane_states
-from backhaul_spark.certify.read import certified_hours
+from backhaul_spark.completeness.hour_reports import HourReports
+from backhaul_spark.completeness.lane_states import lane_states
+from backhaul_spark.completeness.read import hour_reports
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.rollup.rollup import Rollup, run_here
 from backhaul_spark.tables.schemas import TABLES
@@ -56,7 +56,7 @@ def captured(lines: Iterable[str]) -> list[Message]:
 
 
 def begin(root: Path, messages: list[Message]) -> None:
-    """Make the tables: two ingests, rollups and certificates after each."""
+    """Make the tables: two ingests, rollups and completeness reports after each."""
     first, second, _ = _parts(messages)
     _take(root, 3, first)
     _take(root, 4, second)
@@ -73,7 +73,7 @@ def says(root: Path) -> dict[str, Any]:
     tables = {spec.name: _rows(root / spec.name) for spec in TABLES if (root / spec.name).exists()}
     return {
         "tables": tables,
-        "hours": plain(certified_hours(str(root))),
+        "hours": plain(hour_reports(str(root))),
         "lanes": plain(lane_states(str(root))),
     }
 
@@ -146,4 +146,4 @@ def _take(root: Path, hours: int, messages: list[Message]) -> None:
     report = task(str(root), number, message_batch("UP_00", batch))
     ingest.commit("golden", number, [report])
     Rollup(str(root), clock, run_here).run()
-    Certificates(str(root), clock).run()
+    HourReports(str(root), clock).run()

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
-from backhaul_codec.assurance.certificates import (
+from backhaul_codec.assurance.completeness import (
     ALSO_IMPORTED,
     HOUR_NS,
-    Certificate,
+    HourReport,
     Missing,
     Reasoned,
 )
@@ -180,21 +180,21 @@ def test_each_event_is_found_once_by_its_time_whatever_came_twice(
 
 
 @pytest.mark.parametrize(
-    ("state", "certificate"),
+    ("state", "report"),
     [
-        ("complete", Certificate(0, "complete", (7,))),
-        ("complete", Certificate(0, "waiting", (7,), missing=(Missing("bulk", 7, 1, 2),))),
-        ("waiting", Certificate(0, "waiting", (7,), missing=(Missing("live", 7, 1, 2),))),
-        ("waiting", Certificate(0, "waiting", (7,), why="the vehicle has not spoken since")),
-        ("complete", Certificate(0, "complete", (7,), why=ALSO_IMPORTED)),
-        ("explained", Certificate(0, "explained", (7,), (), (Reasoned("live", 7, 1, 2, "full"),))),
-        ("complete", Certificate(0, "explained", (7,), (), (Reasoned("bulk", 7, 1, 2, "full"),))),
+        ("complete", HourReport(0, "complete", (7,))),
+        ("complete", HourReport(0, "waiting", (7,), missing=(Missing("bulk", 7, 1, 2),))),
+        ("waiting", HourReport(0, "waiting", (7,), missing=(Missing("live", 7, 1, 2),))),
+        ("waiting", HourReport(0, "waiting", (7,), why="the vehicle has not spoken since")),
+        ("complete", HourReport(0, "complete", (7,), why=ALSO_IMPORTED)),
+        ("explained", HourReport(0, "explained", (7,), (), (Reasoned("live", 7, 1, 2, "full"),))),
+        ("complete", HourReport(0, "explained", (7,), (), (Reasoned("bulk", 7, 1, 2, "full"),))),
     ],
 )
 def test_an_hour_hides_events_where_the_live_lane_is_in_doubt(
-    state: str, certificate: Certificate
+    state: str, report: HourReport
 ) -> None:
-    assert hiding(certificate) == state
+    assert hiding(report) == state
 
 
 def test_a_stream_that_is_not_heard_is_named() -> None:

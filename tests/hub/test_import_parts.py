@@ -12,7 +12,7 @@ import pytest
 from nats.errors import OutboundBufferLimitError
 
 from backhaul_codec import Point, decode, peek
-from backhaul_codec.assurance.certificates import HOUR_NS, LaneId, LaneRecord, Mark, certify
+from backhaul_codec.assurance.completeness import HOUR_NS, LaneId, LaneRecord, Mark, report_hours
 from backhaul_codec.errors import MappingError
 from backhaul_codec.protocol.words import ImportWord, WordError, read_word
 from backhaul_codec.ranges import RangeSet
@@ -337,14 +337,14 @@ def test_hours_that_no_vehicle_has_spoken_of_are_imported() -> None:
     imported = {HOUR * HOUR_NS: True, (HOUR + 1) * HOUR_NS: False, (HOUR + 6) * HOUR_NS: True}
     found = {
         each.hour_ns // HOUR_NS - HOUR: (each.state, each.why)
-        for each in certify(marks, lanes, hours, imported)
+        for each in report_hours(marks, lanes, hours, imported)
     }
     assert found[0] == ("imported", "")
     assert found[1][0] == "waiting"
     assert "was not finished" in found[1][1]
     assert 2 not in found
     assert found[6] == ("complete", "readings of this hour were imported as well")
-    assert [each.state for each in certify([], {}, hours, imported)] == [
+    assert [each.state for each in report_hours([], {}, hours, imported)] == [
         "imported",
         "waiting",
         "imported",

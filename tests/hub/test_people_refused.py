@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeoutError
 
-from backhaul_codec.assurance.certificates import HOUR_NS
+from backhaul_codec.assurance.completeness import HOUR_NS
 from backhaul_hub.cli._tell import tell_hub
 from backhaul_hub.cli.main import cli
 from backhaul_hub.config import load

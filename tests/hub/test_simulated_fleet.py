@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_codec import Point, decode
-from backhaul_codec.assurance.certificates import LaneId, Mark, certify, hours_between, lane_records
+from backhaul_codec.assurance.completeness import (
+    LaneId,
+    Mark,
+    hours_between,
+    lane_records,
+    report_hours,
+)
 from backhaul_codec.kinds import BULK, LIVE
 from backhaul_codec.protocol.words import MarkWord, read_word
 from backhaul_codec.ranges import RangeSet
@@ -137,10 +143,10 @@ def test_the_hours_of_a_backlog_are_complete() -> None:
     assert {"start", "hour", "link"} == {mark.why for mark in marks}
     records = lane_records(held, {}, [(mark.epoch, mark.lanes) for mark in marks])
     hours = hours_between(LATE.from_ns, START_NS)
-    assert [each.state for each in certify(marks, records, hours)] == ["complete"] * 6
+    assert [each.state for each in report_hours(marks, records, hours)] == ["complete"] * 6
     del held[LaneId(BULK, START_NS // SECOND_NS)]
     records = lane_records(held, {}, [(mark.epoch, mark.lanes) for mark in marks])
-    assert "waiting" in [each.state for each in certify(marks, records, hours)]
+    assert "waiting" in [each.state for each in report_hours(marks, records, hours)]
 
 
 def vehicle(kind: str = "", series: str = "", ahead_ns: int = 0) -> Vehicle:

@@ -1,4 +1,4 @@
-"""Ledgers copied and put back, and hours certified."""
+"""Ledgers copied and put back, and hours judged."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class ShiftedClock(SystemClock):
 
 
 async def until(world: World, state: str, from_s: int) -> None:
-    """Wait until the hub's certificate of an hour says so."""
+    """Wait until the hub's completeness report of an hour says so."""
     hours: list[dict[str, Any]] = []
     try:
         async with asyncio.timeout(DEADLINE_S):

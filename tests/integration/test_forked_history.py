@@ -1,4 +1,4 @@
-"""What the history certifies of an hour, beside what the hub does: one machine, and then its clone as well.
+"""What the history reports of an hour, beside what the hub does: one machine, and then its clone as well.
 
 Real hub, real leaf, real agents, real Spark.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec import structs
 
-from backhaul_codec.assurance.certificates import TWO_MACHINES
+from backhaul_codec.assurance.completeness import TWO_MACHINES
 from backhaul_hub.config import load
 from backhaul_hub.control.control_plane import ControlPlane
 from tests.integration.conditions import until_shown
@@ -47,8 +47,8 @@ async def plane_by(world: World, clock: ShiftedClock) -> AsyncIterator[None]:
         await running
 
 
-async def certified(world: World, tables: Path, from_s: int) -> dict[str, Any]:
-    """Bring the history up to date, and return its certificate of an hour."""
+async def reported(world: World, tables: Path, from_s: int) -> dict[str, Any]:
+    """Bring the history up to date, and return its completeness report of an hour."""
     spark = [str(WITH_JAVA), program("backhaul-spark")]
     root = ["--table-root", str(tables)]
     await run_to_end([*spark, "ingest", "--once", "--hub-dir", str(world.hub.directory), *root])
@@ -57,7 +57,7 @@ async def certified(world: World, tables: Path, from_s: int) -> dict[str, Any]:
     return hour  # type: ignore[no-any-return]
 
 
-async def test_a_sound_hour_has_the_hubs_hashes_and_a_clone_takes_its_certificate(
+async def test_a_sound_hour_has_the_hubs_hashes_and_a_clone_takes_its_completeness_report(
     world: World, tmp_path: Path
 ) -> None:
     """An image is made in the hour before this one, and both machines go on from it in that hour."""
@@ -92,7 +92,7 @@ async def test_a_sound_hour_has_the_hubs_hashes_and_a_clone_takes_its_certificat
         await it.settled()
         await until(world, "complete", hour_s)
         [at_the_hub] = await completeness(world, hour_s, hour_s + 1)
-        sound = await certified(world, tmp_path / "t", hour_s)
+        sound = await reported(world, tmp_path / "t", hour_s)
         assert sound["state"] == "complete"
         assert {each["lane"] for each in sound["chain"] if each["high_hash"]} >= {"bulk"}
         assert sound["chain"] == at_the_hub["chain"]
@@ -102,7 +102,7 @@ async def test_a_sound_hour_has_the_hubs_hashes_and_a_clone_takes_its_certificat
         await rig.start()
         await it.settled()
         await until_shown(world, "two-machines")
-        forked = await certified(world, tmp_path / "t", hour_s)
+        forked = await reported(world, tmp_path / "t", hour_s)
     assert forked["state"] == "explained"
     assert TWO_MACHINES in {
         each["reason"] for each in forked["explained"] if each["lane"] == "bulk"

@@ -292,7 +292,7 @@ async def test_no_account_but_the_hubs_own_can_import(world: World) -> None:
 
 
 @pytest.mark.spark
-async def test_an_imported_fleet_is_in_the_history_once_and_certified_so(world: World) -> None:
+async def test_an_imported_fleet_is_in_the_history_once_and_reported_so(world: World) -> None:
     it = Logs(world)
     for vin in ("VID-001", "WVW"):
         it.write("all.csv", range(9000), vin)

@@ -104,12 +104,12 @@ MUTANTS = (
     ),
     Mutant(
         "complete-over-hole",
-        "an hour is certified `complete` though something of it is missing",
-        "codec/backhaul_codec/assurance/certificates.py",
+        "an hour is reported `complete` though something of it is missing",
+        "codec/backhaul_codec/assurance/completeness.py",
         '"waiting" if missing or open_ended else',
         '"waiting" if open_ended else',
         named(
-            "tests/codec/test_certificates.py",
+            "tests/codec/test_completeness.py",
             "test_a_hole_makes_its_hour_wait_and_no_other",
             "test_never_complete_over_a_hole",
         ),

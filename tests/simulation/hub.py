@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.uplink.resend import Ask
 from backhaul_codec import Point
-from backhaul_codec.assurance.certificates import LaneId, LaneRecord, Mark, certify, lane_records
+from backhaul_codec.assurance.completeness import (
+    LaneId,
+    LaneRecord,
+    Mark,
+    lane_records,
+    report_hours,
+)
 from backhaul_codec.protocol.vehicle_report import VehicleReport
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.state.merge import HeadKey, Heads
@@ -23,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from backhaul_agent.uplink.epoch_sync import Ends, Known
-    from backhaul_codec.assurance.certificates import Certificate
+    from backhaul_codec.assurance.completeness import HourReport
     from backhaul_hub.continuity.chain import Watermark
     from tests.simulation.models import Message
 
@@ -63,7 +69,7 @@ class Hub:
         self._told: dict[LaneKey, Watermark] = {}
         self._asks = 0
         self._newest_stamp = 0
-        self._judged: tuple[object, list[Certificate]] = (None, [])
+        self._judged: tuple[object, list[HourReport]] = (None, [])
 
     def restart(self) -> None:
         """Kill -9 of the control plane: what it had not stored is gone."""
@@ -187,11 +193,11 @@ class Hub:
     def _has_read_all(self) -> bool:
         return self._read_loss == self.up.loss and self._read_seq >= self.up.last_seq
 
-    def certificates(self, hours: range) -> list[Certificate]:
+    def reports(self, hours: range) -> list[HourReport]:
         """Judge some hours; again only where something was read since."""
         basis = (self._read_seq, self._read_loss, hours)
         if self._judged[0] != basis:
-            self._judged = (basis, certify(self.marks, self._records(), hours))
+            self._judged = (basis, report_hours(self.marks, self._records(), hours))
         return self._judged[1]
 
     def _records(self) -> dict[LaneId, LaneRecord]:

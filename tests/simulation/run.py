@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from backhaul_codec import Point
-from backhaul_codec.assurance.certificates import HOUR_NS
+from backhaul_codec.assurance.completeness import HOUR_NS
 from backhaul_codec.state.merge import HeadKey
 from backhaul_hub.continuity.lane_key import LaneKey
 from tests.simulation.hub import DEVICE, History, Hub, HubCores
@@ -360,12 +360,12 @@ class Run:
                     self._fail(f"the watermark {state.watermark} of {key} passes the hole {seq}")
         # Judged by hours in which what is acknowledged has a place that is known.
         hours = range(START_NS, self.now_ns + HOUR_NS, HOUR_NS)
-        for certificate in self.hub.certificates(hours):
-            if certificate.state != "complete":
+        for report in self.hub.reports(hours):
+            if report.state != "complete":
                 continue
             for id_, message in self.vehicle.book.acknowledged.items():
                 hour_ns = message.time_ns // HOUR_NS * HOUR_NS
-                if hour_ns != certificate.hour_ns or safe.get(message.place) == message.own:
+                if hour_ns != report.hour_ns or safe.get(message.place) == message.own:
                     continue
                 if message.place in safe:
                     continue  # another machine's: this one has not been heard to its end

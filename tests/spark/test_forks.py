@@ -1,4 +1,4 @@
-"""Two machines in one epoch, as the certificates of the history see them: by links, contents and words."""
+"""Two machines in one epoch, as the completeness reports of the history see them: by links, contents and words."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from backhaul_codec import chain, hash_of
-from backhaul_codec.assurance.certificates import TWO_MACHINES, Certificate
+from backhaul_codec.assurance.completeness import TWO_MACHINES, HourReport
 from backhaul_codec.protocol.words import FORKED, SPARE, spare_of
 from backhaul_codec.wire.envelope import NO_LINK
-from backhaul_spark.certify.certificates import Certificates
-from backhaul_spark.certify.read import certified_hours
+from backhaul_spark.completeness.hour_reports import HourReports
+from backhaul_spark.completeness.read import hour_reports
 from backhaul_spark.ingest import batch as ingest
 from backhaul_spark.tables.delta import transactions
 from backhaul_spark.tables.schemas import HASHES_TABLE, INGEST_TABLES
-from tests.spark.certificate_world import World
+from tests.spark.completeness_world import World
 from tests.support.spark_frames import T0_NS, frame
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ class Vehicle(World):
         value = {"epoch": EPOCH, "lanes": lanes, "why": "hour", "chain": known}
         return self.event("mark", hour + 1, value, hour, EPOCH)
 
-    def hours(self) -> list[Certificate]:
-        return [hour for _, hour in certified_hours(self.root)]
+    def hours(self) -> list[HourReport]:
+        return [hour for _, hour in hour_reports(self.root)]
 
     def forks(self) -> list[tuple[str, int]]:
         """Lane and first seq that two machines may have written, of each hour of which it is said."""
@@ -102,7 +102,7 @@ def test_each_hour_of_one_history_names_the_hashes_that_are_held(
 ) -> None:
     vehicle.take(*vehicle.marked(one), vehicle.sent(one, *range(1, 26)))
     vehicle.take(vehicle.sent(one, *range(26, 41)))
-    vehicle.certify()
+    vehicle.report_hours()
     assert vehicle.states() == SOUND
     ends = [each for hour in vehicle.hours() for each in hour.chain]
     expected = [
@@ -118,12 +118,12 @@ def test_a_message_that_links_to_another_than_the_one_before_it_is_a_fork(
     two = Machine(2.0).write(40)
     vehicle.take(*vehicle.marked(one, 3), vehicle.sent(one, *range(1, 21)))
     vehicle.clock.hours = 2.5
-    vehicle.certify()
+    vehicle.report_hours()
     assert vehicle.states() == SOUND[:2]
     # Of the other machine's messages the first ones never came.
     vehicle.take(*vehicle.marked(two)[3:], vehicle.sent(two, *range(21, 41)))
     vehicle.clock.hours = 4.5
-    vehicle.certify()
+    vehicle.report_hours()
     assert vehicle.states() == ["explained"] * 4
     assert vehicle.forks() == [("bulk", 1), ("bulk", 11), ("bulk", 21), ("bulk", 31)]
 
@@ -134,7 +134,7 @@ def test_a_fork_within_one_batch_is_seen(vehicle: Vehicle, one: Machine, togethe
     parts = [vehicle.sent(one, *range(1, 21)), vehicle.sent(two, *range(21, 41))]
     marks = [*vehicle.marked(one)[:3], *vehicle.marked(two)[3:]]
     vehicle.take(*marks, *(parts if together else reversed(parts)))
-    vehicle.certify()
+    vehicle.report_hours()
     assert vehicle.states() == ["explained"] * 4
 
 
@@ -143,17 +143,17 @@ def test_a_message_that_comes_with_another_content_is_a_fork_from_there_on(
 ) -> None:
     two = one.image(24).write(28)
     vehicle.take(*vehicle.marked(one), vehicle.sent(one, *range(1, 41)))
-    vehicle.certify()
+    vehicle.report_hours()
     assert vehicle.states() == SOUND
     vehicle.take(vehicle.sent(two, *range(22, 29)))
-    vehicle.certify()
+    vehicle.report_hours()
     assert vehicle.states() == [*SOUND[:2], "explained", "explained"]
     assert vehicle.forks() == [("bulk", 25), ("bulk", 31)]
     assert [row["version"] for row in vehicle.rows()] == [1, 1, 2, 2]
     # The hours that follow in this epoch know of it.
     vehicle.take(vehicle.sent(one.write(50), *range(41, 51)), vehicle.marked_at(one, 5))
     vehicle.clock.hours = 5.5
-    vehicle.certify()
+    vehicle.report_hours()
     assert vehicle.forks() == [("bulk", 25), ("bulk", 31), ("bulk", 41)]
 
 
@@ -161,7 +161,7 @@ def test_two_contents_in_one_batch_are_a_fork(vehicle: Vehicle, one: Machine) ->
     two = one.image(11).write(12)
     parts = [vehicle.sent(one, *range(1, 41)), vehicle.sent(two, 12)]
     vehicle.take(*vehicle.marked(one), *parts)
-    vehicle.certify()
+    vehicle.report_hours()
     assert vehicle.states() == ["complete", *["explained"] * 3]
 
 
@@ -172,16 +172,16 @@ def test_where_the_first_message_of_the_other_machine_did_not_come_nobody_knows_
     vehicle.take(*vehicle.marked(one), vehicle.sent(one, *range(1, 41)))
     other = one.image(24).write(35)
     vehicle.take(vehicle.sent(other, *range(32, 36)), vehicle.sent(one, 30, 31))
-    vehicle.certify()
+    vehicle.report_hours()
     assert vehicle.states() == ["explained"] * 4
 
 
 def test_what_comes_again_as_it_was_changes_nothing(vehicle: Vehicle, one: Machine) -> None:
     vehicle.take(*vehicle.marked(one), vehicle.sent(one, *range(1, 41)))
-    vehicle.certify()
+    vehicle.report_hours()
     assert vehicle.states() == SOUND
     vehicle.take(*vehicle.marked(one), vehicle.sent(one, *range(1, 41)))
-    done = vehicle.certify()
+    done = vehicle.report_hours()
     assert (done.created, done.changed) == (0, 0)
     assert set(vehicle.table("hashes").column("came").to_pylist()) == {"first", "again"}
 
@@ -190,7 +190,7 @@ def test_of_version_1_nothing_is_proven_and_nothing_is_a_fork(vehicle: Vehicle) 
     vehicle.take(*vehicle.marks(), vehicle.bulk(*range(1, 41)))
     other = frame(5, (9.0,), epoch=EPOCH, start_ns=T0_NS)
     vehicle.take(vehicle.messages([other], "f.battery"))
-    vehicle.certify()
+    vehicle.report_hours()
     assert vehicle.states() == SOUND
     assert [hour.chain for hour in vehicle.hours()] == [()] * 4
     assert vehicle.table("hashes").num_rows == 0
@@ -205,7 +205,7 @@ def test_a_vehicle_that_goes_on_in_version_2_has_not_forked(vehicle: Vehicle) ->
     vehicle.take(vehicle.bulk(*range(1, 11)), vehicle.sent(machine, *range(11, 41)))
     vehicle.take(*(vehicle.marked_at(machine, hour) for hour in (1, 2, 3, 4)))
     vehicle.take(vehicle.mark(1, 0, 0))
-    vehicle.certify()
+    vehicle.report_hours()
     assert vehicle.states() == SOUND
     # The last message of version 1 has none here.
     assert [each.high_hash for hour in vehicle.hours() for each in hour.chain] == [
@@ -222,11 +222,11 @@ def test_the_vehicles_word_that_the_hub_holds_another_history_is_one(
     vehicle: Vehicle, one: Machine, old: int, why: str
 ) -> None:
     vehicle.take(*vehicle.marked(one), vehicle.sent(one, *range(1, 41)))
-    vehicle.certify()
+    vehicle.report_hours()
     # Of what stands in the spare epoch nothing is missing here.
     said = {"old": old, "new": 8, "lanes": {"bulk": 40 if old == EPOCH else 0}, "why": why}
     vehicle.take(vehicle.event("epoch", 1, said, 4.2, epoch=8))
-    vehicle.certify()
+    vehicle.report_hours()
     assert vehicle.states() == ["explained"] * 4
 
 
@@ -237,7 +237,7 @@ def test_a_mark_that_speaks_of_another_message_than_is_held_is_one(
     marks = vehicle.marked(one)
     marks[3] = vehicle.marked_at(one, 3, two.hashes[30].hex())
     vehicle.take(*marks, vehicle.sent(one, *range(1, 41)))
-    vehicle.certify()
+    vehicle.report_hours()
     assert vehicle.states() == ["explained"] * 4
     held = [each.high_hash for hour in vehicle.hours() for each in hour.chain]
     assert held == [one.hashes[seq].hex() for seq in (10, 20, 30, 40)]
@@ -255,7 +255,7 @@ def test_a_fork_outlives_the_merging_of_ranges(
     vehicle.take(vehicle.mark(6, 5, 40))
     bulk = [row for row in vehicle.table("coverage").to_pylist() if row["lane"] == "bulk"]
     assert sorted((row["lo"], row["hi"]) for row in bulk) == [(1, 20), (21, 40)]
-    vehicle.certify()
+    vehicle.report_hours()
     assert vehicle.states() == ["explained"] * 4
 
 
@@ -263,18 +263,18 @@ def test_a_run_that_was_killed_after_it_found_a_fork_is_done_again(
     vehicle: Vehicle, one: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vehicle.take(*vehicle.marked(one), vehicle.sent(one, *range(1, 41)))
-    vehicle.certify()
+    vehicle.report_hours()
     vehicle.take(vehicle.sent(one.image(19).write(20), 20))
 
     def killed(*_: object) -> None:
         raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr(Certificates, "_commit", killed)
+        patch.setattr(HourReports, "_commit", killed)
         with pytest.raises(SystemExit):
-            vehicle.certify()
+            vehicle.report_hours()
     assert vehicle.states() == SOUND
-    vehicle.certify()
+    vehicle.report_hours()
     assert vehicle.states() == ["complete", *["explained"] * 3]
 
 
@@ -308,26 +308,26 @@ def test_tables_of_version_3_go_on_without_hashes_of_what_they_have(
 ) -> None:
     vehicle.take(*vehicle.marked(one, 3), vehicle.sent(one, *range(1, 21)))
     vehicle.clock.hours = 2.5
-    vehicle.certify()
+    vehicle.report_hours()
     for spec in INGEST_TABLES:
         if spec is not HASHES_TABLE:
             as_version_3(vehicle.root, spec.name)
     as_version_3(vehicle.root, "certificates")
     shutil.rmtree(f"{vehicle.root}/hashes")
     assert vehicle.states() == SOUND[:2]
-    vehicle.certify()  # before any ingest by this backhaul
+    vehicle.report_hours()  # before any ingest by this backhaul
     vehicle.take(*(vehicle.marked_at(one, hour) for hour in (3, 4)))
     vehicle.take(vehicle.sent(one, *range(21, 41)))
     vehicle.clock.hours = 4.5
-    vehicle.certify()
+    vehicle.report_hours()
     assert vehicle.states() == SOUND
     ends = [[each.high_hash for each in hour.chain] for hour in vehicle.hours()]
     assert ends == [[], [], [one.hashes[30].hex()], [one.hashes[40].hex()]]
     # A content of what came before may be another one: of that nobody here knows.
     vehicle.take(vehicle.sent(Machine(2.0).write(5), 5))
-    vehicle.certify()
+    vehicle.report_hours()
     assert vehicle.states() == SOUND
     vehicle.take(vehicle.sent(one.image(28).write(29), 29))
-    vehicle.certify()
+    vehicle.report_hours()
     assert vehicle.states() == [*SOUND[:2], "explained", "explained"]
     assert [row["version"] for row in vehicle.rows()] == [1, 1, 2, 2]

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from backhaul_codec import Opaque, Point, encode_point
 from backhaul_runtime.clock import SYSTEM_CLOCK
-from backhaul_spark.certify.completeness import lane_states
+from backhaul_spark.completeness.lane_states import lane_states
 from backhaul_spark.errors import TablesBusy
 from backhaul_spark.ingest import batch as ingest_module
 from backhaul_spark.ingest.batch import Ingest

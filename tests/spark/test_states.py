@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from backhaul_spark.certify.read import certificates_known_at
-from backhaul_spark.certify.states import DayStates
+from backhaul_spark.completeness.read import hour_reports_known_at
+from backhaul_spark.completeness.states import DayStates
 from backhaul_spark.rollup import plan as rollup_plan
 from backhaul_spark.rollup import rollup
 from backhaul_spark.rollup.known_at import rollups_known_at
 from backhaul_spark.rollup.rollup import Restated, Rollup, run_here
 from backhaul_spark.tables.delta import make_table
-from backhaul_spark.tables.schemas import CERTIFICATES_TABLE, ROLLUPS_TABLE, TableSpec
+from backhaul_spark.tables.schemas import HOUR_REPORTS_TABLE, ROLLUPS_TABLE, TableSpec
 from tests.support.spark_fleet import HOUR_NS, MINUTE_NS, Fleet
 from tests.support.spark_frames import T0_NS
 
@@ -29,9 +29,9 @@ pytestmark = pytest.mark.slow
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def certificates(*rows: tuple[str, int, str, int | None]) -> pa.Table:
+def reports(*rows: tuple[str, int, str, int | None]) -> pa.Table:
     schema = pa.schema(
-        [CERTIFICATES_TABLE.schema.field(name) for name in ("device", "hour", "state", "run")]
+        [HOUR_REPORTS_TABLE.schema.field(name) for name in ("device", "hour", "state", "run")]
     )
     found = [
         {"device": device, "hour": START + timedelta(hours=hour), "state": state, "run": run}
@@ -53,7 +53,7 @@ def windows(*rows: tuple[str, float]) -> pa.Table:
 def test_a_window_has_the_state_of_its_hour_and_a_day_its_worst() -> None:
     hours = [("A", hour, "complete", 1) for hour in range(24)]
     explained = [("B", hour, "complete" if hour else "explained", 1) for hour in range(24)]
-    states = DayStates(certificates(*hours, *explained, ("C", 3, "complete", 1)))
+    states = DayStates(reports(*hours, *explained, ("C", 3, "complete", 1)))
     rows = windows(("A", 3.5), ("B", 0.25), ("C", 3.0), ("C", 4.0), ("D", 3.0))
     assert states.of(rows, "1m").to_pylist() == [
         "complete",
@@ -67,7 +67,7 @@ def test_a_window_has_the_state_of_its_hour_and_a_day_its_worst() -> None:
 
 
 def test_only_what_later_runs_judged_counts_as_changed() -> None:
-    rows = certificates(("A", 1, "complete", 3), ("B", 5, "complete", 4), ("C", 6, "waiting", None))
+    rows = reports(("A", 1, "complete", 3), ("B", 5, "complete", 4), ("C", 6, "waiting", None))
     states = DayStates(rows, after_run=3)
     assert states.changed_between(None, None, range(24))
     assert states.changed_between("B", "B", range(5, 6))
@@ -76,7 +76,7 @@ def test_only_what_later_runs_judged_counts_as_changed() -> None:
     assert not states.changed_between(None, None, range(6, 24))
 
 
-def test_without_certificates_everything_waits(tmp_path: Path) -> None:
+def test_without_completeness_report_everything_waits(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path)
     fleet.send((0, 1.0))
     fleet.rollup()
@@ -84,7 +84,7 @@ def test_without_certificates_everything_waits(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def certified(tmp_path: Path) -> Fleet:
+def reported(tmp_path: Path) -> Fleet:
     """A vehicle that spoke for three hours; its third bulk message stayed away, and was of hour 1."""
     fleet = Fleet(tmp_path, T0_NS + int(0.5 * HOUR_NS))
     fleet.mark(0, 0)
@@ -102,23 +102,23 @@ def states(fleet: Fleet, width: str) -> dict[int, tuple[str, int]]:
     return {at: (r["state"], r["version"]) for at, r in sorted(fleet.windows(width).items())}
 
 
-def test_a_state_changes_without_new_points_and_the_version_stays(certified: Fleet) -> None:
-    assert states(certified, "1h") == {0: ("waiting", 1)}
-    certified.now_ns = T0_NS + int(4.5 * HOUR_NS)
-    certified.certify()
-    certified.rollup()
-    assert states(certified, "1h") == {0: ("complete", 1), 60: ("waiting", 1)}
-    assert states(certified, "1m") == {0: ("complete", 1), 1: ("complete", 1), 60: ("waiting", 1)}
-    assert states(certified, "1d") == {0: ("waiting", 2)}
+def test_a_state_changes_without_new_points_and_the_version_stays(reported: Fleet) -> None:
+    assert states(reported, "1h") == {0: ("waiting", 1)}
+    reported.now_ns = T0_NS + int(4.5 * HOUR_NS)
+    reported.report_hours()
+    reported.rollup()
+    assert states(reported, "1h") == {0: ("complete", 1), 60: ("waiting", 1)}
+    assert states(reported, "1m") == {0: ("complete", 1), 1: ("complete", 1), 60: ("waiting", 1)}
+    assert states(reported, "1d") == {0: ("waiting", 2)}
     # The message comes at last, and brings no reading: nothing is restated but the state.
-    certified._seqs["VID-001", "bulk"] = 2
-    certified.send((0, b"no reading"))
-    certified.now_ns += MINUTE_NS
-    certified.certify()
-    result = certified.rollup()
+    reported._seqs["VID-001", "bulk"] = 2
+    reported.send((0, b"no reading"))
+    reported.now_ns += MINUTE_NS
+    reported.report_hours()
+    result = reported.rollup()
     assert (result.created, result.restated, result.restamped) == (0, 0, 2)
-    assert states(certified, "1h") == {0: ("complete", 1), 60: ("complete", 1)}
-    again = certified.rollup()
+    assert states(reported, "1h") == {0: ("complete", 1), 60: ("complete", 1)}
+    again = reported.rollup()
     assert again == Restated(result.ingest, result.ingest)
 
 
@@ -129,12 +129,12 @@ def test_a_state_changes_even_where_nothing_was_ingested(tmp_path: Path) -> None
     fleet.mark(2, 1)
     fleet.rollup()
     fleet.now_ns = T0_NS + int(1.5 * HOUR_NS)
-    fleet.certify()
+    fleet.report_hours()
     assert fleet.rollup().restamped == 2  # its minute and its hour
     assert states(fleet, "1h") == {0: ("complete", 1)}
 
 
-def test_no_round_says_complete_before_the_points_that_were_certified_are_in_the_row(
+def test_no_round_says_complete_before_the_points_that_were_reported_are_in_the_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet = Fleet(tmp_path, T0_NS + int(1.5 * HOUR_NS))
@@ -142,7 +142,7 @@ def test_no_round_says_complete_before_the_points_that_were_certified_are_in_the
     fleet.send((0, 1.0))
     fleet.send((1, 2.0))
     fleet.mark(2, 2)
-    fleet.certify()
+    fleet.report_hours()
     monkeypatch.setattr(rollup_plan, "ROUND_POINTS", 1)
     seen: list[tuple[int, str]] = []
 
@@ -165,46 +165,46 @@ def test_no_round_says_complete_before_the_points_that_were_certified_are_in_the
 
 
 def test_a_rollup_that_looked_at_points_before_another_one_takes_nothing_back(
-    certified: Fleet, monkeypatch: pytest.MonkeyPatch
+    reported: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It knows newer certificates, and so has states to write where it has no points."""
-    other = Rollup(certified.root, certified.clock, run_here)
-    certified.now_ns = T0_NS + int(4.5 * HOUR_NS)
-    certified.certify()
+    """It knows newer completeness reports, and so has states to write where it has no points."""
+    other = Rollup(reported.root, reported.clock, run_here)
+    reported.now_ns = T0_NS + int(4.5 * HOUR_NS)
+    reported.report_hours()
 
     def meanwhile(root: str, spec: TableSpec) -> DeltaTable:
-        certified.send((1, 9.0))
+        reported.send((1, 9.0))
         other._points.update_incremental()  # it comes to its points only now
         other.run()
         return make_table(root, spec)
 
     with monkeypatch.context() as patched:
         patched.setattr(rollup, "make_table", meanwhile)
-        slow = Rollup(certified.root, certified.clock, run_here)
+        slow = Rollup(reported.root, reported.clock, run_here)
     assert slow.run().restamped
-    former = certified.rows("rollups_superseded")
-    again = certified.rollup()
+    former = reported.rows("rollups_superseded")
+    again = reported.rollup()
     assert (again.created, again.restated) == (0, 0)
-    assert certified.rows("rollups_superseded") == former != []
+    assert reported.rows("rollups_superseded") == former != []
 
 
-def test_states_too_are_as_they_were_known(certified: Fleet) -> None:
-    certified.now_ns = T0_NS + int(4.5 * HOUR_NS)
-    certified.certify()
-    certified.rollup()
-    certified._seqs["VID-001", "bulk"] = 2
-    certified.send((0, 9.0))
-    certified.now_ns = T0_NS + 5 * HOUR_NS
-    certified.certify()
-    certified.rollup()
+def test_states_too_are_as_they_were_known(reported: Fleet) -> None:
+    reported.now_ns = T0_NS + int(4.5 * HOUR_NS)
+    reported.report_hours()
+    reported.rollup()
+    reported._seqs["VID-001", "bulk"] = 2
+    reported.send((0, 9.0))
+    reported.now_ns = T0_NS + 5 * HOUR_NS
+    reported.report_hours()
+    reported.rollup()
     for hours, expected in ((4.6, "waiting"), (5.0, "complete")):
         at = START + timedelta(hours=hours)
         hour = [
             row["state"]
-            for row in rollups_known_at(certified.root, at).to_pylist()
+            for row in rollups_known_at(reported.root, at).to_pylist()
             if row["width"] == "1h" and row["window_start"] == START + timedelta(hours=1)
         ]
         assert hour == [expected]
-        known = certificates_known_at(certified.root, at).sort_by("hour").to_pylist()
+        known = hour_reports_known_at(reported.root, at).sort_by("hour").to_pylist()
         assert [row["state"] for row in known][1] == expected
-    assert date(2026, 1, 1) in {row["date"] for row in certified.rows("certificates_superseded")}
+    assert date(2026, 1, 1) in {row["date"] for row in reported.rows("certificates_superseded")}

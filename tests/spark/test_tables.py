@@ -29,7 +29,7 @@ from backhaul_spark.tables.delta import (
     transactions,
 )
 from backhaul_spark.tables.schemas import (
-    CERTIFICATES_TABLE,
+    HOUR_REPORTS_TABLE,
     POINTS_TABLE,
     ROLLUPS_TABLE,
     SCHEMA_VERSION,
@@ -65,14 +65,14 @@ def as_version_1(root: str, spec: TableSpec) -> None:
 
 @pytest.fixture
 def old(tmp_path: Path) -> Fleet:
-    """Tables of schema version 1: an hour with a certificate, rolled up."""
+    """Tables of schema version 1: an hour with a completeness report, rolled up."""
     fleet = Fleet(tmp_path, T0_NS + int(2.5 * HOUR_NS))
     fleet.mark(0, 0)
     fleet.send((0, 1.0))
     fleet.mark(2, 1)
-    fleet.certify()
+    fleet.report_hours()
     fleet.rollup()
-    for spec in (ROLLUPS_TABLE, CERTIFICATES_TABLE):
+    for spec in (ROLLUPS_TABLE, HOUR_REPORTS_TABLE):
         as_version_1(fleet.root, spec)
         shutil.rmtree(f"{fleet.root}/{spec.name}_superseded")
     return fleet
@@ -96,7 +96,7 @@ def test_an_older_table_gains_columns_and_keeps_its_files(old: Fleet) -> None:
     assert table.metadata().configuration["backhaul.schema"] == str(SCHEMA_VERSION)
     assert table.protocol().min_reader_version == 1
     assert {row["state"] for row in old.rows()} == {None, "waiting"}
-    old.certify()
+    old.report_hours()
     old.now_ns = T0_NS + 2 * DAY_NS
     old.send((5, 3.0))
     old.rollup()

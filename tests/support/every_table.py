@@ -40,7 +40,7 @@ def write_every_table(root: Path) -> None:
         fleet.send((0, value), (7, 7), device="VID-002")
         fleet.mark(1, bulk=3, device="VID-002")
         fleet.rollup()
-        fleet.certify()
+        fleet.report_hours()
     SimulatedFleet(60, 3, stuck=(1,)).write(str(root), DAY)
     FleetJob(str(root), SYSTEM_CLOCK, FleetSettings()).run(DAY)
     _said_by_the_twin_job(str(root))

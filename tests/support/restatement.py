@@ -4,7 +4,7 @@ Modelled: devices that each send two series, a frame an hour; of some of them ha
 days stays away and comes in portions between the live hours of the third day, each followed by a
 rollup. Checked, not only measured: every window of those days equals a rollup from scratch bit for
 bit; no window of another device changed its version; what was known before can still be asked for.
-Not covered: Spark's own overhead (tasks run in this process), object stores, certificates.
+Not covered: Spark's own overhead (tasks run in this process), object stores, completeness reports.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
 from backhaul_codec.points import JSON
 from backhaul_runtime.clock import SYSTEM_CLOCK
-from backhaul_spark.certify.certificates import Certificates
+from backhaul_spark.completeness.hour_reports import HourReports
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.rollup.rollup import Restated, Rollup, run_here
 from tests.support.spark_frames import T0_NS, message_batch, stored, task
@@ -61,8 +61,8 @@ class Fleet:
         point = Point("agent", "mark", T0_NS + int(hour * HOUR_NS), data)
         self._take(encode_point(point, epoch=1, seq=live), device, "e.mark")
 
-    def certify(self) -> None:
-        Certificates(self.root, self.clock).run()
+    def report_hours(self) -> None:
+        HourReports(self.root, self.clock).run()
 
     def rollup(self) -> Restated:
         return Rollup(self.root, self.clock, run_here).run()

@@ -1,7 +1,7 @@
 """When the vehicle says how far each lane was: a pure core, no I/O.
 
 A mark (event `e.mark`) says: all that was acknowledged before this time stands in seqs up to these.
-With it the hub knows of what is missing at a lane's end, and can certify an hour. So it is committed
+With it the hub knows of what is missing at a lane's end, and can judge an hour. So it is committed
 together with everything that was still staged: at the start, on each full hour, when the link comes
 up, when the hub's watermark has gone down, and at the stop.
 """

@@ -1,5 +1,5 @@
-"""Words of trust that both ends share: conditions, metrics, and certificates of hours. Pure.
+"""Words of trust that both ends share: conditions, metrics, and completeness of hours. Pure.
 
-Enter at `conditions` and `certificates`; `vehicle_conditions` lists all that can be wrong with a
+Enter at `conditions` and `completeness`; `vehicle_conditions` lists all that can be wrong with a
 vehicle. Nothing here decodes a message.
 """

@@ -17,7 +17,7 @@ from itertools import count
 import msgspec
 
 from backhaul_codec import CodecError, Opaque, Point, encode_frame, encode_point, restamp
-from backhaul_codec.assurance.certificates import HOUR_NS
+from backhaul_codec.assurance.completeness import HOUR_NS
 from backhaul_codec.points import JSON
 from backhaul_codec.recordings.points import Row
 from backhaul_codec.subjects import IMPORT, event_subject, frame_subject, import_subject

@@ -1,7 +1,7 @@
-"""What a person may ask: the hub's own services, with a look at the tree before each.
+"""Answer people's questions: the hub's own services, with a look at the tree before each.
 
-Nothing is done here twice: a question is checked, passed on to what answers `hub.<service>` or the
-command line, and the answer reduced to what the person sees. Who writes is the person, always.
+Nothing is done here twice: a question is checked, passed on to the service `hub.<service>` or the
+command line, and the answer reduced to the person's part of the tree. The person is the writer, always.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nats.errors import Error as NatsError
 from nats.js.api import DeliverPolicy
 
 from backhaul_codec import Value
-from backhaul_codec.assurance.certificates import HOUR_NS
+from backhaul_codec.assurance.completeness import HOUR_NS
 from backhaul_codec.state.json_values import parse_path, value_from_json
 from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.state.tree import Topology

@@ -8,14 +8,14 @@ from typing import Any
 
 from nats.aio.client import Client
 
-from backhaul_codec.assurance.certificate_text import hour
-from backhaul_codec.assurance.certificates import HOUR_NS, Certificate, hours_between
+from backhaul_codec.assurance.completeness import HOUR_NS, HourReport, hours_between
+from backhaul_codec.assurance.completeness_text import hour
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError, RegistryError
 from backhaul_hub.questions import Events
 from backhaul_hub.twin.event_log import EventLog, find_events, hiding
-from backhaul_hub.uplink.certify import certificates_of
+from backhaul_hub.uplink.completeness import hour_reports_of
 
 HOURS_MAX = 24 * 366
 
@@ -43,7 +43,7 @@ async def events_answer(
         )
     asked = devices if question.device is None else [question.device]
     # First the hours, then the events: of an hour that is complete by now, all are found.
-    certified = {each: await certificates_of(registry, each, hours) for each in asked}
+    reported = {each: await hour_reports_of(registry, each, hours) for each in asked}
     found = await find_events(
         client,
         env,
@@ -54,14 +54,14 @@ async def events_answer(
     )
     return found._asdict() | {
         "events": [event.to_json() for event in found.events],
-        "hours": {each: _standing_json(some) for each, some in certified.items()},
+        "hours": {each: _standing_json(some) for each, some in reported.items()},
     }
 
 
-def _standing_json(certificates: list[Certificate]) -> dict[str, Any]:
+def _standing_json(reports: list[HourReport]) -> dict[str, Any]:
     # Of an hour that was imported no vehicle has said what happened in it.
-    certificates = [each for each in certificates if each.state != "imported"]
-    counted = Counter(map(hiding, certificates))
+    reports = [each for each in reports if each.state != "imported"]
+    counted = Counter(map(hiding, reports))
     states = {state: counted[state] for state in ("complete", "explained", "waiting")}
-    doubtful = [hour(each.hour_ns) for each in certificates if hiding(each) != "complete"]
+    doubtful = [hour(each.hour_ns) for each in reports if hiding(each) != "complete"]
     return states | {"not_complete": doubtful}

@@ -18,7 +18,7 @@ from nats.errors import Error as NatsError
 from nats.js.api import DeliverPolicy
 
 from backhaul_codec import CodecError, Message, Opaque, decode
-from backhaul_codec.assurance.certificates import ALSO_IMPORTED, Certificate, State
+from backhaul_codec.assurance.completeness import ALSO_IMPORTED, HourReport, State
 from backhaul_codec.kinds import LIVE
 from backhaul_codec.points import JSON
 from backhaul_codec.ranges import RangeSet
@@ -212,12 +212,10 @@ def standing(info: Json) -> tuple[int, tuple[str, ...]]:
     return sum(each["lag"] for each in sources), tuple(sorted(silent))
 
 
-def hiding(certificate: Certificate) -> State:
+def hiding(report: HourReport) -> State:
     """Return how an hour stands as far as events go: those travel on the live lane alone."""
-    if certificate.why not in ("", ALSO_IMPORTED) or any(
-        each.lane == LIVE for each in certificate.missing
-    ):
+    if report.why not in ("", ALSO_IMPORTED) or any(each.lane == LIVE for each in report.missing):
         return "waiting"
-    if any(each.lane == LIVE for each in certificate.explained):
+    if any(each.lane == LIVE for each in report.explained):
         return "explained"
     return "complete"

@@ -1,4 +1,4 @@
-"""The stream UP, read: continuity kept, receivers told, hours certified, vehicles answered.
+"""The stream UP, read: continuity kept, receivers told, hours judged, vehicles answered.
 
 Enter at `reader` (one shard of UP); `consumer` is what may take part. `notify` tells vehicles how
 far their lanes are held, `quarantine` keeps what nobody can read, `audit` compares books and

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from backhaul_codec.assurance.certificates import HOUR_NS
+from backhaul_codec.assurance.completeness import HOUR_NS
 from backhaul_codec.protocol.words import ClockWord, EpochWord, MarkWord, Receipt, Word, forked_by
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey

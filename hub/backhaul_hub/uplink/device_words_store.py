@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from backhaul_codec.assurance.certificates import Mark
+from backhaul_codec.assurance.completeness import Mark
 from backhaul_codec.protocol.words import ClockWord
 from backhaul_hub.db.store import Registry
 from backhaul_hub.uplink.device_words import WordBook

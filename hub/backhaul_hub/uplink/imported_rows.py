@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass
 import msgspec
 from nats.errors import Error as NatsError
 
-from backhaul_codec.assurance.certificates import HOUR_NS
+from backhaul_codec.assurance.completeness import HOUR_NS
 from backhaul_codec.subjects import IMPORT_STREAM
 from backhaul_hub.db.change import Change
 from backhaul_hub.db.store import Registry

@@ -36,7 +36,7 @@ def anomalies(
     """Compare every device with its peers and its own past, and write the anomalies.
 
     Peers are the devices of the same model and firmware. The result goes to the tables `anomalies`
-    and `fleet_days`. Without --day every ended day is judged whose rollups or certificates have
+    and `fleet_days`. Without --day every ended day is judged whose rollups or completeness reports have
     changed since, so that late data restates what was said of it.
     """
     from backhaul_runtime.clock import SYSTEM_CLOCK

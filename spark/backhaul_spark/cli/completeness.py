@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from backhaul_codec.assurance.certificate_text import line as hour_line
-from backhaul_codec.assurance.certificate_text import to_json
+from backhaul_codec.assurance.completeness_text import line as hour_line
+from backhaul_codec.assurance.completeness_text import to_json
 from backhaul_codec.state.point_text import shown
 from backhaul_spark.cli import _options
 
 if TYPE_CHECKING:
-    from backhaul_codec.assurance.certificates import Certificate
-    from backhaul_spark.certify.completeness import LaneState
+    from backhaul_codec.assurance.completeness import HourReport
+    from backhaul_spark.completeness.lane_states import LaneState
 
 SHOWN_HOLES = 5
 SHOWN_HOURS = 24
@@ -25,7 +25,9 @@ SHOWN_HOURS = 24
 @click.command()
 @_options.table_root
 @click.option("--device", help="Only this one.")
-@click.option("--no-update", is_flag=True, help="Show the certificates as the table has them.")
+@click.option(
+    "--no-update", is_flag=True, help="Show the completeness reports as the table has them."
+)
 @_options.as_json
 def completeness(table_root: str, device: str | None, no_update: bool, as_json: bool) -> None:
     """Print the held and missing messages of each device, lane and epoch, and the state of each hour.
@@ -34,17 +36,17 @@ def completeness(table_root: str, device: str | None, no_update: bool, as_json: 
     explained (what is missing has a receipt), waiting, or imported (no vehicle has spoken of it). They are brought up to date first.
     """
     from backhaul_runtime.clock import SYSTEM_CLOCK
-    from backhaul_spark.certify.certificates import Certificates
-    from backhaul_spark.certify.completeness import lane_states
-    from backhaul_spark.certify.read import certified_hours
+    from backhaul_spark.completeness.hour_reports import HourReports
+    from backhaul_spark.completeness.lane_states import lane_states
+    from backhaul_spark.completeness.read import hour_reports
     from backhaul_spark.errors import NothingFound
 
     states = lane_states(table_root, device)
     if device is not None and not states:
         raise NothingFound(f"the tables hold nothing of {device}")
     if not no_update:
-        Certificates(table_root, SYSTEM_CLOCK).run()
-    hours = certified_hours(table_root, device)
+        HourReports(table_root, SYSTEM_CLOCK).run()
+    hours = hour_reports(table_root, device)
     if as_json:
         lanes = [state.to_dict() for state in states]
         found = [{"device": each} | to_json(hour) for each, hour in hours]
@@ -72,7 +74,7 @@ def _line(state: LaneState) -> str:
     return text
 
 
-def _print_hours(device: str, hours: list[Certificate]) -> None:
+def _print_hours(device: str, hours: list[HourReport]) -> None:
     counts = Counter(hour.state for hour in hours)
     said = ", ".join(
         f"{counts[state]:,} {state}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from backhaul_spark.ingest.batch import Outcome
     from backhaul_spark.ingest.stream import IngestQuery
 
-CERTIFY_EVERY_S = 60.0
+REPORT_EVERY_S = 60.0
 
 
 @click.command()
@@ -88,7 +88,7 @@ def _run(
 
     from backhaul_spark.session import spark_session
 
-    certifier = Certifier(root, quiet=totals.quiet)
+    reporter = HourReporter(root, quiet=totals.quiet)
     stop = _service.Stop() if every_s is None else _service.stop_on_signals()
     spark = spark_session("backhaul-ingest", verbose=verbose)
 
@@ -103,12 +103,12 @@ def _run(
     try:
         if every_s is None:
             query(totals.add).run(None)
-            certifier.run()
+            reporter.run()
         else:
 
             def said(outcome: Outcome) -> None:
                 totals.add(outcome)
-                certifier.now_and_then(SYSTEM_CLOCK.monotonic_s())
+                reporter.now_and_then(SYSTEM_CLOCK.monotonic_s())
 
             def run() -> None:
                 # An ingest takes a number, a commit in each of its tables: none while the hub is away.
@@ -120,27 +120,27 @@ def _run(
         spark.stop()
 
 
-class Certifier:
-    """Brings the certificates of hours up to date; where somebody else does, that is as good."""
+class HourReporter:
+    """Brings the completeness of hours up to date; where somebody else does, that is as good."""
 
     def __init__(self, root: str, *, quiet: bool) -> None:
         self._root = root
         self._quiet = quiet
-        self._done_s = -CERTIFY_EVERY_S
+        self._done_s = -REPORT_EVERY_S
 
     def now_and_then(self, now_s: float) -> None:
-        """Certify if the last time is a minute ago. `now_s`: monotonic seconds."""
-        if now_s - self._done_s >= CERTIFY_EVERY_S:
+        """Judge if the last time is a minute ago. `now_s`: monotonic seconds."""
+        if now_s - self._done_s >= REPORT_EVERY_S:
             self._done_s = now_s
             self.run()
 
     def run(self) -> None:
-        """Certify now."""
-        from backhaul_spark.certify.certificates import Certificates
+        """Judge now."""
+        from backhaul_spark.completeness.hour_reports import HourReports
         from backhaul_spark.errors import TablesBusy
 
         try:
-            Certificates(self._root, SYSTEM_CLOCK).run()
+            HourReports(self._root, SYSTEM_CLOCK).run()
         except TablesBusy as error:
             _options.tell(str(error), quiet=self._quiet)
 

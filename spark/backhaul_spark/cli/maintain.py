@@ -17,7 +17,7 @@ from backhaul_spark.cli import _options
 @click.option(
     "--superseded-days",
     type=click.IntRange(min=1),
-    help="Days for which former versions of rollups and certificates are kept; without it, all.",
+    help="Days for which former versions of rollups and completeness reports are kept; without it, all.",
 )
 @click.option(
     "--vacuum-hours",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_codec import CodecError
-from backhaul_codec.assurance.certificates import HOUR_NS
+from backhaul_codec.assurance.completeness import HOUR_NS
 from backhaul_codec.protocol.words import (
     EpochWord,
     ImportWord,
@@ -75,7 +75,7 @@ class PartWords:
                         | {"chain": json.dumps(dict(word.chain))}
                     )
             case ImportWord():
-                # In no lane that a vehicle can name in a mark (certify/facts.py).
+                # In no lane that a vehicle can name in a mark (completeness/facts.py).
                 lanes = json.dumps({IMPORT: message["seq"]})
                 self.marks += [
                     place

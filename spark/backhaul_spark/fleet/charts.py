@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # By code of hours.py, from nothing to complete: told apart by lightness, too.
 STATE_COLOURS = ("#24292f", "#cf222e", "#f2b134", "#9ecae1", "#2c7fb8")
-STATE_NAMES = ("nothing", "waiting", "explained", "readings, not certified", "complete")
+STATE_NAMES = ("nothing", "waiting", "explained", "readings, no completeness report", "complete")
 BANDS = 160
 """Rows that the picture of all devices has at most."""
 

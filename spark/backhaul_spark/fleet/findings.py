@@ -25,7 +25,7 @@ ORDER: tuple[Kind, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much of the time asked about is there: hours with readings, and how they are certified."""
+    """How much of the time asked about is there: hours with readings, and how they are reported."""
 
     hours: int
     seen: int

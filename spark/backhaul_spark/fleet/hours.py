@@ -1,4 +1,4 @@
-"""How each hour of each device stands on a day, from certificates and rollups. No Spark."""
+"""How each hour of each device stands on a day, from completeness reports and rollups. No Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from backhaul_spark.errors import TableMissing
 from backhaul_spark.fleet.readings import HOUR_US
 from backhaul_spark.tables.delta import dataset_of, open_table
-from backhaul_spark.tables.schemas import CERTIFICATES_TABLE
+from backhaul_spark.tables.schemas import HOUR_REPORTS_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from backhaul_spark.fleet.readings import Windows
 
 STATES = ("complete", "explained", "waiting")
-# From worst to best; a certificate says more than a reading.
-NOTHING, WAITING, EXPLAINED, UNCERTIFIED, COMPLETE = range(5)
+# From worst to best; a completeness report says more than a reading.
+NOTHING, WAITING, EXPLAINED, UNREPORTED, COMPLETE = range(5)
 _CODES = np.array([COMPLETE, EXPLAINED, WAITING], dtype=np.int8)
 
 
 @dataclass(frozen=True, slots=True)
-class Certified:
-    """The certificates of some hours: a row each."""
+class HourStates:
+    """The completeness reports of some hours: a row each."""
 
     device: pa.Array
     column: NDArray[np.int64]
@@ -55,7 +55,7 @@ class Certified:
             devices: all of them.
             seen: of which hours there are readings, in the same shape.
         """
-        codes = np.where(seen, UNCERTIFIED, NOTHING).astype(np.int8)
+        codes = np.where(seen, UNREPORTED, NOTHING).astype(np.int8)
         codes[self._rows(devices), self.column] = _CODES[self.state]
         return codes
 
@@ -66,9 +66,9 @@ class Certified:
 
 
 def states_since(root: str, day: date, devices: Sequence[str]) -> dict[str, int]:
-    """Return how many hours of devices are certified from a day on, by state."""
+    """Return how many hours of devices are reported from a day on, by state."""
     try:
-        dataset: Any = dataset_of(open_table(root, CERTIFICATES_TABLE))
+        dataset: Any = dataset_of(open_table(root, HOUR_REPORTS_TABLE))
     except TableMissing:
         return {}
     wanted = (pc.field("date") >= day) & pc.field("device").isin(pa.array(devices, pa.string()))
@@ -76,23 +76,23 @@ def states_since(root: str, day: date, devices: Sequence[str]) -> dict[str, int]
     return {each["values"]: each["counts"] for each in counts.to_pylist()}
 
 
-def certified(root: str, windows: Windows) -> Certified:
-    """Read the certificates of hours; where there are none, nothing is certified."""
+def hour_states(root: str, windows: Windows) -> HourStates:
+    """Read the completeness of hours; where there are none, no hour is reported."""
     names = ["device", "hour", "state"]
     try:
-        dataset: Any = dataset_of(open_table(root, CERTIFICATES_TABLE))
+        dataset: Any = dataset_of(open_table(root, HOUR_REPORTS_TABLE))
     except TableMissing:
         none = np.zeros(0, dtype=np.int64)
-        return Certified(pa.array([], pa.string()), none, none)
+        return HourStates(pa.array([], pa.string()), none, none)
     low, high = (
         pa.scalar(us).cast(pa.timestamp("us", tz="UTC"))
         for us in (windows.start_us, windows.end_us)
     )
     hour = pc.field("hour")
     within = (pc.field("date") == windows.first) & (hour >= low) & (hour < high)
-    # Of imported ones no vehicle has spoken: readings, not certified.
+    # Of imported ones no vehicle has spoken: readings, no completeness report.
     within &= pc.field("state").isin(STATES)
     rows = dataset.to_table(columns=names, filter=within)
     column = (rows.column("hour").cast(pa.int64()).to_numpy() - windows.start_us) // HOUR_US
     state = pc.index_in(rows.column("state"), value_set=pa.array(STATES)).to_numpy()
-    return Certified(rows.column("device").combine_chunks(), column, state)
+    return HourStates(rows.column("device").combine_chunks(), column, state)

@@ -25,8 +25,8 @@ from backhaul_spark.fleet.survey import Survey, Surveyor, day_before
 from backhaul_spark.tables.delta import dataset_of, make_table, open_table
 from backhaul_spark.tables.schemas import (
     ANOMALIES_TABLE,
-    CERTIFICATES_TABLE,
     FLEET_DAYS_TABLE,
+    HOUR_REPORTS_TABLE,
     ROLLUPS_TABLE,
     TableSpec,
 )
@@ -87,7 +87,7 @@ class FleetJob:
         open_table(root, ROLLUPS_TABLE)
 
     def due(self) -> list[date]:
-        """Return the days that have ended whose rollups or certificates changed since they were judged."""
+        """Return the days that have ended whose rollups or completeness reports changed since they were judged."""
         done = self._done()
         last = day_before(self._clock.now_ns())
         basis = self._basis()
@@ -153,11 +153,11 @@ class FleetJob:
             raise TablesBusy(self._root, "another run has judged meanwhile") from error
 
     def _basis(self) -> dict[date, int]:
-        """Return by day the last ingest that its hours or certificates have taken in."""
+        """Return by day the last ingest that its hours or completeness reports have taken in."""
         basis: dict[date, int] = {}
         for spec, wanted in (
             (ROLLUPS_TABLE, pc.field("partition.width") == "1h"),
-            (CERTIFICATES_TABLE, None),
+            (HOUR_REPORTS_TABLE, None),
         ):
             try:
                 actions = pa.table(open_table(self._root, spec).get_add_actions(flatten=True))
@@ -231,9 +231,9 @@ def day_rows(survey: Survey) -> list[Row]:
         "points": total(census.points),
         "hours": total(np.full(len(cohorts), survey.hours)),
         "hours_seen": total(census.seen.sum(axis=1)),
-        "hours_complete": total(survey.certified[:, 0]),
-        "hours_explained": total(survey.certified[:, 1]),
-        "hours_waiting": total(survey.certified[:, 2]),
+        "hours_complete": total(survey.reported[:, 0]),
+        "hours_explained": total(survey.reported[:, 1]),
+        "hours_waiting": total(survey.reported[:, 2]),
     }
     found = Counter((each.model, each.firmware) for each in survey.findings)
     by_signal = Counter((each.model, each.firmware, each.signal) for each in survey.findings)

@@ -1,6 +1,6 @@
 """Write one page about a day of the fleet, which needs nothing but itself. No Spark.
 
-What is judged is read from `anomalies` and `fleet_days`; how each hour stands, from certificates and
+What is judged is read from `anomalies` and `fleet_days`; how each hour stands, from completeness reports and
 rollups. Pictures are matplotlib's, as images; the page is a Jinja2 template that escapes everything
 and allows no script, as names and texts come from vehicles.
 """
@@ -22,7 +22,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from backhaul_spark.errors import NothingFound, OptionError, TableMissing
 from backhaul_spark.fleet import charts
 from backhaul_spark.fleet.findings import count, number
-from backhaul_spark.fleet.hours import COMPLETE, UNCERTIFIED, certified, states_since
+from backhaul_spark.fleet.hours import COMPLETE, UNREPORTED, hour_states, states_since
 from backhaul_spark.fleet.readings import Readings, Signal, Windows
 from backhaul_spark.fleet.standing import standing
 from backhaul_spark.fleet.unjudged import handed_over_later, not_compared
@@ -46,7 +46,7 @@ NAMED_MAX = 40
 SIGNALS_MAX = 9
 LATER_MAX = 1000
 """Devices of which it is looked up how their hours since the day stand."""
-_CERTIFIED = ("hours_complete", "hours_explained", "hours_waiting")
+_REPORTED = ("hours_complete", "hours_explained", "hours_waiting")
 
 Row = dict[str, Any]
 
@@ -125,13 +125,13 @@ class Report:
         found = standing(self._root, day)
         devices, codes = self._hours(day, [row["device"] for row in found if row["device"]])
         cohorts = [row for row in today if not row["node"]]
-        uncertified = int((codes == UNCERTIFIED).sum())
+        unreported = int((codes == UNREPORTED).sum())
         now = datetime.fromtimestamp(self._clock.now_ns() / 1e9, UTC)
         page = _template().render(
             day=day,
             written_at=f"{now:%Y-%m-%d %H:%M} UTC",
             ingest=max(row["ingest"] for row in today),
-            tiles=_tiles(cohorts, len(found), uncertified),
+            tiles=_tiles(cohorts, len(found), unreported),
             later=self._later(day, devices, codes),
             overview=_overview(history),
             signals=_signals(history),
@@ -147,8 +147,8 @@ class Report:
         return page, len(devices), len(found)
 
     def _later(self, day: date, devices: Sequence[str], codes: NDArray[np.int8]) -> str:
-        """Describe the hours that have readings and no certificate."""
-        hours = (codes == UNCERTIFIED).sum(axis=1)
+        """Describe the hours that have readings and no completeness report."""
+        hours = (codes == UNREPORTED).sum(axis=1)
         of = [devices[at] for at in np.flatnonzero(hours).tolist()]
         since = states_since(self._root, day, of) if len(of) <= LATER_MAX else None
         return handed_over_later(int(hours.sum()), len(of), since)
@@ -164,10 +164,10 @@ class Report:
     def _hours(self, day: date, known: Sequence[str]) -> tuple[list[str], NDArray[np.int8]]:
         """Return devices and how their hours stand, least complete first; `known` sent nothing, maybe."""
         windows = Windows("1h", day)
-        certificates = certified(self._root, windows)
+        reports = hour_states(self._root, windows)
         readings = Readings(dataset_of(open_table(self._root, ROLLUPS_TABLE)))
-        census = readings.census(windows, [*certificates.devices, *known])
-        codes = certificates.standing(census.devices, census.seen)
+        census = readings.census(windows, [*reports.devices, *known])
+        codes = reports.standing(census.devices, census.seen)
         order = np.lexsort((codes.sum(axis=1), (codes == COMPLETE).sum(axis=1)))
         return [census.devices[at] for at in order.tolist()], codes[order]
 
@@ -209,19 +209,19 @@ def _devices_by_signal(today: Sequence[Row]) -> dict[Signal, int]:
     return devices
 
 
-def _tiles(cohorts: Sequence[Row], anomalies: int, uncertified: int) -> list[tuple[str, str]]:
+def _tiles(cohorts: Sequence[Row], anomalies: int, unreported: int) -> list[tuple[str, str]]:
     def total(name: str) -> int:
         return sum(row[name] for row in cohorts)
 
     hours = total("hours")
     states = [
-        (_share(total("hours_complete"), hours), "are certified complete"),
+        (_share(total("hours_complete"), hours), "are reported complete"),
         (f"{total('hours_waiting'):,}", "device-hours waiting"),
     ]
-    if uncertified:
-        later = (f"{uncertified:,}", "device-hours have readings that came later")
-        # Of a day that was handed over later altogether no part is certified, and none is missing.
-        states = [*(states if any(map(total, _CERTIFIED)) else ()), later]
+    if unreported:
+        later = (f"{unreported:,}", "device-hours have readings that came later")
+        # Of a day that was handed over later altogether no part is reported, and none is missing.
+        states = [*(states if any(map(total, _REPORTED)) else ()), later]
     return [
         (f"{total('devices'):,}", "devices with readings"),
         (f"{total('silent'):,}", "silent"),

@@ -1,6 +1,6 @@
 """Look at a day (or an hour of it) of the whole fleet: its devices, their readings, the anomalies.
 
-Reads rollups, certificates and points; writes nothing. Driver side, without Spark.
+Reads rollups, completeness reports and points; writes nothing. Driver side, without Spark.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from backhaul_spark.fleet.clocks import WrongClock, stored_lags, wrong_clocks
 from backhaul_spark.fleet.cohorts import Cohorts
 from backhaul_spark.fleet.findings import Coverage, Finding
 from backhaul_spark.fleet.firmware import PastDay
-from backhaul_spark.fleet.hours import Certified, certified
+from backhaul_spark.fleet.hours import HourStates, hour_states
 from backhaul_spark.fleet.judge import CohortSignal, Judge
 from backhaul_spark.fleet.readings import CELLS_MAX, Census, Readings, Signal, Windows
 from backhaul_spark.fleet.settings import FleetSettings, signal_of
@@ -48,7 +48,7 @@ class Survey:
     Attributes:
         hours: how many hours were asked about.
         heard: of which devices there are readings worth the name.
-        certified: a row a device, hours that are complete, explained, waiting.
+        reported: a row a device, hours that are complete, explained, waiting.
     """
 
     day: date
@@ -57,7 +57,7 @@ class Survey:
     cohorts: Cohorts
     census: Census
     heard: NDArray[np.bool_]
-    certified: NDArray[np.int64]
+    reported: NDArray[np.int64]
     cohort_signals: list[CohortSignal]
     findings: list[Finding]
 
@@ -96,10 +96,10 @@ class Surveyor:
         windows = Windows("1h", day, hour=hour)
         past = Windows("1d", day - timedelta(days=PAST_DAYS), PAST_DAYS)
         before = self._readings.census(past, [])
-        certificates = certified(self._root, windows)
+        reports = hour_states(self._root, windows)
         wrong = self._wrong_clocks(windows)
         # One whose clock is days ahead has readings in other days' hours only.
-        known = [*before.devices, *certificates.devices, *(each.device for each in wrong)]
+        known = [*before.devices, *reports.devices, *(each.device for each in wrong)]
         census = self._readings.census(windows, known)
         if not census.devices:
             raise NothingFound(
@@ -107,7 +107,7 @@ class Surveyor:
             )
         hours = self._hours(windows)
         cohorts = self._cohorts(windows, census.devices)
-        by_state = certificates.counts(census.devices)
+        by_state = reports.counts(census.devices)
         judge = Judge(
             cohorts,
             _coverage(census, by_state, hours),
@@ -119,7 +119,7 @@ class Surveyor:
         if census.points.any():  # else it is the ingest's trouble, and no vehicle's
             last = _last_seen(census.devices, before, past)
             last |= self._seen_that_day(windows, census, before_that=last)
-            last |= _in_touch(windows, certificates, last)
+            last |= _in_touch(windows, reports, last)
             judge.silent(census.points, [last[device] for device in census.devices])
         judge.clocks(wrong)
         found = judge.findings()
@@ -184,11 +184,9 @@ def _dataset(root: str, spec: TableSpec) -> Any:
         return None
 
 
-def _coverage(census: Census, certified: NDArray[np.int64], hours: int) -> list[Coverage]:
+def _coverage(census: Census, reported: NDArray[np.int64], hours: int) -> list[Coverage]:
     seen = census.seen.sum(axis=1)
-    return [
-        Coverage(hours, *row) for row in np.column_stack([seen, certified]).astype(int).tolist()
-    ]
+    return [Coverage(hours, *row) for row in np.column_stack([seen, reported]).astype(int).tolist()]
 
 
 def _last_seen(devices: Sequence[str], before: Census, past: Windows) -> dict[str, str]:
@@ -201,18 +199,16 @@ def _last_seen(devices: Sequence[str], before: Census, past: Windows) -> dict[st
     return {device: f"on {last[device]}" if device in last else unknown for device in devices}
 
 
-def _in_touch(
-    windows: Windows, certificates: Certified, readings: Mapping[str, str]
-) -> dict[str, str]:
+def _in_touch(windows: Windows, reports: HourStates, readings: Mapping[str, str]) -> dict[str, str]:
     """Return of devices that spoke in the scope without readings of it when they were seen.
 
-    A certificate that does not wait says that its vehicle spoke then.
+    A completeness report that does not wait says that its vehicle spoke then.
     """
-    counts = certificates.counts(certificates.devices)
+    counts = reports.counts(reports.devices)
     spoke = counts[:, 0] + counts[:, 1] > 0
     return {
-        device: f"on {windows.first}, as its certificates say, its readings {readings[device]}"
-        for device, there in zip(certificates.devices, spoke, strict=True)
+        device: f"on {windows.first}, as its completeness reports say, its readings {readings[device]}"
+        for device, there in zip(reports.devices, spoke, strict=True)
         if there and not readings[device].startswith(f"on {windows.first} ")
     }
 

@@ -1,4 +1,4 @@
-"""Name the parts of a day that were not judged, and the limits of its certificates: no finding is no all-clear. Pure."""
+"""Name the parts of a day that were not judged, and the limits of its completeness reports: no finding is no all-clear. Pure."""
 
 from __future__ import annotations
 
@@ -42,32 +42,32 @@ def not_compared(devices: Mapping[Signal, int]) -> str:
 
 
 def handed_over_later(hours: int, devices: int, since: Mapping[str, int] | None) -> str:
-    """Describe the hours with readings and without a certificate, "" where there are none.
+    """Describe the hours with readings and without a completeness report, "" where there are none.
 
     Args:
-        hours: device-hours of the day that have readings, and no certificate.
+        hours: device-hours of the day that have readings, and no completeness report.
         devices: how many devices they are of.
-        since: how many hours of these devices are certified from the day on, by state; None: too many
+        since: how many hours of these devices are reported from the day on, by state; None: too many
             devices to look.
     """
     if not hours:
         return ""
     said = (
-        f"{count(hours, 'device-hour has', 'device-hours have')} readings and no certificate. All of these"
-        " readings are held. A certificate is of the hour in which a vehicle acknowledged, and these were"
-        " handed over in later hours, as by a replay, or certificates are not up to date."
+        f"{count(hours, 'device-hour has', 'device-hours have')} readings and no completeness report. All of these"
+        " readings are held. A completeness report is of the hour in which a vehicle acknowledged, and these were"
+        " handed over in later hours, as by a replay, or completeness reports are not up to date."
     )
     if since is None:
         return f"{said} `backhaul-spark completeness DEVICE` says whether more is to come."
     if not sum(since.values()):
-        return f"{said} No later hour of {_of(devices)} is certified yet: whether more is to come is not known."
+        return f"{said} No later hour of {_of(devices)} is reported yet: whether more is to come is not known."
     open_ = ", ".join(
         f"{since[state]:,} {state}" for state in ("waiting", "explained") if since.get(state)
     )
     if not open_:
-        return f"{said} Every hour of {_of(devices)} that is certified since is complete: nothing of it is missing."
+        return f"{said} Every hour of {_of(devices)} that is reported since is complete: nothing of it is missing."
     return (
-        f"{said} Of the hours of {_of(devices)} that are certified since {open_}: readings of this day may be"
+        f"{said} Of the hours of {_of(devices)} that are reported since {open_}: readings of this day may be"
         " among what is missing there (`backhaul-spark completeness DEVICE`)."
     )
 

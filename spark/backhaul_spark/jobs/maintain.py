@@ -4,7 +4,7 @@ Beside a running ingest and rollup, and after a kill at any moment: each step is
 and can be done again. No Spark.
 
 1. days of points that nobody wants any more go, once the rollups have seen all of them
-2. former versions of rollups and certificates that are too old go
+2. former versions of rollups and completeness reports that are too old go
 3. points that older agents said twice go (ingest/once.py)
 4. small files become large ones
 5. files that no version of the last hours refers to are deleted
@@ -27,9 +27,9 @@ from backhaul_spark.tables.compaction import UPKEEP_APP, DataFile, compact, data
 from backhaul_spark.tables.delta import commit_files, open_table, remove_action, table_uri
 from backhaul_spark.tables.files import file_paths
 from backhaul_spark.tables.schemas import (
-    CERTIFICATES_SUPERSEDED,
     COVERAGE_TABLE,
     FORKS_TABLE,
+    HOUR_REPORTS_SUPERSEDED,
     INGEST_TABLES,
     POINTS_TABLE,
     ROLLUPS_SUPERSEDED,
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
     from backhaul_runtime.clock import Clock
 
-SUPERSEDED = (ROLLUPS_SUPERSEDED, CERTIFICATES_SUPERSEDED)
+SUPERSEDED = (ROLLUPS_SUPERSEDED, HOUR_REPORTS_SUPERSEDED)
 # Those to which rows are only appended. The others are written anew by their owners: coverage is
-# merged by ingest, rollups and certificates take their small files along.
+# merged by ingest, rollups and completeness reports take their small files along.
 APPENDED = (
     *(spec for spec in INGEST_TABLES if spec is not COVERAGE_TABLE),
     FORKS_TABLE,

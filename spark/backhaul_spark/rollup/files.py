@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from deltalake.transaction import AddAction, RemoveAction
     from numpy.typing import NDArray
 
-    from backhaul_spark.certify.states import DayStates
+    from backhaul_spark.completeness.states import DayStates
 
 FILE_ROWS = 1 << 18
 # Small files of a partition that may lie there before they become one.

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from backhaul_spark.certify.read import certificates_known_at
-from backhaul_spark.certify.states import DayStates
 from backhaul_spark.columns import STAMP
+from backhaul_spark.completeness.read import hour_reports_known_at
+from backhaul_spark.completeness.states import DayStates
 from backhaul_spark.errors import NotKept, TableMissing
 from backhaul_spark.rollup.files import KEYS
 from backhaul_spark.rollup.rollup import ROLLUP_APP
 from backhaul_spark.tables.delta import dataset_of, open_table
-from backhaul_spark.tables.schemas import CERTIFICATES_TABLE, ROLLUPS_SUPERSEDED, ROLLUPS_TABLE
+from backhaul_spark.tables.schemas import HOUR_REPORTS_TABLE, ROLLUPS_SUPERSEDED, ROLLUPS_TABLE
 from backhaul_spark.tables.superseded import rows_known_at
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ LENGTHS = {"1m": timedelta(minutes=1), "1h": timedelta(hours=1), "1d": timedelta
 def rollups_known_at(root: str, at: datetime, wanted: pc.Expression | None = None) -> pa.Table:
     """Return the rollups as a reader at time `at` would have found them (schema of the table).
 
-    The state of each is that of the certificates as they were known then.
+    The state of each is that of the completeness reports as they were known then.
 
     Args:
         root: the table root.
@@ -55,9 +55,9 @@ def rollups_known_at(root: str, at: datetime, wanted: pc.Expression | None = Non
 
 def _states(root: str, at: datetime, day: date) -> DayStates:
     try:
-        rows = certificates_known_at(root, at, pc.field("date") == day)
+        rows = hour_reports_known_at(root, at, pc.field("date") == day)
     except (TableMissing, NotKept):
-        rows = CERTIFICATES_TABLE.schema.empty_table()  # nobody knows how they stood: waiting
+        rows = HOUR_REPORTS_TABLE.schema.empty_table()  # nobody knows how they stood: waiting
     return DayStates(rows)
 
 

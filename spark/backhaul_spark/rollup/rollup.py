@@ -27,7 +27,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake.exceptions import CommitFailedError
 
-from backhaul_spark.certify.states import States
+from backhaul_spark.completeness.states import States
 from backhaul_spark.errors import TableMissing, TablesBusy
 from backhaul_spark.rollup.days import sum_days
 from backhaul_spark.rollup.files import RollupFiles
@@ -52,7 +52,7 @@ from backhaul_spark.tables.delta import (
     table_uri,
 )
 from backhaul_spark.tables.schemas import (
-    CERTIFICATES_TABLE,
+    HOUR_REPORTS_TABLE,
     POINTS_TABLE,
     ROLLUPS_SUPERSEDED,
     ROLLUPS_TABLE,
@@ -66,10 +66,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from backhaul_runtime.clock import Clock
-    from backhaul_spark.certify.states import DayStates
+    from backhaul_spark.completeness.states import DayStates
 
 ROLLUP_APP = "backhaul-rollup"
-# Up to which run of the certificates their states are in.
+# Up to which run of the completeness reports their states are in.
 STATES_APP = "backhaul-rollup-states"
 # Property of points: days before this one are (being) taken out by retention.
 POINTS_FROM = "backhaul.points_from"
@@ -148,7 +148,7 @@ class Rollup:
         self._clock = clock
         self._run_tasks = runner
         self._after = after
-        self._states = States(_certificates(root))
+        self._states = States(_hour_reports(root))
         self._points = open_table(root, POINTS_TABLE)
         self._rollups = make_table(root, ROLLUPS_TABLE)
         self._seen_run = self._rollups.transaction_version(STATES_APP) or 0
@@ -176,7 +176,7 @@ class Rollup:
             return Restated(done, last)
         windows, target, too_late = self._windows(done, last)
         self._after("summed")
-        # A certificate that was judged with points of later rounds says nothing of rows without them.
+        # A completeness report that was judged with points of later rounds says nothing of rows without them.
         summed = max(target, done)
         days = self._states.days_changed(self._seen_run, summed)
         seen_run = self._states.run_at(self._seen_run, summed)
@@ -253,9 +253,9 @@ class Rollup:
         return pa.concat_tables(parts)
 
 
-def _certificates(root: str) -> DeltaTable | None:
+def _hour_reports(root: str) -> DeltaTable | None:
     try:
-        return open_table(root, CERTIFICATES_TABLE)
+        return open_table(root, HOUR_REPORTS_TABLE)
     except TableMissing:
         return None
 

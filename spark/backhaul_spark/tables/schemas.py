@@ -178,7 +178,8 @@ INGEST_TABLES = (
     HASHES_TABLE,
 )
 
-CERTIFICATES_TABLE = TableSpec(
+# Completeness reports: the table and `certified_at` keep the names that readers of the tables know.
+HOUR_REPORTS_TABLE = TableSpec(
     "certificates",
     columns(
         """
@@ -265,14 +266,14 @@ def _superseded(spec: TableSpec) -> TableSpec:
 
 
 ROLLUPS_SUPERSEDED = _superseded(ROLLUPS_TABLE)
-CERTIFICATES_SUPERSEDED = _superseded(CERTIFICATES_TABLE)
+HOUR_REPORTS_SUPERSEDED = _superseded(HOUR_REPORTS_TABLE)
 
 TABLES = (
     *INGEST_TABLES,
     ROLLUPS_TABLE,
     ROLLUPS_SUPERSEDED,
-    CERTIFICATES_TABLE,
-    CERTIFICATES_SUPERSEDED,
+    HOUR_REPORTS_TABLE,
+    HOUR_REPORTS_SUPERSEDED,
     FORKS_TABLE,
     ANOMALIES_TABLE,
     FLEET_DAYS_TABLE,

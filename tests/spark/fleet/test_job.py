@@ -1,4 +1,4 @@
-"""From rollups, certificates and points to the tables `anomalies` and `fleet_days`, and again."""
+"""From rollups, completeness reports and points to the tables `anomalies` and `fleet_days`, and again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from backhaul_spark.fleet.settings import FleetSettings
 from backhaul_spark.fleet.standing import standing
 from backhaul_spark.tables.delta import make_table
 from backhaul_spark.tables.schemas import POINTS_TABLE, ROLLUPS_TABLE
-from tests.spark.fleet.certified import certify
+from tests.spark.fleet.reported_hours import report_hours
 from tests.support.fleet_rollups import DAY, SimulatedFleet, days_before
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("faulty")
     fleet = SimulatedFleet(400, 3, **FAULTS)
     write(root, fleet)
-    certify(root, fleet)
+    report_hours(root, fleet)
     stamp_ahead(root, "SIM-000004", 5)
     stamp_ahead(root, "SIM-000005", 0)
     job(root).run(DAY)
@@ -105,7 +105,7 @@ def test_all_that_was_planted_is_found_and_named_and_nothing_else(faulty: Path) 
 
 
 def test_one_that_nobody_knew_before_and_whose_clock_is_days_ahead_is_named(tmp_path: Path) -> None:
-    """It has readings in other days' hours only, and certificates of none."""
+    """It has readings in other days' hours only, and completeness reports of none."""
     write(tmp_path, SimulatedFleet(60, 3))
     stamp_ahead(tmp_path, "SIM-NEW", 50)
     job(tmp_path).run(DAY)

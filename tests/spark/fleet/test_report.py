@@ -24,7 +24,7 @@ from backhaul_spark.fleet.settings import FleetSettings
 from backhaul_spark.query.plot import NAME_LENGTH_MAX, plain
 from backhaul_spark.tables.delta import make_table
 from backhaul_spark.tables.schemas import ROLLUPS_TABLE
-from tests.spark.fleet.certified import certify
+from tests.spark.fleet.reported_hours import report_hours
 from tests.support.fleet_rollups import DAY, SimulatedFleet, days_before
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_table(str(root), ROLLUPS_TABLE)
     for day in [*days_before(1), DAY]:
         fleet.write(str(root), day)
-    certify(root, fleet, also_silent=False)
+    report_hours(root, fleet, also_silent=False)
     for day in [*days_before(1), DAY]:
         FleetJob(str(root), SYSTEM_CLOCK, FleetSettings()).run(day)
     return root
@@ -147,7 +147,7 @@ def test_without_a_day_pages_that_are_missing_or_out_of_date_are_written(tmp_pat
 
         def page(self, day: date) -> tuple[str, int, int]:
             drawn = super().page(day)
-            certify(Path(root), fleet)
+            report_hours(Path(root), fleet)
             FleetJob(root, SYSTEM_CLOCK, FleetSettings()).run(DAY)
             return drawn
 

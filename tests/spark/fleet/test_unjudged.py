@@ -1,4 +1,4 @@
-"""No finding is no all-clear: what was not judged is said, and what a certificate does not say."""
+"""No finding is no all-clear: what was not judged is said, and what a completeness report does not say."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from backhaul_spark.fleet.settings import FleetSettings
 from backhaul_spark.fleet.standing import standing
 from backhaul_spark.fleet.unjudged import handed_over_later, not_compared
 from backhaul_spark.tables.delta import make_table
-from backhaul_spark.tables.schemas import CERTIFICATES_TABLE, ROLLUPS_TABLE
+from backhaul_spark.tables.schemas import HOUR_REPORTS_TABLE, ROLLUPS_TABLE
 from tests.support.fleet_rollups import DAY, SimulatedFleet, days_before
 
 if TYPE_CHECKING:
@@ -43,17 +43,17 @@ def judge(root: Path, hour: int | None = None) -> FleetJob:
     return job
 
 
-def certify(root: Path, device: str, day: date, *states: str) -> None:
+def report_hours(root: Path, device: str, day: date, *states: str) -> None:
     """One hour after another from the beginning of a day on."""
     start = datetime(day.year, day.month, day.day, tzinfo=UTC)
     rows = [
-        dict.fromkeys(CERTIFICATES_TABLE.schema.names)
+        dict.fromkeys(HOUR_REPORTS_TABLE.schema.names)
         | {"device": device, "state": state, "date": day, "ingest": 1}
         | {"hour": start + timedelta(hours=hour)}
         for hour, state in enumerate(states)
     ]
-    table = pa.Table.from_pylist(rows, schema=CERTIFICATES_TABLE.schema)
-    write_deltalake(make_table(str(root), CERTIFICATES_TABLE), table, mode="append")
+    table = pa.Table.from_pylist(rows, schema=HOUR_REPORTS_TABLE.schema)
+    write_deltalake(make_table(str(root), HOUR_REPORTS_TABLE), table, mode="append")
 
 
 def page(root: Path) -> str:
@@ -87,7 +87,7 @@ def test_signals_that_few_have_are_named() -> None:
     assert many.endswith("n.t09 and 2 more")
 
 
-def test_a_day_that_was_handed_over_later_is_neither_incomplete_nor_certified(
+def test_a_day_that_was_handed_over_later_is_neither_incomplete_nor_reported(
     tmp_path: Path,
 ) -> None:
     fleet = SimulatedFleet(1, 3)
@@ -95,14 +95,14 @@ def test_a_day_that_was_handed_over_later_is_neither_incomplete_nor_certified(
     judge(tmp_path)
     text = page(tmp_path)
     assert ">0.0 %" not in text
-    assert "are certified complete" not in text
+    assert "are reported complete" not in text
     assert "<b>24</b><span>device-hours have readings that came later" in text
-    assert "not certified" in text
+    assert "no completeness report" in text
     assert "All of these readings are held" in text.replace("\n", " ")
-    assert "No later hour of this device is certified yet" in text
-    certify(tmp_path, fleet.names[0], DAY + timedelta(days=30), "complete", "complete")
+    assert "No later hour of this device is reported yet" in text
+    report_hours(tmp_path, fleet.names[0], DAY + timedelta(days=30), "complete", "complete")
     assert "nothing of it is missing" in page(tmp_path)
-    certify(tmp_path, fleet.names[0], DAY + timedelta(days=31), "waiting", "explained")
+    report_hours(tmp_path, fleet.names[0], DAY + timedelta(days=31), "waiting", "explained")
     text = page(tmp_path)
     assert "nothing of it is missing" not in text
     assert "1 waiting, 1 explained: readings of this day may be" in text
@@ -115,13 +115,13 @@ def test_what_is_known_of_hours_that_came_later_is_said_in_each_case() -> None:
     assert "completeness DEVICE" in handed_over_later(5, 2000, None)
 
 
-def test_certified_hours_are_told_as_before_beside_those_that_came_later(tmp_path: Path) -> None:
+def test_reported_hours_are_told_as_before_beside_those_that_came_later(tmp_path: Path) -> None:
     fleet = SimulatedFleet(1, 3)
     write(tmp_path, fleet)
-    certify(tmp_path, fleet.names[0], DAY, *["complete"] * 6)
+    report_hours(tmp_path, fleet.names[0], DAY, *["complete"] * 6)
     judge(tmp_path)
     text = page(tmp_path)
-    assert "<b>25.0 %</b><span>are certified complete" in text
+    assert "<b>25.0 %</b><span>are reported complete" in text
     assert "<b>18</b><span>device-hours have readings that came later" in text
 
 
@@ -153,8 +153,8 @@ def test_a_device_that_was_in_touch_on_a_day_was_not_seen_last_before_it(tmp_pat
     """As one that replays: its readings are of other days."""
     fleet = SimulatedFleet(40, 3, silent=(3,))
     write(tmp_path, fleet)
-    certify(tmp_path, fleet.names[3], DAY, "waiting", "complete")
+    report_hours(tmp_path, fleet.names[3], DAY, "waiting", "complete")
     judge(tmp_path)
     [found] = standing(str(tmp_path), DAY)
-    said = "seen last on 2026-01-20, as its certificates say, its readings on 2026-01-19; "
+    said = "seen last on 2026-01-20, as its completeness reports say, its readings on 2026-01-19; "
     assert said in found["text"]

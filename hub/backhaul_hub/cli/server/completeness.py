@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from backhaul_codec.assurance.certificate_text import line, to_json
-from backhaul_codec.assurance.certificates import HOUR_NS, Certificate, hours_between
+from backhaul_codec.assurance.completeness import HOUR_NS, HourReport, hours_between
+from backhaul_codec.assurance.completeness_text import line, to_json
 from backhaul_hub.cli._options import directory_option, time_ns
 from backhaul_hub.db.store import Registry
-from backhaul_hub.uplink.certify import certificates_of
+from backhaul_hub.uplink.completeness import hour_reports_of
 from backhaul_runtime.clock import SystemClock
 
 _HOURS_MAX = 24 * 366
@@ -47,7 +47,7 @@ def completeness(
     hours = hours_between(from_ns, to_ns)
     if not 0 < len(hours) <= _HOURS_MAX:
         raise click.UsageError(f"from --from to --to are {len(hours)} hours, not 1 to {_HOURS_MAX}")
-    found = asyncio.run(_certificates(directory, device, hours))
+    found = asyncio.run(_hour_reports(directory, device, hours))
     if as_json:
         print(json.dumps({"device": device, "hours": [to_json(each) for each in found]}, indent=2))
         return
@@ -57,6 +57,6 @@ def completeness(
         print(line(each))
 
 
-async def _certificates(directory: Path, device: str, hours: range) -> list[Certificate]:
+async def _hour_reports(directory: Path, device: str, hours: range) -> list[HourReport]:
     async with await Registry.open_existing(directory / "hub.db") as registry:
-        return await certificates_of(registry, device, hours)
+        return await hour_reports_of(registry, device, hours)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from backhaul_codec.assurance.certificates import HOUR_NS
+from backhaul_codec.assurance.completeness import HOUR_NS
 from backhaul_codec.state.point_text import shown, utc
 from backhaul_hub.cli._ask import Operator, Visitor
 from backhaul_hub.cli._options import access_option, time_ns

@@ -15,11 +15,17 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from backhaul_codec.assurance.certificates import Certificate, LaneId, Mark, certify, lane_records
+from backhaul_codec.assurance.completeness import (
+    HourReport,
+    LaneId,
+    Mark,
+    lane_records,
+    report_hours,
+)
 from backhaul_codec.protocol.words import forked_by
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.subjects import IMPORT
-from backhaul_spark.certify.hashes import Hashes, Sought, repeats
+from backhaul_spark.completeness.hashes import Hashes, Sought, repeats
 from backhaul_spark.decode.chained import number, parted, partings, text
 from backhaul_spark.errors import TableMissing
 from backhaul_spark.ingest.coverage import LaneKey
@@ -80,14 +86,14 @@ class Device:
         self.forked[id_] = min(known or seq, seq or known)
         self.fork_is_new |= new
 
-    def certify(self, hours: Iterable[int]) -> list[Certificate]:
+    def report_hours(self, hours: Iterable[int]) -> list[HourReport]:
         """Judge these hours, ns since 1970."""
         said = [*((mark.epoch, mark.lanes) for mark in self.marks), *self.ended]
         held = {id_: seqs for id_, seqs in self.held.items() if id_.lane != IMPORT}
         # Where nothing came twice nobody knows which messages of the other machine are not here.
         forked = {id_: seq or 1 for id_, seq in self.forked.items()}
         records = lane_records(held, self.receipts, said, forked)
-        return certify(self.marks, records, hours, self._imported())
+        return report_hours(self.marks, records, hours, self._imported())
 
     def _imported(self) -> dict[int, bool]:
         """Return the hours that readings were imported of, and whether all of these are held."""
@@ -106,7 +112,7 @@ class Facts:
 
     Args:
         root: the table root.
-        done: up to which ingest certificates were judged.
+        done: up to which ingest completeness reports were judged.
         target: up to which they are judged now.
         coverage: that table, as of `target`.
     """

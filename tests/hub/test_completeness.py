@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner, Result
 
-from backhaul_codec.assurance.certificates import HOUR_NS, TWO_MACHINES
+from backhaul_codec.assurance.completeness import HOUR_NS, TWO_MACHINES
 from backhaul_codec.protocol.words import (
     FORKED,
     SPARE,
@@ -249,7 +249,7 @@ async def test_hours_in_which_two_machines_wrote_are_never_complete(
     assert "bulk from 21 on" in lines[2]
 
 
-async def test_a_certificate_says_the_hashes_at_its_ends(tmp_path: Path, hub: Hub) -> None:
+async def test_a_completeness_report_says_the_hashes_at_its_ends(tmp_path: Path, hub: Hub) -> None:
     for hours, seq, bulk in ((0.5, 1, 0), (1, 2, 10), (2, 3, 20)):
         chain = {"bulk": f"{bulk:012x}"}
         lanes = {"live": seq, "bulk": bulk}

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backhaul_codec.assurance.certificates import (
+from backhaul_codec.assurance.completeness import (
     HOUR_NS,
     LEDGER_GONE,
     NO_MARK_AFTER,
-    Certificate,
+    HourReport,
     LaneId,
     LaneRecord,
     Mark,
-    certify,
     disjoint,
     hours_between,
     lane_records,
+    report_hours,
 )
 from backhaul_codec.ranges import RangeSet
 
@@ -47,7 +47,7 @@ def record(
     return LaneRecord(ranges, more.get("receipts", []), max(highest, ranges.highest))
 
 
-def hour(found: list[Certificate], number: int) -> Certificate:
+def hour(found: list[HourReport], number: int) -> HourReport:
     return next(each for each in found if each.hour_ns == at(number))
 
 
@@ -56,7 +56,7 @@ WHOLE = [mark(0.5, 1, 0), mark(1, 2, 10), mark(2, 3, 20)]
 
 def test_an_hour_between_two_marks_is_complete_once_all_of_it_is_held() -> None:
     lanes = {LIVE: record((1, 3)), BULK: record((1, 20))}
-    found = certify(WHOLE, lanes, hours_between(at(0), at(3)))
+    found = report_hours(WHOLE, lanes, hours_between(at(0), at(3)))
     assert [each.state for each in found] == ["complete", "complete", "waiting"]
     assert found[2].why == NO_MARK_AFTER
     assert found[0].epochs == (7,)
@@ -64,20 +64,20 @@ def test_an_hour_between_two_marks_is_complete_once_all_of_it_is_held() -> None:
 
 def test_a_hole_makes_its_hour_wait_and_no_other() -> None:
     lanes = {LIVE: record((1, 3)), BULK: record((1, 14), (17, 20))}
-    found = certify(WHOLE, lanes, hours_between(at(0), at(2)))
+    found = report_hours(WHOLE, lanes, hours_between(at(0), at(2)))
     assert [each.state for each in found] == ["complete", "waiting"]
     assert found[1].missing == (("bulk", 7, 15, 16),)
 
 
 def test_what_lies_between_the_newest_held_and_the_mark_is_missing_too() -> None:
     lanes = {LIVE: record((1, 3)), BULK: record((1, 14), highest=20)}
-    assert hour(certify(WHOLE, lanes, hours_between(at(0), at(2))), 1).missing == (
+    assert hour(report_hours(WHOLE, lanes, hours_between(at(0), at(2))), 1).missing == (
         ("bulk", 7, 15, 20),
     )
 
 
 def test_a_lane_that_nothing_was_ever_heard_of_is_missing_up_to_the_mark() -> None:
-    found = certify(WHOLE, {LIVE: record((1, 3))}, hours_between(at(0), at(2)))
+    found = report_hours(WHOLE, {LIVE: record((1, 3))}, hours_between(at(0), at(2)))
     assert [each.state for each in found] == ["waiting", "waiting"]
     assert found[0].missing == (("bulk", 7, 1, 10),)
 
@@ -85,26 +85,28 @@ def test_a_lane_that_nothing_was_ever_heard_of_is_missing_up_to_the_mark() -> No
 def test_receipts_explain_what_they_cover_and_no_more() -> None:
     receipts = [(11, 12, "evicted: disk full"), (13, 18, "corrupt row")]
     lanes = {LIVE: record((1, 3)), BULK: record((1, 12), (19, 20), receipts=receipts)}
-    found = hour(certify(WHOLE, lanes, hours_between(at(0), at(2))), 1)
+    found = hour(report_hours(WHOLE, lanes, hours_between(at(0), at(2))), 1)
     assert (found.state, found.explained) == (
         "explained",
         (("bulk", 7, 13, 18, "corrupt row"),),
     )
     lanes[BULK] = record((1, 12), (20, 20), receipts=receipts)
-    found = hour(certify(WHOLE, lanes, hours_between(at(0), at(2))), 1)
+    found = hour(report_hours(WHOLE, lanes, hours_between(at(0), at(2))), 1)
     assert (found.state, found.missing) == ("waiting", (("bulk", 7, 19, 19),))
 
 
 def test_nothing_is_said_of_hours_before_the_first_mark() -> None:
-    assert [each.hour_ns for each in certify(WHOLE, {}, hours_between(at(-5), at(1)))] == [at(0)]
-    assert certify([], {LIVE: record((1, 3))}, hours_between(at(-5), at(1))) == []
+    assert [each.hour_ns for each in report_hours(WHOLE, {}, hours_between(at(-5), at(1)))] == [
+        at(0)
+    ]
+    assert report_hours([], {LIVE: record((1, 3))}, hours_between(at(-5), at(1))) == []
 
 
 def test_the_hour_in_which_a_ledger_went_away_is_never_complete() -> None:
     marks = [*WHOLE, mark(2.2, 1, 0, epoch=8), mark(3, 2, 5, epoch=8), mark(4, 3, 9, epoch=8)]
     lanes = {LIVE: record((1, 3)), BULK: record((1, 24))}
     lanes |= {LaneId("live", 8): record((1, 3)), LaneId("bulk", 8): record((1, 9))}
-    found = certify(marks, lanes, hours_between(at(1), at(4)))
+    found = report_hours(marks, lanes, hours_between(at(1), at(4)))
     assert [each.state for each in found] == ["complete", "explained", "complete"]
     assert found[1].explained == (
         ("bulk", 7, 25, 0, LEDGER_GONE),
@@ -117,20 +119,20 @@ def test_the_tail_of_a_former_epoch_is_missing_up_to_what_is_known_of_it() -> No
     marks = [*WHOLE, mark(2.2, 1, 0, epoch=8), mark(3, 2, 5, epoch=8)]
     lanes = {LIVE: record((1, 3)), BULK: record((1, 24), highest=30)}
     lanes |= {LaneId("live", 8): record((1, 3)), LaneId("bulk", 8): record((1, 9))}
-    found = hour(certify(marks, lanes, hours_between(at(1), at(3))), 2)
+    found = hour(report_hours(marks, lanes, hours_between(at(1), at(3))), 2)
     assert (found.state, found.missing) == ("waiting", (("bulk", 7, 25, 30),))
 
 
 def test_marks_in_the_same_instant_do_not_hide_what_is_between_them() -> None:
     marks = [mark(0.5, 1, 0), mark(1, 2, 10), mark(1, 3, 20), mark(2, 4, 20)]
     lanes = {LIVE: record((1, 4)), BULK: record((1, 10), highest=20)}
-    assert hour(certify(marks, lanes, hours_between(at(0), at(2))), 1).state == "waiting"
+    assert hour(report_hours(marks, lanes, hours_between(at(0), at(2))), 1).state == "waiting"
 
 
 def test_a_clock_that_was_set_back_hides_nothing() -> None:
     marks = [mark(0.5, 1, 0), mark(3.5, 2, 10), mark(1.2, 3, 20), mark(2, 4, 30)]
     lanes = {LIVE: record((1, 4)), BULK: record((1, 14), (16, 30))}
-    states = [each.state for each in certify(marks, lanes, hours_between(at(0), at(3)))]
+    states = [each.state for each in report_hours(marks, lanes, hours_between(at(0), at(3)))]
     assert states[1] == "waiting"
     assert states[2] == "waiting"
 
@@ -145,13 +147,13 @@ def test_the_first_word_on_a_seq_stands(order: int) -> None:
 def test_a_lane_that_a_mark_does_not_name_is_judged_as_far_as_anybody_knows() -> None:
     marks = [mark(0.5, 1, 0), Mark(at(1), 7, 2, {"live": 2}), Mark(at(2), 7, 3, {"live": 3})]
     lanes = {LIVE: record((1, 3)), BULK: record((1, 4), (6, 9))}
-    found = certify(marks, lanes, hours_between(at(0), at(2)))
+    found = report_hours(marks, lanes, hours_between(at(0), at(2)))
     assert [each.missing for each in found] == [(("bulk", 7, 5, 5),), (("bulk", 7, 5, 5),)]
 
 
 def test_a_ledger_that_never_marked_anything_spoils_the_hours_it_may_have_spoken_in() -> None:
     lanes = {LIVE: record((1, 3)), BULK: record((1, 20)), LaneId("bulk", 5): record((2, 4))}
-    found = certify([*WHOLE, mark(3, 4, 20)], lanes, hours_between(at(0), at(3)))
+    found = report_hours([*WHOLE, mark(3, 4, 20)], lanes, hours_between(at(0), at(3)))
     assert [each.state for each in found] == ["waiting", "complete", "waiting"]
     assert found[0].missing == (("bulk", 5, 1, 1),)
     assert found[0].explained == (("bulk", 5, 5, 0, LEDGER_GONE),)
@@ -159,9 +161,9 @@ def test_a_ledger_that_never_marked_anything_spoils_the_hours_it_may_have_spoken
 
 def test_only_the_hours_asked_for_are_judged() -> None:
     lanes = {LIVE: record((1, 3)), BULK: record((1, 20))}
-    found = certify(WHOLE, lanes, [at(2), at(0), at(-3)])
+    found = report_hours(WHOLE, lanes, [at(2), at(0), at(-3)])
     assert [each.hour_ns for each in found] == [at(2), at(0)]
-    assert certify(WHOLE, lanes, []) == []
+    assert report_hours(WHOLE, lanes, []) == []
 
 
 def test_what_is_known_of_lanes_comes_together() -> None:
@@ -216,13 +218,13 @@ def test_never_complete_over_a_hole(data: st.DataObject, life: Life) -> None:
         lanes[id_] = LaneRecord(held, receipts, held.highest)
     # A mark is known where the message that says it is held.
     marks = [mark for mark in life.marks if mark.seq in lanes[LaneId("live", mark.epoch)].held]
-    told = certify(marks, lanes, hours_between(START_NS, START_NS + 30 * HOUR_NS))
-    for certificate in told:
-        lost, unexplained = _lost(life, lanes, certificate.hour_ns)
-        assert not (certificate.state == "complete" and lost), certificate
+    told = report_hours(marks, lanes, hours_between(START_NS, START_NS + 30 * HOUR_NS))
+    for report in told:
+        lost, unexplained = _lost(life, lanes, report.hour_ns)
+        assert not (report.state == "complete" and lost), report
         # What a ledger took away with it has its reason: that the ledger is gone.
-        gone = any(each.high == 0 for each in certificate.explained)
-        assert not (certificate.state == "explained" and unexplained and not gone), certificate
+        gone = any(each.high == 0 for each in report.explained)
+        assert not (report.state == "explained" and unexplained and not gone), report
 
 
 def _lost(life: Life, lanes: Mapping[LaneId, LaneRecord], hour_ns: int) -> tuple[bool, bool]:
@@ -245,8 +247,8 @@ def test_complete_wherever_all_is_held_and_one_ledger_spoke_on_both_sides(life: 
         if id_.epoch == 1
     }
     one_epoch = [each for each in life.marks if each.epoch == 1]
-    found = certify(one_epoch, lanes, hours_between(START_NS, START_NS + 30 * HOUR_NS))
+    found = report_hours(one_epoch, lanes, hours_between(START_NS, START_NS + 30 * HOUR_NS))
     newest_ns = max((each.time_ns for each in one_epoch), default=0)
-    for certificate in found:
-        closed = certificate.hour_ns + HOUR_NS <= newest_ns
-        assert certificate.state == ("complete" if closed else "waiting")
+    for report in found:
+        closed = report.hour_ns + HOUR_NS <= newest_ns
+        assert report.state == ("complete" if closed else "waiting")

@@ -1,4 +1,4 @@
-"""Certificates of one device's hours, by hub.db; `up` may run meanwhile, or not."""
+"""Completeness reports of one device's hours, by hub.db; `up` may run meanwhile, or not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from backhaul_codec.assurance.certificates import Certificate, LaneId, certify, lane_records
+from backhaul_codec.assurance.completeness import HourReport, LaneId, lane_records, report_hours
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import RegistryError
@@ -15,10 +15,10 @@ from backhaul_hub.uplink.imported_rows import imported_hours
 from backhaul_hub.uplink.lane_rows import read_lanes
 
 
-async def certificates_of(
+async def hour_reports_of(
     registry: Registry, device: str, hours: Iterable[int]
-) -> list[Certificate]:
-    """Return the certificates of a device for hours that begin at these times (ns, UTC).
+) -> list[HourReport]:
+    """Return the completeness reports of a device for hours that begin at these times (ns, UTC).
 
     Hours before the first mark that is still kept have none.
 
@@ -52,4 +52,4 @@ async def certificates_of(
         ],
         {id_: state.chain.forked_from for id_, state in lanes.items()},
     )
-    return certify(marks, records, hours, await imported_hours(registry, device))
+    return report_hours(marks, records, hours, await imported_hours(registry, device))

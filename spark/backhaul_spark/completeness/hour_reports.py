@@ -1,6 +1,6 @@
-"""Certify the hours of every device in the table `certificates`. Driver side, without Spark.
+"""Judge the hours of every device in the table `certificates`. Driver side, without Spark.
 
-What is judged, and by what rule, is backhaul_codec.assurance.certificates'; the hub judges by the same one.
+What is judged, and by what rule, is backhaul_codec.assurance.completeness'; the hub judges by the same one.
 Here the seqs that are held are those whose points are committed (coverage). An hour once complete
 stays so, since the points table forgets nothing; so a run looks at the hours that are not complete,
 and at those that have ended since. A device of which a new ledger, or a mark from between older
@@ -19,13 +19,13 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from backhaul_codec.assurance.certificates import (
+from backhaul_codec.assurance.completeness import (
     HOUR_NS,
-    Certificate,
+    HourReport,
     hours_between,
 )
-from backhaul_spark.certify.facts import Facts
-from backhaul_spark.certify.states import RUN_APP
+from backhaul_spark.completeness.facts import Facts
+from backhaul_spark.completeness.states import RUN_APP
 from backhaul_spark.errors import TablesBusy
 from backhaul_spark.tables.delta import (
     commit_files,
@@ -35,9 +35,9 @@ from backhaul_spark.tables.delta import (
     transactions,
 )
 from backhaul_spark.tables.schemas import (
-    CERTIFICATES_SUPERSEDED,
-    CERTIFICATES_TABLE,
     FORKS_TABLE,
+    HOUR_REPORTS_SUPERSEDED,
+    HOUR_REPORTS_TABLE,
 )
 from backhaul_spark.tables.superseded import STAMP_APP, Superseded, next_stamp_us
 
@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 
     from backhaul_runtime.clock import Clock
 
-CERTIFICATES_APP = "backhaul-certificates"
+# As written in the log of every table: it keeps its former name.
+HOUR_REPORTS_APP = "backhaul-certificates"
 RANGES_MAX = 100
 """Ranges that a row names; `missing` and `explained` count them all."""
 
@@ -58,7 +59,7 @@ _HOUR_US = HOUR_NS // 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Certified:
+class Judged:
     """The hours that one run judged, by kind, and the ingests it covered (after, up to)."""
 
     after_ingest: int
@@ -71,8 +72,8 @@ class Certified:
         return asdict(self)
 
 
-class Certificates:
-    """Brings the certificates under a table root up to date.
+class HourReports:
+    """Brings the completeness reports under a table root up to date.
 
     Args:
         root: the table root.
@@ -86,19 +87,19 @@ class Certificates:
         self._root = root
         self._clock = clock
         self._target, self._coverage = open_coverage(root)
-        self._table = make_table(root, CERTIFICATES_TABLE)
+        self._table = make_table(root, HOUR_REPORTS_TABLE)
         with self._one_at_a_time():
             self._superseded = Superseded(
-                root, CERTIFICATES_SUPERSEDED, self._table, CERTIFICATES_TABLE, RUN_APP, clock
+                root, HOUR_REPORTS_SUPERSEDED, self._table, HOUR_REPORTS_TABLE, RUN_APP, clock
             )
 
-    def run(self) -> Certified:
-        """Certify the hours that are due and commit the result.
+    def run(self) -> Judged:
+        """Judge the hours that are due and commit the result.
 
         Raises:
             TablesBusy: another run committed meanwhile. Its work stands.
         """
-        done = self._table.transaction_version(CERTIFICATES_APP) or 0
+        done = self._table.transaction_version(HOUR_REPORTS_APP) or 0
         target = self._target
         end_ns = self._clock.now_ns() // HOUR_NS * HOUR_NS
         open_hours, ends = self._known_hours()
@@ -116,7 +117,7 @@ class Certificates:
                 hours |= open_hours.get(name, set()) if device.touched else set()
             if device.touched:
                 hours |= device.imports.keys()
-            rows += [_row(name, each) for each in device.certify(sorted(hours))]
+            rows += [_row(name, each) for each in device.report_hours(sorted(hours))]
         self._keep(facts.forks)
         return self._commit(rows, done, target)
 
@@ -136,7 +137,7 @@ class Certificates:
             open_hours.setdefault(row["device"], set()).add(row["hour"] * 1000)
         return open_hours, {row["device"]: (row["hour_max"] + _HOUR_US) * 1000 for row in last}
 
-    def _commit(self, rows: list[dict[str, Any]], done: int, target: int) -> Certified:
+    def _commit(self, rows: list[dict[str, Any]], done: int, target: int) -> Judged:
         days = sorted({row["date"] for row in rows})
         known = self._of_days(days)
         run, at_us = self._run + 1, next_stamp_us(self._table, self._clock)
@@ -156,15 +157,15 @@ class Certificates:
         with self._one_at_a_time():
             if created or superseded:
                 self._superseded.prepare(_table(superseded), run, at_us)
-                apps = {CERTIFICATES_APP: target, RUN_APP: run, STAMP_APP: at_us}
+                apps = {HOUR_REPORTS_APP: target, RUN_APP: run, STAMP_APP: at_us}
                 self._write(list(known.values()), days, apps)
             elif target > done:
-                commit_files(self._table, CERTIFICATES_TABLE, [], {CERTIFICATES_APP: target})
-        return Certified(done, target, created, len(superseded))
+                commit_files(self._table, HOUR_REPORTS_TABLE, [], {HOUR_REPORTS_APP: target})
+        return Judged(done, target, created, len(superseded))
 
     @property
     def _run(self) -> int:
-        """The number of the last run that changed a certificate."""
+        """The number of the last run that changed a completeness report."""
         return self._table.transaction_version(RUN_APP) or 0
 
     @contextmanager
@@ -172,13 +173,13 @@ class Certificates:
         try:
             yield
         except CommitFailedError as error:
-            raise TablesBusy(self._root, "another run has certified meanwhile") from error
+            raise TablesBusy(self._root, "another run has judged hours meanwhile") from error
 
     def _of_days(self, days: list[int]) -> dict[tuple[str, int], dict[str, Any]]:
         if not days:
             return {}
         wanted = pa.array(days, pa.int32()).cast(pa.date32())
-        rows = dataset_of(self._table, CERTIFICATES_TABLE).to_table(
+        rows = dataset_of(self._table, HOUR_REPORTS_TABLE).to_table(
             filter=pc.field("date").isin(wanted)
         )
         for name, kind in (
@@ -205,8 +206,8 @@ class Certificates:
         )
 
 
-def _row(device: str, found: Certificate) -> dict[str, Any]:
-    """Return a certificate as a row, stamps as numbers."""
+def _row(device: str, found: HourReport) -> dict[str, Any]:
+    """Return a completeness report as a row, stamps as numbers."""
     explained = [[*each[:3], each.high or None, each.reason] for each in found.explained]
     return {
         "device": device,
@@ -226,10 +227,10 @@ def _row(device: str, found: Certificate) -> dict[str, Any]:
 
 def _table(rows: list[dict[str, Any]]) -> pa.Table:
     columns = []
-    for each in CERTIFICATES_TABLE.schema:
+    for each in HOUR_REPORTS_TABLE.schema:
         values = [row[each.name] for row in rows]
         plain = {"date": pa.int32()}.get(each.name) or (
             pa.int64() if pa.types.is_timestamp(each.type) else each.type
         )
         columns.append(pa.array(values, plain).cast(each.type))
-    return pa.Table.from_arrays(columns, schema=CERTIFICATES_TABLE.schema)
+    return pa.Table.from_arrays(columns, schema=HOUR_REPORTS_TABLE.schema)

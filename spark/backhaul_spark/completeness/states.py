@@ -1,9 +1,9 @@
-"""The state of a window: the worst of the certificates of the hours that it lies in, or spans.
+"""The state of a window: the worst of the completeness reports of the hours that it lies in, or spans.
 
 `complete` says that all which the vehicle acknowledged in those hours is in points, and in this
 row; `explained` that what is not will not come, with a reason; `imported` that an operator brought
 the readings, and all of them are in points; `waiting` anything else, an hour
-that has not ended included. A certificate's hour is one of acknowledging: a reading that the
+that has not ended included. A completeness report's hour is one of acknowledging: a reading that the
 vehicle acknowledged in a later hour than its own stamp says may still restate a complete window.
 """
 
@@ -16,7 +16,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_spark.tables.delta import dataset_of
-from backhaul_spark.tables.schemas import CERTIFICATES_TABLE
+from backhaul_spark.tables.schemas import HOUR_REPORTS_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,8 +35,8 @@ class DayStates:
     """The states of the windows of one day.
 
     Args:
-        rows: certificates of that day, columns device, hour, state and run.
-        after_run: certificates of later runs than this count as changed.
+        rows: completeness reports of that day, columns device, hour, state and run.
+        after_run: completeness reports of later runs than this count as changed.
     """
 
     def __init__(self, rows: pa.Table, after_run: int = 0) -> None:
@@ -67,7 +67,7 @@ class DayStates:
         return pa.array(STATES).take(pa.array(found))
 
     def changed_between(self, device: str | None, last_device: str | None, hours: range) -> bool:
-        """Whether a certificate changed of devices from `device` to `last_device`, both included.
+        """Whether a completeness report changed of devices from `device` to `last_device`, both included.
 
         None for unknown. `hours`: of the day, 0 to 23.
         """
@@ -90,26 +90,26 @@ def _hour_of_day(stamps: pa.ChunkedArray) -> NDArray[np.int64]:
 
 
 class States:
-    """Return the states of windows by a loaded certificates table; None where there is no table.
+    """Return the states of windows by a loaded completeness reports table; None where there is no table.
 
-    Load it before the points that a rollup sums up: then the last round takes all certificates in.
+    Load it before the points that a rollup sums up: then the last round takes all completeness reports in.
     A round before it passes over those that were judged with points of later ingests than its own.
     """
 
-    def __init__(self, certificates: DeltaTable | None) -> None:
-        self._table = certificates
-        #: the number of the last run that changed a certificate
-        self.run = certificates.transaction_version(RUN_APP) or 0 if certificates else 0
+    def __init__(self, reports: DeltaTable | None) -> None:
+        self._table = reports
+        #: the number of the last run that changed a completeness report
+        self.run = reports.transaction_version(RUN_APP) or 0 if reports else 0
 
     def days_changed(self, after_run: int, up_to: int) -> set[date]:
-        """Return the days with certificates that later runs than `after_run` have judged anew.
+        """Return the days with completeness reports that later runs than `after_run` have judged anew.
 
         `up_to`: the last ingest that they may have been judged with.
         """
         if self._table is None or after_run >= self.run:
             return set()
         wanted = (pc.field("run") > after_run) & (pc.field("ingest") <= up_to)
-        rows = dataset_of(self._table, CERTIFICATES_TABLE).to_table(["date"], wanted)
+        rows = dataset_of(self._table, HOUR_REPORTS_TABLE).to_table(["date"], wanted)
         return set(pc.unique(rows.column("date")).to_pylist())
 
     def run_at(self, after_run: int, up_to: int) -> int:
@@ -117,15 +117,15 @@ class States:
         if self._table is None or after_run >= self.run:
             return self.run
         wanted = (pc.field("run") > after_run) & (pc.field("ingest") > up_to)
-        rows = dataset_of(self._table, CERTIFICATES_TABLE).to_table(["run"], wanted)
+        rows = dataset_of(self._table, HOUR_REPORTS_TABLE).to_table(["run"], wanted)
         return pc.min(rows.column("run")).as_py() - 1 if rows.num_rows else self.run
 
     def of_day(self, day: date, after_run: int, up_to: int) -> DayStates:
-        """Return the states of one day's windows, by the certificates that `days_changed` goes by."""
+        """Return the states of one day's windows, by the completeness reports that `days_changed` goes by."""
         columns = ["device", "hour", "state", "run"]
         if self._table is None:
-            empty: Sequence[pa.Field] = [CERTIFICATES_TABLE.schema.field(name) for name in columns]
+            empty: Sequence[pa.Field] = [HOUR_REPORTS_TABLE.schema.field(name) for name in columns]
             return DayStates(pa.schema(empty).empty_table())
         wanted = (pc.field("date") == day) & (pc.field("ingest") <= up_to)
-        rows = dataset_of(self._table, CERTIFICATES_TABLE).to_table(columns, wanted)
+        rows = dataset_of(self._table, HOUR_REPORTS_TABLE).to_table(columns, wanted)
         return DayStates(rows, after_run)

@@ -1,4 +1,4 @@
-"""Tables whose hours are certified."""
+"""Tables whose hours are reported."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from deltalake import DeltaTable
 
 from backhaul_codec import Opaque, Point, encode_point
-from backhaul_codec.assurance.certificates import HOUR_NS
+from backhaul_codec.assurance.completeness import HOUR_NS
 from backhaul_codec.points import JSON
 from backhaul_runtime.clock import SYSTEM_CLOCK
-from backhaul_spark.certify.certificates import Certificates, Certified
-from backhaul_spark.certify.read import certified_hours
+from backhaul_spark.completeness.hour_reports import HourReports, Judged
+from backhaul_spark.completeness.read import hour_reports
 from backhaul_spark.ingest.batch import Ingest
 from tests.support.spark_frames import T0_NS, frame, message_batch, stored, task
 
@@ -52,8 +52,8 @@ class World:
         reports = [task(self.root, number, part) for part in parts]
         ingest.commit(f"app-{number}", 0, reports)
 
-    def certify(self) -> Certified:
-        return Certificates(self.root, self.clock).run()
+    def report_hours(self) -> Judged:
+        return HourReports(self.root, self.clock).run()
 
     def messages(self, bodies: list[bytes], leaf: str, device: str = "VID-001") -> pa.RecordBatch:
         first = self._stream_seq + 1
@@ -81,7 +81,7 @@ class World:
         return [self.mark(hour + 1, hour, 10 * hour) for hour in range(5)]
 
     def states(self) -> list[str]:
-        return [hour.state for _, hour in certified_hours(self.root)]
+        return [hour.state for _, hour in hour_reports(self.root)]
 
     def rows(self) -> list[dict[str, Any]]:
         table = DeltaTable(f"{self.root}/certificates").to_pyarrow_table()

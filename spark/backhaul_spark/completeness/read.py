@@ -1,4 +1,4 @@
-"""Read certificates back, as they are or as they were known at a time. No Spark."""
+"""Read completeness reports back, as they are or as they were known at a time. No Spark."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from backhaul_codec.assurance.certificates import Certificate, Ends, Missing, Reasoned
-from backhaul_spark.certify.states import RUN_APP
+from backhaul_codec.assurance.completeness import Ends, HourReport, Missing, Reasoned
+from backhaul_spark.completeness.states import RUN_APP
 from backhaul_spark.tables.delta import dataset_of, open_table
-from backhaul_spark.tables.schemas import CERTIFICATES_SUPERSEDED, CERTIFICATES_TABLE
+from backhaul_spark.tables.schemas import HOUR_REPORTS_SUPERSEDED, HOUR_REPORTS_TABLE
 from backhaul_spark.tables.superseded import rows_known_at
 
 if TYPE_CHECKING:
     from datetime import datetime
 
 
-def certificates_known_at(
+def hour_reports_known_at(
     root: str, at: datetime | None, wanted: pc.Expression | None = None
 ) -> pa.Table:
-    """Return the certificates as they are, or as a reader at time `at` would have found them.
+    """Return the completeness reports as they are, or as a reader at time `at` would have found them.
 
     Args:
         root: the table root.
@@ -29,32 +29,32 @@ def certificates_known_at(
         wanted: a filter on their columns.
 
     Raises:
-        TableMissing: nothing was ever certified.
+        TableMissing: no hour was ever judged.
         NotKept: superseded ones are kept since a later time only.
     """
     if at is None:
-        table = open_table(root, CERTIFICATES_TABLE)
-        return dataset_of(table, CERTIFICATES_TABLE).to_table(filter=wanted)
-    specs = CERTIFICATES_TABLE, CERTIFICATES_SUPERSEDED
+        table = open_table(root, HOUR_REPORTS_TABLE)
+        return dataset_of(table, HOUR_REPORTS_TABLE).to_table(filter=wanted)
+    specs = HOUR_REPORTS_TABLE, HOUR_REPORTS_SUPERSEDED
     return rows_known_at(root, specs, RUN_APP, "certified_at", at, wanted)
 
 
-def certified_hours(root: str, device: str | None = None) -> list[tuple[str, Certificate]]:
-    """Return (device, certificate) of all devices or one, by device and hour.
+def hour_reports(root: str, device: str | None = None) -> list[tuple[str, HourReport]]:
+    """Return (device, completeness report) of all devices or one, by device and hour.
 
     Raises:
-        TableMissing: nothing was ever certified.
+        TableMissing: no hour was ever judged.
     """
     wanted = pc.field("device") == device if device is not None else None
-    rows = certificates_known_at(root, None, wanted)
+    rows = hour_reports_known_at(root, None, wanted)
     rows = rows.sort_by([("device", "ascending"), ("hour", "ascending")])
     rows = rows.set_column(1, "hour", rows.column("hour").cast(pa.int64()))
-    return [(row["device"], _certificate(row)) for row in rows.to_pylist()]
+    return [(row["device"], _hour_report(row)) for row in rows.to_pylist()]
 
 
-def _certificate(row: dict[str, Any]) -> Certificate:
+def _hour_report(row: dict[str, Any]) -> HourReport:
     explained = json.loads(row["explained_ranges"])
-    return Certificate(
+    return HourReport(
         row["hour"] * 1000,
         row["state"],
         tuple(json.loads(row["epochs"])),

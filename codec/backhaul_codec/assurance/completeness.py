@@ -1,4 +1,4 @@
-"""Certify hours: whether all that a vehicle acknowledged in an hour is held, or why not.
+"""Judge hours: whether all that a vehicle acknowledged in an hour is held, or why not.
 
 Hub and history judge by this one rule. Sequence numbers alone say that nothing is missing *below*
 the newest message; a vehicle's marks say how far each lane was at a time, so that an hour can be
@@ -104,7 +104,7 @@ class Ends(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Certificate:
+class HourReport:
     """Say how it stands with one hour of one device.
 
     `complete`: every seq of the hour is held. `explained`: all that is not held has its reason.
@@ -147,13 +147,13 @@ class _Span:
         return self.end_ns is None or self.end_ns > start_ns or self.start_ns >= start_ns
 
 
-def certify(
+def report_hours(
     marks: Iterable[Mark],
     lanes: Mapping[LaneId, LaneRecord],
     hours: Iterable[int],
     imported: Mapping[int, bool] | None = None,
-) -> list[Certificate]:
-    """Return a certificate for each of `hours`, in their order.
+) -> list[HourReport]:
+    """Return a completeness report for each of `hours`, in their order.
 
     An hour is one of the time in which the vehicle acknowledged, by its corrected clock. Hours
     before that of the first mark are left out: nobody has spoken of them. Whatever stands in a
@@ -178,7 +178,7 @@ def certify(
             if hour_ns in touched and span.touches(hour_ns, hour_ns + HOUR_NS):
                 touched[hour_ns].append(span)
     return [
-        _certificate(hour_ns, touched[hour_ns], lanes, also=hour_ns in imported)
+        _hour_report(hour_ns, touched[hour_ns], lanes, also=hour_ns in imported)
         if hour_ns + HOUR_NS > first_ns
         else _imported(hour_ns, all_held=imported[hour_ns])
         for hour_ns in wanted
@@ -297,8 +297,8 @@ def _span(before: Mark, after: Mark, *, vague: bool = False) -> _Span:
     )
 
 
-def _imported(hour_ns: int, *, all_held: bool) -> Certificate:
-    return Certificate(
+def _imported(hour_ns: int, *, all_held: bool) -> HourReport:
+    return HourReport(
         hour_ns,
         "imported" if all_held else "waiting",
         (),
@@ -306,9 +306,9 @@ def _imported(hour_ns: int, *, all_held: bool) -> Certificate:
     )
 
 
-def _certificate(
+def _hour_report(
     hour_ns: int, spans: Sequence[_Span], lanes: Mapping[LaneId, LaneRecord], *, also: bool
-) -> Certificate:
+) -> HourReport:
     missing: list[Missing] = []
     explained: list[Reasoned] = []
     for span in spans:
@@ -327,7 +327,7 @@ def _certificate(
                 explained.append(Reasoned(*id_, above, 0, LEDGER_GONE))
     open_ended = any(span.end_ns is None for span in spans) or not spans
     state: State = "waiting" if missing or open_ended else "explained" if explained else "complete"
-    return Certificate(
+    return HourReport(
         hour_ns,
         state,
         tuple(dict.fromkeys(span.epoch for span in spans)),
