@@ -140,7 +140,7 @@ def commands_ran_as_said(told: Told, found: Found) -> Iterable[str]:
     another reason one is given up only in a new epoch of the ledger, which cannot know what the former
     ran: after damage, or where the agent was started and had no word from the hub. What
     was sent while the hub's store was about to be put back may be gone altogether, and of what was sent
-    before hub.db was lost there may be no record, or one that says less. A ledger that an older copy replaced may start once more
+    before hub.db was lost there may be no record, or one that says less. Each ledger that an older copy replaced may start once more
     what it had started since the copy was made, and a machine what its clone has started: if no word of that has left the vehicle nobody knows.
     """
     kept, unknown = told.commands("kept"), told.commands("unknown")
@@ -152,7 +152,11 @@ def commands_ran_as_said(told: Told, found: Found) -> Iterable[str]:
     made = Storm(sent=sorted(judged), commands=found.commands)
     again = _forgot_their_start(found)
     made.starts.update(
-        {id_: n - (id_ in again and n > 1) for id_, n in found.starts.items() if id_ in judged}
+        {
+            id_: n - min(again[id_], max(n - 1, 0))
+            for id_, n in found.starts.items()
+            if id_ in judged
+        }
     )
     yield from made.complaints()
     yield from _any("started, and never sent", found.starts.keys() - kept - unknown)
@@ -314,16 +318,16 @@ def _some(what: str, wrong: Collection[Any]) -> str:
     return f"{len(wrong)} {what}: {', '.join(sorted(map(str, wrong))[:_SHOWN])}"
 
 
-def _forgot_their_start(found: Found) -> set[str]:
-    """Return commands that may have been started after the older copy of a ledger was made."""
+def _forgot_their_start(found: Found) -> Counter[str]:
+    """Return how many older copies of a ledger may have forgotten that a command was started, by its id."""
     spans = [(each.device, each.since_ns, each.at_ns) for each in found.damages if each.put_back]
-    return {
+    return Counter(
         id_
         for id_, each in found.commands.items()
         for device, since_ns, at_ns in spans
         if each["device"] == device and each["queued_ns"] <= at_ns
         if not each.get("ended_ns") or each["ended_ns"] >= since_ns
-    }
+    )
 
 
 def cut_short(command: dict[str, Any]) -> bool:

@@ -246,6 +246,15 @@ def test_what_an_older_copy_of_a_ledger_lacks_may_be_gone_and_nobody_know() -> N
     assert check(case.told, case.found) == []
 
 
+def test_each_older_copy_of_a_ledger_may_have_forgotten_one_start() -> None:
+    case = Case()
+    case.found.damages = [put_back(), put_back()]
+    case.found.starts["c1"] = 3
+    assert check(case.told, case.found) == []
+    case.found.starts["c1"] = 4
+    assert len(check(case.told, case.found)) == 1
+
+
 def test_what_waited_in_out_may_be_gone_with_that() -> None:
     case = Case()
     gone_with_a_ledger(case)
