@@ -28,11 +28,14 @@ if TYPE_CHECKING:
     from tests.support.nats_server import NatsServer
 
 
-async def test_a_run_ends_with_its_process_group_at_its_timeout(tmp_path: Path) -> None:
+async def test_a_run_ends_with_its_process_group_at_its_timeout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "GRACE_S", 0.2)
     pids = tmp_path / "pids"
     script = f"sleep 60 & echo $! $$ > {pids}; echo begun; wait"
     output = ""
-    for timeout_s in (0.5, 5.0, 50.0):
+    for timeout_s in (0.2, 5.0, 50.0):
         end, _ = await run_executable(
             row(), ("/bin/sh", "-c", script), timeout_s=timeout_s, result_bytes_max=256
         )

@@ -13,7 +13,7 @@ import pytest
 from nats.errors import TimeoutError as NatsTimeoutError
 from structlog.testing import capture_logs
 
-from backhaul_agent.commands import outcome
+from backhaul_agent.commands import child, outcome
 from backhaul_agent.commands.decide import RUNS_MAX, CommandBook, Step, read
 from backhaul_agent.commands.service import SINCE, CommandService
 from backhaul_agent.commit.writer import Writer
@@ -279,8 +279,11 @@ async def test_a_repeat_of_which_the_answer_is_damaged_gets_one_that_says_so(
     assert (end["state"], end["code"]) == ("interrupted", "damaged")
 
 
-async def test_standard_error_is_one_field_of_one_line_of_the_log(tmp_path: Path) -> None:
+async def test_standard_error_is_one_field_of_one_line_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Raw it could forge lines, and fill the disk: 4.9 GB in 3 s were seen."""
+    monkeypatch.setattr(child, "LEFT_S", 0.1)
     script = 'printf \'oh\\n{"event": "forged"}\' >&2; echo fine; sleep 50 &'
     async with vehicle(tmp_path, shell("loud", script)) as it:
         with capture_logs() as logged:

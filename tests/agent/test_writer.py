@@ -161,7 +161,10 @@ async def test_a_damaged_staged_row_is_set_aside_and_told(tmp_path: Path) -> Non
         assert it.ledger.quarantined == 1
 
 
-async def test_a_failing_disk_refuses_clearly_and_heals(tmp_path: Path) -> None:
+async def test_a_failing_disk_refuses_clearly_and_heals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backhaul_agent.commit.writer.RETRY_S", 0.01)
     async with bench(tmp_path) as it:
         it.disk.error = sqlite3.OperationalError("database or disk is full")
         it.submit(1, waits=True)

@@ -46,6 +46,7 @@ _LEFT_S = 90.0
 _ENOUGH_S = 120.0
 """For how much longer programs go on at the most, where a busy machine has done little of what they ask."""
 _LOOK_S = 0.5
+_AGAIN_S = 1.0  # from one cancellation to the next
 _CALM_S = 5.0
 _MANY = 20
 """Of each kind, a run that says anything has more: the slowest so far had five times as many."""
@@ -339,7 +340,7 @@ async def _cancelled(running: Sequence[asyncio.Task[None]]) -> None:
         for task in running:
             # More than once: nats-py may lose a cancellation that comes together with an answer.
             task.cancel()
-        await asyncio.wait(running, timeout=1)
+        await asyncio.wait(running, timeout=_AGAIN_S)
 
 
 def _kept(told: Told) -> dict[str, Collection[object]]:

@@ -169,7 +169,11 @@ def test_a_command_in_a_ledger_that_has_not_run_is_not_rest(tmp_path: Path) -> N
     db.close()
 
 
-async def test_programs_end_with_what_they_ran_beside_though_one_loses_a_cancellation() -> None:
+async def test_programs_end_with_what_they_ran_beside_though_one_loses_a_cancellation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tests.chaos.run._AGAIN_S", 0.05)
+
     async def deaf() -> None:
         try:
             await asyncio.Event().wait()

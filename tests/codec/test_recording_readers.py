@@ -142,6 +142,7 @@ def test_a_page_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None:
     assert "note" in read_apart(path, "t", "note")[1]
 
 
+@pytest.mark.slow
 def test_long_texts_come_in_few_rows_a_chunk(tmp_path: Path) -> None:
     path = tmp_path / "texts.parquet"
     with pq.ParquetWriter(

@@ -120,6 +120,7 @@ async def test_the_hub_db_says_what_it_said_and_goes_on_as_it_went(tmp_path: Pat
         assert made.execute("PRAGMA user_version").fetchone() == (migrations.SCHEMA_VERSION,)
 
 
+@pytest.mark.slow
 def test_the_tables_say_what_they_said_and_go_on_as_they_went(tmp_path: Path) -> None:
     said = expected("tables-4")
     unpack("tables-4", tmp_path)

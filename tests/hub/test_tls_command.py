@@ -54,8 +54,9 @@ def test_a_hub_without_tls_is_told_how_to_have_it(hub: Path) -> None:
 
 
 def test_a_certificate_is_shown_and_renewed_and_a_server_that_was_not_told_is_said(
-    hub: Path,
+    hub: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("backhaul_hub.nats.connection._CONNECT_TIMEOUT_S", 0.1)
     make_certificates(hub, {hub: ["hub.example.org"]}, NOW)
     before = run(hub, "show").stdout
     assert "server hub: hub.example.org\n  signed by CN=backhaul hub CA " in before
