@@ -67,10 +67,10 @@ class LostRegistryError(RegistryError):
 class JetStreamError(HubError):
     """The server answered a JetStream API request with an error."""
 
-    def __init__(self, subject: str, code: int, description: str) -> None:
-        super().__init__(f"{subject}: {description} (error {code})")
+    def __init__(self, subject: str, err_code: int, description: str) -> None:
+        super().__init__(f"{subject}: {description} (error {err_code})")
         self.subject = subject
-        self.code = code
+        self.err_code = err_code
         self.description = description
 
 

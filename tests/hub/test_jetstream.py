@@ -59,5 +59,5 @@ async def test_servers_of_a_cluster_that_do_not_all_know_one_another_yet_are_ask
     cluster = Cluster(0, STREAM_NOT_FOUND, first=(CLUSTER_NOT_AVAILABLE, NO_SUITABLE_PEERS))
     with pytest.raises(JetStreamError) as told:
         await api_of(cluster).request("STREAM.CREATE.UP_00")
-    assert told.value.code == STREAM_NOT_FOUND
+    assert told.value.err_code == STREAM_NOT_FOUND
     assert len(cluster.asked) == 3

@@ -207,7 +207,7 @@ async def test_a_refused_publish_says_why(client: Client) -> None:
     await api.publish("s.x", b"1", once)
     with pytest.raises(JetStreamError, match="wrong last sequence") as caught:
         await api.publish("s.x", b"1", once)
-    assert caught.value.code == 10071
+    assert caught.value.err_code == 10071
     with pytest.raises(HubError, match="no JetStream behind t"):
         await api.publish("t", b"1")
 

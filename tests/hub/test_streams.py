@@ -77,5 +77,5 @@ async def test_what_stays_refused_is_said(code: int, tries: int) -> None:
     server = Loading(*[code] * 9)
     with pytest.raises(JetStreamError) as refused:
         await reconcile(cast("JetStreamApi", server), {"name": "S"})
-    assert refused.value.code == code
+    assert refused.value.err_code == code
     assert len(server.refusals) == 9 - tries

@@ -139,7 +139,7 @@ class JetStreamApi:
         try:
             found = (await self.request(f"STREAM.MSG.GET.{stream}", request))["message"]
         except JetStreamError as error:
-            if error.code == MESSAGE_NOT_FOUND:
+            if error.err_code == MESSAGE_NOT_FOUND:
                 return None
             raise
         return found["seq"], stamp_ns(found["time"])
@@ -149,7 +149,7 @@ class JetStreamApi:
         try:
             return await self.request(f"STREAM.INFO.{stream}")
         except JetStreamError as error:
-            if error.code == STREAM_NOT_FOUND:
+            if error.err_code == STREAM_NOT_FOUND:
                 return None
             raise
 
@@ -158,7 +158,7 @@ class JetStreamApi:
         try:
             return await self.request(f"CONSUMER.INFO.{stream}.{consumer}")
         except JetStreamError as error:
-            if error.code == CONSUMER_NOT_FOUND:
+            if error.err_code == CONSUMER_NOT_FOUND:
                 return None
             raise
 
@@ -173,7 +173,7 @@ class JetStreamApi:
         try:
             await self.request(f"CONSUMER.DELETE.{stream}.{consumer}")
         except JetStreamError as error:
-            if error.code != CONSUMER_NOT_FOUND:
+            if error.err_code != CONSUMER_NOT_FOUND:
                 raise
 
 
@@ -182,7 +182,7 @@ def _may_pass(error: HubError) -> bool:
 
     No peers are suitable, too, while servers that have just started do not all know one another.
     """
-    return not isinstance(error, JetStreamError) or error.code in (
+    return not isinstance(error, JetStreamError) or error.err_code in (
         CLUSTER_NOT_AVAILABLE,
         NO_SUITABLE_PEERS,
     )

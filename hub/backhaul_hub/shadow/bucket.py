@@ -102,7 +102,7 @@ class ShadowBucket:
             try:
                 return int((await self._api.publish(subject, body, headers))["seq"])
             except JetStreamError as error:
-                if error.code != WRONG_LAST_SEQUENCE:
+                if error.err_code != WRONG_LAST_SEQUENCE:
                     raise
         raise HubError(f"others changed what is desired of {device}, {_ATTEMPTS} times in a row")
 

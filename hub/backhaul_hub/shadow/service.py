@@ -184,7 +184,7 @@ class ShadowKeeper:
         try:
             message = (await self._api.request(f"STREAM.MSG.GET.{SHADOW}", last))["message"]
         except JetStreamError as error:
-            if error.code == MESSAGE_NOT_FOUND:
+            if error.err_code == MESSAGE_NOT_FOUND:
                 return 0
             raise
         return version_of(b64decode(message.get("data", "")))
@@ -196,7 +196,7 @@ class ShadowKeeper:
         try:
             await self._api.publish(self._subject(device, DESIRED), body, {IF_LAST_HEADER: "0"})
         except JetStreamError as error:
-            if error.code != WRONG_LAST_SEQUENCE:
+            if error.err_code != WRONG_LAST_SEQUENCE:
                 raise  # somebody was faster
 
     async def _subjects(self) -> set[str]:

@@ -175,8 +175,8 @@ async def reconcile(api: JetStreamApi, declared: Json, *, lower_limits: bool = F
             return await _reconcile(api, declared, lower_limits=lower_limits)
         except JetStreamError as error:
             tries_left -= 1
-            if error.code not in _LOADING or not tries_left:
-                error.hint = _HINTS.get(error.code, "")
+            if error.err_code not in _LOADING or not tries_left:
+                error.hint = _HINTS.get(error.err_code, "")
                 raise
         await asyncio.sleep(_LOADING_S)
 

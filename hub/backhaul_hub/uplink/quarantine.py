@@ -44,7 +44,7 @@ async def set_aside(
             },
         )
     except JetStreamError as refused:
-        if refused.code != WRONG_LAST_SEQUENCE:
+        if refused.err_code != WRONG_LAST_SEQUENCE:
             raise
 
 
