@@ -1,31 +1,31 @@
 """The errors of backhaul_spark, as one tree.
 
     BackhaulSparkError
-    ├── OptionError          an option or a file of settings is wrong
-    ├── HubError             the hub's nats-server
-    │   ├── Unreachable      no connection, or it broke and did not come back
-    │   ├── LoginRefused     wrong user, password, key or certificate
-    │   ├── NoAnswer         connected, but a request got no answer in time
-    │   ├── ServerBehind     one of a cluster lacks what its stream's leader has
-    │   ├── NobodyTakes      no stream takes what is published
-    │   ├── PublishRefused   a stream takes a message not, and never will
-    │   └── HubProtocolError an answer that this client cannot read
-    ├── StreamError          one stream
-    │   ├── StreamMissing    it is not there (or not any more)
-    │   ├── StreamClosed     it is there, but direct get is off
-    │   ├── StreamRecreated  it was deleted and made again since the checkpoint
-    │   ├── MessagesGone     messages that the reader still wanted are deleted
-    │   └── StreamFull       it has no room for what is published
-    ├── AlertUnfit           an alert of which no message can be made
-    ├── TableError           the tables
-    │   ├── TableMissing     nothing was ever ingested there
-    │   ├── TableNewer       a newer backhaul made it
-    │   ├── NotKept          what was known then is not known any more
-    │   ├── TablesBusy       another ingest is running, or overtook this one
-    │   ├── TablesBehind     they lack what the checkpoint counts as done
-    │   └── NothingFound     the question has no answer in the tables
-    ├── JavaMissing          there is no Java that Spark could start
-    └── JobFailed            a Spark job ended with an error of another kind
+    ├── OptionError               an option or a file of settings is wrong
+    ├── HubServerError            the hub's nats-server
+    │   ├── UnreachableError      no connection, or it broke and did not come back
+    │   ├── LoginRefusedError     wrong user, password, key or certificate
+    │   ├── NoAnswerError         connected, but a request got no answer in time
+    │   ├── ServerBehindError     one of a cluster lacks what its stream's leader has
+    │   ├── NobodyTakesError      no stream takes what is published
+    │   ├── PublishRefusedError   a stream takes a message not, and never will
+    │   └── HubProtocolError      an answer that this client cannot read
+    ├── StreamError               one stream
+    │   ├── StreamMissingError    it is not there (or not any more)
+    │   ├── StreamClosedError     it is there, but direct get is off
+    │   ├── StreamRecreatedError  it was deleted and made again since the checkpoint
+    │   ├── MessagesGoneError     messages that the reader still wanted are deleted
+    │   └── StreamFullError       it has no room for what is published
+    ├── AlertUnfitError           an alert of which no message can be made
+    ├── TableError                the tables
+    │   ├── TableMissingError     nothing was ever ingested there
+    │   ├── TableNewerError       a newer backhaul made it
+    │   ├── NotKeptError          what was known then is not known any more
+    │   ├── TablesBusyError       another ingest is running, or overtook this one
+    │   ├── TablesBehindError     they lack what the checkpoint counts as done
+    │   └── NothingFoundError     the question has no answer in the tables
+    ├── JavaMissingError          there is no Java that Spark could start
+    └── JobFailedError            a Spark job ended with an error of another kind
 
 Every error carries its facts as fields, and ``hint``: what the operator can do.
 """
@@ -49,11 +49,11 @@ class OptionError(BackhaulSparkError):
         super().__init__(f"{option}={value!r}: expected {expected}")
 
 
-class HubError(BackhaulSparkError):
+class HubServerError(BackhaulSparkError):
     """Something is wrong between this process and the hub's nats-server."""
 
 
-class Unreachable(HubError):
+class UnreachableError(HubServerError):
     """No server of the list could be reached, or the connection broke for good."""
 
     hint = "is nats-server running there? `backhaul-hub up` starts and checks it"
@@ -63,7 +63,7 @@ class Unreachable(HubError):
         super().__init__(f"cannot reach the hub at {servers}: {cause}")
 
 
-class LoginRefused(HubError):
+class LoginRefusedError(HubServerError):
     """The server closed the door: user, password, key or certificate, or their time is over."""
 
     hint = "check the credentials file, or the user and password options"
@@ -73,7 +73,7 @@ class LoginRefused(HubError):
         super().__init__(f"{server} refused the login: {reason}")
 
 
-class NoAnswer(HubError):
+class NoAnswerError(HubServerError):
     """A request was sent and no answer came in time."""
 
     hint = "the hub may be overloaded, or this user lacks rights on $JS.API.>; see its log"
@@ -83,7 +83,7 @@ class NoAnswer(HubError):
         super().__init__(f"{server} gave no answer to {what} within {waited_s:g} s")
 
 
-class ServerBehind(HubError):
+class ServerBehindError(HubServerError):
     """A server of a cluster lags behind the stream's leader; another one may not."""
 
     hint = "see that all servers of the cluster run and reach one another"
@@ -93,7 +93,7 @@ class ServerBehind(HubError):
         super().__init__(f"{server}: {stream} {detail}")
 
 
-class HubProtocolError(HubError):
+class HubProtocolError(HubServerError):
     """The server said something that this client does not understand."""
 
     def __init__(self, server: str, detail: str) -> None:
@@ -101,7 +101,7 @@ class HubProtocolError(HubError):
         super().__init__(f"{server}: {detail}")
 
 
-class NobodyTakes(HubError):
+class NobodyTakesError(HubServerError):
     """No stream takes a published message: it is not there, or this user may not publish to it."""
 
     hint = "`backhaul-hub up` makes the streams; the twin job logs in by creds/twin.creds"
@@ -110,7 +110,7 @@ class NobodyTakes(HubError):
         super().__init__(f"the hub takes no alerts and commands: {detail}")
 
 
-class PublishRefused(HubError):
+class PublishRefusedError(HubServerError):
     """A stream refused a message because of its contents."""
 
     hint = "a rule's alert is not as the hub takes it: nothing goes on before the rule is mended"
@@ -127,7 +127,7 @@ class StreamError(BackhaulSparkError):
         super().__init__(text)
 
 
-class StreamMissing(StreamError):
+class StreamMissingError(StreamError):
     """The stream does not exist."""
 
     hint = (
@@ -139,7 +139,7 @@ class StreamMissing(StreamError):
         super().__init__(stream, f"there is no stream {stream}")
 
 
-class StreamClosed(StreamError):
+class StreamClosedError(StreamError):
     """The stream exists, but answers no direct get."""
 
     hint = "set allow_direct on the stream; `backhaul-hub up` does"
@@ -148,7 +148,7 @@ class StreamClosed(StreamError):
         super().__init__(stream, f"stream {stream} allows no direct get")
 
 
-class StreamRecreated(StreamError):
+class StreamRecreatedError(StreamError):
     """The stream is a new one under an old name; its sequences mean something else now."""
 
     hint = (
@@ -165,7 +165,7 @@ class StreamRecreated(StreamError):
         )
 
 
-class MessagesGone(StreamError):
+class MessagesGoneError(StreamError):
     """Messages between two sequences, both included, are no longer in the stream."""
 
     hint = (
@@ -180,7 +180,7 @@ class MessagesGone(StreamError):
         )
 
 
-class StreamFull(StreamError):
+class StreamFullError(StreamError):
     """A stream that refuses new messages has no room."""
 
     hint = "TWIN_CMD empties itself while `backhaul-hub up` runs, and of all that is 5 minutes old"
@@ -189,7 +189,7 @@ class StreamFull(StreamError):
         super().__init__("TWIN_CMD", f"the hub has no room: {detail}")
 
 
-class AlertUnfit(BackhaulSparkError):
+class AlertUnfitError(BackhaulSparkError):
     """An alert holds a value that cannot be sent to the hub; a rule made it so."""
 
     hint = "mend the rule: device, command and params go into subjects and JSON"
@@ -203,7 +203,7 @@ class TableError(BackhaulSparkError):
     """The tables under a table root."""
 
 
-class TableMissing(TableError):
+class TableMissingError(TableError):
     """A table that the command reads does not exist."""
 
     _MADE_BY: ClassVar = {
@@ -224,7 +224,7 @@ class TableMissing(TableError):
         super().__init__(f"there is no table at {path}")
 
 
-class TableNewer(TableError):
+class TableNewerError(TableError):
     """The table has columns that this version knows nothing of."""
 
     hint = "bring this installation of backhaul up to date; it leaves the table alone until then"
@@ -234,7 +234,7 @@ class TableNewer(TableError):
         super().__init__(f"{path} has schema version {found}, this backhaul knows {known}")
 
 
-class NotKept(TableError):
+class NotKeptError(TableError):
     """A question about a time before versions were kept."""
 
     hint = "`backhaul-spark maintain --superseded-days` says for how long superseded rows are kept"
@@ -247,7 +247,7 @@ class NotKept(TableError):
         )
 
 
-class TablesBusy(TableError):
+class TablesBusyError(TableError):
     """Another process writes the same tables."""
 
     hint = "let the other one finish or end it; one ingest serves all streams of a hub"
@@ -257,7 +257,7 @@ class TablesBusy(TableError):
         super().__init__(f"the tables at {root} are in use: {detail}")
 
 
-class TablesApart(TableError):
+class TablesApartError(TableError):
     """Tables that are written together are of different moments: one was put back, or made anew, alone."""
 
     hint = (
@@ -273,7 +273,7 @@ class TablesApart(TableError):
         )
 
 
-class TablesBehind(TableError):
+class TablesBehindError(TableError):
     """The tables have not heard of batches that the checkpoint counts as done; nobody would read them again."""
 
     hint = (
@@ -290,7 +290,7 @@ class TablesBehind(TableError):
         )
 
 
-class NothingFound(TableError):
+class NothingFoundError(TableError):
     """A question without an answer in the tables."""
 
     def __init__(self, what: str, hint: str = "") -> None:
@@ -298,7 +298,7 @@ class NothingFound(TableError):
         super().__init__(f"nothing found: {what}")
 
 
-class JavaMissing(BackhaulSparkError):
+class JavaMissingError(BackhaulSparkError):
     """There is no Java, or one that Spark does not start with."""
 
     hint = (
@@ -311,7 +311,7 @@ class JavaMissing(BackhaulSparkError):
         super().__init__(f"Spark did not start: {found}")
 
 
-class JobFailed(BackhaulSparkError):
+class JobFailedError(BackhaulSparkError):
     """A Spark job failed for a reason that no error above names."""
 
     hint = "run again with --verbose for Spark's own log"

@@ -11,7 +11,7 @@ import threading
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
-from backhaul_spark.errors import JavaMissing, JobFailed
+from backhaul_spark.errors import JavaMissingError, JobFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,8 +53,8 @@ def spark_session(
         verbose: let Spark's own log through.
 
     Raises:
-        JavaMissing: there is none, or not of a version that Spark works on.
-        JobFailed: Spark does not start for another reason.
+        JavaMissingError: there is none, or not of a version that Spark works on.
+        JobFailedError: Spark does not start for another reason.
     """
     from pyspark.sql import SparkSession
 
@@ -130,9 +130,9 @@ def _require_java() -> None:
     """Look for Java where Spark's launcher does, which names no package to install."""
     home = os.environ.get("JAVA_HOME")
     if home and not os.access(f"{home}/bin/java", os.X_OK):
-        raise JavaMissing(f"JAVA_HOME is {home}, which has no bin/java")
+        raise JavaMissingError(f"JAVA_HOME is {home}, which has no bin/java")
     if not home and not shutil.which("java"):
-        raise JavaMissing("there is no java on PATH, and JAVA_HOME is not set")
+        raise JavaMissingError("there is no java on PATH, and JAVA_HOME is not set")
 
 
 def _why_not_started(log: IO[bytes], error: Exception) -> Exception:
@@ -140,5 +140,5 @@ def _why_not_started(log: IO[bytes], error: Exception) -> Exception:
     said = log.read().decode(errors="replace").strip().splitlines()
     why = f"{error}" + "".join(f"\n  {line}" for line in said[-8:])
     if any("UnsupportedClassVersionError" in line for line in said):
-        return JavaMissing(f"the java that was found is too old\n{why}")
-    return JobFailed(f"Spark did not start: {why}")
+        return JavaMissingError(f"the java that was found is too old\n{why}")
+    return JobFailedError(f"Spark did not start: {why}")

@@ -16,7 +16,7 @@ from backhaul_hub.nats.system_requests import ask_all
 from backhaul_hub.people.login import connect_person, read_person
 from backhaul_hub.tls.files import former_authorities
 from backhaul_spark.cli._options import source_options
-from backhaul_spark.errors import LoginRefused
+from backhaul_spark.errors import LoginRefusedError
 from backhaul_spark.nats.connection import Connection
 from backhaul_spark.nats.endpoint import endpoint_from
 from tests.integration.tls_rig import TlsRig
@@ -114,7 +114,7 @@ async def test_everybody_reaches_it_and_certificates_change_under_them(world: Wo
     stranger = endpoint_from(
         {**options, "tls_ca": str(ssl.get_default_verify_paths().openssl_cafile)}
     )
-    with pytest.raises(LoginRefused, match="TLS"):
+    with pytest.raises(LoginRefusedError, match="TLS"):
         await asyncio.to_thread(Connection, stranger)
 
 

@@ -22,7 +22,7 @@ from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.jwt import Account, account_jwt
 from backhaul_hub.setup.hub_directory import create_hub
 from backhaul_hub.streams.streams import declared_streams, reconcile, stream_names
-from backhaul_spark.errors import StreamMissing
+from backhaul_spark.errors import StreamMissingError
 from backhaul_spark.nats.connection import Connection
 from backhaul_spark.nats.direct_get import Reader
 from backhaul_spark.nats.endpoint import endpoint_from
@@ -213,7 +213,7 @@ async def test_the_twin_job_reads_up_and_down_and_ingest_up_alone(hub: Hub) -> N
 
     assert await hub.in_thread("twin", read) == [b"lit", b"seen"]
     assert await hub.in_thread("spark", read) == [b"seen"]
-    with pytest.raises(StreamMissing, match="DOWN_00"):
+    with pytest.raises(StreamMissingError, match="DOWN_00"):
         await hub.in_thread("spark", lambda each: Reader(each).streams(["DOWN_00"]))
     body = json.dumps({"seq": 2}).encode()  # DOWN begins there
     _, said = await hub.in_thread(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_spark.errors import ServerBehind, StreamClosed, StreamMissing
+from backhaul_spark.errors import ServerBehindError, StreamClosedError, StreamMissingError
 from backhaul_spark.nats.direct_get import Reader
 from backhaul_spark.nats.offsets import Mark, spans
 from backhaul_spark.nats.stored import StreamInfo
@@ -64,7 +64,7 @@ def reader(*streams: dict[str, Any], **answers: dict[str, Any]) -> Reader:
 def test_down_without_a_leader_is_not_taken_for_gone() -> None:
     """What is not there any more is a gap: thresholds that were written meanwhile would never be read."""
     passing = refused(10008, "JetStream system temporarily unavailable")
-    with pytest.raises(ServerBehind, match=r"DOWN_00 .*temporarily unavailable"):
+    with pytest.raises(ServerBehindError, match=r"DOWN_00 .*temporarily unavailable"):
         reader(stream("UP_00"), down=passing).streams(["UP_*", "DOWN_*"])
     missing = reader(stream("UP_00"), down=refused(10059, "stream not found"))
     assert list(missing.streams(["UP_*", "DOWN_*"])) == ["UP_00"]
@@ -75,7 +75,7 @@ def test_down_without_a_leader_is_not_taken_for_gone() -> None:
 
 def test_what_was_planned_of_a_stream_that_is_not_listed_is_no_gap() -> None:
     start, end = {"DOWN_00": Mark(3, "then")}, {"DOWN_00": Mark(9, "then")}
-    with pytest.raises(StreamMissing, match="DOWN_00"):
+    with pytest.raises(StreamMissingError, match="DOWN_00"):
         spans(start, end, {}, on_gap="record")
     other = {"UP_00": StreamInfo("UP_00", "then", 1, 9, 9, 90)}
     assert spans(end, end, other, on_gap="record") == []
@@ -83,9 +83,9 @@ def test_what_was_planned_of_a_stream_that_is_not_listed_is_no_gap() -> None:
 
 def test_a_stream_that_nobody_reads_from_at_this_moment_is_asked_again() -> None:
     """After a change of leader its own server is heard of by the others a little later."""
-    with pytest.raises(ServerBehind, match="UP_00 is read by nobody"):
+    with pytest.raises(ServerBehindError, match="UP_00 is read by nobody"):
         list(reader(stream("UP_00")).read("UP_00", 1, 9))
-    with pytest.raises(StreamClosed, match="UP_00"):
+    with pytest.raises(StreamClosedError, match="UP_00"):
         list(reader(stream("UP_00", allow_direct=False)).read("UP_00", 1, 9))
 
 
@@ -93,5 +93,5 @@ def test_a_leader_that_ends_before_what_is_asked_for_is_not_believed() -> None:
     """Another one leads, and has spoken of more: what this one lacks is no gap."""
     asked = reader(stream("UP_00"), leader=refused(10037, "no message found"))
     assert list(asked.read("UP_00", 8, 9)) == []
-    with pytest.raises(ServerBehind, match="UP_00 ends at 9 there"):
+    with pytest.raises(ServerBehindError, match="UP_00 ends at 9 there"):
         list(asked.read("UP_00", 8, 10))

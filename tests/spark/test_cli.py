@@ -14,7 +14,7 @@ from backhaul_spark.cli._options import source_options
 from backhaul_spark.cli._service import seconds
 from backhaul_spark.cli.ingest import Totals
 from backhaul_spark.cli.main import cli
-from backhaul_spark.errors import JavaMissing, OptionError, TableMissing, Unreachable
+from backhaul_spark.errors import JavaMissingError, OptionError, TableMissingError, UnreachableError
 from backhaul_spark.ingest.batch import Outcome
 from tests.support.rig.ports import free_port
 
@@ -64,7 +64,7 @@ def test_a_hub_that_is_not_there_is_known_before_spark_starts(tmp_path: Path) ->
     servers = f"nats://127.0.0.1:{free_port()}"
     arguments = ["ingest", "--table-root", str(tmp_path), "--servers", servers, "--once"]
     result = CliRunner().invoke(cli, arguments)
-    assert isinstance(result.exception, Unreachable)
+    assert isinstance(result.exception, UnreachableError)
     assert "pyspark" not in str(result.exception)
 
 
@@ -95,11 +95,11 @@ def test_no_java_is_told_with_the_package_that_brings_it(
 
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(JavaMissing, match="no java on PATH") as found:
+    with pytest.raises(JavaMissingError, match="no java on PATH") as found:
         spark_session()
     assert "apt install openjdk-17-jre-headless" in found.value.hint
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(JavaMissing, match="has no bin/java"):
+    with pytest.raises(JavaMissingError, match="has no bin/java"):
         spark_session()
 
 
@@ -117,7 +117,7 @@ def test_a_table_that_is_missing_is_told_with_the_command_that_makes_it(
     words: tuple[str, ...], maker: str, tmp_path: Path
 ) -> None:
     found = CliRunner().invoke(cli, [*words, "--table-root", str(tmp_path)])
-    assert isinstance(found.exception, TableMissing)
+    assert isinstance(found.exception, TableMissingError)
     assert found.exception.hint == f"`backhaul-spark {maker}` makes it"
 
 

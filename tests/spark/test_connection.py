@@ -11,10 +11,10 @@ import pytest
 
 from backhaul_spark.errors import (
     HubProtocolError,
-    LoginRefused,
-    NoAnswer,
+    LoginRefusedError,
+    NoAnswerError,
     OptionError,
-    Unreachable,
+    UnreachableError,
 )
 from backhaul_spark.nats.connection import Connection
 from backhaul_spark.nats.endpoint import Endpoint, endpoint_from, parse_servers
@@ -88,23 +88,23 @@ def test_an_answer_in_pieces_among_pings_is_put_together(
 
 def test_silence_has_a_deadline(connect: Callable[..., Connection]) -> None:
     connection = connect(serve(b"PONG\r\n"), timeout_s=0.2)
-    with pytest.raises(NoAnswer, match=r"no answer to direct get within 0.2 s"):
+    with pytest.raises(NoAnswerError, match=r"no answer to direct get within 0.2 s"):
         connection.answer(connection.send("x", b""), "direct get")
 
 
 def test_pings_alone_do_not_put_the_deadline_off(connect: Callable[..., Connection]) -> None:
     connection = connect(serve(b"PONG\r\n", *[b"PING\r\n"] * 1000), timeout_s=0.2)
-    with pytest.raises(NoAnswer):
+    with pytest.raises(NoAnswerError):
         connection.answer(connection.send("x", b""), "direct get")
 
 
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (b"-ERR 'Authorization Violation'\r\n", LoginRefused),
-        (b"-ERR 'User Authentication Expired'\r\n", LoginRefused),
-        (b"-ERR 'User Authentication Revoked'\r\n", LoginRefused),
-        (b"-ERR 'Authentication Timeout'\r\n", Unreachable),
+        (b"-ERR 'Authorization Violation'\r\n", LoginRefusedError),
+        (b"-ERR 'User Authentication Expired'\r\n", LoginRefusedError),
+        (b"-ERR 'User Authentication Revoked'\r\n", LoginRefusedError),
+        (b"-ERR 'Authentication Timeout'\r\n", UnreachableError),
         (b"-ERR 'Permissions Violation for Publish to \"x\"'\r\n", HubProtocolError),
         (b"SOMETHING else\r\n", HubProtocolError),
         (b"x" * 70_000, HubProtocolError),
@@ -124,12 +124,12 @@ def test_a_login_that_the_server_ends_later_is_no_refusal(
     """The file may hold another by now: whoever connects again reads it anew."""
     said = f"-ERR 'User Authentication {why}'\r\n".encode()
     connection = connect(serve(b"PONG\r\n", said))
-    with pytest.raises(Unreachable, match=f"Authentication {why}"):
+    with pytest.raises(UnreachableError, match=f"Authentication {why}"):
         connection.request("what", b"")
 
 
 def test_a_server_that_hangs_up_is_unreachable(connect: Callable[..., Connection]) -> None:
-    with pytest.raises(Unreachable, match="closed"):
+    with pytest.raises(UnreachableError, match="closed"):
         connect(serve(b"", end=True))
 
 
@@ -138,7 +138,7 @@ def test_no_server_at_all_names_every_address() -> None:
         raise ConnectionRefusedError(111, "Connection refused")
 
     endpoint = Endpoint((("a", 1), ("b", 2)))
-    with pytest.raises(Unreachable) as caught:
+    with pytest.raises(UnreachableError) as caught:
         Connection(endpoint, dial=dial)
     for address in ("a:1", "b:2"):  # in any order
         assert f"{address} Connection refused" in str(caught.value)

@@ -10,7 +10,7 @@ import pytest
 
 from backhaul_codec.protocol.credentials import parse_credentials
 from backhaul_runtime.clock import SYSTEM_CLOCK
-from backhaul_spark.errors import LoginRefused, OptionError, Unreachable
+from backhaul_spark.errors import LoginRefusedError, OptionError, UnreachableError
 from backhaul_spark.nats.connection import Connection
 from backhaul_spark.nats.direct_get import close_connections, list_streams, read_range
 from backhaul_spark.nats.endpoint import endpoint_from
@@ -77,7 +77,7 @@ def test_a_renewed_file_counts_from_the_next_login_on(hub: KeyedServer, tmp_path
     file = tmp_path / "spark.creds"
     file.write_text(hub.creds("stranger", known=False).read_text())
     endpoint = endpoint_from(options(hub, file))
-    with pytest.raises(LoginRefused, match="uthoriz"):
+    with pytest.raises(LoginRefusedError, match="uthoriz"):
         Connection(endpoint)
     file.write_text(hub.creds("spark").read_text())
     Connection(endpoint).close()
@@ -94,7 +94,7 @@ def test_a_file_renewed_before_the_login_runs_out_goes_on_counting(
     given = options(hub, file)
     connection = Connection(endpoint_from(given), timeout_s=60)
     file.write_text(hub.creds("spark").read_text())
-    with pytest.raises(Unreachable, match="Authentication Expired"):
+    with pytest.raises(UnreachableError, match="Authentication Expired"):
         connection.any_answer("what nobody asked")
     connection.close()
     assert bodies(given) == [b"a", b"b", b"c"]
@@ -104,7 +104,7 @@ def test_a_file_renewed_before_the_login_runs_out_goes_on_counting(
 def test_a_file_whose_time_is_over_is_refused_with_that_reason(hub: KeyedServer) -> None:
     endpoint = endpoint_from(options(hub, hub.creds("old", expires_s=1_000_000_000)))
     with pytest.raises(
-        LoginRefused, match=r"old\.creds: they expired at 2001-09-09 01:46:40 UTC"
+        LoginRefusedError, match=r"old\.creds: they expired at 2001-09-09 01:46:40 UTC"
     ) as caught:
         Connection(endpoint)
     assert "credentials" in caught.value.hint

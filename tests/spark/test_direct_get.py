@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_runtime.clock import SystemClock
-from backhaul_spark.errors import LoginRefused, StreamClosed, StreamMissing, Unreachable
+from backhaul_spark.errors import (
+    LoginRefusedError,
+    StreamClosedError,
+    StreamMissingError,
+    UnreachableError,
+)
 from backhaul_spark.nats import direct_get
 from backhaul_spark.nats.connection import Connection
 from backhaul_spark.nats.direct_get import list_streams, read_range
@@ -80,27 +85,27 @@ def test_streams_are_found_by_pattern(hub_server: HubServer) -> None:
     endpoint = endpoint_from(hub_server.options)
     assert list(list_streams(endpoint, ["UP_*"])) == ["UP_00", "UP_01"]
     assert list_streams(endpoint, ["NONE_*"]) == {}
-    with pytest.raises(StreamMissing, match="UP_77"):
+    with pytest.raises(StreamMissingError, match="UP_77"):
         list_streams(endpoint, ["UP_77"])
 
 
 def test_a_missing_stream_and_one_without_direct_get_have_names(hub_server: HubServer) -> None:
-    with pytest.raises(StreamMissing, match="NOPE"):
+    with pytest.raises(StreamMissingError, match="NOPE"):
         read(hub_server, 1, 2, "NOPE")
     hub_server.make_stream("SHUT", subjects="shut.>", allow_direct=False)
-    with pytest.raises(StreamClosed, match="SHUT"):
+    with pytest.raises(StreamClosedError, match="SHUT"):
         read(hub_server, 1, 2, "SHUT")
 
 
 def test_a_wrong_password_is_refused_at_once(hub_server: HubServer) -> None:
     endpoint = endpoint_from({"servers": hub_server.url, "user": "spark", "password": "wrong"})
-    with pytest.raises(LoginRefused):
+    with pytest.raises(LoginRefusedError):
         list_streams(endpoint, ["UP_*"])
 
 
 def test_no_server_is_unreachable(hub_server: HubServer) -> None:
     hub_server.server.stop()
-    with pytest.raises(Unreachable):
+    with pytest.raises(UnreachableError):
         list_streams(endpoint_from(hub_server.options), ["UP_*"])
 
 
@@ -225,7 +230,7 @@ def test_reading_ends_in_time_when_the_server_stays_away(
 ) -> None:
     monkeypatch.setattr(direct_get, "ATTEMPTS", 2)
     hub_server.server.stop()
-    with pytest.raises(Unreachable):
+    with pytest.raises(UnreachableError):
         read(hub_server, 1, 5)
     assert 2 <= len(opened) <= 4
 

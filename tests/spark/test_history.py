@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.cli.main import cli, main
-from backhaul_spark.errors import NothingFound, OptionError, TableMissing
+from backhaul_spark.errors import NothingFoundError, OptionError, TableMissingError
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.jobs.maintain import Keeping, Maintenance
 from backhaul_spark.query.history import (
@@ -89,14 +89,14 @@ def test_text_and_unsigned_numbers_are_answered_too(root: str) -> None:
 
 
 def test_what_is_not_there_is_said_with_what_is(root: str) -> None:
-    with pytest.raises(NothingFound) as caught:
+    with pytest.raises(NothingFoundError) as caught:
         History(root).ask(parse_series("VID-001", "battery.volt"))
     assert caught.value.hint == "VID-001 has: battery.count, battery.mode, battery.temp"
-    with pytest.raises(NothingFound) as caught:
+    with pytest.raises(NothingFoundError) as caught:
         History(root).ask(parse_series("VID-999", "battery.temp"))
     assert "completeness" in caught.value.hint
     temp = parse_series("VID-001", "battery.temp")
-    with pytest.raises(NothingFound):
+    with pytest.raises(NothingFoundError):
         History(root).ask(temp, START + timedelta(hours=4), START + timedelta(hours=5))
 
 
@@ -108,7 +108,7 @@ def test_wrong_questions_are_refused(root: str, tmp_path: Path) -> None:
         parse_time("--from", "yesterday")
     with pytest.raises(OptionError, match="a time before"):
         History(root).ask(parse_series("VID-001", "battery.temp"), START, START)
-    with pytest.raises(TableMissing, match="points"):
+    with pytest.raises(TableMissingError, match="points"):
         History(str(tmp_path))
 
 
@@ -260,7 +260,7 @@ def test_days_whose_points_retention_has_taken_are_answered_from_their_rollups(
     assert history.ask(parse_series("VID-OLD", "battery.soc")).rows.num_rows == 1
     late = START + timedelta(days=4), START + timedelta(days=4, hours=2)
     assert history.ask(soc, *late).resolution == "raw"
-    with pytest.raises(NothingFound) as caught:
+    with pytest.raises(NothingFoundError) as caught:
         history.ask(parse_series("VID-OLD", "battery.volt"))
     assert caught.value.hint == "VID-OLD has: battery.soc"
 

@@ -16,7 +16,7 @@ from backhaul_spark.cli.main import cli
 from backhaul_spark.completeness import facts as completeness_facts
 from backhaul_spark.completeness.hour_reports import HourReports, Judged
 from backhaul_spark.completeness.read import hour_reports
-from backhaul_spark.errors import TablesBusy
+from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.ingest import batch as ingest
 from tests.spark.completeness_world import HoursLater, World
 from tests.support.spark_fleet import Fleet
@@ -175,7 +175,7 @@ def test_two_at_a_time_do_not_mix(world: World) -> None:
     world.take(*world.marks(), world.bulk(*range(1, 41)))
     slow = HourReports(world.root, world.clock)
     world.report_hours()
-    with pytest.raises(TablesBusy):
+    with pytest.raises(TablesBusyError):
         slow.run()
     assert world.states() == ["complete"] * 4
 
@@ -192,11 +192,11 @@ def test_of_two_at_a_time_one_gives_way_also_where_it_supersedes_nothing(
     write = first._write
 
     def meanwhile(*values: Any) -> None:
-        with suppress(TablesBusy):
+        with suppress(TablesBusyError):
             later.run()
         write(*values)
 
-    with monkeypatch.context() as patched, suppress(TablesBusy):
+    with monkeypatch.context() as patched, suppress(TablesBusyError):
         patched.setattr(first, "_write", meanwhile)
         first.run()
     world.clock.hours = 5.5

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from backhaul_codec import Opaque, Point, encode_point
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.completeness.lane_states import lane_states
-from backhaul_spark.errors import TablesBusy
+from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.ingest import batch as ingest_module
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.nats.messages import gap_batch
@@ -201,7 +201,7 @@ def test_a_writer_that_was_thought_dead_can_commit_nothing_any_more(tmp_path: Pa
     report = task(slow.root, slow.ingest.tables.next_ingest, frames(3, first_seq=3))
     successor = World(tmp_path)
     successor.batch = 0
-    with pytest.raises(TablesBusy, match="taken over"):
+    with pytest.raises(TablesBusyError, match="taken over"):
         slow.ingest.commit("app", 1, [report])
     assert successor.take(frames(3, first_seq=3)).messages == 1
     assert successor.points() == once(1, 2, 3)
@@ -215,7 +215,7 @@ def test_a_successor_takes_out_what_the_dead_one_prepared_too_late(tmp_path: Pat
     slow.ingest._prepare([report], decision.rows, {})
     successor = World(tmp_path)
     assert successor.rows("coverage") == []
-    with pytest.raises(TablesBusy):
+    with pytest.raises(TablesBusyError):
         slow.ingest.tables.commit_points([], "app", 0)
     assert successor.take(frames(1, 2)).messages == 2
 
@@ -261,9 +261,9 @@ def test_what_one_prepares_while_its_successor_starts_is_not_believed(
 
     with monkeypatch.context() as patched:
         patched.setattr(IngestTables, "_mark", marked)
-        with pytest.raises(TablesBusy):
+        with pytest.raises(TablesBusyError):
             Ingest(slow.root, SYSTEM_CLOCK)
-    with pytest.raises(TablesBusy):
+    with pytest.raises(TablesBusyError):
         slow.ingest.tables.commit_points([], "app", 0)
     world = World(tmp_path)
     assert world.take(frames(1, 2)).messages == 2
@@ -277,7 +277,7 @@ def test_a_writer_that_has_looked_again_since_another_took_over_commits_nothing(
     slow.take(frames(1, 2))
     successor = World(tmp_path)
     slow.ingest.tables.points.update_incremental()  # as after a compaction, and after its own commit
-    with pytest.raises(TablesBusy, match="taken over"):
+    with pytest.raises(TablesBusyError, match="taken over"):
         slow.take(frames(1, 2, first_seq=3))
     assert successor.take(frames(3, first_seq=5)).messages == 1
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 
 from backhaul_spark.cli.main import cli
-from backhaul_spark.errors import NotKept, TablesBusy
+from backhaul_spark.errors import NotKeptError, TablesBusyError
 from backhaul_spark.rollup.known_at import restated_since, rollups_known_at
 from backhaul_spark.rollup.rollup import Rollup, run_here
 from backhaul_spark.tables.schemas import ROLLUPS_SUPERSEDED
@@ -143,10 +143,10 @@ def test_a_clock_that_goes_back_leaves_no_time_without_an_answer(fleet: Fleet) -
 
 def test_what_nobody_kept_is_refused_and_not_made_up(tmp_path: Path, fleet: Fleet) -> None:
     (tmp_path / "rollups_superseded").rename(tmp_path / "away")
-    with pytest.raises(NotKept, match="the next run"):
+    with pytest.raises(NotKeptError, match="the next run"):
         rollups_known_at(fleet.root, hours(29))
     _rolled_up(fleet, 40, (30, 1.0))
-    with pytest.raises(NotKept, match="2026-01-02T16:00:00"):
+    with pytest.raises(NotKeptError, match="2026-01-02T16:00:00"):
         rollups_known_at(fleet.root, hours(29))
     assert rollups_known_at(fleet.root, hours(41)).num_rows == len(fleet.rows())
 
@@ -191,7 +191,7 @@ def test_a_run_thought_dead_keeps_nothing_once_another_took_over(tmp_path: Path)
         if step == "superseded":
             fleet.rollup()
 
-    with pytest.raises(TablesBusy, match="meanwhile"):
+    with pytest.raises(TablesBusyError, match="meanwhile"):
         Rollup(fleet.root, fleet.clock, run_here, meanwhile).run()
     assert len(fleet.rows("rollups_superseded")) == 3
     assert fleet.windows()[0]["version"] == 2

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.cli.main import cli
-from backhaul_spark.errors import NotKept, TableMissing
+from backhaul_spark.errors import NotKeptError, TableMissingError
 from backhaul_spark.jobs.maintain import Keeping, Maintained, Maintenance
 from backhaul_spark.rollup.known_at import rollups_known_at
 from backhaul_spark.rollup.rollup import Rollup, run_here
@@ -87,7 +87,7 @@ def test_former_versions_go_by_the_day_they_were_superseded_on(fleet: Fleet) -> 
     assert rollups_known_at(fleet.root, then).equals(before)
     fleet.now_ns = T0_NS + 8 * DAY_NS
     assert maintain(fleet, superseded_days=2).removed_rows == {"rollups_superseded": 3}
-    with pytest.raises(NotKept, match="2026-01-07"):
+    with pytest.raises(NotKeptError, match="2026-01-07"):
         rollups_known_at(fleet.root, then)
     assert rollups_known_at(fleet.root, then + timedelta(days=3)).num_rows == len(fleet.rows())
 
@@ -195,4 +195,4 @@ def test_the_command_tells_what_it_did(fleet: Fleet, tmp_path: Path) -> None:
     assert found["deleted_files"]["rollups"] == 3
     assert CliRunner().invoke(cli, common).output == ""
     missing = CliRunner().invoke(cli, ["maintain", "--table-root", str(tmp_path / "none")])
-    assert isinstance(missing.exception, TableMissing)
+    assert isinstance(missing.exception, TableMissingError)

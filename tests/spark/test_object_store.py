@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.cli.main import cli
-from backhaul_spark.errors import TablesBusy
+from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.query.history import History, parse_series
 from backhaul_spark.rollup.rollup import Rollup, run_here
@@ -99,7 +99,7 @@ def test_a_second_writer_in_a_bucket_fences_the_first(bucket: str) -> None:
     first = Ingest(root, SYSTEM_CLOCK)
     second = Ingest(root, SYSTEM_CLOCK)
     report = task(root, first.tables.next_ingest, message_batch("UP_00", stored([frame(1)])))
-    with pytest.raises(TablesBusy):
+    with pytest.raises(TablesBusyError):
         first.commit("app", 0, [report])
     report = task(root, second.tables.next_ingest, message_batch("UP_00", stored([frame(1)])))
     assert second.commit("app", 0, [report]).points == 2

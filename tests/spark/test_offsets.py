@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_spark.errors import MessagesGone, OptionError, StreamMissing, StreamRecreated
+from backhaul_spark.errors import (
+    MessagesGoneError,
+    OptionError,
+    StreamMissingError,
+    StreamRecreatedError,
+)
 from backhaul_spark.nats.offsets import (
     GAP_DELETED,
     GAP_RECREATED,
@@ -83,14 +88,14 @@ def test_available_now_never_passes_its_target() -> None:
 
 
 def test_a_vanished_stream_is_an_error_and_never_no_data() -> None:
-    with pytest.raises(StreamMissing, match="UP_00"):
+    with pytest.raises(StreamMissingError, match="UP_00"):
         advance({"UP_00": Mark(3, "then")}, {}, on_gap="record")
 
 
 def test_a_recreated_stream_fails_or_starts_over_with_a_gap() -> None:
     start = {"UP_00": Mark(50, "then")}
     now = {"UP_00": info(9, created="now")}
-    with pytest.raises(StreamRecreated, match="created again at now"):
+    with pytest.raises(StreamRecreatedError, match="created again at now"):
         advance(start, now)
     end = advance(start, now, on_gap="record")
     assert end == {"UP_00": Mark(9, "now")}
@@ -98,7 +103,7 @@ def test_a_recreated_stream_fails_or_starts_over_with_a_gap() -> None:
         Span("UP_00", 51, 50, GAP_RECREATED),
         Span("UP_00", 1, 9),
     ]
-    with pytest.raises(StreamRecreated):
+    with pytest.raises(StreamRecreatedError):
         spans(start, end, now)
 
 
@@ -114,7 +119,7 @@ def test_a_rewound_stream_starts_over_with_a_gap() -> None:
 def test_messages_that_limits_removed_are_a_gap() -> None:
     start, end = {"UP_00": Mark(3, "then")}, {"UP_00": Mark(20, "then")}
     streams = {"UP_00": info(25, first=11)}
-    with pytest.raises(MessagesGone) as caught:
+    with pytest.raises(MessagesGoneError) as caught:
         spans(start, end, streams)
     assert (caught.value.lo, caught.value.hi) == (4, 10)
     assert spans(start, end, streams, on_gap="record") == [

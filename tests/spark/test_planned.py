@@ -10,7 +10,7 @@ import pytest
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.checkpoint import FILE, checkpoint_uri
-from backhaul_spark.errors import TablesBehind
+from backhaul_spark.errors import TablesBehindError
 from backhaul_spark.ingest.batch import Ingest, Outcome
 from backhaul_spark.ingest.stream import IngestQuery
 from backhaul_spark.tables.schemas import INGEST_TABLES
@@ -93,13 +93,13 @@ def test_tables_that_went_back_alone_are_told_of_and_not_gone_on_with(tmp_path: 
     for spec in INGEST_TABLES:
         shutil.rmtree(root / spec.name)
         shutil.copytree(copy / spec.name, root / spec.name)
-    with pytest.raises(TablesBehind, match=r"at batch 2, .* none after batch 0") as caught:
+    with pytest.raises(TablesBehindError, match=r"at batch 2, .* none after batch 0") as caught:
         spark.hand_out(2, 5, 6)
     assert "new checkpoint" in caught.value.hint
     assert spark.hand_out(1, 3, 4) == [(2, 0)]
     for spec in INGEST_TABLES:
         shutil.rmtree(root / spec.name)
-    with pytest.raises(TablesBehind, match=r"at batch 2, .* none of its batches"):
+    with pytest.raises(TablesBehindError, match=r"at batch 2, .* none of its batches"):
         spark.hand_out(2, 5, 6)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
-from backhaul_spark.errors import TablesApart
+from backhaul_spark.errors import TablesApartError
 from backhaul_spark.ingest.batch import Ingest
 from tests.spark.ingest_world import World, frames
 
@@ -37,7 +37,9 @@ def test_a_table_that_was_put_back_alone_is_named_and_nothing_is_written(
     world.take(frames(4, first_seq=4))
     put_back(root, copy, table)
     for _ in range(2):
-        with pytest.raises(TablesApart, match=f"table {table} .* was put back alone") as caught:
+        with pytest.raises(
+            TablesApartError, match=f"table {table} .* was put back alone"
+        ) as caught:
             Ingest(str(root), SYSTEM_CLOCK)
         assert "from one copy" in caught.value.hint
 

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
-from backhaul_spark.errors import TablesBusy
+from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.rollup import files as rollup_files
 from backhaul_spark.rollup import plan as rollup_plan
 from backhaul_spark.rollup import rollup
@@ -187,7 +187,7 @@ def test_two_rollups_at_a_time_one_of_them_gives_way(fleet: Fleet) -> None:
     fleet.send((5, 2.0))
     slow = Rollup(fleet.root, SYSTEM_CLOCK, run_here)
     fleet.rollup()
-    with pytest.raises(TablesBusy, match="meanwhile"):
+    with pytest.raises(TablesBusyError, match="meanwhile"):
         slow.run()
     assert fleet.windows()[0]["version"] == 2
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from backhaul_spark.errors import JobFailed, OptionError, Unreachable
+from backhaul_spark.errors import JobFailedError, OptionError, UnreachableError
 from backhaul_spark.ingest.stream import run_query
 
 LATE = "[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker failed to connect back."
@@ -47,7 +47,7 @@ def test_a_process_that_was_slow_to_start_is_started_again() -> None:
 def test_that_holds_while_the_query_is_started_too() -> None:
     late = RuntimeError(f"{CALLED}: SparkException: {LATE}")
     assert starts(late, LATE, "") == 3
-    with pytest.raises(JobFailed):
+    with pytest.raises(JobFailedError):
         starts(*[late] * 5)
 
 
@@ -72,18 +72,18 @@ def test_one_that_cannot_be_started_ends_with_the_reason_and_not_with_what_was_c
         (RuntimeError("the JVM is gone\nat all"), "the JVM is gone"),
         (RuntimeError(), "RuntimeError()"),
     ]:
-        with pytest.raises(JobFailed) as caught:
+        with pytest.raises(JobFailedError) as caught:
             starts(raised)
         assert str(caught.value) == said
 
 
 def test_one_that_never_starts_in_time_ends_the_query() -> None:
-    with pytest.raises(JobFailed, match="connect back"):
+    with pytest.raises(JobFailedError, match="connect back"):
         starts(*[LATE] * 5)
 
 
 def test_what_has_another_reason_is_not_tried_again() -> None:
-    with pytest.raises(JobFailed, match="no such table"):
+    with pytest.raises(JobFailedError, match="no such table"):
         starts("no such table", "")
-    with pytest.raises(Unreachable):
-        starts("backhaul_spark.errors.Unreachable: cannot reach the hub", "")
+    with pytest.raises(UnreachableError):
+        starts("backhaul_spark.errors.UnreachableError: cannot reach the hub", "")

@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from backhaul_spark.cli._twin_text import utc
 from backhaul_spark.cli.main import cli
 from backhaul_spark.errors import (
-    AlertUnfit,
+    AlertUnfitError,
     HubProtocolError,
-    LoginRefused,
-    NobodyTakes,
-    NothingFound,
-    PublishRefused,
-    StreamFull,
-    TableMissing,
-    TablesBusy,
-    Unreachable,
+    LoginRefusedError,
+    NobodyTakesError,
+    NothingFoundError,
+    PublishRefusedError,
+    StreamFullError,
+    TableMissingError,
+    TablesBusyError,
+    UnreachableError,
 )
 from backhaul_spark.rules.alert import Alert, alert_table
 from backhaul_spark.sink import alert_tables
@@ -168,7 +168,7 @@ def test_a_command_has_the_alerts_name_and_what_is_left_of_its_time() -> None:
 
 @pytest.mark.parametrize("name", ["a b", "a..b", "a.*", ">", "x\r\nPUB y 0", "a."])
 def test_what_would_be_no_subject_is_no_command(name: str) -> None:
-    with pytest.raises(AlertUnfit, match="no name of a command"):
+    with pytest.raises(AlertUnfitError, match="no name of a command"):
         command_message("prod", row(command=name), NOW_NS)
 
 
@@ -184,7 +184,7 @@ def test_whatever_an_alert_says_its_subject_stays_below_its_device(
     assert all(tokens)
     assert found.subject.isascii()
     assert not set(" *>\r\n\t") & set(found.subject)
-    with pytest.raises(AlertUnfit):
+    with pytest.raises(AlertUnfitError):
         alert_message("prod", said | {"device": "VID.*"})
 
 
@@ -194,12 +194,12 @@ def test_whatever_an_alert_says_its_subject_stays_below_its_device(
         (b"", STORED, "stored"),
         (b"", b'{"stream":"TWIN_CMD","seq":9,"duplicate":true}', "repeat"),
         (b"", refused(10071), "repeat"),
-        (b"", refused(10077), StreamFull),
-        (b"NATS/1.0 503\r\n\r\n", b"", NobodyTakes),
-        (b"", refused(10008), NobodyTakes),
-        (b"", refused(10054), PublishRefused),
-        (b"", b"", PublishRefused),
-        (b"", b"[]", PublishRefused),
+        (b"", refused(10077), StreamFullError),
+        (b"NATS/1.0 503\r\n\r\n", b"", NobodyTakesError),
+        (b"", refused(10008), NobodyTakesError),
+        (b"", refused(10054), PublishRefusedError),
+        (b"", b"", PublishRefusedError),
+        (b"", b"[]", PublishRefusedError),
     ],
     ids=["stored", "duplicate", "there", "full", "nobody", "leaderless", "large", "empty", "list"],
 )
@@ -221,7 +221,7 @@ def test_many_are_under_way_and_never_more_than_the_window() -> None:
 
 
 def test_a_link_that_breaks_loses_nothing_and_is_told_of_once() -> None:
-    broken = Unreachable("hub:4222", "reset")
+    broken = UnreachableError("hub:4222", "reset")
     desk = Desk(STORED, broken, broken, STORED, broken)
     assert desk.publish("a", "b", "c") == (3, 0, 0)
     assert desk.hub.stored == ["a", "b", "c"]
@@ -250,13 +250,13 @@ def test_what_is_waited_for_too_long_is_dropped_at_the_last_moment() -> None:
 
 
 def test_who_has_to_stop_is_told_what_is_in_the_way() -> None:
-    with pytest.raises(NobodyTakes, match="no stream takes them"):
+    with pytest.raises(NobodyTakesError, match="no stream takes them"):
         Desk(b"", give_up=True).publish("a")
 
 
 @pytest.mark.parametrize(
     "error",
-    [LoginRefused("hub", "no"), PublishRefused("too large")],
+    [LoginRefusedError("hub", "no"), PublishRefusedError("too large")],
     ids=["login", "refused"],
 )
 def test_what_no_waiting_mends_is_raised(error: Exception) -> None:
@@ -368,7 +368,7 @@ def test_a_driver_that_was_thought_dead_commits_nothing(tmp_path: Path) -> None:
         known(alerts),
         new.add_alerts(2, alert_table([hot(2)])),
     )[0]
-    with pytest.raises(TablesBusy):
+    with pytest.raises(TablesBusyError):
         old.add_alerts(2, alert_table([hot(2)]))
     assert len(ids_of(tmp_path)) == 2
 
@@ -402,9 +402,9 @@ def test_the_commands_show_what_the_tables_hold(tmp_path: Path) -> None:
         "VID-001  health 0.50  last seen 1970-01-01T00:00:00.000Z\n"
     )
     assert [each["at_ns"] for each in json.loads(told("twins", *root, "--json"))] == [5, 6]
-    with pytest.raises(NothingFound, match="no snapshot of VID-9"):
+    with pytest.raises(NothingFoundError, match="no snapshot of VID-9"):
         told("twins", *root, "VID-9")
-    with pytest.raises(TableMissing):
+    with pytest.raises(TableMissingError):
         told("alerts", "--table-root", str(tmp_path / "none"))
 
 

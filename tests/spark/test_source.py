@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_spark.errors import LoginRefused, OptionError
+from backhaul_spark.errors import LoginRefusedError, OptionError
 from backhaul_spark.ingest.stream import named_error
 from backhaul_spark.source.jetstream_source import JetStreamSource, Settings
 from tests.support.spark_frames import frame
@@ -72,7 +72,7 @@ def test_an_error_of_ours_is_found_in_what_spark_makes_of_it(
         load().collect()
     named = named_error(caught.value)
     assert "refused the login" in str(named)
-    assert named.hint == LoginRefused.hint
+    assert named.hint == LoginRefusedError.hint
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from deltalake.exceptions import CommitFailedError
 from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
-from backhaul_spark.errors import TableNewer, TablesBusy
+from backhaul_spark.errors import TableNewerError, TablesBusyError
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.query.history import History, parse_series
 from backhaul_spark.rollup.known_at import rollups_known_at
@@ -121,7 +121,7 @@ def test_a_newer_table_is_refused(tmp_path: Path, opener: Any) -> None:
         {"backhaul.schema": str(SCHEMA_VERSION + 1)}, raise_if_not_exists=False
     )
     with pytest.raises(
-        TableNewer, match=r"schema version (\d+), this backhaul knows \d+"
+        TableNewerError, match=r"schema version (\d+), this backhaul knows \d+"
     ) as caught:
         opener(str(tmp_path), POINTS_TABLE)
     assert "up to date" in caught.value.hint
@@ -168,7 +168,7 @@ def test_of_two_compactions_one_is_refused_and_no_row_is_doubled(
     slow = open_table(fleet.root, POINTS_TABLE)
     assert compact(fleet.root, POINTS_TABLE, SYSTEM_CLOCK) == (4, 1)
     monkeypatch.setattr(compaction, "open_table", lambda root, spec: slow)
-    with pytest.raises(TablesBusy, match="tidies up points"):
+    with pytest.raises(TablesBusyError, match="tidies up points"):
         compact(fleet.root, POINTS_TABLE, SYSTEM_CLOCK)
     assert len(fleet.rows("points")) == 4
     fleet.send((9, 1.0))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from backhaul_spark.errors import MessagesGone
+from backhaul_spark.errors import MessagesGoneError
 from backhaul_spark.nats import direct_get
 from backhaul_spark.source import jetstream_source as source_module
 from backhaul_spark.source.jetstream_source import JetStreamStreamReader, Settings
@@ -85,7 +85,7 @@ def test_what_was_planned_and_is_gone_is_a_gap_and_the_stream_starts_over(
 @pytest.mark.usefixtures("replicas")
 def test_whoever_wants_no_gap_is_told(hub_server: HubServer) -> None:
     start, end = planned_and_gone_back(hub_server)
-    with pytest.raises(MessagesGone, match="6 to 8"):
+    with pytest.raises(MessagesGoneError, match="6 to 8"):
         rows(reader(hub_server, "fail"), start, end)
 
 

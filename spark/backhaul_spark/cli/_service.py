@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from backhaul_spark.cli import _options
-from backhaul_spark.errors import HubError, LoginRefused
+from backhaul_spark.errors import HubServerError, LoginRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,9 +45,9 @@ def run_on(run: Callable[[], None], stop: Stop, *, quiet: bool) -> None:
     while not stop.is_set():
         try:
             run()
-        except LoginRefused:
+        except LoginRefusedError:
             raise
-        except HubError as error:
+        except HubServerError as error:
             _options.tell(f"{error}; trying again in {RETRY_S:g} s", quiet=quiet)
             stop.wait(RETRY_S)
     if stop.interrupted:

@@ -39,11 +39,11 @@ def completeness(table_root: str, device: str | None, no_update: bool, as_json: 
     from backhaul_spark.completeness.hour_reports import HourReports
     from backhaul_spark.completeness.lane_states import lane_states
     from backhaul_spark.completeness.read import hour_reports
-    from backhaul_spark.errors import NothingFound
+    from backhaul_spark.errors import NothingFoundError
 
     states = lane_states(table_root, device)
     if device is not None and not states:
-        raise NothingFound(f"the tables hold nothing of {device}")
+        raise NothingFoundError(f"the tables hold nothing of {device}")
     if not no_update:
         HourReports(table_root, SYSTEM_CLOCK).run()
     hours = hour_reports(table_root, device)

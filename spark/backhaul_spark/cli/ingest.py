@@ -137,11 +137,11 @@ class HourReporter:
     def run(self) -> None:
         """Judge now."""
         from backhaul_spark.completeness.hour_reports import HourReports
-        from backhaul_spark.errors import TablesBusy
+        from backhaul_spark.errors import TablesBusyError
 
         try:
             HourReports(self._root, SYSTEM_CLOCK).run()
-        except TablesBusy as error:
+        except TablesBusyError as error:
             _options.tell(str(error), quiet=self._quiet)
 
 

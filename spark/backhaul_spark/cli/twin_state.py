@@ -27,7 +27,7 @@ def twin_state(
 
     The table `twins` (`backhaul-spark twins`) says the same, half a minute later, without Spark.
     """
-    from backhaul_spark.errors import NothingFound
+    from backhaul_spark.errors import NothingFoundError
     from backhaul_spark.rules.config import read_plan
     from backhaul_spark.rules.state import read_state
     from backhaul_spark.session import spark_session
@@ -40,7 +40,7 @@ def twin_state(
         spark.stop()
     shown = [row for row in found if device in (None, row["device"])]
     if device is not None and not shown:
-        raise NothingFound(f"the state at {checkpoint} has no {device}")
+        raise NothingFoundError(f"the state at {checkpoint} has no {device}")
     if as_json:
         print(json.dumps(as_json_rows(shown)))
         return

@@ -8,7 +8,7 @@ import click
 
 from backhaul_spark.cli import _options
 from backhaul_spark.cli._twin_text import as_json_rows, twin_line
-from backhaul_spark.errors import NothingFound
+from backhaul_spark.errors import NothingFoundError
 
 
 @click.command()
@@ -24,7 +24,7 @@ def twins(table_root: str, device: str | None, as_json: bool) -> None:
 
     found = told(table_root, device)
     if device is not None and not found.num_rows:
-        raise NothingFound(f"the twin job has no snapshot of {device}")
+        raise NothingFoundError(f"the twin job has no snapshot of {device}")
     if as_json:
         print(json.dumps(as_json_rows(found.to_pylist())))
         return

@@ -27,7 +27,7 @@ from backhaul_codec.ranges import RangeSet
 from backhaul_codec.subjects import IMPORT
 from backhaul_spark.completeness.hashes import Hashes, Sought, repeats
 from backhaul_spark.decode.chained import number, parted, partings, text
-from backhaul_spark.errors import TableMissing
+from backhaul_spark.errors import TableMissingError
 from backhaul_spark.ingest.coverage import LaneKey
 from backhaul_spark.tables.delta import by_device, dataset_of, open_table
 from backhaul_spark.tables.schemas import (
@@ -310,7 +310,7 @@ class Facts:
         where = so_far if wanted is None else so_far & wanted
         try:
             table = self._coverage if spec is COVERAGE_TABLE else open_table(self._root, spec)
-        except TableMissing:
+        except TableMissingError:
             if spec is not FORKS_TABLE:  # made by the first run that finds one
                 raise
             return FORKS_TABLE.schema.empty_table()

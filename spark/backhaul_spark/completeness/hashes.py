@@ -11,7 +11,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_spark.decode.chained import AGAIN, FIRST, LANE, numbers
-from backhaul_spark.errors import TableMissing
+from backhaul_spark.errors import TableMissingError
 from backhaul_spark.ingest.coverage import LaneKey
 from backhaul_spark.tables.compaction import data_files
 from backhaul_spark.tables.delta import dataset_of, open_table
@@ -63,7 +63,7 @@ class Hashes:
         self._target = target
         try:
             self._table = open_table(root, HASHES_TABLE)
-        except TableMissing:
+        except TableMissingError:
             return
 
     def came_again(self, wanted: pc.Expression) -> pa.Table:

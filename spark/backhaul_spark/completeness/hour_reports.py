@@ -26,7 +26,7 @@ from backhaul_codec.assurance.completeness import (
 )
 from backhaul_spark.completeness.facts import Facts
 from backhaul_spark.completeness.states import RUN_APP
-from backhaul_spark.errors import TablesBusy
+from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.tables.delta import (
     commit_files,
     dataset_of,
@@ -80,7 +80,7 @@ class HourReports:
         clock: tells which hours have ended.
 
     Raises:
-        TablesBusy: another run is at work.
+        TablesBusyError: another run is at work.
     """
 
     def __init__(self, root: str, clock: Clock) -> None:
@@ -97,7 +97,7 @@ class HourReports:
         """Judge the hours that are due and commit the result.
 
         Raises:
-            TablesBusy: another run committed meanwhile. Its work stands.
+            TablesBusyError: another run committed meanwhile. Its work stands.
         """
         done = self._table.transaction_version(HOUR_REPORTS_APP) or 0
         target = self._target
@@ -173,7 +173,7 @@ class HourReports:
         try:
             yield
         except CommitFailedError as error:
-            raise TablesBusy(self._root, "another run has judged hours meanwhile") from error
+            raise TablesBusyError(self._root, "another run has judged hours meanwhile") from error
 
     def _of_days(self, days: list[int]) -> dict[tuple[str, int], dict[str, Any]]:
         if not days:

@@ -62,7 +62,7 @@ def lane_states(root: str, device: str | None = None) -> list[LaneState]:
     """Return the state of every lane, or those of one device, by device, lane and epoch.
 
     Raises:
-        TableMissing: nothing was ever ingested.
+        TableMissingError: nothing was ever ingested.
     """
     committed, held = open_coverage(root)
     coverage = _rows(held, committed, device)

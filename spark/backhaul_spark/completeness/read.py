@@ -29,8 +29,8 @@ def hour_reports_known_at(
         wanted: a filter on their columns.
 
     Raises:
-        TableMissing: no hour was ever judged.
-        NotKept: superseded ones are kept since a later time only.
+        TableMissingError: no hour was ever judged.
+        NotKeptError: superseded ones are kept since a later time only.
     """
     if at is None:
         table = open_table(root, HOUR_REPORTS_TABLE)
@@ -43,7 +43,7 @@ def hour_reports(root: str, device: str | None = None) -> list[tuple[str, HourRe
     """Return (device, completeness report) of all devices or one, by device and hour.
 
     Raises:
-        TableMissing: no hour was ever judged.
+        TableMissingError: no hour was ever judged.
     """
     wanted = pc.field("device") == device if device is not None else None
     rows = hour_reports_known_at(root, None, wanted)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from backhaul_spark.errors import TableMissing
+from backhaul_spark.errors import TableMissingError
 from backhaul_spark.fleet.readings import HOUR_US
 from backhaul_spark.tables.delta import dataset_of, open_table
 from backhaul_spark.tables.schemas import HOUR_REPORTS_TABLE
@@ -69,7 +69,7 @@ def states_since(root: str, day: date, devices: Sequence[str]) -> dict[str, int]
     """Return how many hours of devices are reported from a day on, by state."""
     try:
         dataset: Any = dataset_of(open_table(root, HOUR_REPORTS_TABLE))
-    except TableMissing:
+    except TableMissingError:
         return {}
     wanted = (pc.field("date") >= day) & pc.field("device").isin(pa.array(devices, pa.string()))
     counts = dataset.to_table(columns=["state"], filter=wanted).column("state").value_counts()
@@ -81,7 +81,7 @@ def hour_states(root: str, windows: Windows) -> HourStates:
     names = ["device", "hour", "state"]
     try:
         dataset: Any = dataset_of(open_table(root, HOUR_REPORTS_TABLE))
-    except TableMissing:
+    except TableMissingError:
         none = np.zeros(0, dtype=np.int64)
         return HourStates(pa.array([], pa.string()), none, none)
     low, high = (

@@ -17,7 +17,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from backhaul_spark.errors import TableMissing, TablesBusy
+from backhaul_spark.errors import TableMissingError, TablesBusyError
 from backhaul_spark.fleet.findings import Coverage, Finding
 from backhaul_spark.fleet.readings import CELLS_MAX
 from backhaul_spark.fleet.restated import Row, as_table, versioned, withdrawn
@@ -97,8 +97,8 @@ class FleetJob:
         """Judge a day, or an hour of it, and replace the findings from before.
 
         Raises:
-            NothingFound: there is nothing of that day.
-            TablesBusy: another run committed meanwhile. Its work stands.
+            NothingFoundError: there is nothing of that day.
+            TablesBusyError: another run committed meanwhile. Its work stands.
         """
         ingest = self._basis().get(day, 0)
         surveyor = Surveyor(self._root, self._settings, self._clock.now_ns(), self._cells_max)
@@ -150,7 +150,7 @@ class FleetJob:
                 table, as_table(rows, spec.schema), mode="overwrite", predicate=predicate
             )
         except CommitFailedError as error:
-            raise TablesBusy(self._root, "another run has judged meanwhile") from error
+            raise TablesBusyError(self._root, "another run has judged meanwhile") from error
 
     def _basis(self) -> dict[date, int]:
         """Return by day the last ingest that its hours or completeness reports have taken in."""
@@ -161,7 +161,7 @@ class FleetJob:
         ):
             try:
                 actions = pa.table(open_table(self._root, spec).get_add_actions(flatten=True))
-            except TableMissing:
+            except TableMissingError:
                 continue
             if wanted is not None:
                 actions = actions.filter(wanted)
@@ -173,7 +173,7 @@ class FleetJob:
     def _done(self) -> dict[date, int]:
         try:
             dataset = dataset_of(open_table(self._root, FLEET_DAYS_TABLE))
-        except TableMissing:
+        except TableMissingError:
             return {}
         rows = dataset.to_table(columns=["date", "ingest"]).group_by("date")
         found = rows.aggregate([("ingest", "max")]).to_pylist()

@@ -19,7 +19,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from backhaul_spark.errors import NothingFound, OptionError, TableMissing
+from backhaul_spark.errors import NothingFoundError, OptionError, TableMissingError
 from backhaul_spark.fleet import charts
 from backhaul_spark.fleet.findings import count, number
 from backhaul_spark.fleet.hours import COMPLETE, UNREPORTED, hour_states, states_since
@@ -76,7 +76,7 @@ class Report:
         """Write `fleet-<day>.html` into a directory, which is made if need be.
 
         Raises:
-            NothingFound: the day has not been judged.
+            NothingFoundError: the day has not been judged.
             OptionError: the directory cannot be written to.
         """
         target = _target(directory, day)
@@ -98,12 +98,12 @@ class Report:
         """Return which of the last 30 judged days have no page there, or say something else since.
 
         Raises:
-            TableMissing: there are no rollups, so this is no root of tables.
+            TableMissingError: there are no rollups, so this is no root of tables.
         """
         open_table(self._root, ROLLUPS_TABLE)
         try:
             tables = [open_table(self._root, spec) for spec in (FLEET_DAYS_TABLE, ANOMALIES_TABLE)]
-        except TableMissing:  # nothing was judged yet
+        except TableMissingError:  # nothing was judged yet
             return []
         columns = ["date", "computed_at"]
         said = pa.concat_tables(dataset_of(each).to_table(columns) for each in tables)
@@ -116,12 +116,12 @@ class Report:
         )
 
     def page(self, day: date) -> tuple[str, int, int]:
-        """Return the page, and how many devices and anomalies it is about. Raises: NothingFound."""
+        """Return the page, and how many devices and anomalies it is about. Raises: NothingFoundError."""
         history = self._history(day)
         today = [row for row in history if row["date"] == day]
         if not today:
             hint = f"run `backhaul-spark anomalies --day {day}` first"
-            raise NothingFound(f"{day} in fleet_days", hint)
+            raise NothingFoundError(f"{day} in fleet_days", hint)
         found = standing(self._root, day)
         devices, codes = self._hours(day, [row["device"] for row in found if row["device"]])
         cohorts = [row for row in today if not row["node"]]

@@ -17,7 +17,7 @@ def standing(root: str, day: date, hour: int | None = None) -> list[dict[str, An
     """Return the anomalies of a day (or an hour of it) that are not withdrawn, worst first.
 
     Raises:
-        TableMissing: nothing was ever judged.
+        TableMissingError: nothing was ever judged.
     """
     field = pc.field("hour")
     of_scope = field.is_null() if hour is None else field == hour

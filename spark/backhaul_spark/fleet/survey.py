@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from backhaul_spark.errors import NothingFound, TableMissing
+from backhaul_spark.errors import NothingFoundError, TableMissingError
 from backhaul_spark.fleet.clocks import WrongClock, stored_lags, wrong_clocks
 from backhaul_spark.fleet.cohorts import Cohorts
 from backhaul_spark.fleet.findings import Coverage, Finding
@@ -91,7 +91,7 @@ class Surveyor:
         """Survey a day, or one hour of it.
 
         Raises:
-            NothingFound: there are no rollups of it, nor of the days before.
+            NothingFoundError: there are no rollups of it, nor of the days before.
         """
         windows = Windows("1h", day, hour=hour)
         past = Windows("1d", day - timedelta(days=PAST_DAYS), PAST_DAYS)
@@ -102,7 +102,7 @@ class Surveyor:
         known = [*before.devices, *reports.devices, *(each.device for each in wrong)]
         census = self._readings.census(windows, known)
         if not census.devices:
-            raise NothingFound(
+            raise NothingFoundError(
                 f"no rollups of {day} or the days before", "run `backhaul-spark rollup`"
             )
         hours = self._hours(windows)
@@ -180,7 +180,7 @@ class Surveyor:
 def _dataset(root: str, spec: TableSpec) -> Any:
     try:
         return dataset_of(open_table(root, spec))
-    except TableMissing:
+    except TableMissingError:
         return None
 
 

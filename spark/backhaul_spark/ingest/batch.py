@@ -22,7 +22,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_spark.decode.points import TIMELESS, partition_days
-from backhaul_spark.errors import TablesBusy
+from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.ingest.coverage import Coverage, merge_rows
 from backhaul_spark.tables.compaction import compact
 from backhaul_spark.tables.delta import IngestTables, add_action, dataset_of, table_uri
@@ -242,7 +242,7 @@ class Ingest:
         """Make large files of small ones: a batch every 5 s leaves 35,000 a day to be opened."""
         for spec in (POINTS_TABLE, HASHES_TABLE):
             # Where somebody else does it at the same time, that is as good.
-            with suppress(TablesBusy):
+            with suppress(TablesBusyError):
                 compact(self.tables.root, spec, self._clock)
             self.tables.table(spec).update_incremental()
 

@@ -15,7 +15,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake.exceptions import CommitFailedError
 
-from backhaul_spark.errors import TablesBusy
+from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.tables.compaction import UPKEEP_APP, data_files
 from backhaul_spark.tables.delta import (
     add_action,
@@ -56,8 +56,8 @@ def remove_doubles(root: str, clock: Clock) -> int:
     Returns how many rows.
 
     Raises:
-        TableMissing: nothing was ever ingested.
-        TablesBusy: somebody else takes out files at the same time. What is committed stays.
+        TableMissingError: nothing was ever ingested.
+        TablesBusyError: somebody else takes out files at the same time. What is committed stays.
     """
     table = open_table(root, POINTS_TABLE)
     looked = int(table.metadata().configuration.get(ONCE_UP_TO) or 0)
@@ -93,7 +93,7 @@ def _of_day(root: str, table: DeltaTable, day: date, clock: Clock) -> int:
         try:
             commit_files(table, POINTS_TABLE, actions, {UPKEEP_APP: number})
         except CommitFailedError as error:
-            raise TablesBusy(root, "somebody else tidies up points") from error
+            raise TablesBusyError(root, "somebody else tidies up points") from error
     return len(places)
 
 

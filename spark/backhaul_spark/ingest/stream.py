@@ -90,7 +90,7 @@ class IngestQuery:
             return
         done = self._ingest.tables.done(self._app_id())
         if batch > done + 1:  # each batch is a commit, empty ones too
-            raise errors.TablesBehind(self._ingest.tables.root, done, batch)
+            raise errors.TablesBehindError(self._ingest.tables.root, done, batch)
         uri, number = self._ingest.points_uri, self._ingest.tables.next_ingest
         at_us, standing = self._clock.now_ns() // 1000, tuple(self._ingest.standing)
 
@@ -139,7 +139,7 @@ def run_query(start: Callable[[], StreamingQuery], stopping: Callable[[], bool])
     for left in reversed(range(_STARTS_MAX)):
         try:
             _run_to_end(start, stopping)
-        except errors.JobFailed as error:
+        except errors.JobFailedError as error:
             # Of an error on the way to a query, its own text has no more than a line or two.
             if _LATE not in str(error.__cause__) or not left:
                 raise
@@ -177,9 +177,9 @@ def named_error(error: Exception) -> errors.BackhaulSparkError:
         return error
     found = _OURS.findall(str(error))
     if not found:
-        return errors.JobFailed(_reason(error))
+        return errors.JobFailedError(_reason(error))
     name, text = found[-1]
-    kind = getattr(errors, name, errors.JobFailed)
+    kind = getattr(errors, name, errors.JobFailedError)
     # Its fields stayed in the other process; its kind, text and hint are what is acted upon.
     named: errors.BackhaulSparkError = kind.__new__(kind)
     named.args = (text,)

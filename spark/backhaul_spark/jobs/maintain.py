@@ -20,7 +20,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake.exceptions import CommitFailedError
 
 from backhaul_spark.decode.points import TIMELESS
-from backhaul_spark.errors import TableMissing, TablesBusy
+from backhaul_spark.errors import TableMissingError, TablesBusyError
 from backhaul_spark.ingest.once import remove_doubles
 from backhaul_spark.rollup.rollup import POINTS_FROM, ROLLUP_APP
 from backhaul_spark.tables.compaction import UPKEEP_APP, DataFile, compact, data_files
@@ -110,7 +110,7 @@ class Maintenance:
         """Do all steps.
 
         Raises:
-            TableMissing: nothing was ever ingested.
+            TableMissingError: nothing was ever ingested.
         """
         open_table(self._root, POINTS_TABLE)
         if keeping.points_days is not None:
@@ -132,9 +132,9 @@ class Maintenance:
     def _each(self, spec: TableSpec, step: Callable[..., None], *arguments: Any) -> None:
         try:
             step(spec, *arguments)
-        except TableMissing:
+        except TableMissingError:
             return
-        except (TablesBusy, CommitFailedError):
+        except (TablesBusyError, CommitFailedError):
             self._done.busy.append(spec.name)
 
     def _day(self, days: int) -> date:
@@ -149,7 +149,7 @@ class Maintenance:
         self._after("points_from")
         try:
             seen = open_table(self._root, ROLLUPS_TABLE).transaction_version(ROLLUP_APP) or 0
-        except TableMissing:
+        except TableMissingError:
             seen = 0
         ingests = {
             each["path"]: each["max.ingest"]

@@ -17,7 +17,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from backhaul_runtime.clock import SYSTEM_CLOCK, Clock
-from backhaul_spark.errors import HubProtocolError, LoginRefused, NoAnswer, Unreachable
+from backhaul_spark.errors import (
+    HubProtocolError,
+    LoginRefusedError,
+    NoAnswerError,
+    UnreachableError,
+)
 from backhaul_spark.nats.endpoint import local_file, read_creds
 
 if TYPE_CHECKING:
@@ -151,7 +156,7 @@ class Connection:
             self.server = f"{host}:{port}"
             self._host = host
             return opened
-        raise Unreachable(str(self._endpoint), "; ".join(causes))
+        raise UnreachableError(str(self._endpoint), "; ".join(causes))
 
     def _log_in(self) -> None:
         deadline = self._clock.monotonic_s() + self._timeout_s
@@ -165,7 +170,7 @@ class Connection:
         if self._endpoint.tls:
             self._start_tls()
         elif greeting.get("tls_required"):
-            raise LoginRefused(self.server, "the server wants TLS: use tls:// in servers")
+            raise LoginRefusedError(self.server, "the server wants TLS: use tls:// in servers")
         options: dict[str, object] = {
             "verbose": False,
             "pedantic": False,
@@ -198,9 +203,9 @@ class Connection:
             context = ssl.create_default_context(cafile=str(local_file(ca)) if ca else None)
             self._socket = context.wrap_socket(self._socket, server_hostname=self._host)
         except ssl.SSLError as error:
-            raise LoginRefused(self.server, f"TLS: {error.reason or error}") from error
+            raise LoginRefusedError(self.server, f"TLS: {error.reason or error}") from error
         except OSError as error:
-            raise Unreachable(self.server, f"TLS: {error}") from error
+            raise UnreachableError(self.server, f"TLS: {error}") from error
 
     def _control(self, line: bytes) -> None:
         if line == b"PING":
@@ -208,15 +213,15 @@ class Connection:
         elif line.startswith(b"-ERR"):
             text = line[4:].decode(errors="replace").strip(" '")
             if text.lower() == "authentication timeout":  # by this machine's doing, and no refusal
-                raise Unreachable(self.server, "a login took longer than it waits for one")
+                raise UnreachableError(self.server, "a login took longer than it waits for one")
             if "authoriz" in text.lower() or "authentic" in text.lower():
                 if self._logged_in:
                     # Expired or revoked since. Whether what the file holds by now will do, the next
                     # login shows.
-                    raise Unreachable(self.server, f"the server ended the login: {text}")
+                    raise UnreachableError(self.server, f"the server ended the login: {text}")
                 creds = self._endpoint.creds
                 because = f" ({creds}: {self._expired})" if self._expired else ""
-                raise LoginRefused(self.server, text + because)
+                raise LoginRefusedError(self.server, text + because)
             raise HubProtocolError(self.server, text)
         elif not line.startswith((b"PONG", b"INFO ", b"+OK")):
             raise HubProtocolError(self.server, f"unexpected line {line[:80]!r}")
@@ -226,7 +231,7 @@ class Connection:
             self._socket.settimeout(self._timeout_s)
             self._socket.sendall(data)
         except OSError as error:
-            raise Unreachable(self.server, str(error)) from error
+            raise UnreachableError(self.server, str(error)) from error
 
     def _line(self, deadline: float, what: str) -> bytes:
         while True:
@@ -260,16 +265,16 @@ class Connection:
     def _receive(self, deadline: float, what: str) -> bytes:
         left = deadline - self._clock.monotonic_s()
         if left <= 0:
-            raise NoAnswer(self.server, what, self._timeout_s)
+            raise NoAnswerError(self.server, what, self._timeout_s)
         try:
             self._socket.settimeout(left)
             received = self._socket.recv(RECEIVE_BYTES)
         except TimeoutError as error:
-            raise NoAnswer(self.server, what, self._timeout_s) from error
+            raise NoAnswerError(self.server, what, self._timeout_s) from error
         except OSError as error:
-            raise Unreachable(self.server, str(error)) from error
+            raise UnreachableError(self.server, str(error)) from error
         if not received:
-            raise Unreachable(self.server, "the server closed the connection")
+            raise UnreachableError(self.server, "the server closed the connection")
         return received
 
 

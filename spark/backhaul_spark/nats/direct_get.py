@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from backhaul_codec.subjects import IMPORT_STREAM
 from backhaul_runtime.clock import SYSTEM_CLOCK, SleepingClock
 from backhaul_spark.errors import (
-    HubError,
     HubProtocolError,
-    LoginRefused,
-    ServerBehind,
-    StreamClosed,
-    StreamMissing,
+    HubServerError,
+    LoginRefusedError,
+    ServerBehindError,
+    StreamClosedError,
+    StreamMissingError,
 )
 from backhaul_spark.nats.connection import Connection
 from backhaul_spark.nats.endpoint import DOWN, api_of
@@ -48,7 +48,7 @@ class Reader:
         """Return the streams whose name fits one of `patterns` (shell style), by name.
 
         Raises:
-            StreamMissing: a pattern without wildcards fits nothing.
+            StreamMissingError: a pattern without wildcards fits nothing.
         """
         found: dict[str, StreamInfo] = {}
         offset, total = 0, 1
@@ -56,7 +56,7 @@ class Reader:
             page = self._api("STREAM.LIST", {"offset": offset})
             if missing := page.get("missing"):
                 # Of a cluster: theirs are streams that no server leads at this moment.
-                raise ServerBehind(self.connection.server, ", ".join(missing), "has no leader")
+                raise ServerBehindError(self.connection.server, ", ".join(missing), "has no leader")
             streams = page.get("streams") or []
             total = int(page.get("total", 0))
             offset += max(1, len(streams))
@@ -70,7 +70,7 @@ class Reader:
                 found |= self._elsewhere(name)
         for pattern in patterns:
             if not set("*?[") & set(pattern) and pattern not in found:
-                raise StreamMissing(pattern)
+                raise StreamMissingError(pattern)
         return dict(sorted(found.items()))
 
     def _elsewhere(self, name: str) -> dict[str, StreamInfo]:
@@ -80,7 +80,7 @@ class Reader:
         error = answer.get("error", {})
         if error and error.get("err_code") != _NO_STREAM:
             # Of a cluster: it is there, and nobody leads it at this moment.
-            raise ServerBehind(self.connection.server, name, str(error.get("description")))
+            raise ServerBehindError(self.connection.server, name, str(error.get("description")))
         return {name: _stream_info(answer)} if "config" in answer else {}
 
     def _api_of(self, stream: str) -> str:
@@ -93,7 +93,7 @@ class Reader:
         out is believed where the stream's leader has not got it either.
 
         Raises:
-            ServerBehind: it has; whatever was yielded is right.
+            ServerBehindError: it has; whatever was yielded is right.
         """
         while lo <= hi:
             part, done = self._batch(stream, lo, hi)
@@ -111,7 +111,7 @@ class Reader:
         A direct get is answered by any server of a cluster, and one may lag behind.
 
         Raises:
-            ServerBehind: the leader has some, or cannot know.
+            ServerBehindError: the leader has some, or cannot know.
         """
         missing = list(missing)
         info = self.streams([stream])[stream] if missing else None
@@ -119,7 +119,9 @@ class Reader:
             return
         if info.last_seq < missing[-1][1]:
             # A leader that the others have replaced, and that has not heard of it yet.
-            raise ServerBehind(self.connection.server, stream, f"ends at {info.last_seq} there")
+            raise ServerBehindError(
+                self.connection.server, stream, f"ends at {info.last_seq} there"
+            )
         for lo, hi in missing:
             header, body = self.connection.request(
                 f"{self._api_of(stream)}.STREAM.MSG.GET.{stream}",
@@ -128,9 +130,13 @@ class Reader:
             answer = {} if header.startswith(b"NATS/1.0 503") else json.loads(body)
             found = answer.get("message", {}).get("seq")
             if found is None and answer.get("error", {}).get("err_code") != _NO_MESSAGE:
-                raise ServerBehind(self.connection.server, stream, f"has no leader to ask for {lo}")
+                raise ServerBehindError(
+                    self.connection.server, stream, f"has no leader to ask for {lo}"
+                )
             if found is not None and found <= hi:
-                raise ServerBehind(self.connection.server, stream, f"is not there yet at {found}")
+                raise ServerBehindError(
+                    self.connection.server, stream, f"is not there yet at {found}"
+                )
 
     def _batch(self, stream: str, lo: int, hi: int) -> tuple[Stored, bool]:
         wanted = {"seq": lo, "batch": min(BATCH_MESSAGES, hi - lo + 1), "max_bytes": BATCH_BYTES}
@@ -162,8 +168,10 @@ class Reader:
         if status == b"503":
             if self.streams([stream])[stream].direct:
                 # Whoever reads it for others is known to a cluster's servers a little later.
-                raise ServerBehind(self.connection.server, stream, "is read by nobody just now")
-            raise StreamClosed(stream)
+                raise ServerBehindError(
+                    self.connection.server, stream, "is read by nobody just now"
+                )
+            raise StreamClosedError(stream)
         text = header[9:].split(b"\r\n", 1)[0].decode(errors="replace")
         raise HubProtocolError(self.connection.server, f"direct get of {stream}: {text}")
 
@@ -236,7 +244,7 @@ def read_range(
     """Yield messages `lo` to `hi`, connecting again where it left off when the link breaks.
 
     Raises:
-        HubError: after six attempts in a row without a single message (about 6 s of waits).
+        HubServerError: after six attempts in a row without a single message (about 6 s of waits).
     """
     failures = 0
     while lo <= hi:
@@ -246,9 +254,9 @@ def read_range(
                     lo, failures = part.seqs[-1] + 1, 0
                     yield part
                 return
-        except LoginRefused:
+        except LoginRefusedError:
             raise
-        except HubError:
+        except HubServerError:
             failures += 1
             if failures == ATTEMPTS:
                 raise
@@ -268,9 +276,9 @@ def list_streams(
         try:
             with borrowed(endpoint) as reader:
                 return reader.streams(patterns)
-        except LoginRefused:
+        except LoginRefusedError:
             raise
-        except HubError:
+        except HubServerError:
             if failures == attempts - 1:
                 raise
             if attempts > 2:

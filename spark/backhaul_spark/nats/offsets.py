@@ -11,7 +11,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from backhaul_spark.errors import MessagesGone, OptionError, StreamMissing, StreamRecreated
+from backhaul_spark.errors import (
+    MessagesGoneError,
+    OptionError,
+    StreamMissingError,
+    StreamRecreatedError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,13 +127,13 @@ def advance(
         on_gap: what to do with a stream that is not the one of `start`.
 
     Raises:
-        StreamMissing: a stream of `start` is gone.
-        StreamRecreated: it is another one now, and `on_gap` is "fail".
+        StreamMissingError: a stream of `start` is gone.
+        StreamRecreatedError: it is another one now, and `on_gap` is "fail".
     """
     base: Marks = {}
     for name, mark in start.items():
         if name not in streams:
-            raise StreamMissing(name)
+            raise StreamMissingError(name)
         base[name] = _continued(name, mark, streams[name], name in rewound, on_gap)
     for name, info in streams.items():
         base.setdefault(name, Mark(0, info.created))
@@ -151,7 +156,7 @@ def _continued(name: str, mark: Mark, info: StreamInfo, rewound: bool, on_gap: O
     if not (recreated or rewound):
         return mark
     if on_gap == "fail":
-        raise StreamRecreated(name, mark.seq, mark.created, info.created)
+        raise StreamRecreatedError(name, mark.seq, mark.created, info.created)
     # From its start: what the vehicles send again, ingest knows by identity.
     return Mark(0, info.created, "", mark.rewound + (0 if recreated else 1))
 
@@ -166,8 +171,8 @@ def spans(
     """Return the messages between two offsets: spans to read, and spans that are known to be gone.
 
     Raises:
-        MessagesGone, StreamRecreated: there are gaps and `on_gap` is "fail".
-        StreamMissing: a stream that there is something to read of is gone.
+        MessagesGoneError, StreamRecreatedError: there are gaps and `on_gap` is "fail".
+        StreamMissingError: a stream that there is something to read of is gone.
     """
     found: list[Span] = []
     for name, stop in end.items():
@@ -176,9 +181,11 @@ def spans(
         for span in found:
             if span.gap in (GAP_RECREATED, GAP_REWOUND):
                 was = start[span.stream]
-                raise StreamRecreated(span.stream, was.seq, was.created, end[span.stream].created)
+                raise StreamRecreatedError(
+                    span.stream, was.seq, was.created, end[span.stream].created
+                )
             if span.gap:
-                raise MessagesGone(span.stream, span.lo, span.hi)
+                raise MessagesGoneError(span.stream, span.lo, span.hi)
     return found
 
 
@@ -195,7 +202,7 @@ def _stream_spans(name: str, begin: Mark | None, stop: Mark, info: StreamInfo | 
     if base >= stop.seq:
         return found
     if info is None:
-        raise StreamMissing(name)  # no gap: whoever lists streams may not know of it just now
+        raise StreamMissingError(name)  # no gap: whoever lists streams may not know of it just now
     if info.created != stop.created:
         return [*found, Span(name, base + 1, stop.seq, GAP_RETENTION)]
     first = max(base + 1, info.first_seq)

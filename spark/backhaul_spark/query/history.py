@@ -15,7 +15,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_codec.subjects import SubjectError, decode_token
 from backhaul_spark.columns import STAMP
-from backhaul_spark.errors import NothingFound, OptionError, TableMissing
+from backhaul_spark.errors import NothingFoundError, OptionError, TableMissingError
 from backhaul_spark.rollup.known_at import LENGTHS, rollups_known_at
 from backhaul_spark.rollup.rollup import POINTS_FROM, ROLLUP_APP
 from backhaul_spark.tables.delta import committed_ingest, dataset_of, open_table
@@ -117,13 +117,15 @@ class History:
         """Return a series from the tables, as it is or was at `known_at`; without bounds, all.
 
         Raises:
-            NotKept: superseded rollups are kept since a later time than `known_at` only.
-            NothingFound: the series has no points, or none in that time.
-            TableMissing: a rollup is asked for and there was none yet.
+            NotKeptError: superseded rollups are kept since a later time than `known_at` only.
+            NothingFoundError: the series has no points, or none in that time.
+            TableMissingError: a rollup is asked for and there was none yet.
         """
         ends = self._extent(series)
         if ends is None:
-            raise NothingFound(f"no points of {series} of {series.device}", self._known(series))
+            raise NothingFoundError(
+                f"no points of {series} of {series.device}", self._known(series)
+            )
         start, end = start or ends[0], end or ends[1] + timedelta(microseconds=1)
         if start >= end:
             raise OptionError("--from", start.isoformat(), f"a time before {end.isoformat()}")
@@ -133,7 +135,7 @@ class History:
         else:
             rows = self._windows(series, start, end, chosen, known_at)
         if not rows.num_rows:
-            raise NothingFound(f"{series} of {series.device} between {start} and {end}")
+            raise NothingFoundError(f"{series} of {series.device} between {start} and {end}")
         rolled = self._rollups.transaction_version(ROLLUP_APP) if self._rollups else None
         ingested = committed_ingest(self._points)
         return Answer(series, chosen, start, end, rows, ends[2], rolled or 0, ingested)
@@ -243,7 +245,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def _rollups(root: str) -> DeltaTable | None:
     try:
         return open_table(root, ROLLUPS_TABLE)
-    except TableMissing:
+    except TableMissingError:
         return None
 
 

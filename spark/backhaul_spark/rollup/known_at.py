@@ -12,7 +12,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from backhaul_spark.columns import STAMP
 from backhaul_spark.completeness.read import hour_reports_known_at
 from backhaul_spark.completeness.states import DayStates
-from backhaul_spark.errors import NotKept, TableMissing
+from backhaul_spark.errors import NotKeptError, TableMissingError
 from backhaul_spark.rollup.files import KEYS
 from backhaul_spark.rollup.rollup import ROLLUP_APP
 from backhaul_spark.tables.delta import dataset_of, open_table
@@ -38,8 +38,8 @@ def rollups_known_at(root: str, at: datetime, wanted: pc.Expression | None = Non
         wanted: a filter on the rollups' columns.
 
     Raises:
-        TableMissing: there was no rollup yet.
-        NotKept: superseded rows are kept since a later time only.
+        TableMissingError: there was no rollup yet.
+        NotKeptError: superseded rows are kept since a later time only.
     """
     specs = ROLLUPS_TABLE, ROLLUPS_SUPERSEDED
     rows = rows_known_at(root, specs, ROLLUP_APP, "restated_at", at, wanted)
@@ -56,7 +56,7 @@ def rollups_known_at(root: str, at: datetime, wanted: pc.Expression | None = Non
 def _states(root: str, at: datetime, day: date) -> DayStates:
     try:
         rows = hour_reports_known_at(root, at, pc.field("date") == day)
-    except (TableMissing, NotKept):
+    except (TableMissingError, NotKeptError):
         rows = HOUR_REPORTS_TABLE.schema.empty_table()  # nobody knows how they stood: waiting
     return DayStates(rows)
 
@@ -93,8 +93,8 @@ def restated_since(
         unfinished: windows too that had not ended at `since`, whose figures were bound to change.
 
     Raises:
-        TableMissing: there was no rollup yet.
-        NotKept: superseded rows are kept since a later time only.
+        TableMissingError: there was no rollup yet.
+        NotKeptError: superseded rows are kept since a later time only.
     """
     only = pc.field("version") > 0
     for name, value in (("device", device), ("width", width)):

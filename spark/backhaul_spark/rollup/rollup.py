@@ -28,7 +28,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake.exceptions import CommitFailedError
 
 from backhaul_spark.completeness.states import States
-from backhaul_spark.errors import TableMissing, TablesBusy
+from backhaul_spark.errors import TableMissingError, TablesBusyError
 from backhaul_spark.rollup.days import sum_days
 from backhaul_spark.rollup.files import RollupFiles
 from backhaul_spark.rollup.plan import bundles, files_of, last_to_look_at, last_to_sum_up, plan_sums
@@ -134,7 +134,7 @@ class Rollup:
         after: called with the name of each step when it is done; tests end the process there.
 
     Raises:
-        TablesBusy: another rollup is at work.
+        TablesBusyError: another rollup is at work.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class Rollup:
         """Restate the windows that are due and commit them; does nothing when nothing came in.
 
         Raises:
-            TablesBusy: another rollup committed meanwhile. Its work, and each round, stands; run
+            TablesBusyError: another rollup committed meanwhile. Its work, and each round, stands; run
                 again later.
         """
         target = committed_ingest(self._points)
@@ -256,7 +256,7 @@ class Rollup:
 def _hour_reports(root: str) -> DeltaTable | None:
     try:
         return open_table(root, HOUR_REPORTS_TABLE)
-    except TableMissing:
+    except TableMissingError:
         return None
 
 
@@ -265,4 +265,4 @@ def _one_at_a_time(root: str) -> Iterator[None]:
     try:
         yield
     except CommitFailedError as error:
-        raise TablesBusy(root, "another rollup has committed meanwhile") from error
+        raise TablesBusyError(root, "another rollup has committed meanwhile") from error

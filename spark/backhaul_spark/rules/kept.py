@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from backhaul_spark.errors import JobFailed
+from backhaul_spark.errors import JobFailedError
 from backhaul_spark.rules.twins import Twins
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Kept:
         It is forgotten here until it is saved: what a batch that fails has done to it is nothing.
 
         Raises:
-            JobFailed: the store's parts do not belong together.
+            JobFailedError: the store's parts do not belong together.
         """
         here = self._buckets.pop(number, None)
         latest = _latest(store)
@@ -123,7 +123,7 @@ class Kept:
         if here is None or not _followed(here, latest, store):
             here = self._whole(latest, store, here)
             if not _followed(here, latest, store):
-                raise JobFailed(f"the state of bucket {number} is damaged")
+                raise JobFailedError(f"the state of bucket {number} is damaged")
         if here.latest.names != latest.names:
             names = store.names.get()
             here.twins.unpack_names(bytes(names[0]) if names else here.twins.pack_names())

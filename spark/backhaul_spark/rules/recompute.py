@@ -24,7 +24,7 @@ from backhaul_spark.decode.sample_batch import (
     lane_hashes,
 )
 from backhaul_spark.decode.samples import Wanted, hashed, head_words, samples_of, series_codes
-from backhaul_spark.errors import TableMissing
+from backhaul_spark.errors import TableMissingError
 from backhaul_spark.rules.alert import Alert, alert_table
 from backhaul_spark.rules.engine import Engine
 from backhaul_spark.rules.rounds import firsts
@@ -69,7 +69,7 @@ class Recompute:
         """Return the alerts (schema ALERTS) for all messages that the hub stored from `start` to before `end`.
 
         Raises:
-            TableMissing: nothing was ever ingested.
+            TableMissingError: nothing was ever ingested.
         """
         points = self._points(start, end, device)
         if not points.num_rows:
@@ -101,7 +101,7 @@ class Recompute:
     def _marks(self, device: str | None) -> list[dict[str, Any]]:
         try:
             dataset = dataset_of(open_table(self._root, MARKS_TABLE))
-        except TableMissing:
+        except TableMissingError:
             return []
         wanted = None if device is None else pc.field("device") == device
         rows: list[dict[str, Any]] = dataset.to_table(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from backhaul_spark.errors import JobFailed, NothingFound
+from backhaul_spark.errors import JobFailedError, NothingFoundError
 from backhaul_spark.rules.kept import Kept, Store
 from backhaul_spark.rules.snapshot import snapshot_table
 from backhaul_spark.tables.schemas import SNAPSHOTS
@@ -34,8 +34,8 @@ def read_state(spark: SparkSession, checkpoint: str, plan: Plan) -> pa.Table:
         plan: the rules that the query runs with: what the state holds goes by them.
 
     Raises:
-        NothingFound: the checkpoint has no state yet.
-        JobFailed: it cannot be read, or was made with other rules.
+        NothingFoundError: the checkpoint has no state yet.
+        JobFailedError: it cannot be read, or was made with other rules.
     """
     batch = _newest_batch(spark, checkpoint)
     parts = [_variable(spark, checkpoint, batch, name) for name in Store._fields]
@@ -45,7 +45,9 @@ def read_state(spark: SparkSession, checkpoint: str, plan: Plan) -> pa.Table:
         try:
             bucket = kept.load(number, Store(*(_Read(number, part) for part in parts)))
         except (ValueError, KeyError, TypeError) as error:
-            raise JobFailed(f"the state of bucket {number} is of other rules: {error}") from error
+            raise JobFailedError(
+                f"the state of bucket {number} is of other rules: {error}"
+            ) from error
         rows = np.arange(len(bucket.twins.devices))
         now_ns = bucket.latest.at_ms * _MS_NS
         tables.append(snapshot_table(plan, bucket.twins, rows, now_ns).cast(SNAPSHOTS))
@@ -85,7 +87,7 @@ def _variable(
     found: dict[tuple[int, int | None], Any] = {}
     try:
         rows = _rows(reader, checkpoint)
-    except NothingFound:
+    except NothingFoundError:
         if name not in _NEW_VARIABLES:
             raise
         return found
@@ -103,5 +105,5 @@ def _rows(reader: DataFrameReader, checkpoint: str) -> list[Row]:
         return reader.load(checkpoint).collect()
     except PySparkException as error:
         if "CHECKPOINT" in str(error) or "STDS" in str(error):
-            raise NothingFound(f"no state at {checkpoint}: {error}") from error
-        raise JobFailed(str(error)) from error
+            raise NothingFoundError(f"no state at {checkpoint}: {error}") from error
+        raise JobFailedError(str(error)) from error

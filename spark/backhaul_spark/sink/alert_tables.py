@@ -18,7 +18,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from backhaul_spark.columns import STAMP
-from backhaul_spark.errors import TablesBusy
+from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.tables.compaction import compact
 from backhaul_spark.tables.delta import dataset_of, make_table
 from backhaul_spark.tables.schemas import ALERTS_TABLE, SNAPSHOTS, TWINS_TABLE
@@ -50,7 +50,7 @@ class AlertTables:
         """Append those alerts that the table has not got; return how many.
 
         Raises:
-            TablesBusy: another driver has written since.
+            TablesBusyError: another driver has written since.
         """
         if not alerts.num_rows:
             return 0
@@ -73,7 +73,7 @@ class AlertTables:
         """Put snapshots in the place of older ones; return of how many devices some came.
 
         Raises:
-            TablesBusy: another driver has written since.
+            TablesBusyError: another driver has written since.
         """
         if not snapshots.num_rows:
             return 0
@@ -103,13 +103,13 @@ class AlertTables:
         try:
             write_deltalake(table, rows, mode=mode, commit_properties=_transaction(batch_id))
         except CommitFailedError as error:
-            raise TablesBusy(self._root, "another twin job has taken over") from error
+            raise TablesBusyError(self._root, "another twin job has taken over") from error
 
     def _tidy(self, table: DeltaTable, spec: TableSpec) -> None:
         self._commits[spec.name] += 1
         if self._commits[spec.name] % _TIDY_EVERY[spec.name]:
             return
-        with suppress(CommitFailedError, TablesBusy):  # somebody else does, which is as good
+        with suppress(CommitFailedError, TablesBusyError):  # somebody else does, which is as good
             # Ours: of two of delta-rs's at the same time each keeps all rows (ADR 27).
             compact(self._root, spec, self._clock)
             table.vacuum(_KEPT_HOURS[spec.name], dry_run=False, enforce_retention_duration=False)

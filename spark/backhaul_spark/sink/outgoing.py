@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backhaul_codec.subjects import DEVICE_ID, encode_token
-from backhaul_spark.errors import AlertUnfit
+from backhaul_spark.errors import AlertUnfitError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +44,7 @@ def alert_message(env: str, alert: Mapping[str, Any]) -> Outgoing:
     """Return the message of one row of ALERTS, for TWIN_EVENTS.
 
     Raises:
-        AlertUnfit: no subject can be made of its device.
+        AlertUnfitError: no subject can be made of its device.
     """
     rule, kind = encode_token(alert["rule"]), encode_token(alert["kind"])
     subject = f"{_prefix(env, alert)}.evt.alert.{rule}.{kind}.{digest_of(alert['id'])}"
@@ -64,13 +64,13 @@ def command_message(env: str, alert: Mapping[str, Any], now_ns: int) -> Outgoing
     was right then.
 
     Raises:
-        AlertUnfit: device, name or parameters are not as the hub takes them.
+        AlertUnfitError: device, name or parameters are not as the hub takes them.
     """
     left_s = COMMAND_AGE_S_MAX - (now_ns - alert["time_ns"]) / _SECOND_NS
     if not alert["command"] or left_s <= 0:
         return None
     if not _COMMAND.fullmatch(alert["command"]):
-        raise AlertUnfit(alert["id"], f"{alert['command']!r} is no name of a command")
+        raise AlertUnfitError(alert["id"], f"{alert['command']!r} is no name of a command")
     id_ = digest_of(alert["id"])
     body = {
         "id": id_,
@@ -85,7 +85,7 @@ def command_message(env: str, alert: Mapping[str, Any], now_ns: int) -> Outgoing
 
 def _prefix(env: str, alert: Mapping[str, Any]) -> str:
     if not DEVICE_ID.fullmatch(alert["device"]):
-        raise AlertUnfit(alert["id"], f"{alert['device']!r} is no device id")
+        raise AlertUnfitError(alert["id"], f"{alert['device']!r} is no device id")
     return f"fleet.{env}.veh.{alert['device']}"
 
 

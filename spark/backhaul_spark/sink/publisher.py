@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
 
 from backhaul_runtime.clock import SYSTEM_CLOCK, SleepingClock
 from backhaul_spark.errors import (
-    HubError,
-    LoginRefused,
-    NobodyTakes,
-    PublishRefused,
-    StreamFull,
+    HubServerError,
+    LoginRefusedError,
+    NobodyTakesError,
+    PublishRefusedError,
+    StreamFullError,
 )
 from backhaul_spark.nats.connection import Connection
 
@@ -90,9 +90,9 @@ class Publisher:
                 nothing to say any more.
 
         Raises:
-            LoginRefused: waiting does not help. PublishRefused: nor does it here; what was before is
+            LoginRefusedError: waiting does not help. PublishRefusedError: nor does it here; what was before is
                 stored, and what is after may be.
-            HubError, StreamFull: what was in the way when `give_up` said yes.
+            HubServerError, StreamFullError: what was in the way when `give_up` said yes.
         """
         left = deque(items)
         done: Counter[Done] = Counter()
@@ -101,10 +101,10 @@ class Publisher:
             before = len(left)
             try:
                 self._publish(left, message_of, done)
-            except (LoginRefused, PublishRefused):
+            except (LoginRefusedError, PublishRefusedError):
                 self.close()
                 raise
-            except (HubError, StreamFull) as error:
+            except (HubServerError, StreamFullError) as error:
                 # What is still on its way back belongs to nobody on a new connection.
                 self.close()
                 if self._give_up():
@@ -126,7 +126,7 @@ class Publisher:
             self._connection = self._connect(self._endpoint)
         under_way: dict[bytes, T] = {}
         again: list[T] = []
-        trouble: HubError | StreamFull | None = None
+        trouble: HubServerError | StreamFullError | None = None
         try:
             while under_way or (left and trouble is None):
                 if trouble is None and len(under_way) <= WINDOW_MESSAGES // 2:
@@ -140,7 +140,7 @@ class Publisher:
                 item = under_way.pop(reply)
                 try:
                     done[judged(header, body)] += 1
-                except (NobodyTakes, StreamFull) as error:
+                except (NobodyTakesError, StreamFullError) as error:
                     trouble = trouble or error
                     again.append(item)
         finally:
@@ -153,12 +153,12 @@ def judged(header: bytes, body: bytes) -> Done:
     """Describe an acknowledgement.
 
     Raises:
-        NobodyTakes: no stream has the subject, or none that works just now.
-        StreamFull: there is no room.
-        PublishRefused: for any other reason.
+        NobodyTakesError: no stream has the subject, or none that works just now.
+        StreamFullError: there is no room.
+        PublishRefusedError: for any other reason.
     """
     if header.startswith(b"NATS/1.0 503"):
-        raise NobodyTakes("no stream takes them")
+        raise NobodyTakesError("no stream takes them")
     try:
         said = json.loads(body)
         error = said.get("error")
@@ -166,14 +166,16 @@ def judged(header: bytes, body: bytes) -> Done:
             return "repeat" if said.get("duplicate") else "stored"
         code, text = error.get("err_code"), str(error.get("description"))
     except (ValueError, AttributeError) as unreadable:
-        raise PublishRefused(f"an answer that is no acknowledgement: {body[:80]!r}") from unreadable
+        raise PublishRefusedError(
+            f"an answer that is no acknowledgement: {body[:80]!r}"
+        ) from unreadable
     if code == _WRONG_LAST_SEQUENCE:
         return "repeat"
     if code in _FULL:
-        raise StreamFull(text)
+        raise StreamFullError(text)
     if code in _PASSING:
-        raise NobodyTakes(text)
-    raise PublishRefused(f"{text} ({code})")
+        raise NobodyTakesError(text)
+    raise PublishRefusedError(f"{text} ({code})")
 
 
 def _send(

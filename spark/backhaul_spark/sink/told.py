@@ -24,7 +24,7 @@ def alerts(
     """Return alerts about the time from `since` on, the newest last; of one device or rule, or of all.
 
     Raises:
-        TableMissing: no twin job has ever written there.
+        TableMissingError: no twin job has ever written there.
     """
     wanted = pc.scalar(True)
     if since is not None:
@@ -43,7 +43,7 @@ def twins(root: str, device: str | None = None) -> pa.Table:
     """Return the newest snapshot of each device, or of one, by device.
 
     Raises:
-        TableMissing: no twin job has ever written there.
+        TableMissingError: no twin job has ever written there.
     """
     wanted = pc.scalar(True) if device is None else pc.field("device") == device
     return _rows(root, TWINS_TABLE, wanted).sort_by("device")

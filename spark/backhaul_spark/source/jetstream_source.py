@@ -40,7 +40,7 @@ from pyspark.sql.streaming.datasource import (
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.decode.points import POINT_ROWS, chunks, point_rows
 from backhaul_spark.decode.samples import SAMPLE_ROWS, sample_rows, wanted_from
-from backhaul_spark.errors import MessagesGone, OptionError
+from backhaul_spark.errors import MessagesGoneError, OptionError
 from backhaul_spark.garbage import spare_modules
 from backhaul_spark.nats import offsets
 from backhaul_spark.nats.direct_get import list_streams, read_range
@@ -263,7 +263,7 @@ def read_span(settings: Settings, span: offsets.Span) -> Iterator[pa.RecordBatch
     """Yield a span's messages in the format asked for; a gap as its row. Executor.
 
     Raises:
-        MessagesGone: messages were deleted inside the span, and `onGap` is "fail".
+        MessagesGoneError: messages were deleted inside the span, and `onGap` is "fail".
     """
     spare_modules("read")
     for batch in _message_batches(settings, span):
@@ -292,7 +292,7 @@ def _message_batches(settings: Settings, span: offsets.Span) -> Iterator[pa.Reco
 
 def _deleted(settings: Settings, stream: str, lo: int, hi: int) -> pa.RecordBatch:
     if settings.on_gap == "fail":
-        raise MessagesGone(stream, lo, hi)
+        raise MessagesGoneError(stream, lo, hi)
     return gap_batch(offsets.Span(stream, lo, hi, offsets.GAP_DELETED))
 
 

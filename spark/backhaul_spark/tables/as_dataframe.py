@@ -19,7 +19,7 @@ def read_table(spark: SparkSession, root: str, name: str) -> DataFrame:
 
     Raises:
         OptionError: there is no table of that name.
-        TableMissing: nothing was written to it yet.
+        TableMissingError: nothing was written to it yet.
     """
     if name not in _SPECS:
         raise OptionError("table", name, " or ".join(sorted(_SPECS)))

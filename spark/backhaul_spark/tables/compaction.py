@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake.exceptions import CommitFailedError
 
-from backhaul_spark.errors import TablesBusy
+from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.tables.delta import (
     add_action,
     commit_files,
@@ -67,8 +67,8 @@ def compact(root: str, spec: TableSpec, clock: Clock) -> tuple[int, int]:
     """Rewrite small files, a commit for each partition that has several; return (before, after).
 
     Raises:
-        TableMissing: the table is not there.
-        TablesBusy: somebody else takes out files at the same time. What is committed stays.
+        TableMissingError: the table is not there.
+        TablesBusyError: somebody else takes out files at the same time. What is committed stays.
     """
     table = open_table(root, spec)
     before = after = 0
@@ -119,7 +119,7 @@ def _merge(
     try:
         commit_files(table, spec, [added, *removed], {UPKEEP_APP: number})
     except CommitFailedError as error:
-        raise TablesBusy(root, f"somebody else tidies up {spec.name}") from error
+        raise TablesBusyError(root, f"somebody else tidies up {spec.name}") from error
 
 
 def _batches(uri: str, files: list[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

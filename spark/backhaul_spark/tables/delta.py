@@ -19,7 +19,12 @@ from deltalake import CommitProperties, DeltaTable, Field, Transaction, write_de
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from backhaul_spark.errors import TableMissing, TableNewer, TablesApart, TablesBusy
+from backhaul_spark.errors import (
+    TableMissingError,
+    TableNewerError,
+    TablesApartError,
+    TablesBusyError,
+)
 from backhaul_spark.tables.files import subtree
 from backhaul_spark.tables.schemas import (
     COVERAGE_TABLE,
@@ -54,14 +59,14 @@ def open_table(root: str, spec: TableSpec) -> DeltaTable:
     """Open an existing table, of this schema version or an older one; see `dataset_of`.
 
     Raises:
-        TableMissing: it is not there.
-        TableNewer: a newer backhaul made it, or brought it up to date.
+        TableMissingError: it is not there.
+        TableNewerError: a newer backhaul made it, or brought it up to date.
     """
     uri = table_uri(root, spec.name)
     try:
         table = DeltaTable(uri)
     except TableNotFoundError as error:
-        raise TableMissing(uri) from error
+        raise TableMissingError(uri) from error
     _schema_version(table, uri)
     return table
 
@@ -77,7 +82,7 @@ def make_table(
         properties: more properties of a table that is created now.
 
     Raises:
-        TableNewer: a newer backhaul made it, or brought it up to date.
+        TableNewerError: a newer backhaul made it, or brought it up to date.
     """
     uri = table_uri(root, spec.name)
     try:
@@ -99,13 +104,15 @@ def make_table(
         with suppress(CommitFailedError):  # somebody else commits, maybe the same: look again
             _evolve(table, spec)
         table = DeltaTable(uri)
-    raise TablesBusy(root, f"{spec.name} could not be brought to schema version {SCHEMA_VERSION}")
+    raise TablesBusyError(
+        root, f"{spec.name} could not be brought to schema version {SCHEMA_VERSION}"
+    )
 
 
 def _schema_version(table: DeltaTable, uri: str) -> int:
     found = int(table.metadata().configuration.get(SCHEMA_KEY) or 1)
     if found > SCHEMA_VERSION:
-        raise TableNewer(uri, found, SCHEMA_VERSION)
+        raise TableNewerError(uri, found, SCHEMA_VERSION)
     return found
 
 
@@ -154,7 +161,7 @@ def open_coverage(root: str) -> tuple[int, DeltaTable]:
     it is the last one that had something for coverage.
 
     Raises:
-        TableMissing: nothing was ever ingested.
+        TableMissingError: nothing was ever ingested.
     """
     points = open_table(root, POINTS_TABLE)
     tries_left = COMMIT_TRIES
@@ -322,17 +329,17 @@ class IngestTables:
         one ingest ahead.
 
         Raises:
-            TablesApart: one was.
+            TablesApartError: one was.
         """
         for spec in INGEST_TABLES[1:]:
             if self._number(spec) > self._number(POINTS_TABLE) + 1:
                 self.points.update_incremental()  # another ingest may be at work
             ahead, points = self._number(spec), self._number(POINTS_TABLE)
             if ahead > points + 1:
-                raise TablesApart(self.root, POINTS_TABLE.name, points, ahead)
+                raise TablesApartError(self.root, POINTS_TABLE.name, points, ahead)
             known = self.points.transaction_version(_beside(spec)) or 0
             if ahead < known:
-                raise TablesApart(self.root, spec.name, ahead, known)
+                raise TablesApartError(self.root, spec.name, ahead, known)
 
     def _mark(
         self,
@@ -348,19 +355,19 @@ class IngestTables:
         """Commit; where retention has only taken old files out meanwhile, commit again.
 
         Raises:
-            TablesBusy: another ingest has taken a number.
+            TablesBusyError: another ingest has taken a number.
         """
         table = self._tables[spec.name]
         for tries_left in reversed(range(COMMIT_TRIES)):
             before = table.transaction_version(INGEST_APP)
             if (before or 0) > self.committed:  # seen already, so that Delta would not refuse
-                raise TablesBusy(self.root, "another ingest has taken over")
+                raise TablesBusyError(self.root, "another ingest has taken over")
             try:
                 commit()
             except CommitFailedError as error:
                 table.update_incremental()
                 if table.transaction_version(INGEST_APP) != before or not tries_left:
-                    raise TablesBusy(self.root, "another ingest has taken over") from error
+                    raise TablesBusyError(self.root, "another ingest has taken over") from error
             else:
                 return
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import write_deltalake
 
 from backhaul_spark.columns import STAMP
-from backhaul_spark.errors import NotKept, TableMissing
+from backhaul_spark.errors import NotKeptError, TableMissingError
 from backhaul_spark.tables.delta import (
     commit_files,
     dataset_of,
@@ -128,8 +128,8 @@ def rows_known_at(
         wanted: a filter on the main table's columns.
 
     Raises:
-        TableMissing: the table is not there.
-        NotKept: superseded rows are kept since a later time only.
+        TableMissingError: the table is not there.
+        NotKeptError: superseded rows are kept since a later time only.
     """
     main_spec, old_spec = specs
     at_us = pa.scalar(at.astimezone(UTC)).cast(STAMP)
@@ -141,12 +141,12 @@ def rows_known_at(
     now = dataset_of(main, main_spec).to_table(filter=wanted)
     try:
         old = open_table(root, old_spec)
-    except TableMissing:
-        raise NotKept(main_spec.name, at.isoformat(), "the next run") from None
+    except TableMissingError:
+        raise NotKeptError(main_spec.name, at.isoformat(), "the next run") from None
     kept_from = int(old.metadata().configuration.get(KEPT_FROM) or 0)
     if at.timestamp() * 1e6 < kept_from:
         begin = datetime.fromtimestamp(kept_from / 1e6, UTC)
-        raise NotKept(main_spec.name, at.isoformat(), begin.isoformat(timespec="seconds"))
+        raise NotKeptError(main_spec.name, at.isoformat(), begin.isoformat(timespec="seconds"))
     valid = (pc.field("superseded_at") > at_us) & (pc.field("superseded_by") <= done)
     from_day = pc.field("superseded_on") >= at.astimezone(UTC).date()
     rows = dataset_of(old, old_spec).to_table(

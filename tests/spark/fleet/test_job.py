@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.cli.main import cli
-from backhaul_spark.errors import NothingFound, OptionError, TableMissing, TablesBusy
+from backhaul_spark.errors import NothingFoundError, OptionError, TableMissingError, TablesBusyError
 from backhaul_spark.fleet.job import Done, FleetJob
 from backhaul_spark.fleet.settings import FleetSettings
 from backhaul_spark.fleet.standing import standing
@@ -237,10 +237,10 @@ def test_the_command_judges_what_is_due_and_tells_it(tmp_path: Path) -> None:
 
 
 def test_wrong_questions_are_answered_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(TableMissing):
+    with pytest.raises(TableMissingError):
         job(tmp_path)
     make_table(str(tmp_path), ROLLUPS_TABLE)
-    with pytest.raises(NothingFound, match="no rollups of 2026-01-20"):
+    with pytest.raises(NothingFoundError, match="no rollups of 2026-01-20"):
         job(tmp_path).run(DAY)
     asked = ["anomalies", "--table-root", str(tmp_path)]
     run = CliRunner().invoke(cli, [*asked, "--day", "yesterday"])
@@ -265,7 +265,7 @@ def test_two_runs_at_a_time_one_of_them_gives_way(
         real(table, *given, **named)
 
     monkeypatch.setattr(job_module, "write_deltalake", slow)
-    with pytest.raises(TablesBusy, match="another run has judged meanwhile"):
+    with pytest.raises(TablesBusyError, match="another run has judged meanwhile"):
         job(tmp_path).run(DAY)
 
 

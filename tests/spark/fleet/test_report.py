@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.cli.main import cli
-from backhaul_spark.errors import NothingFound, OptionError, TableMissing
+from backhaul_spark.errors import NothingFoundError, OptionError, TableMissingError
 from backhaul_spark.fleet import charts
 from backhaul_spark.fleet.job import FleetJob
 from backhaul_spark.fleet.report import Report
@@ -159,10 +159,10 @@ def test_without_a_day_pages_that_are_missing_or_out_of_date_are_written(tmp_pat
 
 def test_a_day_that_was_not_judged_has_no_page(hostile: Path, tmp_path: Path) -> None:
     [before] = days_before(5)[:1]
-    with pytest.raises(NothingFound) as error:
+    with pytest.raises(NothingFoundError) as error:
         Report(str(hostile), SYSTEM_CLOCK).write(before, str(tmp_path))
     assert error.value.hint == f"run `backhaul-spark anomalies --day {before}` first"
-    with pytest.raises(TableMissing):
+    with pytest.raises(TableMissingError):
         Report(str(tmp_path), SYSTEM_CLOCK).due(str(tmp_path))
     (tmp_path / "file").write_text("")
     with pytest.raises(OptionError, match="a directory to write to"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_spark.errors import JobFailed
+from backhaul_spark.errors import JobFailedError
 from backhaul_spark.rules.kept import CHANGES_MAX, Bucket, Kept, Latest, Store
 from tests.support import twin_batches
 from tests.support.twin_batches import S
@@ -216,5 +216,5 @@ def test_parts_that_do_not_belong_together_are_refused(serial: int) -> None:
     while not (latest := Latest(*(store.latest.get() or ()))).serial > latest.whole > 0:
         fleet.batch_on(kept, store)
     store.latest.update(tuple(latest._replace(token=5, serial=latest.serial + serial - 1)))
-    with pytest.raises(JobFailed, match="bucket 3 is damaged"):
+    with pytest.raises(JobFailedError, match="bucket 3 is damaged"):
         Kept(fleet.plan).load(3, store)

@@ -16,7 +16,7 @@ from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.cli.main import cli
 from backhaul_spark.decode.sample_batch import Batch, HeadWord
 from backhaul_spark.decode.samples import Wanted, sample_rows
-from backhaul_spark.errors import OptionError, TableMissing
+from backhaul_spark.errors import OptionError, TableMissingError
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.nats.direct_get import close_connections
 from backhaul_spark.nats.messages import message_batch
@@ -241,5 +241,5 @@ def test_the_command_takes_another_limit_one_device_and_a_span(root: str, tmp_pa
 
 
 def test_without_tables_it_says_so(tmp_path: Path) -> None:
-    with pytest.raises(TableMissing):
+    with pytest.raises(TableMissingError):
         Recompute(str(tmp_path), plan_from({}, "test")).run(None, None)

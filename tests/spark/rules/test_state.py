@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException
 
 from backhaul_codec import Point, encode_frame
 from backhaul_runtime.clock import SYSTEM_CLOCK
-from backhaul_spark.errors import NothingFound
+from backhaul_spark.errors import NothingFoundError
 from backhaul_spark.rules.config import plan_from, read_plan
 from backhaul_spark.rules.query import TwinQuery
 from backhaul_spark.rules.state import read_state
@@ -84,7 +84,7 @@ def test_the_state_that_the_version_before_kept_is_read_too() -> None:
         ("VID-002", 81.0),
     ]
     without: Any = OldCheckpoint()
-    with pytest.raises(NothingFound):
+    with pytest.raises(NothingFoundError):
         read_state(without, "checkpoint", plan_from({}, "test"))
 
 
@@ -103,7 +103,7 @@ def test_the_state_of_every_device_is_read_from_outside(
         hub_server.put([encode_frame(points, epoch=1, seq=1)], device=device)
     checkpoint, ears = str(tmp_path / "checkpoint"), Ears()
     commits = tmp_path / "checkpoint" / "commits"
-    with pytest.raises(NothingFound):
+    with pytest.raises(NothingFoundError):
         read_state(spark, checkpoint, plan)
     options: dict[str, Any] = hub_server.options | {"streams": "UP_00"}
     query = TwinQuery(spark, plan, options, checkpoint, ears, SYSTEM_CLOCK)
