@@ -1,7 +1,5 @@
 """Pieces of text in nats-server's configuration language."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 

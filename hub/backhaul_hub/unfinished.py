@@ -1,7 +1,5 @@
 """The mark of a restore that has not come to its end: until then no control plane may start."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

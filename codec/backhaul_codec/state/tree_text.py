@@ -1,7 +1,5 @@
 """Draw a tree of nodes for people, and say it as JSON, alike on both ends."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

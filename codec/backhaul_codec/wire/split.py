@@ -1,7 +1,5 @@
 """Take a frame apart that is larger than the frames of an agent."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

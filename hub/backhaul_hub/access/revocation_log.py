@@ -5,8 +5,6 @@ keys were; it stands beside the keys, so whatever can sign accounts has it, and 
 damaged, or that another key signed, says nothing.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

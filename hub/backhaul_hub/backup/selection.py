@@ -1,7 +1,5 @@
 """The hub's streams that a backup takes, and their order. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

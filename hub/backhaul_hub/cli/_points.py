@@ -1,7 +1,5 @@
 """Printing points, for the subcommands that do."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -3,8 +3,6 @@
 A command goes one way: queued, sent, accepted, and one of the ends.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from math import inf
 

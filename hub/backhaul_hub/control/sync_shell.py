@@ -1,7 +1,5 @@
 """Running `HubSync`: its tasks, its services, and what they share."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping

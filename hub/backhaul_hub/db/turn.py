@@ -1,7 +1,5 @@
 """Holding the registry's turn, for all writers of heads besides the readers of UP."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 

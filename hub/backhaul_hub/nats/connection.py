@@ -1,7 +1,5 @@
 """Connecting to the hub's nats-server, as the control plane and the command line do."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ssl

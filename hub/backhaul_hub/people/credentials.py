@@ -1,7 +1,5 @@
 """Giving people credentials, and withdrawing them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from backhaul_hub.access.keys import read_keys

@@ -1,7 +1,5 @@
 """Reading back `HubSync`'s state from hub.db."""
 
-from __future__ import annotations
-
 import msgspec
 import structlog
 

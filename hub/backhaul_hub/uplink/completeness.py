@@ -1,7 +1,5 @@
 """Completeness reports of one device's hours, by hub.db; `up` may run meanwhile, or not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import msgspec

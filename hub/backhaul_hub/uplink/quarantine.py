@@ -1,7 +1,5 @@
 """Quarantining garbage: a copy of each unreadable message of UP, with the reason."""
 
-from __future__ import annotations
-
 import structlog
 
 from backhaul_hub.continuity.examine import UnreadableError

@@ -1,7 +1,5 @@
 """`backhaul-hub import`: Bring a fleet's old logs into the history, each row once."""
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import json
