@@ -4,6 +4,8 @@ Every other module compares kinds, and no letters. A new kind is a row here, a c
 and a receiver at the hub or on the vehicle.
 """
 
+from __future__ import annotations
+
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 

@@ -1,5 +1,7 @@
 """Time as an argument: the only module that reads the machine's clocks."""
 
+from __future__ import annotations
+
 import os
 import time
 from collections.abc import Mapping

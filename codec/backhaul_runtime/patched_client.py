@@ -12,6 +12,8 @@ Whoever closes a client that waits for the end of a lost connection has that wai
 for the same himself: he was told that he was cancelled, up to one time in ten right after a server was killed.
 """
 
+from __future__ import annotations
+
 import contextlib
 import re
 from typing import Any

@@ -3,6 +3,8 @@
 The one of prometheus-client keeps a thread for each connection, for as long as the other end likes.
 """
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable
 from contextlib import suppress

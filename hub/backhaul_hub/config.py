@@ -1,5 +1,7 @@
 """hub.toml: the control plane's settings, checked once, then frozen."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal

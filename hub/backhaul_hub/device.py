@@ -1,5 +1,7 @@
 """One enrolled vehicle or gateway, as every room of the hub knows it."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from backhaul_codec.subjects import DEVICE_ID

@@ -16,6 +16,8 @@ HubError                    the base: message, hint (what to do about it)
 └── LimitsLoweredError      a stream's limits are to be lowered, which drops data: stream, limits
 """
 
+from __future__ import annotations
+
 
 class HubError(Exception):
     """Base of every error that an operator of the hub may see."""

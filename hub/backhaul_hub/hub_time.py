@@ -7,6 +7,8 @@ against it is a step. One beyond `max_step_s` is a condition and not followed un
 that a control plane that starts meanwhile knows it too. `HubTime` is pure.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 from pathlib import Path

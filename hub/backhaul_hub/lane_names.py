@@ -4,6 +4,8 @@ Every device has `live` and `bulk` up and one stream down. A node that the opera
 lane of its own beside them, and a stream of its own down: all that is about it goes there.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 from backhaul_codec.kinds import SHARED_LANES, Lane

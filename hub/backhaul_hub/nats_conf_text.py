@@ -1,5 +1,7 @@
 """Pieces of text in nats-server's configuration language."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable
 

@@ -1,5 +1,7 @@
 """Files of a hub directory: written whole, for their owner alone, by one command at a time."""
 
+from __future__ import annotations
+
 import contextlib
 import fcntl
 import os

@@ -1,5 +1,7 @@
 """The hub's servers: one, or a cluster of three or five; where each is, and where its files are."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection
 from dataclasses import dataclass

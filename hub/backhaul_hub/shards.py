@@ -5,6 +5,8 @@ the sourcing stream. So UP's account holds nothing that such a message could har
 API has no name there that could be guessed (ADR 25). HUB imports it, as `API`.
 """
 
+from __future__ import annotations
+
 import re
 import zlib
 

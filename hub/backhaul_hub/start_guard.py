@@ -1,5 +1,7 @@
 """The note that a hub's streams go, or have gone, to another server: from the switch on none runs here."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

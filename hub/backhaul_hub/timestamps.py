@@ -1,5 +1,7 @@
 """Times as texts that people and programs read."""
 
+from __future__ import annotations
+
 from datetime import UTC, datetime, timedelta
 
 from backhaul_runtime.clock import Clock

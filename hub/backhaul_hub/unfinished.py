@@ -1,5 +1,7 @@
 """The mark of a restore that has not come to its end: until then no control plane may start."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import NamedTuple
 

@@ -6,6 +6,8 @@ closed. Between two marks that follow one another in a ledger stands everything 
 between their times, and nothing else. No I/O, no clock.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

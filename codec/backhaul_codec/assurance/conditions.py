@@ -5,6 +5,8 @@ to `Conditions.note`. A brief fault stays hidden until it has lasted, one that w
 moment after it was last found, and one that follows from another stays hidden behind it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum

@@ -1,5 +1,7 @@
 """Metrics of both ends: name, help, and labels of each. Pure."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 GAUGE = "gauge"

@@ -3,6 +3,8 @@
 The agent finds them; the hub shows those that it is told of (`protocol/vehicle_report.py`).
 """
 
+from __future__ import annotations
+
 from backhaul_codec.assurance.conditions import Kind, Severity
 
 _ERROR, _WARNING = Severity.ERROR, Severity.WARNING

@@ -5,6 +5,8 @@ numpy calls per item, however many bodies there are. A body that has anything un
 out, for `cbor` to judge.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import numpy as np

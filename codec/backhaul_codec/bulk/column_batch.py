@@ -5,6 +5,8 @@ frame keeps its values, has the points of its first series, then of its second, 
 many frames, the series of the first frame come first. `_Batch.order` leads from one to the other.
 """
 
+from __future__ import annotations
+
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]

@@ -5,6 +5,8 @@ and any that is not in order, as `decode` proves it. Then numpy works on the col
 once. Give it 100 messages or more at a time, tiny ones by the thousand.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct

@@ -4,6 +4,8 @@ Rows of an array named `..._of` belong to series or points; the number of a fram
 among those that are read together.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any

@@ -5,6 +5,8 @@ right or wrong, and is for `point_body` to judge: tombstones, origins, opaque va
 damage.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import NamedTuple
 

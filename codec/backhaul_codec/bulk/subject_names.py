@@ -1,5 +1,7 @@
 """Read the subjects of many messages, each leaf subject parsed once."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import NamedTuple
 

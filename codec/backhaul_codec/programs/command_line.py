@@ -4,6 +4,8 @@ A subcommand is imported when it is called. So the list of all needs none of the
 vehicle does not pay for what `replay` needs.
 """
 
+from __future__ import annotations
+
 import importlib
 import re
 import sys

@@ -1,5 +1,7 @@
 """Logs of agent and control plane: one JSON object a line, with tracebacks and libraries' records."""
 
+from __future__ import annotations
+
 import contextlib
 import logging
 from collections.abc import Callable

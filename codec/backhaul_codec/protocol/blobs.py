@@ -5,6 +5,8 @@ msgpack arrays with a tag, so that a piece of 1 KB costs 60 bytes beside itself.
 a word may be lost; every question may be asked again. ``ask`` comes back with the answer.
 """
 
+from __future__ import annotations
+
 import re
 from typing import Annotated, TypeAlias
 

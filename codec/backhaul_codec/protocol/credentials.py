@@ -12,6 +12,8 @@ Pure: files are read by whoever asks. Needs nkeys. The server checks the JWT's s
 here only what would be garbage to it is refused, and what goes wrong later gets its cause.
 """
 
+from __future__ import annotations
+
 import base64
 import re
 from dataclasses import dataclass, field

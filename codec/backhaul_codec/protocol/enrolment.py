@@ -5,6 +5,8 @@ token holds, and asks on ``enrol.<token id>``; the answer is its identity docume
 Pure. A token is a secret until it is used, so none of its values stands in an error or in its repr.
 """
 
+from __future__ import annotations
+
 import base64
 import binascii
 import re

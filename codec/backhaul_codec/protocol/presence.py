@@ -5,6 +5,8 @@ the control plane still looks, each `BEAT_S`: what it said last of a vehicle hol
 begins with ``_``, so no vehicle is sent these.
 """
 
+from __future__ import annotations
+
 BEAT = "in._alive"
 BEAT_S = 60.0
 BELIEVED_S = 150.0

@@ -5,6 +5,8 @@ nowhere: when the link comes up, when something changes, and with each question 
 are short: on a metered link each byte is paid for. Pure.
 """
 
+from __future__ import annotations
+
 from typing import Annotated
 
 import msgspec

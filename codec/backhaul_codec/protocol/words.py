@@ -5,6 +5,8 @@ took another's place, `e.clock` how good the stamps are, `e.key` how far the cha
 hub's word of what was imported, `e.import`. Pure: bytes in, words out.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b

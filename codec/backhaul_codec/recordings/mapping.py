@@ -26,6 +26,8 @@ file = "{device}/*.csv"    # or as the file is called
 names = {WVW123 = "VID-001"}   # optional: which id stands for what is found there
 """
 
+from __future__ import annotations
+
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal

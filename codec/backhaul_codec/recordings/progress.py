@@ -1,5 +1,7 @@
 """How far a recording is, as one line: rows, their time, rate, time left. Pure."""
 
+from __future__ import annotations
+
 from datetime import UTC, datetime
 
 TERMINAL_S, LOG_S = 0.5, 10.0

@@ -1,5 +1,7 @@
 """Progress on standard error: in place on a terminal, else a line now and then."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable
 

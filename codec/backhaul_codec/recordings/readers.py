@@ -5,6 +5,8 @@ strings by their dictionaries, so that a value that stands in every row is in me
 take more is refused by name.
 """
 
+from __future__ import annotations
+
 import csv
 import io
 from collections.abc import Iterator

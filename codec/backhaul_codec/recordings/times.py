@@ -4,6 +4,8 @@ A wrong unit or format makes times of no date, or of 1970. Points with such time
 ever; so a recording is refused where more than a few rows have no valid time.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation

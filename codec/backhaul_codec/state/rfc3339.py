@@ -1,5 +1,7 @@
 """Times as RFC 3339 writes them, to the nanosecond. Pure."""
 
+from __future__ import annotations
+
 import re
 from datetime import UTC, datetime
 

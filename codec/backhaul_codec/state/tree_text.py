@@ -1,5 +1,7 @@
 """Draw a tree of nodes for people, and say it as JSON, alike on both ends."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Any
 

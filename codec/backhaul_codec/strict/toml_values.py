@@ -1,5 +1,7 @@
 """Values that no key of a configuration file may have: pure, for agent.toml and hub.toml alike."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Iterator
 from typing import Any

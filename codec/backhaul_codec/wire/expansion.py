@@ -4,6 +4,8 @@ A frame of 873 bytes can hold 2**18 points, and one of 138 kB texts that come to
 messages from others counts what they come to, and not only what they weigh.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from backhaul_codec.wire.frame_layout import Layout, text_bytes

@@ -1,5 +1,7 @@
 """Build the points of a frame from its proven layout."""
 
+from __future__ import annotations
+
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence

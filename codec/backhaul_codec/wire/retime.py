@@ -5,6 +5,8 @@ its way out. A frame has one absolute time, t0; the others are differences. So o
 quality are written anew and all columns are copied as bytes.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import cbor2

@@ -1,5 +1,7 @@
 """Take a frame apart that is larger than the frames of an agent."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """Say how many points a frame holds and when they were, without building one."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from backhaul_codec.errors import CodecError

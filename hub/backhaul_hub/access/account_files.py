@@ -1,5 +1,7 @@
 """The files of accounts that the hub's servers read, in the hub's directory."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -5,6 +5,8 @@ that it knows of, written before a server hears of it. An hub.db that knows a lo
 an older copy, or a copy beside the true one: what it would push is of the past.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 

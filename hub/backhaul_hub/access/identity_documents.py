@@ -4,6 +4,8 @@ What a vehicle is told when it is enrolled, and told again whenever its nodes or
 seed stands in one only where the hub has made the key: `add-device`.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
 from urllib.parse import urlsplit
 

@@ -9,6 +9,8 @@
 Every state is stored before anybody hears of it, and whatever is said may be said again.
 """
 
+from __future__ import annotations
+
 from collections.abc import Container
 from dataclasses import astuple, dataclass, fields, replace
 from typing import Literal, TypeAlias

@@ -5,6 +5,8 @@ operator's own seed, `operator.nk`, replaces the signing key and is needed by no
 belongs offline. Beside them stands a secret that is no key, `up-api.txt`.
 """
 
+from __future__ import annotations
+
 import hmac
 import re
 import secrets

@@ -1,5 +1,7 @@
 """Logins: JWTs of vehicles, and credentials of the hub's own users."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from backhaul_codec.protocol.credentials import Credentials

@@ -9,6 +9,8 @@ by any of the three is by all. A hub.db of a lower generation than the servers h
 further revocations (ADR 30).
 """
 
+from __future__ import annotations
+
 import asyncio
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -5,6 +5,8 @@ keys were; it stands beside the keys, so whatever can sign accounts has it, and 
 damaged, or that another key signed, says nothing.
 """
 
+from __future__ import annotations
+
 import base64
 import json
 import os

@@ -3,6 +3,8 @@
 A key is never given out again once it is here. Rows whose JWT has expired by itself may go.
 """
 
+from __future__ import annotations
+
 from dataclasses import astuple, dataclass
 
 from backhaul_hub.access.account_names import AccountName

@@ -17,6 +17,8 @@
 Every account is built anew from the keys, the devices' lanes and the revocations in hub.db.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 
 from backhaul_codec.kinds import SHARED_LANES, Lane

@@ -1,5 +1,7 @@
 """Pushing accounts on request: a command that has written to hub.db asks the one control plane, in account SYS."""
 
+from __future__ import annotations
+
 import json
 
 import structlog

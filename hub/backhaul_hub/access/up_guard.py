@@ -5,6 +5,8 @@ Should it take SYS not to offer that one yet, it leaves it out without a word, a
 whoever is behind a source could then reach the API (ADR 25).
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable
 from typing import Any

@@ -8,6 +8,8 @@ Questions of one device are answered one after another; what it can make the hub
 may wait, by `Allowance` for what is looked up, and by the limits of `artifacts/uploads.py` (ADR 10).
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable

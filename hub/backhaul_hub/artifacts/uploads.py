@@ -4,6 +4,8 @@ Objects are named `uploads/<device>/<name>`, which no device can read. A device'
 it has in the store and what is half here together stay below `[artifacts] upload_bytes_max`.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import os

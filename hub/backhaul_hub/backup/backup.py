@@ -5,6 +5,8 @@ the end of UP in the backup, and the hub reads on from there. UP comes last: wha
 then never claims to have taken what the UP of the backup lacks.
 """
 
+from __future__ import annotations
+
 import asyncio
 import base64
 import json

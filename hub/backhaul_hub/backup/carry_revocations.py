@@ -5,6 +5,8 @@ place it comes, where there is one. Which tokens were used since, nobody knows f
 were open are void.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,5 +1,7 @@
 """The files of a hub directory, into a backup and out of it: hub.db and configuration."""
 
+from __future__ import annotations
+
 import os
 import shutil
 import sqlite3

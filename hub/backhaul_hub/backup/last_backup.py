@@ -1,5 +1,7 @@
 """`last-backup.json` in the hub directory: where the newest backup is, should hub.db be lost."""
 
+from __future__ import annotations
+
 import contextlib
 from pathlib import Path
 

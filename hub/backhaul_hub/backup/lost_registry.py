@@ -5,6 +5,8 @@ says what brings hub.db back (ADR 33). Where hub.db knows some devices and not o
 runs, and the condition `device-unknown` names those.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import Path
 

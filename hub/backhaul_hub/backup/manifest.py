@@ -4,6 +4,8 @@ The manifest is written last: a directory without one is unfinished. Until then 
 in `manifest.part.json`, so that a backup that was cut short goes on where it was.
 """
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import os

@@ -4,6 +4,8 @@
 only where `backup` could have written it; and nothing in a backup is a link, or anything else than a file.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import stat

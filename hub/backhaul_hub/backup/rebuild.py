@@ -5,6 +5,8 @@ read again from its start, since no position is known: continuity, heads and mar
 key no trace says is noted with one that begins with `?`, until its login tells (enrol/adopter.py).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

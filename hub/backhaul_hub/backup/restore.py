@@ -5,6 +5,8 @@ reads on in them. DOWN does not come back: vehicles remember how far they have r
 anew beyond every sequence it ever had, and what it said is said again from hub.db (ADR 16).
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Several backups in one directory: where the next one goes, and which ones are old."""
 
+from __future__ import annotations
+
 import re
 import shutil
 from datetime import UTC, datetime

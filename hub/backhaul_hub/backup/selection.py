@@ -1,5 +1,7 @@
 """The hub's streams that a backup takes, and their order. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import dataclass
 

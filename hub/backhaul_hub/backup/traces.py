@@ -8,6 +8,8 @@ DOWN_00                        a durable for each device that may be written to:
 UP_00 ...                      sources of those that were connected: token; subjects of all that ever sent
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field

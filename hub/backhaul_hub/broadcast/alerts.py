@@ -4,6 +4,8 @@ Of what TWIN_EVENTS has stored, by a consumer of it: a subscription would hear a
 job publishes it, and the stream stores it once.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable, Iterable
 

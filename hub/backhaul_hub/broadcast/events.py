@@ -4,6 +4,8 @@ On `up.<ancestor>.<device>.$.event.<kind>`, `….$.command.<id>` and `….$.shad
 more than points, which `up.<ancestor>.*.*.*` hears alone (broadcast/points.py).
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

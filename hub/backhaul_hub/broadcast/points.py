@@ -7,6 +7,8 @@ node are addresses (sync/tree.py), each one token. Besides, every head that chan
 the twin and the history.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections import deque
 from collections.abc import Iterable

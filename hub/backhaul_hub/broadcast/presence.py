@@ -4,6 +4,8 @@ The server knows who is connected (`links/leaf_connections.py`); the job reads D
 says now and then that the control plane still looks (`backhaul_codec.protocol.presence`). No vehicle is sent any of it.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 

@@ -4,6 +4,8 @@ An operator has the hub directory (`--dir`) and asks `hub.<service>`. A person h
 (`--creds`), asks `ask.<…>.<service>` and is answered within the rights that they stand for.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import json

@@ -1,5 +1,7 @@
 """Shadows as a person sees them: asked of the control plane, and heard of along the tree."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any

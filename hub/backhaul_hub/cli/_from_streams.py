@@ -1,5 +1,7 @@
 """`backhaul-hub restore --from-streams`: hub.db from traces."""
 
+from __future__ import annotations
+
 import json
 import secrets
 from collections.abc import Sequence

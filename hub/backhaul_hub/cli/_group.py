@@ -1,5 +1,7 @@
 """A group of commands one of which needs no name."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import click

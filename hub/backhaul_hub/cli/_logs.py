@@ -1,5 +1,7 @@
 """Logging as JSON lines to stderr: the control plane's records, and commands that an audit asks about."""
 
+from __future__ import annotations
+
 import sys
 
 from backhaul_codec.programs import json_logs

@@ -1,5 +1,7 @@
 """Options that several subcommands share."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import wraps

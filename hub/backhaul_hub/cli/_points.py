@@ -1,5 +1,7 @@
 """Printing points, for the subcommands that do."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import click

@@ -1,5 +1,7 @@
 """Showing how far something is, on stderr, where that is a terminal."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 

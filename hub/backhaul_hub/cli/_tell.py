@@ -1,5 +1,7 @@
 """Having servers and control plane take note of a command's changes."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """`backhaul-hub`: the command line of the hub; one file a subcommand, in `server`, `fleet`, and `values`."""
 
+from __future__ import annotations
+
 import re
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """Reading the messages of operators: each becomes a command, or one that has failed with a reason. Pure."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Collection
 from contextlib import suppress

@@ -3,6 +3,8 @@
 A command goes one way: queued, sent, accepted, and one of the ends.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable
 from math import inf
 

@@ -1,5 +1,7 @@
 """An operator's command as the hub knows it: its key, its state, and its outcome as people see them. Pure."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

@@ -1,5 +1,7 @@
 """The answer to who asks about commands: operators on `hub.commands`, and people."""
 
+from __future__ import annotations
+
 from collections.abc import Collection
 from typing import Any
 

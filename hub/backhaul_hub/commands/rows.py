@@ -1,5 +1,7 @@
 """The rows of commands in hub.db."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Collection, Iterable
 from dataclasses import fields

@@ -5,6 +5,8 @@ over; what counts is the row in hub.db, which is there before anything is sent, 
 Whatever dies in between, a command is sent again rather than forgotten: the vehicle knows its id.
 """
 
+from __future__ import annotations
+
 import asyncio
 import json
 from collections import deque

@@ -5,6 +5,8 @@ say what was in them, so that the hub stops counting on exactly that. Pure; upli
 the blocks in hub.db, written with the read position.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -5,6 +5,8 @@ the upper one must be the hash of the lower one's last message. Where it is not,
 again with another content, two machines have written in one epoch (docs/continuity.md).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple

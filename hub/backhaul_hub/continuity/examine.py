@@ -1,5 +1,7 @@
 """Examining one message of UP: its place in a lane, its words to the hub, or why it is garbage."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from backhaul_codec import CodecError, hash_of

@@ -5,6 +5,8 @@ store or registry was put back it may have been told less than is so, or more: `
 current epoch alone, and until it asked again, minutes later, it went by that.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 from backhaul_hub.continuity.chain import Watermark

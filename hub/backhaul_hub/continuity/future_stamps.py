@@ -9,6 +9,8 @@ above them, each a nanosecond later than the last, until that future has come: w
 who knew of such a head must stand, or nothing could be written for as long.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -6,6 +6,8 @@ source that reports lag 0 proves nothing (a leaf store that lost its tail reuses
 the seqs that the ledger wrote into every message do.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Collection, Mapping
 

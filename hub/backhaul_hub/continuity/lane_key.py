@@ -1,5 +1,7 @@
 """Which lane of which epoch: the key of everything that the hub knows of messages. Pure."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 

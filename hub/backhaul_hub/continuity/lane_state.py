@@ -1,5 +1,7 @@
 """The state of one lane at the hub: seqs held, seen and explained, and its gaps. Pure."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from typing import NamedTuple
 

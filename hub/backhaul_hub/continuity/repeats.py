@@ -5,6 +5,8 @@ that UP holds, all of them are. Where it is not, the other history begins within
 message links to what UP holds before it. Else it begins below, in messages that never came here.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 

@@ -5,6 +5,8 @@ A gap is asked for once it has stood for a while; then it is waited for as long 
 comes, or a backlog is in front of it; then asked for again, less and less often.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 

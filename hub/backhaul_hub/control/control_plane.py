@@ -4,6 +4,8 @@ Order of a shutdown: all tasks are cancelled, then the parts are stopped, the la
 reader had not stored yet is read again at the next start.
 """
 
+from __future__ import annotations
+
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path

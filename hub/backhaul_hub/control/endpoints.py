@@ -5,6 +5,8 @@ Operators ask `hub.<service>` in account HUB: whoever has the hub directory has 
 question is a JSON object whose unknown fields are refused, and a refusal is `{"error": {…}}`.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass

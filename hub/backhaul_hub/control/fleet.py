@@ -1,5 +1,7 @@
 """The devices as hub.db has them, and the sources of their lanes."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable, Mapping
 

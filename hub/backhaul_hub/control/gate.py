@@ -1,5 +1,7 @@
 """The gate of the hub: which vehicles come in, by which key, and the answers to their questions."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,5 +1,7 @@
 """The ground that all other parts stand on: the connections, hub.db, and the accounts that servers know."""
 
+from __future__ import annotations
+
 import contextlib
 from contextlib import AsyncExitStack
 from pathlib import Path

@@ -1,5 +1,7 @@
 """The readers of UP, and the messages that tell vehicles how far the hub holds their lanes."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 
 import structlog

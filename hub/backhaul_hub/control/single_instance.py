@@ -4,6 +4,8 @@ Not a lock: two that cannot see each other stand on two sides of a cut between s
 side has the majority without which nothing is stored. When the cut heals, the younger ends.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import json

@@ -1,5 +1,7 @@
 """The hub's streams: brought in line at the start, and made anew where they are gone. The sources of UP are watched."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field

@@ -1,5 +1,7 @@
 """The parts that a control plane is made of: started one after another, run together, stopped in reverse."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Coroutine, Iterable
 from contextlib import AsyncExitStack

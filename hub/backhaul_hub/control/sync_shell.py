@@ -1,5 +1,7 @@
 """Running `HubSync`: its tasks, its services, and what they share."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping

@@ -1,5 +1,7 @@
 """A statement and its rows, to be written with others in one transaction."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -1,5 +1,7 @@
 """The rows of devices in hub.db: read, and changed with others in one transaction."""
 
+from __future__ import annotations
+
 import sqlite3
 
 from backhaul_hub.db.change import Change

@@ -4,6 +4,8 @@ The word on a command was JSON in one column. The hub's own sentences of that ti
 a vehicle's in `protocol.command_errors`.
 """
 
+from __future__ import annotations
+
 from backhaul_codec.protocol.command_errors import ErrorCode, sql_of_older_words
 from backhaul_hub.db import tables
 

@@ -4,6 +4,8 @@ Nobody writes between what a writer reads to decide and what it writes, no other
 belong to the rooms that keep them: `db.devices`, `uplink.lane_rows`, and each room's `rows`.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import os

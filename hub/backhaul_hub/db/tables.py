@@ -1,5 +1,7 @@
 """The tables of hub.db, for each room that keeps rows in them. The meaning of a column stands beside the room's code."""
 
+from __future__ import annotations
+
 HEADS = """
 CREATE TABLE head (
     device TEXT NOT NULL,

@@ -1,5 +1,7 @@
 """Holding the registry's turn, for all writers of heads besides the readers of UP."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 

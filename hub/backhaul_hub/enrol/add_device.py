@@ -1,5 +1,7 @@
 """Adding devices to a hub, and changing their nodes: the files behind `add-device`."""
 
+from __future__ import annotations
+
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -4,6 +4,8 @@ A server lets in what this hub has signed and nobody has revoked. So who logs in
 token it is known. A device that is revoked is none of it: its operator's word counts.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace

@@ -4,6 +4,8 @@ What stands in hub.db is what holds: every account JWT is built from it, so what
 whomever, leaves the key out. Its key is never given out again; what came of the device stays.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """Beginning a rotation: the work behind `backhaul-hub rotate`. The control plane does the rest."""
 
+from __future__ import annotations
+
 import secrets
 from collections.abc import Sequence
 from pathlib import Path

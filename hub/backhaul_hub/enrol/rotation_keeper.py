@@ -1,5 +1,7 @@
 """Carrying rotations on: tells vehicles the hub's wishes, hears them, and ends finished ones."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace

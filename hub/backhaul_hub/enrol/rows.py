@@ -1,5 +1,7 @@
 """The rows of enrolment tokens in hub.db. A token's own secret is never among them."""
 
+from __future__ import annotations
+
 from dataclasses import astuple, fields
 
 from backhaul_hub.db.change import Change

@@ -4,6 +4,8 @@ A token is used up by the first key that asks with it. A repeat by that key gets
 an answer that was lost does no harm; every other key is refused.
 """
 
+from __future__ import annotations
+
 from collections.abc import Container
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -4,6 +4,8 @@
 decided on. Every request leaves a line in the log.
 """
 
+from __future__ import annotations
+
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace

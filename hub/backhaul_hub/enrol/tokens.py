@@ -3,6 +3,8 @@
 Needs hub.db and keys alone: neither server nor control plane has to run for a token to be made.
 """
 
+from __future__ import annotations
+
 import secrets
 from dataclasses import dataclass
 from pathlib import Path

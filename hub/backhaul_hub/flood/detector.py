@@ -5,6 +5,8 @@ steady rate and holds so much at most: a backlog that is drained after weeks is 
 overdraws one is suspended, for twice as long each time.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

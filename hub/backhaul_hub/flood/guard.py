@@ -5,6 +5,8 @@ leafs costs something with a thousand of them; so the account's total is asked f
 the list where that has grown by more than one honest vehicle sends.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import json

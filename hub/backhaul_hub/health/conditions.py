@@ -1,5 +1,7 @@
 """Every condition that the hub can be in, worst and most telling first (docs/health.md). Pure."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 from backhaul_codec.assurance.conditions import Kind, Severity

@@ -1,5 +1,7 @@
 """The conditions of the hub, judged from one look at streams, readers and devices. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime

@@ -4,6 +4,8 @@ None has a device for a label: a fleet of 10,000 would make hundreds of thousand
 it is, `backhaul-hub status --json` and `devices --json` say (docs/metrics.md).
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterator, Sequence
 

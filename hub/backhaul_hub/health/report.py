@@ -1,5 +1,7 @@
 """The control plane's report on devices and streams for the command line, a page at a time."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass

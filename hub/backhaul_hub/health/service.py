@@ -1,5 +1,7 @@
 """The control plane as a NATS service in account HUB: endpoints, and ping, info and stats."""
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from typing import Any

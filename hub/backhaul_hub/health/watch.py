@@ -1,5 +1,7 @@
 """Looking at the hub's health now and then, and answering `hub.status`."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime

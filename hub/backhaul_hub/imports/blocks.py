@@ -6,6 +6,8 @@ and falls as a repeat; and rows that are cut otherwise have others, so that noth
 repeat that is none.
 """
 
+from __future__ import annotations
+
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -1,5 +1,7 @@
 """The files of an import, looked at before anything is published: device, rows, and times of each."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path

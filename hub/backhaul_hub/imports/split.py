@@ -1,5 +1,7 @@
 """A file's rows by device, and a device's rows in blocks: pure."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Any

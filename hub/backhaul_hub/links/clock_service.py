@@ -10,6 +10,8 @@ the subject that the hub knows for this device, never to the question's reply su
 is checked on those, so a device could have the hub publish anywhere in its own account.
 """
 
+from __future__ import annotations
+
 import asyncio
 import math
 from collections.abc import Callable, Mapping

@@ -1,5 +1,7 @@
 """The durables through which devices source their parts of DOWN: one a stream that they have."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 from typing import NamedTuple

@@ -4,6 +4,8 @@ Nobody on the vehicle could know that (ADR 1, case 3), and where the link was aw
 second its agent does not even know of the link. So the hub tells again, once, a while after.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable
 

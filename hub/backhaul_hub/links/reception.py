@@ -5,6 +5,8 @@ behind it. So here nothing else comes, and while a flood is seen to the connecti
 waits for it is dropped with it, and whoever asked asks again.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager

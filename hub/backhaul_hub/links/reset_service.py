@@ -10,6 +10,8 @@ still listens the server may say there what it has delivered since the reset, to
 would never come again, commands among it (ADR 1, case 2). Such a durable is reset once more.
 """
 
+from __future__ import annotations
+
 import asyncio
 import re
 from collections.abc import Callable

@@ -1,5 +1,7 @@
 """Keeping the UP streams' sources as the devices' links are: when each is added, removed, set up again."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import math

@@ -5,6 +5,8 @@ for it on every other vehicle's link (26-80 kB a minute each, measured), and add
 when the leaf connects is what makes it resume at once instead of after 5 to 120 seconds.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -5,6 +5,8 @@ have the same domain. A mirror at the new hub asks `API` for messages of the old
 on `deliver_subject`; nothing else goes across. Why no client can do this: ADR 21.
 """
 
+from __future__ import annotations
+
 import asyncio
 import os
 import shutil

@@ -1,5 +1,7 @@
 """Comparing a stream at two servers, for the most part while one of them still takes messages in."""
 
+from __future__ import annotations
+
 from nats.aio.client import Client
 
 from backhaul_hub.continuity.blocks import Block, block_of, limits_explain

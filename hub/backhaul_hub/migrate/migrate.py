@@ -5,6 +5,8 @@ stands still for as long as the last messages take: its control plane is stopped
 closed, what is left is compared, and each mirror becomes the stream that it was of (ADR 21).
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import shutil

@@ -4,6 +4,8 @@ A mirror keeps sequences and times, and takes in what comes while the old hub wo
 of, a work queue and a stream that is a mirror itself, has to be copied whole.
 """
 
+from __future__ import annotations
+
 from backhaul_hub.errors import JetStreamError
 from backhaul_hub.migrate.bridge import API, CONSUMER, deliver_subject
 from backhaul_hub.nats.jetstream import JetStreamApi, Json

@@ -1,5 +1,7 @@
 """Connecting to the hub's nats-server, as the control plane and the command line do."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import ssl

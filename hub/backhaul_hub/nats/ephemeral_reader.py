@@ -1,5 +1,7 @@
 """Reading a stream's messages, through a consumer that lives for this one reading."""
 
+from __future__ import annotations
+
 from collections.abc import AsyncIterator
 
 from nats.aio.client import Client

@@ -7,6 +7,8 @@ receiver the one behind the `@`. So a device that may publish `clk.VID-001` coul
 The part before the `@` stays: by it such a message is known (docs/security.md).
 """
 
+from __future__ import annotations
+
 _DELIVERY = "$JS.ACK."
 
 

@@ -4,6 +4,8 @@ nats-py's typed configurations do not know durable sources, the flow_control ack
 2.15 field; a dict sent and a dict received loses nothing.
 """
 
+from __future__ import annotations
+
 import asyncio
 import json
 from collections.abc import Callable

@@ -6,6 +6,8 @@ a template of rights in the account's JWT; what its users bring is then only a n
 the server puts in the template's place for them.
 """
 
+from __future__ import annotations
+
 import base64
 import hashlib
 import json

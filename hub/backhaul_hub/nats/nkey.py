@@ -1,5 +1,7 @@
 """One key of the NATS kind: an ed25519 key pair, its text tagged by the role (O, A, U). Pure."""
 
+from __future__ import annotations
+
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field

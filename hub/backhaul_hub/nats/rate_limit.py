@@ -1,5 +1,7 @@
 """How often a device is answered where an answer costs the hub something. Pure."""
 
+from __future__ import annotations
+
 # A vehicle asks eight times at once when its link comes up, and then four times an hour.
 BURST = 16
 REFILL_S = 2.0

@@ -1,5 +1,7 @@
 """Answering requests on core NATS: a JSON object each way, a refusal as `{"error": {...}}`."""
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable
 from typing import Any
 

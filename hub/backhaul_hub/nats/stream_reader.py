@@ -4,6 +4,8 @@ The position lives in hub.db and nowhere else, so there is nothing that could di
 Spec: nats-server's ADR-31 (JetStream direct get), with batches.
 """
 
+from __future__ import annotations
+
 import asyncio
 import json
 from collections.abc import Iterable, Iterator

@@ -1,5 +1,7 @@
 """Asking every server of the hub over its system account, and having all read their configuration."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 from typing import Any

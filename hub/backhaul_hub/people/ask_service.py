@@ -5,6 +5,8 @@ answer is to go, and answers into the inbox of who asked, or not at all. (With a
 sends answers to any subject the asker names, and checks no permission: docs/people.md.)
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable

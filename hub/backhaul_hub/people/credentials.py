@@ -1,5 +1,7 @@
 """Giving people credentials, and withdrawing them."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from backhaul_hub.access.keys import read_keys

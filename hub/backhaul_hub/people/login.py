@@ -1,5 +1,7 @@
 """Logging in to the hub's server as a person, with the credentials of `backhaul-hub user add`."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from nats.aio.client import Client

@@ -1,5 +1,7 @@
 """The rows of people in hub.db: names and credentials."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from backhaul_hub.db.change import Change

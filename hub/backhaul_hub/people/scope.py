@@ -1,5 +1,7 @@
 """The part of the tree that one person may see: exactly all below a group now, the group included. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection
 
 from backhaul_codec import Value

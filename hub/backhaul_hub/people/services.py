@@ -4,6 +4,8 @@ Nothing is done here twice: a question is checked, passed on to the service `hub
 command line, and the answer reduced to the person's part of the tree. The person is the writer, always.
 """
 
+from __future__ import annotations
+
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping

@@ -1,5 +1,7 @@
 """Making a hub directory: the files behind `init`."""
 
+from __future__ import annotations
+
 import secrets
 import shutil
 from collections.abc import Callable, Iterator

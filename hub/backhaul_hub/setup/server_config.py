@@ -4,6 +4,8 @@ What the settings are for, and what was measured without them, stands beside eac
 what goes between accounts is not here: the server takes that from JWTs (access/rules.py).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from backhaul_hub.nats_conf_text import quoted

@@ -1,5 +1,7 @@
 """The bucket of shadows as the command line uses it: like any client of NATS key-value buckets."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping

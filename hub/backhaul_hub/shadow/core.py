@@ -5,6 +5,8 @@ there on the merge decides like anywhere else: a newer write, of the vehicle or 
 hub, stands. The wish is neither rewritten nor repeated then; the difference is in `delta`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from hashlib import blake2b

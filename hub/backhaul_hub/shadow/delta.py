@@ -1,5 +1,7 @@
 """Desired against reported values: whether a wish is fulfilled, and if not, why not. Pure."""
 
+from __future__ import annotations
+
 from typing import Any, TypeGuard
 
 from backhaul_codec.state.json_values import value_to_json

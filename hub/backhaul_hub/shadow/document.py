@@ -4,6 +4,8 @@ A field is one series of a device and is named as on the command line: `<node>.<
 part percent-encoded outside `A-Z a-z 0-9 _ -`. In `desired` a dtype may follow after a colon.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any

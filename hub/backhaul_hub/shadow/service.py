@@ -5,6 +5,8 @@ down. So the last revision of each device is read at every start, and whenever t
 begin anew; what was taken before is known by what it asks for, and changes nothing.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 from base64 import b64decode

@@ -1,5 +1,7 @@
 """The state of one device's shadow besides its heads, and its row in hub.db. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,5 +1,7 @@
 """The faults of a simulated fleet's vehicles: the truth that a detector is scored by. Pure."""
 
+from __future__ import annotations
+
 import random
 import re
 from collections.abc import Mapping

@@ -4,6 +4,8 @@ Vehicle 0, 1, 2, ... send one message each, evenly over a round, and then again:
 whole fleet is due `number / messages_s` seconds after the beginning. Nodes take turns.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,5 +1,7 @@
 """The uplink lanes of a simulated vehicle: its readings and words as messages, in order. Pure."""
 
+from __future__ import annotations
+
 from functools import lru_cache
 from typing import NamedTuple
 

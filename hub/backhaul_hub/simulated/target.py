@@ -6,6 +6,8 @@ subject, which they take the name of. Neither is on any other hub, and `backhaul
 one alone.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

@@ -6,6 +6,8 @@ would have it refuse any change of a stream, and so every source of a vehicle th
 That is why `init` writes the total down, and limits that fit it.
 """
 
+from __future__ import annotations
+
 from backhaul_hub.config import TWIN_BYTES_MAX
 
 # The server's own rule; and of what is left of that beside UP, what the twin may have.

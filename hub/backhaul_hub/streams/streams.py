@@ -4,6 +4,8 @@
 differences, what may not: the hub never deletes a stream to change it.
 """
 
+from __future__ import annotations
+
 import asyncio
 from typing import Any
 

@@ -5,6 +5,8 @@ begin alike. The last two are what stock clients know as a key-value bucket and 
 are declared just as such clients would make them. docs/twin.md says how each is read.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import Any
 

@@ -5,6 +5,8 @@ have seen, what replaced it. A real conflict is one where both ends wrote a seri
 met. Its loser is kept here, and can be put back.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any

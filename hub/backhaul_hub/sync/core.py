@@ -5,6 +5,8 @@ hub agree on, and everything that is to be said to them about it; shells around 
 and answer.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field

@@ -4,6 +4,8 @@ Such a word is in force for what follows it on its lane. Messages may arrive out
 gap was filled, so the last few words are kept with their place, and of each lane its last.
 """
 
+from __future__ import annotations
+
 from typing import Generic, TypeVar
 
 import msgspec

@@ -4,6 +4,8 @@
 The hub's own graph of groups is kept as the heads of a device named FLEET that has no vehicle.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple

@@ -7,6 +7,8 @@ Nothing of it is stored: after a restart of the control plane it fills again as 
 A stamp from the future (continuity/future_stamps.py) is left out, and counted: it would stand until that future has come.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple

@@ -8,6 +8,8 @@ Writes are durable: their subjects are in table `outbox` from the transaction th
 until DOWN has acknowledged them.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping

@@ -1,5 +1,7 @@
 """Reading back `HubSync`'s state from hub.db."""
 
+from __future__ import annotations
+
 import msgspec
 import structlog
 

@@ -3,6 +3,8 @@
 A write is in hub.db before it is answered, and in DOWN soon after, whatever happens in between. What changes is told on `hub.changed.<device>`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 

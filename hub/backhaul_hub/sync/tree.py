@@ -7,6 +7,8 @@ heads; edges from groups to groups and devices are heads of FLEET, which stay at
 A device that no living group leads to hangs under the root: it is never out of sight.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterator
 
 from backhaul_codec import Value

@@ -5,6 +5,8 @@ would close a cycle; what the vehicle does meanwhile may still close one, then t
 left out on both ends (codec's state/tree.py).
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """Writing at the hub: from a request to points with stamps. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 

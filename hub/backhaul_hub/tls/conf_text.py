@@ -1,5 +1,7 @@
 """TLS in nats-server's configuration language. Pure."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from backhaul_hub.nats_conf_text import quoted

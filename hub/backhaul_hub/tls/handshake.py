@@ -4,6 +4,8 @@ The very library that the control plane and the jobs use says so, and why not, b
 the certificate to anybody.
 """
 
+from __future__ import annotations
+
 import ssl
 from collections.abc import Iterable
 from pathlib import Path

@@ -4,6 +4,8 @@ A hub that others than this machine reach always has it. One that listens on loo
 that is asked for: what goes over loopback is read by nobody else.
 """
 
+from __future__ import annotations
+
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

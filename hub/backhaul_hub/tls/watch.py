@@ -1,5 +1,7 @@
 """Until when the certificates last that the hub's servers show, and the authorities behind them."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Iterable
 from datetime import datetime

@@ -1,5 +1,7 @@
 """Answers about events: each event once, the newest last, and in which hours some may be missing."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Collection
 from typing import Any

@@ -6,6 +6,8 @@ epoch and seq, which are in the body; what is missing, continuity knows (`hiding
 twin job's word, JSON, and stands there once by its subject (docs/twin.md).
 """
 
+from __future__ import annotations
+
 import heapq
 from collections.abc import Collection
 from datetime import UTC, datetime

@@ -11,6 +11,8 @@ Every value is published that is newer than the one before, as long as publishin
 that, the newest of each series. An older one never is.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple

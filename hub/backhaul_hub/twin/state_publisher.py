@@ -5,6 +5,8 @@ all, and what is not is tried again, so each newest value arrives, some perhaps 
 plane that was killed had not published yet, the next one finds again (twin/state_recall.py).
 """
 
+from __future__ import annotations
+
 import asyncio
 import secrets
 from collections.abc import Iterable

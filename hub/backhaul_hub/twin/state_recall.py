@@ -5,6 +5,8 @@ with what TWIN_STATE holds, lest an old value replace a newer one; then the last
 were read are looked at once more.
 """
 
+from __future__ import annotations
+
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.js.api import DeliverPolicy

@@ -5,6 +5,8 @@ server says nothing of any of them. What tells are the stream's own numbers and 
 message at a known sequence still has the time it had.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal

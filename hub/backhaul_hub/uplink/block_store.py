@@ -1,5 +1,7 @@
 """The blocks of UP in hub.db: rows to write with a read position, and questions about them."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Mapping
 
 import msgspec

@@ -1,5 +1,7 @@
 """Completeness reports of one device's hours, by hub.db; `up` may run meanwhile, or not."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 import msgspec

@@ -5,6 +5,8 @@ then the read position, the lanes and the consumers' own rows are written to hub
 transaction, then the consumers hear that it stands. One reader has the turn at a time.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Protocol
 

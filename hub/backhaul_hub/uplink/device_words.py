@@ -3,6 +3,8 @@
 Pure: it is told in the order of UP, changes continuity, and hands out the rows to be stored.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import Any
 

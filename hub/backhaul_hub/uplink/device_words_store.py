@@ -1,5 +1,7 @@
 """Vehicles' words, read back from hub.db."""
 
+from __future__ import annotations
+
 import msgspec
 
 from backhaul_codec.assurance.completeness import Mark

@@ -1,5 +1,7 @@
 """The hashes of messages that UP holds, looked up where the blocks say that they stand."""
 
+from __future__ import annotations
+
 import msgspec
 from nats.aio.client import Client
 

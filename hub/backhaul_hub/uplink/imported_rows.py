@@ -1,5 +1,7 @@
 """The rows of imports in hub.db: how far each recording is kept, and which hours are imported."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 

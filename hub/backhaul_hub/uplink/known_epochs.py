@@ -4,6 +4,8 @@ A vehicle goes on in an epoch only if nobody knows more of it than its ledger. T
 when nothing that would tell otherwise stands unread in UP.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable, Iterable
 

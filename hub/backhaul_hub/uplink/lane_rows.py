@@ -1,5 +1,7 @@
 """The rows of hub.db that continuity rests on: lanes, and how far each stream of UP was read."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 

@@ -1,5 +1,7 @@
 """Telling devices how far the hub holds their lanes, and asking them for missing messages."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping

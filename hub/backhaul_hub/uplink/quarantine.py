@@ -1,5 +1,7 @@
 """Quarantining garbage: a copy of each unreadable message of UP, with the reason."""
 
+from __future__ import annotations
+
 import structlog
 
 from backhaul_hub.continuity.examine import UnreadableError

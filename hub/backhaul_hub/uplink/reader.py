@@ -4,6 +4,8 @@ Every read begins with the last message read before: if that is another one, or 
 stream has lost something, and is audited (uplink/audit.py) before anything else is believed of it.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

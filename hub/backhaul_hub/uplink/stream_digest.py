@@ -4,6 +4,8 @@ A block is a stretch of `BLOCK_SEQS` sequences. Its digest is of sequence, time,
 every message, so one that was lost, added, moved or altered shows, and where.
 """
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 

@@ -4,6 +4,8 @@ It comes with questions for the time (links/clock_service.py) and is kept in hub
 `vehicles/identities.py`, the newest report for operators.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 

@@ -11,6 +11,8 @@ and what one sends hides what the other does. Three things give them away:
 A machine that is replaced once, for good, is no alarm: it is said for a day, as `changed`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Literal
 

@@ -1,5 +1,7 @@
 """The shell around `core.Vehicles`: hears, knows where a leaf is, and stores."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Mapping
 from typing import Any, Self

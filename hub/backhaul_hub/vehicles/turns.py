@@ -4,6 +4,8 @@ A server lets one leaf of a name in: each that comes cuts the other one off, whi
 that links flap and nothing flows. So one of them is told to stay away for a while, then the other one.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from dataclasses import dataclass, field
 

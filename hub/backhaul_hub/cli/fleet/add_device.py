@@ -1,5 +1,7 @@
 """`backhaul-hub add-device VID`: Enrol device VID and write its identity document."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 from pathlib import Path

@@ -1,5 +1,7 @@
 """`backhaul-hub devices`: Show each device: link, heads, lag, watermark, gaps, when last seen."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 from datetime import timedelta

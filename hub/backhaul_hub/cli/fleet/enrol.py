@@ -1,5 +1,7 @@
 """`backhaul-hub enrol VID`: Print a token with which a vehicle becomes device VID, once."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 import re

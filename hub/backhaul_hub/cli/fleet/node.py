@@ -1,5 +1,7 @@
 """`backhaul-hub node create|move|mirror|delete|undelete`: Change the tree: groups above devices, and the nodes inside of them."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,5 +1,7 @@
 """`backhaul-hub one-machine VID`: Say that one machine alone uses the identity of VID."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """`backhaul-hub revoke VID`: Shut device VID out for ever."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 from dataclasses import asdict

@@ -1,5 +1,7 @@
 """`backhaul-hub rotate VID`: Give device VID another key, over the air."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 from dataclasses import asdict

@@ -1,5 +1,7 @@
 """`backhaul-hub simulate`: Write into a test hub as the sources of a whole fleet would."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 import re

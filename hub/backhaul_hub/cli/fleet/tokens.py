@@ -1,5 +1,7 @@
 """`backhaul-hub tokens [VID]`: List enrolment tokens that can still be used."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 from pathlib import Path

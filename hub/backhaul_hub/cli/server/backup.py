@@ -1,5 +1,7 @@
 """`backhaul-hub backup`: Take a backup of the hub while it runs, and check it."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 from pathlib import Path

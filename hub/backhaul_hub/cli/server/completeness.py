@@ -1,5 +1,7 @@
 """`backhaul-hub completeness`: Say for each hour whether all that a device acknowledged is held."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 from pathlib import Path

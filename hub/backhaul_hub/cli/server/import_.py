@@ -1,5 +1,7 @@
 """`backhaul-hub import`: Bring a fleet's old logs into the history, each row once."""
 
+from __future__ import annotations
+
 import asyncio
 import fcntl
 import json

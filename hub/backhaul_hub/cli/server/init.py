@@ -1,5 +1,7 @@
 """`backhaul-hub init DIR`: Write a new hub's server and control plane configuration into DIRECTORY."""
 
+from __future__ import annotations
+
 import re
 from pathlib import Path
 

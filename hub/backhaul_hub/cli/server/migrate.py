@@ -1,5 +1,7 @@
 """`backhaul-hub migrate`: Move this hub's streams to another server, and check them."""
 
+from __future__ import annotations
+
 import asyncio
 from pathlib import Path
 from urllib.parse import urlsplit

@@ -1,5 +1,7 @@
 """`backhaul-hub reload`: Have every server and the control plane know all devices."""
 
+from __future__ import annotations
+
 import asyncio
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """`backhaul-hub restore`: Put a hub back from a backup, and check it."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 from pathlib import Path

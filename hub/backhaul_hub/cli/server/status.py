@@ -1,5 +1,7 @@
 """`backhaul-hub status`: Show the conditions of hub and devices, worst first, and their remedies."""
 
+from __future__ import annotations
+
 import json
 import sys
 from itertools import groupby

@@ -1,5 +1,7 @@
 """`backhaul-hub tls show|renew|use`: See and renew the certificates that the hub's servers show."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 from collections.abc import Callable

@@ -1,5 +1,7 @@
 """`backhaul-hub up`: Bring streams and sources in line, then run the control plane."""
 
+from __future__ import annotations
+
 import asyncio
 import signal
 import sys

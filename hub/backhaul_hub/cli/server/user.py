@@ -1,5 +1,7 @@
 """`backhaul-hub user add|ls|rm`: Give people rights to a part of the tree, and take them back."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 from pathlib import Path

@@ -1,5 +1,7 @@
 """`backhaul-hub artifact put | ls | get | rm`: Keep files for vehicles, and fetch the uploads of vehicles."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 import os

@@ -1,5 +1,7 @@
 """`backhaul-hub command VID NAME`: Send a command to a device: carried out once, or not at all."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 import secrets

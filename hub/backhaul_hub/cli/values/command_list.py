@@ -1,5 +1,7 @@
 """`backhaul-hub commands [VID]`: List the newest commands, and where they stand."""
 
+from __future__ import annotations
+
 import json
 from typing import Any
 

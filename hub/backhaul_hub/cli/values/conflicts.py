@@ -1,5 +1,7 @@
 """`backhaul-hub conflicts [VID]`, `conflicts revert ID`, `conflicts accept ID`: List values that lost to a write that did not know of them."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable
 from typing import Any

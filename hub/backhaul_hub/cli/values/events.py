@@ -1,5 +1,7 @@
 """`backhaul-hub events [VID]`: Show the events that programs on vehicles reported."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 from typing import Any

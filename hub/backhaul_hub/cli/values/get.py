@@ -1,5 +1,7 @@
 """`backhaul-hub get VID [PATH]...`: Show the current value of every series of a device."""
 
+from __future__ import annotations
+
 import json
 
 import click

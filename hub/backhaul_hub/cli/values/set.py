@@ -1,5 +1,7 @@
 """`backhaul-hub set VID NODE.TYPE[.KEY]=VALUE ...`: Write points of a device; they reach it now, or when it is back."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 from typing import Any

@@ -1,5 +1,7 @@
 """`backhaul-hub shadow VID`, `shadow set VID PATH=VALUE ...`, `shadow watch VID`: Show the desired and the reported values of a device; desire something."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import json

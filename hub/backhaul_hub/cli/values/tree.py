@@ -1,5 +1,7 @@
 """`backhaul-hub tree`: Draw the tree: groups, devices, and the nodes inside of them."""
 
+from __future__ import annotations
+
 import json
 
 import click

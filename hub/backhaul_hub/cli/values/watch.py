@@ -1,5 +1,7 @@
 """`backhaul-hub watch VID [PATH]...`: Show the heads of a device, then every change as it comes."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import json
