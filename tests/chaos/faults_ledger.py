@@ -132,7 +132,7 @@ def add_staged(db: sqlite3.Connection, damage: Damage) -> None:
     """Add what stands in no message yet. Raises: sqlite3.Error, ValueError: it cannot be read."""
     for node, body in db.execute("SELECT node, body FROM staged"):
         if not isinstance(body, bytes):
-            raise ValueError("a cell of a staged row is damaged")
+            raise ValueError("a cell of a staged row is damaged")  # noqa: TRY004 - as whatever else is damaged
         damage.add_staged(unpack(node, body))
 
 
