@@ -2,10 +2,12 @@
 
 AgentError
 ├── ConfigError            a configuration file or value is not usable
-├── VehicleFilesError      the files of this vehicle cannot be made of an identity document
-├── EnrolmentFailedError   the hub did not enrol this vehicle: it refuses, or does not answer
-├── UnitsError             the systemd units cannot be started
-├── AppError               a local program cannot be added, changed or removed
+├── HintedError            its remedy depends on where it was raised
+│   ├── VehicleFilesError      the files of this vehicle cannot be made of an identity document
+│   ├── EnrolmentFailedError   the hub did not enrol this vehicle: it refuses, or does not answer
+│   ├── UnitsError             the systemd units cannot be started
+│   ├── AppError               a local program cannot be added, changed or removed
+│   └── LinkSwitchError        the link to the hub could not be switched
 ├── LedgerError            the ledger cannot be used
 │   ├── LedgerInUseError       another agent runs on this ledger
 │   ├── LedgerForeignError     the file is not this device's ledger
@@ -20,7 +22,6 @@ AgentError
 │   └── NotLetInError          the leaf server refuses the login
 ├── ArtifactError          an artifact could not be fetched or sent; tried again
 ├── LeafReloadError        the leaf server does not read its configuration again
-├── LinkSwitchError        the link to the hub could not be switched
 └── JetStreamError         the leaf server answered a request with an error
 """
 
@@ -67,6 +68,14 @@ class AgentError(Exception):
     hint: str = ""
 
 
+class HintedError(AgentError):
+    """Base of errors whose remedy, `hint`, only their place knows; the text holds it too."""
+
+    def __init__(self, problem: str, *, hint: str) -> None:
+        super().__init__(f"{problem} ({hint})")
+        self.hint = hint
+
+
 class ConfigError(AgentError):
     """A configuration file, or one value in it, is not usable.
 
@@ -82,40 +91,27 @@ class ConfigError(AgentError):
         self.problem = problem
 
 
-class VehicleFilesError(AgentError):
+class VehicleFilesError(HintedError):
     """The files of this vehicle cannot be made or changed; all files are as they were."""
 
-    def __init__(self, problem: str, *, hint: str) -> None:
-        super().__init__(f"{problem} ({hint})")
-        self.hint = hint
 
-
-class EnrolmentFailedError(AgentError):
+class EnrolmentFailedError(HintedError):
     """The hub did not enrol us; nothing is lost, and ``hint`` says how to go on.
 
     ``code``: the hub's reason (`backhaul_codec.protocol.enrolment`), ``foreign``, or empty: no answer.
     """
 
     def __init__(self, problem: str, *, hint: str, code: str = "") -> None:
-        super().__init__(f"{problem} ({hint})")
-        self.hint = hint
+        super().__init__(problem, hint=hint)
         self.code = code
 
 
-class UnitsError(AgentError):
+class UnitsError(HintedError):
     """The systemd units of this vehicle could not be enabled and started; its files are written."""
 
-    def __init__(self, problem: str, *, hint: str) -> None:
-        super().__init__(f"{problem} ({hint})")
-        self.hint = hint
 
-
-class AppError(AgentError):
+class AppError(HintedError):
     """A local program cannot be added, changed or removed as asked; nothing was."""
-
-    def __init__(self, problem: str, *, hint: str) -> None:
-        super().__init__(f"{problem} ({hint})")
-        self.hint = hint
 
 
 class LedgerError(AgentError):
@@ -227,12 +223,8 @@ class LeafReloadError(AgentError):
         self.refused = refused
 
 
-class LinkSwitchError(AgentError):
+class LinkSwitchError(HintedError):
     """The link to the hub could not be switched on or off; tried again every second."""
-
-    def __init__(self, problem: str, *, hint: str) -> None:
-        super().__init__(f"{problem} ({hint})")
-        self.hint = hint
 
 
 class LoginError(AgentError):
