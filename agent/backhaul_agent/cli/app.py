@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from backhaul_agent.apps.rights import App, read_apps, require_app_name
-from backhaul_agent.cli.options import directory_option
+from backhaul_agent.cli.options import as_json_option, directory_option
 from backhaul_agent.config_file import load
 from backhaul_agent.enrol.agent_toml import SYSTEM_KEY
 from backhaul_agent.enrol.request import new_key
@@ -110,7 +110,7 @@ def rm(name: str, directory: Path) -> None:
 
 
 @command.command()
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@as_json_option
 @directory_option
 def ls(as_json: bool, directory: Path) -> None:
     """Show the programs and their rights."""

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from backhaul_agent.cli.options import server_options
+from backhaul_agent.cli.asking import ask, print_json
+from backhaul_agent.cli.options import as_json_option, server_options
 from backhaul_agent.client.artifacts import ArtifactClient
-from backhaul_agent.client.client import connect
 from backhaul_agent.errors import Code, RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
+
+    from backhaul_agent.client.client import Agent
 
 
 @click.group(name="artifact")
@@ -35,12 +36,8 @@ def command() -> None:
 def get(name: str, dest: Path, login: dict[str, Any]) -> None:
     """Fetch artifact NAME into DEST (a file or directory), which appears when all is checked."""
     target = dest / name if dest.is_dir() else dest
-
-    async def fetch() -> dict[str, Any]:
-        async with connect(**login) as agent:
-            return await ArtifactClient(agent).fetch(name, target, _Line())
-
-    job = _run(fetch, target)
+    with _refusing(target):
+        job = ask(login, lambda agent: ArtifactClient(agent).fetch(name, target, _Line()))
     click.echo(f"{target}: {job['bytes']} bytes, SHA-256 {job['digest']}")
 
 
@@ -56,31 +53,26 @@ def put(file: Path, name: str, no_wait: bool, login: dict[str, Any]) -> None:
     was sent before is replaced.
     """
 
-    async def send() -> str:
-        async with connect(**login) as agent:
-            files = ArtifactClient(agent)
-            number = await files.hand_over(file, name, _Line())
-            if not no_wait:
-                await files.sent(number, _Line())
-            return number
+    async def send(agent: Agent) -> str:
+        files = ArtifactClient(agent)
+        number = await files.hand_over(file, name, _Line())
+        if not no_wait:
+            await files.sent(number, _Line())
+        return number
 
-    number = _run(send, file)
+    with _refusing(file):
+        number = ask(login, send)
     click.echo(f"{name or file.name}: {'queued as ' + number if no_wait else 'stored at the hub'}")
 
 
 @command.command()
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@as_json_option
 @server_options
 def ls(as_json: bool, login: dict[str, Any]) -> None:
     """Show slots, files being fetched, and files that wait to be sent."""
-
-    async def look() -> dict[str, Any]:
-        async with connect(**login) as agent:
-            return await ArtifactClient(agent).status()
-
-    status = asyncio.run(look())
+    status = ask(login, lambda agent: ArtifactClient(agent).status())
     if as_json:
-        click.echo(json.dumps(status, indent=2, ensure_ascii=False))
+        print_json(status)
         return
     for each in status["files"]:
         click.echo(f"{each['kind']:<7} {each['id']:<17} {each['name']}: {describe(each)}")
@@ -91,12 +83,7 @@ def ls(as_json: bool, login: dict[str, Any]) -> None:
 @server_options
 def cancel(number: str, login: dict[str, Any]) -> None:
     """Give up sending a file; `ls` shows its ID."""
-
-    async def stop() -> None:
-        async with connect(**login) as agent:
-            await ArtifactClient(agent).cancel(number)
-
-    asyncio.run(stop())
+    ask(login, lambda agent: ArtifactClient(agent).cancel(number))
 
 
 def describe(job: dict[str, Any]) -> str:
@@ -122,8 +109,9 @@ class _Line:
                 click.echo(err=True)
 
 
-def _run(work: Callable[[], Any], place: Path) -> Any:
+@contextmanager
+def _refusing(place: Path) -> Iterator[None]:
     try:
-        return asyncio.run(work())
+        yield
     except OSError as error:
         raise RefusedError(Code.STORAGE, f"{place}: {error.strerror}") from error

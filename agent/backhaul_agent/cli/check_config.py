@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from backhaul_agent.cli.options import config_option
 from backhaul_agent.config_file import load, place_warnings
 from backhaul_agent.leaf.streams import link_window
 from backhaul_agent.ledger.lane_routing import Lanes
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 @click.command(name="check-config")
-@click.option(
-    "--config",
-    "path",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=Path("/etc/backhaul/agent.toml"),
-    show_default=True,
-    help="The agent's configuration file.",
-)
+@config_option
 def command(path: Path) -> None:
     """Check a configuration file; exit 1 with the file, the key and the values allowed there."""
     config = load(path)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
 import click
 
+from backhaul_agent.cli.asking import ask
 from backhaul_agent.cli.options import server_options
-from backhaul_agent.client.client import connect
 from backhaul_codec.strict.json import JsonError, read_json
 
 
@@ -36,12 +35,7 @@ def command(
         content = None if data is None else read_json(data)
     except JsonError as error:
         raise click.UsageError(f"--data is no JSON to be sent: {error}") from None
-    asyncio.run(_report(login, kind, previous, reason, content))
+    ask(login, lambda agent: agent.event(kind, previous=previous, reason=reason, data=content))
     if as_json:
         said = {"kind": kind, "previous": previous, "reason": reason, "data": content}
         click.echo(json.dumps(said | {"kept": True}))
-
-
-async def _report(login: dict[str, Any], kind: str, previous: str, reason: str, data: Any) -> None:
-    async with connect(**login) as agent:
-        await agent.event(kind, previous=previous, reason=reason, data=data)

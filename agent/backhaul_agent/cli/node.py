@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from backhaul_agent.cli.options import server_options
+from backhaul_agent.cli.asking import ask, print_json
+from backhaul_agent.cli.options import as_json_option, server_options
 from backhaul_agent.cli.set import points_of
-from backhaul_agent.client.client import connect
 from backhaul_agent.client.config import ConfigClient
 from backhaul_codec.state import point_text
 
@@ -28,9 +26,7 @@ def command() -> None:
 
 
 def _shared(function: Callable[..., None]) -> Callable[..., None]:
-    return server_options(
-        click.option("--json", "as_json", is_flag=True, help="For programs.")(function)
-    )
+    return server_options(as_json_option(function))
 
 
 @command.command()
@@ -83,13 +79,8 @@ def undelete(node: str, under: str, **options: Any) -> None:
 
 
 def _do(what: str, fields: dict[str, Any], *, as_json: bool, login: dict[str, Any]) -> None:
-    points = asyncio.run(_ask(login, what, fields))
+    points = ask(login, lambda agent: ConfigClient(agent).change_tree(what, **fields))
     if as_json:
-        click.echo(json.dumps({"points": points}, indent=2, ensure_ascii=False))
+        print_json({"points": points})
     else:
         click.echo("\n".join(point_text.table(points)))
-
-
-async def _ask(login: dict[str, Any], what: str, fields: dict[str, Any]) -> list[dict[str, Any]]:
-    async with connect(**login) as agent:
-        return await ConfigClient(agent).change_tree(what, **fields)

@@ -30,6 +30,16 @@ directory_option = click.option(
     help="Where this vehicle's files are kept.",
 )
 
+config_option = click.option(
+    "--config",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=DEFAULT_CONFIG,
+    show_default=True,
+    help="The agent's configuration file.",
+)
+as_json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
+
 
 def server_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add ``--url``, ``--config`` and ``--nkey``; ``login`` has the arguments for `client.connect`."""

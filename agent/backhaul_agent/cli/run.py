@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from backhaul_agent import logs
+from backhaul_agent.cli.options import config_option
 from backhaul_agent.config_file import load
 from backhaul_agent.daemon import Daemon
 from backhaul_agent.enrol.vehicle_files import DEVICE_CREDS
@@ -23,14 +24,7 @@ if TYPE_CHECKING:
 
 
 @click.command(name="run")
-@click.option(
-    "--config",
-    "path",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=Path("/etc/backhaul/agent.toml"),
-    show_default=True,
-    help="The agent's configuration file.",
-)
+@config_option
 def command(path: Path) -> None:
     """Run the agent until SIGTERM or SIGINT; see agent/README.md for the configuration."""
     config = load(path)

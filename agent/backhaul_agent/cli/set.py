@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from typing import Any
 
 import click
 
-from backhaul_agent.cli.options import server_options
-from backhaul_agent.client.client import connect
+from backhaul_agent.cli.asking import ask, print_json
+from backhaul_agent.cli.options import as_json_option, server_options
 from backhaul_agent.client.config import ConfigClient
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_codec import CodecError
@@ -27,7 +25,7 @@ from backhaul_codec.state.json_values import parse_assignment, parse_path, value
     help="Delete this point. Writing it again puts it back.",
 )
 @click.option("--parent", default="", help="Write points of the edge that leads down from here.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@as_json_option
 @server_options
 def command(
     assignments: tuple[str, ...],
@@ -44,9 +42,9 @@ def command(
     or array is JSON; say otherwise with a DTYPE: battery.cells:int64=96, mode.name:text=1.
     """
     node, points = points_of(assignments, deletions)
-    written = asyncio.run(_set(login, node, points, parent))
+    written = ask(login, lambda agent: ConfigClient(agent).write(node, points, parent=parent))
     if as_json:
-        click.echo(json.dumps({"points": written}, indent=2, ensure_ascii=False))
+        print_json({"points": written})
     else:
         click.echo("\n".join(point_text.table(written)))
 
@@ -76,10 +74,3 @@ def points_of(
     if len(nodes) > 1:
         raise RefusedError(Code.BAD_FIELD, "one write is of one node: write the others after it")
     return nodes.pop(), points
-
-
-async def _set(
-    login: dict[str, Any], node: str, points: list[dict[str, Any]], parent: str
-) -> list[dict[str, Any]]:
-    async with connect(**login) as agent:
-        return await ConfigClient(agent).write(node, points, parent=parent)

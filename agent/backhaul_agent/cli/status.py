@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from backhaul_agent.cli.asking import ask
 from backhaul_agent.cli.options import directory_option, server_options
-from backhaul_agent.client.client import connect
 from backhaul_agent.enrol.link_probe import why_no_link
 from backhaul_agent.enrol.vehicle_files import Directory
 from backhaul_agent.errors import EnrolmentFailedError, VehicleFilesError
@@ -34,18 +34,13 @@ def command(login: dict[str, Any], as_json: bool, directory: Path, check: bool) 
     Where there is no link and the vehicle's files can be read, it is tried why: that takes some
     seconds. Not with --json.
     """
-    answer = asyncio.run(_ask(login))
+    answer = ask(login, lambda agent: agent.status())
     if as_json:
         click.echo(json.dumps(answer, indent=2))
     else:
         click.echo("\n".join(_lines(answer, _why_no_link(answer["link"], directory))))
     if check and any(each["severity"] != Severity.INFO for each in answer["conditions"]):
         sys.exit(EXIT_CONDITIONS)
-
-
-async def _ask(login: dict[str, Any]) -> dict[str, Any]:
-    async with connect(**login) as agent:
-        return await agent.status()
 
 
 def _why_no_link(link: dict[str, Any], directory: Path) -> str:
