@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -52,7 +53,7 @@ def anomalies(
         _options.tell(f"judging {each}", quiet=quiet)
         done = job.run(each, hour)
         rows = _rows(table_root, each, hour)
-        results.append(done.to_dict() | {"found": rows})
+        results.append(asdict(done) | {"found": rows})
         if not as_json:
             _print(done, rows)
     if as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -157,7 +158,7 @@ class Totals:
 
     def add(self, outcome: Outcome) -> None:
         """Take one batch in, and say so on stderr."""
-        values: dict[str, Any] = outcome.to_dict()
+        values: dict[str, Any] = asdict(outcome)
         self._sums["batches"] += 1
         for name in self._sums.keys() & values.keys():
             self._sums[name] += values[name]

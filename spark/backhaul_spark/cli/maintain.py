@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import click
 
@@ -46,7 +47,7 @@ def maintain(
     keeping = Keeping(points_days, superseded_days, vacuum_hours)
     done = Maintenance(table_root, SYSTEM_CLOCK).run(keeping)
     if as_json:
-        print(json.dumps(done.to_dict()))
+        print(json.dumps(asdict(done)))
         return
     for table, rows in done.removed_rows.items():
         print(f"{table}: {rows:,} rows too old, removed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import click
 
@@ -42,7 +43,7 @@ def rollup(table_root: str, as_json: bool, quiet: bool, verbose: bool) -> None:
     finally:
         spark.stop()
     if as_json:
-        print(json.dumps(result.to_dict()))
+        print(json.dumps(asdict(result)))
     elif result.ingest == result.after_ingest and not result.restamped:
         print("nothing has come in since the last rollup")
     else:

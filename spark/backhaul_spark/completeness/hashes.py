@@ -11,10 +11,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_spark.decode.chained import AGAIN, FIRST, LANE, numbers
-from backhaul_spark.errors import TableMissingError
 from backhaul_spark.ingest.coverage import LaneKey
 from backhaul_spark.tables.compaction import data_files
-from backhaul_spark.tables.delta import dataset_of, open_table
+from backhaul_spark.tables.delta import dataset_of, open_if_there
 from backhaul_spark.tables.schemas import HASHES_TABLE
 
 if TYPE_CHECKING:
@@ -59,12 +58,8 @@ class Hashes:
     """
 
     def __init__(self, root: str, target: int) -> None:
-        self._table: DeltaTable | None = None
+        self._table = open_if_there(root, HASHES_TABLE)
         self._target = target
-        try:
-            self._table = open_table(root, HASHES_TABLE)
-        except TableMissingError:
-            return
 
     def came_again(self, wanted: pc.Expression) -> pa.Table:
         """Return the rows of messages whose place was taken when they came, by a filter on the columns."""

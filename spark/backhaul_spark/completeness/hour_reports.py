@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -66,10 +66,6 @@ class Judged:
     ingest: int
     created: int = 0
     changed: int = 0
-
-    def to_dict(self) -> dict[str, int]:
-        """Return the numbers by name."""
-        return asdict(self)
 
 
 class HourReports:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from backhaul_spark.errors import TableMissingError
 from backhaul_spark.fleet.readings import HOUR_US
-from backhaul_spark.tables.delta import dataset_of, open_table
+from backhaul_spark.tables.delta import dataset_of, open_if_there
 from backhaul_spark.tables.schemas import HOUR_REPORTS_TABLE
 
 if TYPE_CHECKING:
@@ -67,21 +66,20 @@ class HourStates:
 
 def states_since(root: str, day: date, devices: Sequence[str]) -> dict[str, int]:
     """Return how many hours of devices are reported from a day on, by state."""
-    try:
-        dataset: Any = dataset_of(open_table(root, HOUR_REPORTS_TABLE))
-    except TableMissingError:
+    reports = open_if_there(root, HOUR_REPORTS_TABLE)
+    if reports is None:
         return {}
     wanted = (pc.field("date") >= day) & pc.field("device").isin(pa.array(devices, pa.string()))
-    counts = dataset.to_table(columns=["state"], filter=wanted).column("state").value_counts()
-    return {each["values"]: each["counts"] for each in counts.to_pylist()}
+    rows = dataset_of(reports).to_table(columns=["state"], filter=wanted)
+    counts = rows.column("state").value_counts().to_pylist()
+    return {each["values"]: each["counts"] for each in counts}
 
 
 def hour_states(root: str, windows: Windows) -> HourStates:
     """Read the completeness of hours; where there are none, no hour is reported."""
     names = ["device", "hour", "state"]
-    try:
-        dataset: Any = dataset_of(open_table(root, HOUR_REPORTS_TABLE))
-    except TableMissingError:
+    reports = open_if_there(root, HOUR_REPORTS_TABLE)
+    if reports is None:
         none = np.zeros(0, dtype=np.int64)
         return HourStates(pa.array([], pa.string()), none, none)
     low, high = (
@@ -92,7 +90,7 @@ def hour_states(root: str, windows: Windows) -> HourStates:
     within = (pc.field("date") == windows.first) & (hour >= low) & (hour < high)
     # Of imported ones no vehicle has spoken: readings, no completeness report.
     within &= pc.field("state").isin(STATES)
-    rows = dataset.to_table(columns=names, filter=within)
+    rows = dataset_of(reports).to_table(columns=names, filter=within)
     column = (rows.column("hour").cast(pa.int64()).to_numpy() - windows.start_us) // HOUR_US
     state = pc.index_in(rows.column("state"), value_set=pa.array(STATES)).to_numpy()
     return HourStates(rows.column("device").combine_chunks(), column, state)

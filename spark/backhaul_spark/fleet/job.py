@@ -7,7 +7,7 @@ is done again, and says the same.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +17,12 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from backhaul_spark.errors import TableMissingError, TablesBusyError
+from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.fleet.findings import Coverage, Finding
 from backhaul_spark.fleet.readings import CELLS_MAX
 from backhaul_spark.fleet.restated import Row, as_table, versioned, withdrawn
 from backhaul_spark.fleet.survey import Survey, Surveyor, day_before
-from backhaul_spark.tables.delta import dataset_of, make_table, open_table
+from backhaul_spark.tables.delta import dataset_of, make_table, open_if_there, open_table
 from backhaul_spark.tables.schemas import (
     ANOMALIES_TABLE,
     FLEET_DAYS_TABLE,
@@ -56,10 +56,6 @@ class Done:
     withdrawn: int
     not_judged: str = ""
     """What was not judged and why, "" where all was."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the numbers by name."""
-        return asdict(self)
 
 
 class FleetJob:
@@ -159,10 +155,10 @@ class FleetJob:
             (ROLLUPS_TABLE, pc.field("partition.width") == "1h"),
             (HOUR_REPORTS_TABLE, None),
         ):
-            try:
-                actions = pa.table(open_table(self._root, spec).get_add_actions(flatten=True))
-            except TableMissingError:
+            table = open_if_there(self._root, spec)
+            if table is None:
                 continue
+            actions = pa.table(table.get_add_actions(flatten=True))
             if wanted is not None:
                 actions = actions.filter(wanted)
             pairs = (actions.column(name).to_pylist() for name in ("partition.date", "max.ingest"))
@@ -171,11 +167,10 @@ class FleetJob:
         return basis
 
     def _done(self) -> dict[date, int]:
-        try:
-            dataset = dataset_of(open_table(self._root, FLEET_DAYS_TABLE))
-        except TableMissingError:
+        table = open_if_there(self._root, FLEET_DAYS_TABLE)
+        if table is None:
             return {}
-        rows = dataset.to_table(columns=["date", "ingest"]).group_by("date")
+        rows = dataset_of(table).to_table(columns=["date", "ingest"]).group_by("date")
         found = rows.aggregate([("ingest", "max")]).to_pylist()
         return {row["date"]: row["ingest_max"] for row in found}
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from backhaul_spark.errors import NothingFoundError, TableMissingError
+from backhaul_spark.errors import NothingFoundError
 from backhaul_spark.fleet.clocks import WrongClock, stored_lags, wrong_clocks
 from backhaul_spark.fleet.cohorts import Cohorts
 from backhaul_spark.fleet.findings import Coverage, Finding
@@ -22,7 +22,7 @@ from backhaul_spark.fleet.judge import CohortSignal, Judge
 from backhaul_spark.fleet.readings import CELLS_MAX, Census, Readings, Signal, Windows
 from backhaul_spark.fleet.settings import FleetSettings, signal_of
 from backhaul_spark.fleet.unjudged import not_compared
-from backhaul_spark.tables.delta import dataset_of, open_table
+from backhaul_spark.tables.delta import dataset_of, open_if_there, open_table
 from backhaul_spark.tables.schemas import (
     FLEET_DAYS_TABLE,
     POINTS_TABLE,
@@ -178,10 +178,8 @@ class Surveyor:
 
 
 def _dataset(root: str, spec: TableSpec) -> Any:
-    try:
-        return dataset_of(open_table(root, spec))
-    except TableMissingError:
-        return None
+    table = open_if_there(root, spec)
+    return None if table is None else dataset_of(table)
 
 
 def _coverage(census: Census, reported: NDArray[np.int64], hours: int) -> list[Coverage]:

@@ -15,7 +15,7 @@ Order of a batch, and what a crash after each step leaves behind:
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -67,10 +67,6 @@ class Outcome:
     gaps: int = 0
     timeless_points: int = 0
     files: int = 0
-
-    def to_dict(self) -> dict[str, int]:
-        """Return the counts by name."""
-        return asdict(self)
 
 
 class Ingest:

@@ -12,7 +12,7 @@ and can be done again. No Spark.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,13 @@ from backhaul_spark.errors import TableMissingError, TablesBusyError
 from backhaul_spark.ingest.once import remove_doubles
 from backhaul_spark.rollup.rollup import POINTS_FROM, ROLLUP_APP
 from backhaul_spark.tables.compaction import UPKEEP_APP, DataFile, compact, data_files
-from backhaul_spark.tables.delta import commit_files, open_table, remove_action, table_uri
+from backhaul_spark.tables.delta import (
+    commit_files,
+    open_if_there,
+    open_table,
+    remove_action,
+    table_uri,
+)
 from backhaul_spark.tables.files import file_paths
 from backhaul_spark.tables.schemas import (
     COVERAGE_TABLE,
@@ -83,10 +89,6 @@ class Maintained:
     deleted_files: dict[str, int] = field(default_factory=dict)
     doubled_points: int = 0
     busy: list[str] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all of it by name."""
-        return asdict(self)
 
 
 class Maintenance:
@@ -147,10 +149,8 @@ class Maintenance:
         if (points.metadata().configuration.get(POINTS_FROM) or "") < str(first):
             _promise(points, POINTS_FROM, str(first))
         self._after("points_from")
-        try:
-            seen = open_table(self._root, ROLLUPS_TABLE).transaction_version(ROLLUP_APP) or 0
-        except TableMissingError:
-            seen = 0
+        rollups = open_if_there(self._root, ROLLUPS_TABLE)
+        seen = (rollups.transaction_version(ROLLUP_APP) if rollups else None) or 0
         ingests = {
             each["path"]: each["max.ingest"]
             for each in pa.table(points.get_add_actions(flatten=True)).to_pylist()

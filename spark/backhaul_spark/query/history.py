@@ -8,22 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_codec.subjects import SubjectError, decode_token
 from backhaul_spark.columns import STAMP
-from backhaul_spark.errors import NothingFoundError, OptionError, TableMissingError
+from backhaul_spark.errors import NothingFoundError, OptionError
 from backhaul_spark.rollup.known_at import LENGTHS, rollups_known_at
 from backhaul_spark.rollup.rollup import POINTS_FROM, ROLLUP_APP
-from backhaul_spark.tables.delta import committed_ingest, dataset_of, open_table
+from backhaul_spark.tables.delta import committed_ingest, dataset_of, open_if_there, open_table
 from backhaul_spark.tables.said_again import SAME, first_said
 from backhaul_spark.tables.schemas import POINTS_TABLE, ROLLUPS_TABLE
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
 
 Resolution = Literal["raw", "1m", "1h", "1d"]
 # The finest resolution that still gives a plot no more rows than it has pixels, at 1 Hz.
@@ -101,7 +98,7 @@ class History:
     def __init__(self, root: str) -> None:
         self._root = root
         self._points = open_table(root, POINTS_TABLE)
-        self._rollups = _rollups(root)
+        self._rollups = open_if_there(root, ROLLUPS_TABLE)
         kept_from = self._points.metadata().configuration.get(POINTS_FROM)
         # Of days before this one retention has taken the points; their rollups stay.
         self._kept_from = date.fromisoformat(kept_from) if kept_from else None
@@ -150,7 +147,7 @@ class History:
 
     def _extent(self, series: Series) -> tuple[datetime, datetime, int] | None:
         """Return first time, last time and the number of points without a believable time."""
-        rows = _dataset(self._points).to_table(
+        rows = dataset_of(self._points).to_table(
             columns=["time", "date"], filter=_of(series) & pc.field("dtype").isin(NUMBERS + TEXTS)
         )
         timed = rows.filter(pc.field("date") > _UNTIMED)
@@ -180,7 +177,7 @@ class History:
         live = pc.bit_wise_and(pc.field("tombstone"), 1) == 0
         kinds = pc.field("dtype").isin(NUMBERS + TEXTS)
         known = pc.field("ingested_at") <= _us(known_at or datetime.max.replace(tzinfo=UTC))
-        rows = _dataset(self._points).to_table(
+        rows = dataset_of(self._points).to_table(
             columns=list({*SAME, "letter", "ingest", "time", "epoch", "seq", "index"}),
             filter=_of(series) & days & within & live & kinds & known,
         )
@@ -228,7 +225,7 @@ class History:
         """Name the series that there are instead."""
         of_device = pc.field("device") == series.device
         columns = ["node", "type", "key"]
-        rows = _dataset(self._points).to_table(columns=columns, filter=of_device)
+        rows = dataset_of(self._points).to_table(columns=columns, filter=of_device)
         rows = pa.concat_tables([rows, self._without_points(columns, of_device)])
         if not rows.num_rows:
             return f"the tables hold nothing of {series.device}; see `backhaul-spark completeness`"
@@ -240,17 +237,6 @@ class History:
 _UNTIMED = date(1970, 1, 1)
 _LAST_OF_HOUR = LENGTHS["1h"] - timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _rollups(root: str) -> DeltaTable | None:
-    try:
-        return open_table(root, ROLLUPS_TABLE)
-    except TableMissingError:
-        return None
-
-
-def _dataset(table: DeltaTable) -> Any:
-    return dataset_of(table)
 
 
 def _us(moment: datetime) -> pa.Scalar:

@@ -19,7 +19,7 @@ Order of a round, and what a crash after each step leaves behind:
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake.exceptions import CommitFailedError
 
 from backhaul_spark.completeness.states import States
-from backhaul_spark.errors import TableMissingError, TablesBusyError
+from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.rollup.days import sum_days
 from backhaul_spark.rollup.files import RollupFiles
 from backhaul_spark.rollup.plan import bundles, files_of, last_to_look_at, last_to_sum_up, plan_sums
@@ -48,6 +48,7 @@ from backhaul_spark.tables.delta import (
     committed_ingest,
     dataset_of,
     make_table,
+    open_if_there,
     open_table,
     table_uri,
 )
@@ -62,7 +63,6 @@ from backhaul_spark.tables.superseded import STAMP_APP, Superseded, next_stamp_u
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
     from backhaul_runtime.clock import Clock
@@ -94,10 +94,6 @@ class Restated:
     restated: int = 0
     restamped: int = 0
     too_late: int = 0
-
-    def to_dict(self) -> dict[str, int]:
-        """Return the numbers by name."""
-        return asdict(self)
 
     def then(self, later: Restated) -> Restated:
         """Return the sum of both results."""
@@ -148,7 +144,7 @@ class Rollup:
         self._clock = clock
         self._run_tasks = runner
         self._after = after
-        self._states = States(_hour_reports(root))
+        self._states = States(open_if_there(root, HOUR_REPORTS_TABLE))
         self._points = open_table(root, POINTS_TABLE)
         self._rollups = make_table(root, ROLLUPS_TABLE)
         self._seen_run = self._rollups.transaction_version(STATES_APP) or 0
@@ -251,13 +247,6 @@ class Rollup:
             others = others.join(new.select(same), same, join_type="left anti")
             parts.append(sum_days(pa.concat_tables([new, others.select(WINDOWS.names)])))
         return pa.concat_tables(parts)
-
-
-def _hour_reports(root: str) -> DeltaTable | None:
-    try:
-        return open_table(root, HOUR_REPORTS_TABLE)
-    except TableMissingError:
-        return None
 
 
 @contextmanager

@@ -24,13 +24,12 @@ from backhaul_spark.decode.sample_batch import (
     lane_hashes,
 )
 from backhaul_spark.decode.samples import Wanted, hashed, head_words, samples_of, series_codes
-from backhaul_spark.errors import TableMissingError
 from backhaul_spark.rules.alert import Alert, alert_table
 from backhaul_spark.rules.engine import Engine
 from backhaul_spark.rules.rounds import firsts
 from backhaul_spark.rules.rule import SECOND_NS
 from backhaul_spark.rules.twins import Twins
-from backhaul_spark.tables.delta import dataset_of, open_table
+from backhaul_spark.tables.delta import dataset_of, open_if_there, open_table
 from backhaul_spark.tables.schemas import ALERTS, MARKS_TABLE, POINTS_TABLE
 
 if TYPE_CHECKING:
@@ -99,14 +98,13 @@ class Recompute:
         return dataset.to_table([*_IDENTITY, *_SAID], filter=wanted)
 
     def _marks(self, device: str | None) -> list[dict[str, Any]]:
-        try:
-            dataset = dataset_of(open_table(self._root, MARKS_TABLE))
-        except TableMissingError:
+        table = open_if_there(self._root, MARKS_TABLE)
+        if table is None:
             return []
         wanted = None if device is None else pc.field("device") == device
-        rows: list[dict[str, Any]] = dataset.to_table(
-            ["device", "time_ns", "why"], filter=wanted
-        ).to_pylist()
+        rows: list[dict[str, Any]] = (
+            dataset_of(table).to_table(["device", "time_ns", "why"], filter=wanted).to_pylist()
+        )
         return sorted(rows, key=lambda row: int(row["time_ns"]))
 
     def _batch(self, points: pa.Table, marks: list[dict[str, Any]]) -> Batch:

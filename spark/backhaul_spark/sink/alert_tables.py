@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-from deltalake import CommitProperties, Transaction, write_deltalake
+from deltalake import write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from backhaul_spark.columns import STAMP
 from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.tables.compaction import compact
-from backhaul_spark.tables.delta import dataset_of, make_table
+from backhaul_spark.tables.delta import dataset_of, make_table, transactions
 from backhaul_spark.tables.schemas import ALERTS_TABLE, SNAPSHOTS, TWINS_TABLE
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class AlertTables:
         self, table: DeltaTable, rows: pa.Table, mode: Literal["append", "overwrite"], batch_id: int
     ) -> None:
         try:
-            write_deltalake(table, rows, mode=mode, commit_properties=_transaction(batch_id))
+            write_deltalake(table, rows, mode=mode, commit_properties=transactions({APP: batch_id}))
         except CommitFailedError as error:
             raise TablesBusyError(self._root, "another twin job has taken over") from error
 
@@ -129,7 +129,3 @@ def _first_of_each(values: pa.ChunkedArray) -> np.ndarray:
 
 def _days(times_ns: pa.ChunkedArray) -> pa.ChunkedArray:
     return times_ns.cast(pa.timestamp("ns")).cast(pa.date32(), safe=False)
-
-
-def _transaction(batch_id: int) -> CommitProperties:
-    return CommitProperties(app_transactions=[Transaction(APP, batch_id)])

@@ -71,6 +71,14 @@ def open_table(root: str, spec: TableSpec) -> DeltaTable:
     return table
 
 
+def open_if_there(root: str, spec: TableSpec) -> DeltaTable | None:
+    """Return a table as `open_table` does, None where it is not there."""
+    try:
+        return open_table(root, spec)
+    except TableMissingError:
+        return None
+
+
 def make_table(
     root: str, spec: TableSpec, properties: Mapping[str, str] | None = None
 ) -> DeltaTable:
