@@ -12,6 +12,7 @@ import base64
 import json
 from collections.abc import Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,7 @@ _TRIES = 3
 API_TIMEOUT_S = 120.0
 
 
+@dataclass(eq=False)
 class Backup:
     """One backup into one directory.
 
@@ -66,24 +68,16 @@ class Backup:
         progress: told of an item, how much of it is done, and of how much.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        config: HubConfig,
-        clock: Clock,
-        source: Path,
-        target: Path,
-        choice: Choice,
-        progress: Callable[[str, int, int], None] = lambda item, done, of: None,
-    ) -> None:
-        self._client = client
-        self._config = config
-        self._clock = clock
-        self._api = JetStreamApi(client, timeout_s=API_TIMEOUT_S)
-        self._source = source
-        self._target = target
-        self._choice = choice
-        self._progress = progress
+    _client: Client
+    _config: HubConfig
+    _clock: Clock
+    _source: Path
+    _target: Path
+    _choice: Choice
+    _progress: Callable[[str, int, int], None] = lambda item, done, of: None
+
+    def __post_init__(self) -> None:
+        self._api = JetStreamApi(self._client, timeout_s=API_TIMEOUT_S)
         self._manifest = Manifest("", "", "")
 
     async def run(self) -> Manifest:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from nats.aio.client import Client
@@ -68,6 +69,7 @@ def whole_backup(source: Path) -> Manifest:
     return manifest
 
 
+@dataclass(eq=False)
 class Restore:
     """One restore of one backup into one hub: its server runs, its control plane does not.
 
@@ -78,24 +80,16 @@ class Restore:
         progress: told of an item, how much of it is done, and of how much.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        config: HubConfig,
-        clock: Clock,
-        source: Path,
-        manifest: Manifest,
-        directory: Path,
-        progress: Callable[[str, int, int], None] = lambda item, done, of: None,
-    ) -> None:
-        self._client = client
-        self._config = config
-        self._clock = clock
-        self._api = JetStreamApi(client, timeout_s=API_TIMEOUT_S)
-        self._source = source
-        self._manifest = manifest
-        self._directory = directory
-        self._progress = progress
+    _client: Client
+    _config: HubConfig
+    _clock: Clock
+    _source: Path
+    _manifest: Manifest
+    _directory: Path
+    _progress: Callable[[str, int, int], None] = lambda item, done, of: None
+
+    def __post_init__(self) -> None:
+        self._api = JetStreamApi(self._client, timeout_s=API_TIMEOUT_S)
         self._created: dict[str, str] = {}
 
     async def run(self, *, replace: bool = False, there: AtServers = _NOTHING) -> CarriedOver:

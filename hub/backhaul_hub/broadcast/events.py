@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -49,6 +50,7 @@ def _told(
     return Told(tuple(f"up.{ancestor}.{rest}" for ancestor in ancestors), _encode(said))
 
 
+@dataclass(eq=False)
 class LiveEvents:
     """Takes part in the reading of UP, and has each new event told once it is stored.
 
@@ -57,13 +59,10 @@ class LiveEvents:
         ancestors: returns the subject tokens of a device and all above it.
     """
 
-    def __init__(
-        self,
-        tell: Callable[[Iterable[Told]], None],
-        ancestors: Callable[[str], Iterable[str]],
-    ) -> None:
-        self._tell = tell
-        self._ancestors = ancestors
+    _tell: Callable[[Iterable[Told]], None]
+    _ancestors: Callable[[str], Iterable[str]]
+
+    def __post_init__(self) -> None:
         self._waiting: deque[VehicleEvent] = deque(maxlen=WAITING_MAX)
 
     def on_message(self, said: Examined, is_new: bool) -> None:

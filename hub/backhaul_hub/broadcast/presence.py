@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 import structlog
 from nats.errors import Error as NatsError
@@ -60,6 +61,7 @@ class Changes:
         self._told[device] = there
 
 
+@dataclass(eq=False)
 class Presence:
     """The shell around `Changes`; lives as long as the control plane.
 
@@ -69,19 +71,13 @@ class Presence:
         looks: tells whether these are of now: else nothing is told, and what was told ends.
     """
 
-    def __init__(
-        self,
-        api: JetStreamApi,
-        clock: Clock,
-        devices: Callable[[], Iterable[str]],
-        links: Mapping[str, Link],
-        looks: Callable[[], bool],
-    ) -> None:
-        self._api = api
-        self._clock = clock
-        self._devices = devices
-        self._links = links
-        self._looks = looks
+    _api: JetStreamApi
+    _clock: Clock
+    _devices: Callable[[], Iterable[str]]
+    _links: Mapping[str, Link]
+    _looks: Callable[[], bool]
+
+    def __post_init__(self) -> None:
         self._changes = Changes()
         self._beat_s: float | None = None
 

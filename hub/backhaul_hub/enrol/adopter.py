@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -29,6 +29,7 @@ log = structlog.get_logger(__name__)
 _RETRY_S = 1.0
 
 
+@dataclass(eq=False)
 class Adopter:
     """Hears logins, and has hub.db know the keys that it does not.
 
@@ -39,19 +40,13 @@ class Adopter:
         learn: has servers and control plane take note of what changed in hub.db.
     """
 
-    def __init__(
-        self,
-        registry: Registry,
-        clock: Clock,
-        devices: Callable[[], Mapping[str, Device]],
-        rotations: Callable[[], Mapping[str, Rotation]],
-        learn: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._registry = registry
-        self._clock = clock
-        self._devices = devices
-        self._rotations = rotations
-        self._learn = learn
+    _registry: Registry
+    _clock: Clock
+    _devices: Callable[[], Mapping[str, Device]]
+    _rotations: Callable[[], Mapping[str, Rotation]]
+    _learn: Callable[[], Awaitable[None]]
+
+    def __post_init__(self) -> None:
         self._logins: dict[str, Device] = {}
         self._heard = asyncio.Event()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import structlog
@@ -33,6 +33,7 @@ _RETRY_S = 1.0
 _NS_PER_S = 1_000_000_000
 
 
+@dataclass(eq=False)
 class RotationKeeper:
     """Takes part in the reading of UP, and acts on a vehicle's word once that is stored.
 
@@ -44,19 +45,13 @@ class RotationKeeper:
         learn: has servers and control plane take note of a device whose key is another.
     """
 
-    def __init__(
-        self,
-        keys: HubKeys,
-        documents: Documents,
-        clock: Clock,
-        devices: Callable[[], Mapping[str, Device]],
-        learn: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._keys = keys
-        self._documents = documents
-        self._clock = clock
-        self._devices = devices
-        self._learn = learn
+    _keys: HubKeys
+    _documents: Documents
+    _clock: Clock
+    _devices: Callable[[], Mapping[str, Device]]
+    _learn: Callable[[], Awaitable[None]]
+
+    def __post_init__(self) -> None:
         self.rotations: dict[str, Rotation] = {}
         """The newest of each device."""
         self._spent: set[str] = set()

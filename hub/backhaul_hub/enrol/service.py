@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import msgspec
 import structlog
@@ -44,6 +44,7 @@ log = structlog.get_logger(__name__)
 _NS_PER_S = 1_000_000_000
 
 
+@dataclass(eq=False)
 class EnrolmentService:
     """Enrols who brings a token, for as long as its connection lives.
 
@@ -54,17 +55,12 @@ class EnrolmentService:
         learn: has servers and control plane know of a new device, before it is told that it is one.
     """
 
-    def __init__(
-        self,
-        registry: Registry,
-        documents: Documents,
-        clock: Clock,
-        learn: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._registry = registry
-        self._documents = documents
-        self._clock = clock
-        self._learn = learn
+    _registry: Registry
+    _documents: Documents
+    _clock: Clock
+    _learn: Callable[[], Awaitable[None]]
+
+    def __post_init__(self) -> None:
         self._allowance = Allowance()
         self._to_learn = False
 

@@ -65,6 +65,7 @@ class _Account:
     seen: Mapping[object, Carried] = field(default_factory=dict)
 
 
+@dataclass(eq=False)
 class FloodWatch:
     """Keeps the budgets of all devices, and suspends floods. Times are monotonic.
 
@@ -75,17 +76,12 @@ class FloodWatch:
         suspend_s_max: how long at most.
     """
 
-    def __init__(
-        self,
-        budgets: Mapping[Goods, Budget],
-        subscriptions_max: int,
-        suspend_s: float,
-        suspend_s_max: float,
-    ) -> None:
-        self._budgets = budgets
-        self._subscriptions_max = subscriptions_max
-        self._suspend_s = suspend_s
-        self._suspend_s_max = suspend_s_max
+    _budgets: Mapping[Goods, Budget]
+    _subscriptions_max: int
+    _suspend_s: float
+    _suspend_s_max: float
+
+    def __post_init__(self) -> None:
         self._accounts: dict[str, _Account] = {}
         self._suspensions: dict[str, Suspension] = {}
 

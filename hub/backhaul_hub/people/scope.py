@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
 from backhaul_codec import Value
 from backhaul_codec.state.tree import Edge
@@ -12,6 +13,7 @@ from backhaul_hub.people.identity import May, Person
 from backhaul_hub.sync.tree import FleetTree
 
 
+@dataclass(eq=False)
 class Scope:
     """One person's part of the tree, looked at anew with every question.
 
@@ -19,12 +21,9 @@ class Scope:
         devices: tells which devices there are.
     """
 
-    def __init__(
-        self, person: Person, tree: FleetTree, devices: Callable[[], Collection[str]]
-    ) -> None:
-        self.person = person
-        self.tree = tree
-        self._devices = devices
+    person: Person
+    tree: FleetTree
+    _devices: Callable[[], Collection[str]]
 
     @property
     def whole(self) -> bool:

@@ -11,6 +11,7 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -154,6 +155,7 @@ def _lost(stream: str, expected: int, found: int) -> HubError:
     )
 
 
+@dataclass(eq=False)
 class Run:
     """Sends a fleet's messages, in real time.
 
@@ -164,20 +166,15 @@ class Run:
         sleep: as `asyncio.sleep`.
     """
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        send: Callable[[Sourced], Awaitable[None]],
-        clock: Clock,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
+    _fleet: Fleet
+    _send: Callable[[Sourced], Awaitable[None]]
+    _clock: Clock
+    _sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    def __post_init__(self) -> None:
         self.behind_s = 0.0
         """How late the next message is."""
         self.behind_s_max = 0.0
-        self._fleet = fleet
-        self._send = send
-        self._clock = clock
-        self._sleep = sleep
 
     async def introduce(self) -> None:
         """Have all vehicles name themselves, as fast as they can."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import structlog
@@ -188,6 +189,7 @@ def frame_subjects(heads: Heads, node: str) -> list[str]:
     ]
 
 
+@dataclass(eq=False)
 class Publisher:
     """Writes the outbox's messages into DOWN, oldest first, and takes them out again.
 
@@ -195,19 +197,13 @@ class Publisher:
         devices: as they are now: where a node's points go depends on its device.
     """
 
-    def __init__(
-        self,
-        outbox: Outbox,
-        heads: FleetHeads,
-        api: JetStreamApi,
-        registry: Registry,
-        devices: Callable[[], Mapping[str, Device]],
-    ) -> None:
-        self._outbox = outbox
-        self._heads = heads
-        self._api = api
-        self._registry = registry
-        self._devices = devices
+    _outbox: Outbox
+    _heads: FleetHeads
+    _api: JetStreamApi
+    _registry: Registry
+    _devices: Callable[[], Mapping[str, Device]]
+
+    def __post_init__(self) -> None:
         self._due = asyncio.Event()
         self._due.set()
 

@@ -6,6 +6,7 @@ A write is in hub.db before it is answered, and in DOWN soon after, whatever hap
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from backhaul_codec.rules import require_name
@@ -29,6 +30,7 @@ from backhaul_hub.sync.writes import Put
 from backhaul_runtime.clock import Clock
 
 
+@dataclass(eq=False)
 class SyncService:
     """Answers requests about `HubSync`'s state.
 
@@ -36,20 +38,14 @@ class SyncService:
         devices: tells which devices there are.
     """
 
-    def __init__(
-        self,
-        sync: HubSync,
-        readings: Readings,
-        registry: Registry,
-        clock: Clock,
-        devices: Callable[[], Collection[str]],
-    ) -> None:
-        self._sync = sync
-        self._readings = readings
-        self._registry = registry
-        self._clock = clock
-        self._devices = devices
-        self._tree_writes = TreeWrites(sync.tree, sync.heads)
+    _sync: HubSync
+    _readings: Readings
+    _registry: Registry
+    _clock: Clock
+    _devices: Callable[[], Collection[str]]
+
+    def __post_init__(self) -> None:
+        self._tree_writes = TreeWrites(self._sync.tree, self._sync.heads)
 
     async def get(self, question: questions.Get) -> dict[str, Any]:
         """Return heads of a device. Raises: HubError."""

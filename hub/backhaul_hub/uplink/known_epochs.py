@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from nats.errors import Error as NatsError
 
@@ -28,6 +29,7 @@ Ends = dict[str, tuple[str, int]]
 """By lane: the hash of the message at the watermark, in hex, empty where it is not known, and the fork."""
 
 
+@dataclass(eq=False)
 class Known:
     """Answers for all devices.
 
@@ -35,17 +37,10 @@ class Known:
         reader_of: the reader of the shard that a device sends to, None before there is one.
     """
 
-    def __init__(
-        self,
-        api: JetStreamApi,
-        continuity: Continuity,
-        clock: Clock,
-        reader_of: Callable[[str], UplinkReader | None],
-    ) -> None:
-        self._api = api
-        self._continuity = continuity
-        self._clock = clock
-        self._reader_of = reader_of
+    _api: JetStreamApi
+    _continuity: Continuity
+    _clock: Clock
+    _reader_of: Callable[[str], UplinkReader | None]
 
     async def of(self, device: str, epochs: Iterable[int]) -> dict[int, Lanes] | None:
         """Return the knowledge of some epochs of a device, None where that cannot be said now."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 import structlog
@@ -23,6 +24,7 @@ STORE_S = 5.0
 log = structlog.get_logger(__name__)
 
 
+@dataclass(eq=False)
 class VehicleKeeper:
     """Lives as long as the control plane.
 
@@ -31,20 +33,14 @@ class VehicleKeeper:
         continuity: knows which lanes have forked.
     """
 
-    def __init__(
-        self,
-        vehicles: Vehicles,
-        registry: Registry,
-        clock: Clock,
-        links: Mapping[str, Link],
-        continuity: Continuity,
-    ) -> None:
-        self.vehicles = vehicles
-        self._continuity = continuity
+    vehicles: Vehicles
+    _registry: Registry
+    _clock: Clock
+    _links: Mapping[str, Link]
+    _continuity: Continuity
+
+    def __post_init__(self) -> None:
         self._turns = Turns()
-        self._registry = registry
-        self._clock = clock
-        self._links = links
 
     @classmethod
     async def open(
