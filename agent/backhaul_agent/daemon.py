@@ -97,7 +97,7 @@ class Daemon:
                 kept = set_aside(path)
             except OSError as error:
                 raise LedgerStorageError(path, "setting aside", error) from error
-            log.error("ledger set aside", damage=damage, kept=str(kept or ""))
+            log.error("ledger_quarantined", damage=damage, kept=str(kept or ""))
 
     async def _live(self, path: Path, lock: LedgerLock, damages: Sequence[str]) -> None:
         """Run on one ledger; `damages` say why those before were set aside: nobody may have told it yet."""
@@ -134,7 +134,7 @@ class Daemon:
                 if not error.disk_full or self._stop.is_set():
                     raise
                 if not told:
-                    log.warning("no room to open the ledger", error=str(error), hint="make room")
+                    log.warning("no_room_to_open_ledger", error=str(error), hint="make room")
                 told = True
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), ROOM_LOOK_S)

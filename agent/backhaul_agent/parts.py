@@ -303,7 +303,7 @@ class Parts:
             async with asyncio.timeout(limit_s):
                 await work
         except (TimeoutError, NatsError) as error:
-            log.warning("shutdown goes on without waiting", step=what, error=repr(error))
+            log.warning("shutdown_step_failed", step=what, error=repr(error))
 
     def _on_commit(self) -> None:
         for lane in self._lanes:

@@ -11,9 +11,7 @@ log = structlog.get_logger("requests")
 
 def unforeseen(subject: str, error: Exception) -> RefusedError:
     """Log an error with its traceback; return the answer for the program that asked on a subject."""
-    log.error(
-        "a request failed through a fault of the agent", subject=subject[:200], exc_info=error
-    )
+    log.error("request_failed", subject=subject[:200], exc_info=error)
     return RefusedError(
         Code.INTERNAL, "a fault of the agent, not of this request: its log has the traceback"
     )

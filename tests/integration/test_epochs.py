@@ -117,7 +117,7 @@ async def test_a_ledger_from_an_old_copy_loses_and_doubles_nothing(world: World)
     assert (await status_of(rig))["ledger"]["quarantined_rows"] == 0
     await wait_for_log(world.hub.control, '"event": "ledger_replaced"')
     assert await epoch_words(world)
-    await wait_for_log(rig.agent, '"event": "staged points had been sent"')
+    await wait_for_log(rig.agent, '"event": "staged_points_sent_before"')
     assert await at_the_hub(world) == list(range(1, 2502))
 
 

@@ -131,4 +131,4 @@ async def test_what_out_alone_holds_of_a_newer_epoch_is_sent_after_the_ledger_we
     await relay.heal()
     await rig.start()
     await arrive(world, (4 + NEWER) * FRAME)
-    assert b"taken from OUT into the ledger" in rig.agent.logged()
+    assert b"out_adopted" in rig.agent.logged()

@@ -41,7 +41,7 @@ async def test_an_agent_killed_while_it_appends_again_goes_on(world: World) -> N
         await keep(agent, 1, 250 * FRAMES)
         await world.until(lambda report: lane(report).get("watermark", 0) == FRAMES)
         await api(world, "STREAM.PURGE.UP_00", {"keep": 5})
-        await wait_for_log(rig.agent, '"event": "appending again"')
+        await wait_for_log(rig.agent, '"event": "resending"')
     await rig.agent.stop(signal.SIGKILL)
     await rig.start_agent()
     await vouched(rig)

@@ -176,11 +176,11 @@ class Doors:
         try:
             await self._open(door)
         except (NatsError, OSError, TimeoutError) as error:
-            log.warning("a door could not be opened", door=door, error=str(error))
+            log.warning("door_not_opened", door=door, error=str(error))
             return
         # The server is there, and has let in this one: it did not end by itself.
         for program, sent in sent_bytes.most_common(1):
-            log.warning("the server has cut a door", door=door, program=program, sent_bytes=sent)
+            log.warning("door_cut", door=door, program=program, sent_bytes=sent)
             if sent >= CUT_BYTES_MIN:
                 self._on_cut(program)
 
@@ -209,7 +209,7 @@ async def _drain(subscription: Subscription) -> None:
     try:
         await subscription.drain()  # type: ignore[no-untyped-call]
     except NatsError as error:
-        log.warning("could not unsubscribe in order", error=str(error))
+        log.warning("not_unsubscribed", error=str(error))
 
 
 async def _subscribe(client: DoorClient, door: int, heard: Heard) -> None:

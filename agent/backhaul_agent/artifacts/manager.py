@@ -174,7 +174,9 @@ class Artifacts:
                 waiting = await asyncio.to_thread(self.store.prepare)
             except OSError as error:
                 self._refused = True
-                log.warning("no artifacts", directory=str(self.store.directory), error=str(error))
+                log.warning(
+                    "artifacts_unavailable", directory=str(self.store.directory), error=str(error)
+                )
                 await asyncio.sleep(PREPARE_RETRY_S)
                 continue
             for number, each in waiting.items():
@@ -236,7 +238,7 @@ class Artifacts:
                 job.failed(self._clock.monotonic_s(), str(error), self._chance.random, code)
                 if any(job is each for each in self.gets.values()):
                     job.digest, job.path = b"", None  # perhaps there is another version by then
-                log.warning("artifact not moved", name=job.name, error=str(error), tries=job.tries)
+                log.warning("artifact_not_moved", name=job.name, error=str(error), tries=job.tries)
             self.slots.tell(job)
 
     async def _pause(self, news: asyncio.Event, due_s: float | None) -> None:

@@ -113,7 +113,7 @@ class ArtifactService:
         try:
             await message._client.publish(message.reply, payload, headers=headers)
         except NatsError as error:
-            log.warning("answer not sent", subject=message.subject, error=str(error))
+            log.warning("answer_not_sent", subject=message.subject, error=str(error))
 
     async def _answer(self, tokens: list[str], data: bytes, program: str = "") -> Any:
         if not await self._artifacts.ready(PREPARED_S_MAX):

@@ -86,7 +86,7 @@ class Slots:
                 try:
                     await self._report_one(slot, said)
                 except (RefusedError, OSError) as error:
-                    log.warning("slot not reported", slot=slot, error=str(error))
+                    log.warning("slot_not_reported", slot=slot, error=str(error))
                     await asyncio.sleep(REPORT_RETRY_S)
                     self._unreported.set()
                     continue

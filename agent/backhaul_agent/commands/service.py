@@ -115,7 +115,7 @@ class CommandService:
 
     async def run(self) -> None:
         """Carry out what comes, for ever. Cancelling ends what runs: it counts as cut short."""
-        trouble = Trouble(log, "commands wait for the disk", LedgerStorageError, wait_s=0.0)
+        trouble = Trouble(log, "commands_wait_for_disk", LedgerStorageError, wait_s=0.0)
         while True:
             self._due.clear()
             async with trouble:
@@ -141,7 +141,7 @@ class CommandService:
                 for id_ in ended:
                     await jetstream.purge_subject(IN_STREAM, f"c.{id_}", before_seq=read_to)
             except (JetStreamError, LedgerStorageError, NatsError, OSError) as error:
-                log.warning("IN is not tidied", error=str(error))
+                log.warning("in_not_tidied", error=str(error))
             await self._untidy.wait()
 
     async def _answer_again(self) -> bool:
@@ -219,7 +219,7 @@ class CommandService:
                 counts[row.name] += 1
         if said.complaint and self._complaints.note(row.name):
             log.warning(
-                "a command wrote to standard error", id=row.id, name=row.name,
+                "command_wrote_to_stderr", id=row.id, name=row.name,
                 text=said.complaint, bytes=said.complaint_bytes,
             )  # fmt: skip
 
@@ -252,7 +252,7 @@ class CommandService:
         )
         state = outcome.state
         self.ended[state] = self.ended.get(state, 0) + 1
-        log.info("command ended", id=row.id, name=row.name, state=state, error=outcome.error)
+        log.info("command_ended", id=row.id, name=row.name, state=state, error=outcome.error)
         self._untidy.set()
 
     def _forgetting(self) -> list[Statement]:

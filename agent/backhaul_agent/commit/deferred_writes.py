@@ -147,7 +147,7 @@ class DeferredWrites(CommitParticipant):
     def lose(self, row: StagedRow) -> None:
         """Set a damaged staged row aside; it has no seq, so an event tells the hub, not a receipt."""
         reason = f"staged row {row.id} of node {row.node!r}, {row.points} points: corrupt"
-        log.error("ledger row quarantined", reason=reason)
+        log.error("ledger_row_quarantined", reason=reason)
         self._owed.quarantine.append(Quarantine(STAGED, row.id, reason))
         lost = {"node": row.node, "points": row.points, "reason": "corrupt"}
         self.tell(event("quarantined", lost, self._clock.now_ns()))

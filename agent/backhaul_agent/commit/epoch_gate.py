@@ -120,7 +120,7 @@ class EpochGate(CommitParticipant):
         """Take in that ``changes`` are durable; return whether an epoch began with them."""
         if changes.opening is None:
             return False
-        log.warning("a new epoch begins", epoch=self._ledger.epoch, why=self.epochs.why)
+        log.warning("epoch_begun", epoch=self._ledger.epoch, why=self.epochs.why)
         self.epochs.opened()
         return True
 

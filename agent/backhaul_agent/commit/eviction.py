@@ -101,7 +101,7 @@ class Room:
         if wanting and await asyncio.to_thread(self.reserve.take) and budget.disk:
             await self._ledger.release()
             budget.restore()
-            log.info("there is space again", disk=self.reserve.place)
+            log.info("space_again", disk=self.reserve.place)
 
     async def relieve(self, newcomer: int, size: int) -> bool:
         """Make room for a commit of ``size`` bytes that the full disk refused.
@@ -129,7 +129,7 @@ class Room:
     async def _confine(self) -> None:
         """Make do with the pages the file has."""
         if not self._ledger.budget.disk:
-            log.error("no space left", disk=self.reserve.place)
+            log.error("no_space_left", disk=self.reserve.place)
         limit = await self._ledger.confine()
         self._ledger.budget.shrink(limit, self.reserve.place)
         await self._ledger.measure()
@@ -206,4 +206,4 @@ class Room:
         gone = sum(hi - lo + 1 for _, lo, hi in found.spans)
         self.evicted += gone
         if count := self._bursts.note(reason, gone):
-            log.warning("gave up what the hub has not confirmed", messages=count, reason=reason)
+            log.warning("unconfirmed_messages_evicted", messages=count, reason=reason)

@@ -180,7 +180,7 @@ class Arrivals(CommitParticipant):
         assert plan is not None
         self.framer.applied(plan, draft.staged_ids)
         if plan.lost_points:
-            log.error("points could not be framed and are lost", points=plan.lost_points)
+            log.error("points_not_framed", points=plan.lost_points)
         for message in draft.changes.messages:
             if class_of(message.subject) == TELEMETRY:
                 self._counters.frames += 1

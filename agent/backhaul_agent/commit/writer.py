@@ -204,7 +204,7 @@ class Writer:
             each.committed(draft)
         self.counters.commits += 1
         if self.counters.last_error:
-            log.info("ledger writes again", after=self.counters.last_error)
+            log.info("ledger_writes_again", after=self.counters.last_error)
             self.counters.last_error = ""
 
     def _failed(self, error: LedgerStorageError) -> None:
@@ -253,5 +253,5 @@ class Writer:
     def _trouble(self, error: LedgerStorageError) -> None:
         """Log a failing disk once, until it heals."""
         if not self.counters.last_error:
-            log.error("ledger does not write", error=str(error))
+            log.error("ledger_write_failed", error=str(error))
         self.counters.last_error = str(error)

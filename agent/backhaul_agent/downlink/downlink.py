@@ -129,11 +129,11 @@ class Downlink:
             prefixes = (".".join(tokens[:count]) for count in range(len(tokens), 0, -1))
             registered = next(filter(None, map(self._handlers.get, prefixes)), None)
             if registered is None:
-                log.debug("nothing here takes this", subject=message.subject)
+                log.debug("subject_not_handled", subject=message.subject)
                 return True
             registered.handler(Inbound(tokens, message.data, fresh), changes)
         except (ValueError, RecursionError) as error:
-            log.warning("garbage from the hub", subject=message.subject, error=str(error))
+            log.warning("hub_message_invalid", subject=message.subject, error=str(error))
             return False
         return True
 

@@ -114,7 +114,7 @@ class InReader:
 
     async def _prepare(self, jetstream: JetStream) -> None:
         if self._config is not None and await jetstream.ensure_stream(self._config):
-            log.info("stream set up", stream=self.stream)
+            log.info("stream_created", stream=self.stream)
 
     async def _open(self, jetstream: JetStream, server: str) -> bool:
         """Compare the position with the stream; return whether there is one."""
@@ -127,7 +127,7 @@ class InReader:
         before = self._cursor.position.seq
         if self._cursor.open(created, server, int(state["last_seq"])) and before:
             log.info(
-                "read from its start", stream=self.stream, position=before,
+                "downlink_read_from_start", stream=self.stream, position=before,
                 last_seq=state["last_seq"],
             )  # fmt: skip
         self._committed_seq = self._cursor.position.seq
@@ -182,16 +182,16 @@ class InReader:
             if not error.no_such_stream:
                 raise
         else:
-            log.info("stream removed: its node shares the device's again", stream=self.stream)
+            log.info("node_stream_removed", stream=self.stream)
 
     def _well(self) -> None:
         if self.last_error:
-            log.info("read again", stream=self.stream, after=self.last_error)
+            log.info("downlink_read_again", stream=self.stream, after=self.last_error)
         self.last_error = ""
 
     def _trouble(self, error: str) -> None:
         """Log a failure once, until it changes or heals."""
         self._doubt = True
         if error != self.last_error:
-            log.warning("cannot be read", stream=self.stream, error=error)
+            log.warning("downlink_not_read", stream=self.stream, error=error)
         self.last_error = error

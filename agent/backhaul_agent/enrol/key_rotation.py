@@ -112,7 +112,7 @@ class KeyRotation:
         except OSError as error:
             said = _failed(wish, f"{error.filename or self._creds}: {error.strerror}")
         if said is not None:
-            log.info("another key", rotation=wish.id, state=said["state"], why=said.get("why", ""))
+            log.info("key_rotation", rotation=wish.id, state=said["state"], why=said.get("why", ""))
             changes.messages.append(event(EVENT, said, self._now_ns()))
 
     def _done(self, wish: Wish) -> dict[str, Any] | None:

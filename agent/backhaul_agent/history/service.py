@@ -87,7 +87,7 @@ class HistoryService:
             try:
                 await _send(client, message.reply, end)
             except NatsError as error:
-                log.debug("history not sent", error=str(error))
+                log.debug("history_not_sent", error=str(error))
 
     async def _answer(self, client: Client, message: Msg) -> dict[str, Any]:
         """Send the pieces; return the end."""

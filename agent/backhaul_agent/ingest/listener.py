@@ -87,7 +87,7 @@ class Listener:
                 await client.publish(subject, payload)
                 heed_cancel()
             except NatsError as error:
-                log.debug("answer not sent", subject=subject, error=str(error))
+                log.debug("answer_not_sent", subject=subject, error=str(error))
             finally:
                 self._answers.task_done()
 
@@ -174,7 +174,7 @@ class Listener:
             self._answers.put_nowait((subject, payload))
         except asyncio.QueueFull:
             if count := self.refusals.note("answers_dropped"):
-                log.warning("answers dropped: they cannot be sent as fast", answers=count)
+                log.warning("answers_dropped", answers=count)
 
 
 def _count(content: Content | None) -> int:

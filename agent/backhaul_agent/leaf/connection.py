@@ -64,7 +64,7 @@ class Link:
                 retry_s = min(RETRY_S_MAX, retry_s * 2)
                 continue
             retry_s = RETRY_S_MIN
-            log.info("connected to the leaf server", url=self._config.nats.url)
+            log.info("leaf_connected", url=self._config.nats.url)
             try:
                 heed_cancel()
                 self.client = client
@@ -154,7 +154,7 @@ class Link:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_S):
                         await closed.wait()
-            log.warning("connection to the leaf server lost", error=self.last_error)
+            log.warning("leaf_disconnected", error=self.last_error)
             running.cancel()
             if opening is not None:
                 opening.cancel()
@@ -168,7 +168,7 @@ class Link:
     def _trouble(self, error: str) -> None:
         """Log a failure once, until it changes."""
         if error != self.last_error:
-            log.warning("leaf server", error=error)
+            log.warning("leaf_unreachable", error=error)
         self.last_error = error
 
 

@@ -76,7 +76,7 @@ class UplinkState:
     def note(self, up: bool | None) -> None:
         """Take in a look; a link that is up now and was not gets everybody called."""
         if up is not self.up and (up is not None or self.up):
-            log.info("link to the hub", up=up)
+            log.info("hub_link", up=up)
         came_up, self.up = bool(up) and not self.up, up
         for look in self.on_look:
             look(up)

@@ -85,9 +85,9 @@ class LeafStore:
 
     def _note(self, stream: str, said: str) -> None:
         if said and stream not in self.failed:
-            log.error("the leaf server cannot write", stream=stream, error=said)
+            log.error("leaf_store_failed", stream=stream, error=said)
         if not said and stream in self.failed:
-            log.info("the leaf server writes again", stream=stream)
+            log.info("leaf_store_writes_again", stream=stream)
         if said:
             self.failed[stream] = said
         else:

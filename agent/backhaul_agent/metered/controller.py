@@ -84,7 +84,7 @@ class Visits:
 
     def stay_away(self, yield_s: float) -> None:
         """Learn that another machine with this identity is online, and has the link for so long."""
-        log.error("another machine uses this identity", stays_away_s=round(yield_s, 1))
+        log.error("identity_used_twice", stays_away_s=round(yield_s, 1))
         self._away_until_s = self._clock.monotonic_s() + yield_s
         self._wake.set()
 
@@ -142,7 +142,7 @@ class Visits:
         await switch.set(wanted)
         self._is_on = wanted
         if self.last_error:
-            log.info("link is switched again", after=self.last_error)
+            log.info("link_switched_again", after=self.last_error)
             self.last_error = ""
 
     async def _facts(self, jetstream: JetStream) -> Facts:
@@ -178,7 +178,7 @@ class Visits:
     def _trouble(self, error: str) -> None:
         """Log a failure once, until it changes or heals."""
         if error != self.last_error:
-            log.error("the link cannot be switched", error=error)
+            log.error("link_not_switched", error=error)
         self.last_error = error
 
 

@@ -59,4 +59,4 @@ class HealthWatch:
         for code, about in sorted(now - before):
             log.warning("condition", code=code, about=about)
         for code, about in sorted(before - now):
-            log.info("condition is over", code=code, about=about)
+            log.info("condition_over", code=code, about=about)

@@ -109,7 +109,7 @@ class LinkNews:
             try:
                 rows = [row for name in lanes for row in await self._newest(name, len(lanes))]
             except LedgerStorageError as error:
-                log.warning("newest values not read", error=str(error))
+                log.warning("latest_values_not_read", error=str(error))
                 rows = []
             frames = [*(row.body for row in rows if not row.boot), *frames]
         for number, frame in enumerate(frames, 1):

@@ -187,7 +187,7 @@ def _answering(
         try:
             await message.respond(answer)
         except NatsError as error:
-            log.warning("answer not sent", subject=message.subject, error=str(error))
+            log.warning("answer_not_sent", subject=message.subject, error=str(error))
 
     return on_message
 

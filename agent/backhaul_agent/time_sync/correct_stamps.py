@@ -111,7 +111,7 @@ class Settler:
 
     async def run(self) -> None:
         """Settle for ever (the caller cancels)."""
-        trouble = Trouble(log, "stamps wait for the disk", LedgerStorageError, wait_s=RETRY_S)
+        trouble = Trouble(log, "stamps_wait_for_disk", LedgerStorageError, wait_s=RETRY_S)
         while True:
             await self._due.wait()
             self._due.clear()
@@ -133,7 +133,7 @@ class Settler:
         self._corrections = None
         corrected, given_up = self.corrected - before[0], self.given_up - before[1]
         if corrected or given_up:
-            log.info("stamps settled", corrected=corrected, given_up=given_up)
+            log.info("stamps_corrected", corrected=corrected, given_up=given_up)
             self._writer.keeper.forget_future()
 
     def _count(self, durable: Inward) -> None:

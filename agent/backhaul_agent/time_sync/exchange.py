@@ -232,4 +232,4 @@ class Exchange:
     def _refuse(self, why: str) -> None:
         self.garbage += 1
         if count := self._bursts.note("answer"):
-            log.warning("answers about the time not believed", answers=count, error=why)
+            log.warning("time_answers_refused", answers=count, error=why)

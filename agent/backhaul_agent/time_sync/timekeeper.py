@@ -159,12 +159,12 @@ class Timekeeper:
     def _look(self) -> None:
         clock = self._clock
         if jump_ns := clock.look():
-            log.warning("the machine's wall clock has jumped", seconds=round(jump_ns / 1e9, 3))
+            log.warning("wall_clock_jumped", seconds=round(jump_ns / 1e9, 3))
             self.exchange.due()
         waiting = self._connected and self._uplink.up is not False and bool(clock.mark)
         if self._patience.over(clock.monotonic_s(), waiting=waiting) and clock.mark:
             log.warning(
-                "no time from the hub: stamps leave as they are",
+                "no_time_from_hub",
                 held_s=round(self._patience.held_s, 1),
             )
             clock.release()
@@ -174,7 +174,7 @@ class Timekeeper:
         self._marking = bool(clock.mark)
         stepped, self._stepped = self._stepped, clock.steps.step is not None
         if stepped and not self._stepped:
-            log.info("the hub's clock is no longer in doubt", steps_adopted=clock.steps.adopted)
+            log.info("hub_clock_trusted", steps_adopted=clock.steps.adopted)
             for tell in self.on_step_over:
                 tell()
         self._tell()
@@ -185,7 +185,7 @@ class Timekeeper:
             return
         if state.step_ns is not None and (self._told is None or self._told.step_ns is None):
             log.warning(
-                "the hub's clock is not where it was: not followed",
+                "hub_clock_stepped",
                 step_s=round(state.step_ns / 1e9, 3),
                 confirms_in_s=round(
                     self._clock.steps.confirms_in_ns(self._clock.steady_ns()) / 1e9

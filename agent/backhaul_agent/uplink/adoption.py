@@ -148,7 +148,7 @@ class Adoption:
                 self._handed_in = False
                 self.adopted += len(rows)
                 log.warning(
-                    "taken from OUT into the ledger", lane=self._lane, epoch=some.epoch,
+                    "out_adopted", lane=self._lane, epoch=some.epoch,
                     first=rows[0].seq, last=rows[-1].seq, messages=len(rows),
                 )  # fmt: skip
             if rest is None:

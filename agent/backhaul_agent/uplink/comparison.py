@@ -93,7 +93,7 @@ class Comparison:
         """Compare for as long as this connection lives (the caller cancels)."""
         self._ends.clear()
         kinds = (JetStreamError, LedgerStorageError, NatsError, OSError)
-        trouble = Trouble(log, "a former epoch waits to be compared", *kinds, wait_s=0.0)
+        trouble = Trouble(log, "epoch_comparison_waits", *kinds, wait_s=0.0)
         while True:
             async with trouble:
                 for lane in self._lanes:
@@ -174,7 +174,7 @@ class Comparison:
             self._writer.set_watermark(lane.name, state.last_seq, epoch)
         self.moved += moved
         log.warning(
-            "a former epoch was compared",
+            "former_epoch_compared",
             lane=lane.name,
             epoch=epoch,
             moved=moved,

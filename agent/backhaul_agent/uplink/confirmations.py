@@ -81,7 +81,7 @@ class Confirmations:
         """Have an epoch's messages compared; the current one is over with this."""
         if epoch in self.disputed or self._is_settled(epoch):
             return
-        log.warning("what the hub holds is in doubt", lane=self._lane, epoch=epoch, why=why)
+        log.warning("hub_content_in_doubt", lane=self._lane, epoch=epoch, why=why)
         self.disputed.add(epoch)
         if epoch == self._ledger.epoch:
             self._writer.gate.epochs.behind(why)

@@ -121,7 +121,7 @@ class EpochWords:
         """Judge former epochs for as long as this connection lives."""
         self._news.set()  # what the connection before left undone
         kinds = (JetStreamError, NatsError, OSError)
-        trouble = Trouble(log, "staged rows of a former epoch wait", *kinds, wait_s=RETRY_S)
+        trouble = Trouble(log, "staged_rows_wait", *kinds, wait_s=RETRY_S)
         while True:
             await self._news.wait()
             self._news.clear()
@@ -151,7 +151,7 @@ class EpochWords:
             suspects.clear(former.epoch)
         elif whole and not suspects.marked(former.epoch):
             dropped = suspects.compare(former.epoch, sent)
-            log.warning("staged points had been sent", epoch=former.epoch, points=dropped)
+            log.warning("staged_points_sent_before", epoch=former.epoch, points=dropped)
         else:
             await self._give_up(former.epoch)
         self._writer.wake()
@@ -193,7 +193,7 @@ class EpochWords:
             return
         if not more:
             return
-        log.warning("the whole disk went back", epoch=epoch, highest=highest)
+        log.warning("disk_went_back", epoch=epoch, highest=highest)
         shells = {lane.name: lane for lane in self._lanes}
         for state in states:
             last = max(highest.get(state.name, 0), state.last_seq)
@@ -205,7 +205,7 @@ class EpochWords:
         rows, notes = [], []
         for row in self._writer.gate.suspects.give_up(epoch):
             reason = f"staged in epoch {epoch}, whose ledger was lost: may have been sent"
-            log.error("staged row quarantined", node=row.node, points=row.points, reason=reason)
+            log.error("staged_row_quarantined", node=row.node, points=row.points, reason=reason)
             rows.append(Quarantine(STAGED, row.id, reason))
             lost = {"node": row.node, "points": row.points, "reason": reason}
             notes.append(event("quarantined", lost, self._clock.now_ns()))

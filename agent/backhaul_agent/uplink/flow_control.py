@@ -47,7 +47,7 @@ class Flow:
                 try:
                     await self._look(jetstream, lane)
                 except (JetStreamError, NatsError, TimeoutError) as error:
-                    log.debug("durable not seen", lane=lane, error=repr(error))
+                    log.debug("durable_not_seen", lane=lane, error=repr(error))
             lanes = list(self.window.lanes())
             pause_s = BUSY_LOOK_S if any(map(self.window.busy, lanes)) else IDLE_LOOK_S
             await asyncio.sleep(pause_s * max(1.0, len(lanes) / LANES_A_LOOK))

@@ -204,10 +204,10 @@ class Lane:
 
     async def _prepare(self, jetstream: JetStream) -> None:
         if await jetstream.ensure_stream(out_stream_config(self._config, self.name)):
-            log.info("stream set up", stream=self.stream)
+            log.info("stream_created", stream=self.stream)
         consumer = out_consumer_config(self._config, self.name, self._ledger.lanes)
         if await jetstream.ensure_consumer(self.stream, consumer):
-            log.info("consumer set up", stream=self.stream, consumer=consumer["durable_name"])
+            log.info("consumer_created", stream=self.stream, consumer=consumer["durable_name"])
 
     async def _step(self, out: OutStream, appends: Appends) -> None:
         """Do what can be done now, then wait for something to happen."""
@@ -227,7 +227,7 @@ class Lane:
         if self.appender.state is State.SEEKING or self._entered.is_over:
             return
         if self.last_error and self.appender.state is State.RUNNING:
-            log.info("lane runs again", lane=self.name, after=self.last_error)
+            log.info("lane_runs_again", lane=self.name, after=self.last_error)
             self.last_error = ""
         due_s = self.appender.answer_due_s()
         try:
@@ -279,7 +279,7 @@ class Lane:
         if appender.state is State.RUNNING:
             self.holes.look()
             log.info(
-                "lane goes on", lane=self.name, epoch=appender.epoch,
+                "lane_goes_on", lane=self.name, epoch=appender.epoch,
                 after_seq=start.step.from_seq, stream_seq=tail.stream_seq,
             )  # fmt: skip
 
@@ -295,7 +295,7 @@ class Lane:
                 self.confirmations.dispute(lane.epoch, "OUT is emptied")
         go_on_after, step = self.appender.jump(stream_seq)
         log.warning(
-            "the leaf's store went back in time", stream=self.stream, stream_seq=stream_seq,
+            "leaf_store_went_back", stream=self.stream, stream_seq=stream_seq,
             go_on_after=go_on_after,
         )  # fmt: skip
         await out.purge(go_on_after + 1)
@@ -381,5 +381,5 @@ class Lane:
     def _trouble(self, error: str) -> None:
         """Log a failure once, until it changes or heals."""
         if error != self.last_error:
-            log.error("lane does not run", lane=self.name, error=error)
+            log.error("lane_stopped", lane=self.name, error=error)
         self.last_error = error

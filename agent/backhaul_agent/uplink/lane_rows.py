@@ -113,7 +113,7 @@ class LaneRows:
 
     async def _quarantine(self, epoch: int, lo: int, hi: int, reason: str, *seqs: int) -> None:
         """Set rows aside and tell the hub, durably, that they will never come."""
-        log.error("ledger row quarantined", lane=self._name, lo=lo, hi=hi, reason=reason)
+        log.error("ledger_row_quarantined", lane=self._name, lo=lo, hi=hi, reason=reason)
         rows = [Quarantine(self._name, seq, reason, epoch) for seq in seqs or (lo,)]
         lane = self._ledger.lane(self._name, epoch)
         chain = await self._ledger.hash_at(lane, hi) if lane is not None else None

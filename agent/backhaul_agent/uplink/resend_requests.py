@@ -113,7 +113,7 @@ class Holes:
         """Answer for as long as this connection lives (the caller cancels)."""
         self._asked.set()
         kinds = (JetStreamError, LedgerStorageError, NatsError, OSError)
-        trouble = Trouble(log, "a request to resend waits", *kinds, wait_s=RETRY_S, lane=self._lane)
+        trouble = Trouble(log, "resend_request_waits", *kinds, wait_s=RETRY_S, lane=self._lane)
         while True:
             try:
                 async with asyncio.timeout(FLOW_S if self._resends.waits_for_flow else None):
@@ -159,7 +159,7 @@ class Holes:
         self.answered += 1
         self._resends.begin(sorted(works, key=lambda work: work.lo))
         if works:
-            log.info("appending again", lane=self._lane, epoch=ask.epoch, request=ask.id,
+            log.info("resending", lane=self._lane, epoch=ask.epoch, request=ask.id,
                      messages=sum(work.hi - work.lo + 1 for work in works))  # fmt: skip
         self._wake_lane()
 
@@ -173,7 +173,7 @@ class Holes:
             spans += reasons(lane, given_up, lo, hi, alone=alone)
         if not alone and not spans and gone:
             log.warning(
-                "the hub lacks what another machine may have", lane=self._lane, epoch=epoch, seqs=gone[:8]
+                "gap_left_to_other_machine", lane=self._lane, epoch=epoch, seqs=gone[:8]
             )  # fmt: skip
         if not spans:
             return
@@ -182,7 +182,7 @@ class Holes:
             receipt(self._lane, epoch, *span, now_ns, await self._hash_behind(epoch, span))
             for span in spans[:RECEIPTS_MAX]
         ]
-        log.warning("the hub lacks what is nowhere", lane=self._lane, epoch=epoch, spans=spans[:8])
+        log.warning("gap_not_held", lane=self._lane, epoch=epoch, spans=spans[:8])
         await self._writer.set_aside([], notes)
 
     async def _hash_behind(self, epoch: int, span: Span) -> bytes | None:
