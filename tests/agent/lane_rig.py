@@ -210,9 +210,3 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await ledger.close()
-
-
-async def until(wanted: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not wanted():  # noqa: ASYNC110 - no event to wait for in a fake
-            await asyncio.sleep(0.001)

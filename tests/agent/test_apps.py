@@ -419,9 +419,7 @@ async def test_no_hub_reaches_the_vehicle_s_api_or_programs_whatever_it_permits_
 
             # What a hub needs arrives, so the link is up; of all else nobody there has heard.
             known = "$JS.VID-001.API.CONSUMER.RESET.OUT_live.tok1"
-            async with asyncio.timeout(60):
-                while not await there(known, wait_s=0.3):  # noqa: ASYNC110
-                    await asyncio.sleep(0.05)
+            await until(lambda: there(known, wait_s=0.3), deadline_s=60)
             await client.publish("$JS.VID-001.API.STREAM.DELETE.VICTIM", b"", reply="anywhere")
             api = [
                 f"$JS.VID-001.API.{verb}" for verb in ("INFO", "STREAM.NAMES", "DIRECT.GET.VICTIM")

@@ -25,6 +25,7 @@ from tests.support.agent_process import AgentProcess
 from tests.support.agent_streams import assert_no_holes, points_of, read_stream, watermark
 from tests.support.hub_word import hub_that_knows
 from tests.support.rig import patient
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -414,8 +415,7 @@ async def test_shutdown_answers_then_appends_then_closes(
         await it.ask("agent.status", b"")
         it.daemon.stop()
         assert [(await answers.next_msg(30)).data for _ in range(30)] == [b'{"kept":1}'] * 30
-        while it.daemon.parts is not None:  # noqa: ASYNC110 - the daemon runs in this process
-            await asyncio.sleep(0.01)
+        await until(lambda: it.daemon.parts is None)
         assert [p.value for p in await points_of(it.client, "OUT_bulk")] == list(
             map(float, range(30))
         )

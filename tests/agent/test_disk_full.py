@@ -24,6 +24,7 @@ from tests.agent.rooms import account_loosely, receipts, room_of
 from tests.agent.writers import CONFIG, RunningClock
 from tests.support.agent_clock import FakeClock
 from tests.support.small_disk import small_disk
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -121,12 +122,6 @@ async def bench(
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         await ledger.close()
-
-
-async def until(wanted: Callable[[], Any]) -> None:
-    async with asyncio.timeout(60):
-        while not wanted():  # noqa: ASYNC110 - a condition in another task
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.slow

@@ -21,9 +21,10 @@ from backhaul_agent.uplink.resend import read_ask
 from tests.agent.ledgers import FailingDisk
 from tests.support.agent_clock import FakeClock
 from tests.support.rig import patient
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from nats.aio.client import Client
@@ -81,14 +82,6 @@ class Reader:
         await until(
             lambda: json.loads(str(self.ledger.meta.get("in_position", "[0,0,0]")))[2] == seq
         )
-
-
-async def until(wanted: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while True:
-            if wanted():
-                return
-            await asyncio.sleep(0.01)
 
 
 async def make_stream(server: NatsServer, *subjects: str) -> None:

@@ -25,8 +25,9 @@ from backhaul_agent.uplink.resend import Ask
 from backhaul_codec import Point, chain, decode, encode_frame, hash_of
 from backhaul_codec.wire.envelope import NO_LINK
 from backhaul_codec.wire.retime import retime
-from tests.agent.lane_rig import CONFIG, Connection, Rig, rig, until
+from tests.agent.lane_rig import CONFIG, Connection, Rig, rig
 from tests.agent.ledgers import opening
+from tests.support.waiting import until
 
 __all__ = ["rig"]  # a fixture
 

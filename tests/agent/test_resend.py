@@ -24,7 +24,8 @@ from backhaul_agent.uplink.resend import (
 )
 from backhaul_agent.uplink.resend_requests import FORGOTTEN, LOST, MISSING, Span, reasons
 from backhaul_codec import Point, decode, encode_frame
-from tests.agent.lane_rig import Connection, Rig, rig, until
+from tests.agent.lane_rig import Connection, Rig, rig
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -156,9 +156,7 @@ async def test_what_is_to_be_learned_later_is_asked_for_at_the_next_look(
     hub, exchange, _, _ = asking
     hub.up = True
     await hub.until_asked(len(hub.asked) + WANTED)
-    async with asyncio.timeout(60):
-        while not exchange._idle:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+    await until(lambda: exchange._idle, deadline_s=60)
     before = len(hub.asked)
     exchange.look()
     await asyncio.sleep(0.02)
@@ -176,9 +174,7 @@ async def test_the_hub_is_told_of_lanes_that_stand_still_until_it_answers(
     asking: tuple[Hub, Exchange, HubClock, list[int]],
 ) -> None:
     async def until_answered(times: int) -> None:
-        async with asyncio.timeout(60):
-            while answers[0] < times:  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
+        await until(lambda: answers[0] >= times, deadline_s=60)
 
     hub, exchange, _, answers = asking
     hub.up = True

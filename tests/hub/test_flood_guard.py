@@ -298,11 +298,9 @@ async def test_who_is_kept_out_stays_out_when_a_command_tells_the_servers(
 
         try:
             async with asyncio.timeout(60):
-                while not await kept_out():  # noqa: ASYNC110
-                    await asyncio.sleep(0.02)
+                await until(kept_out)
                 assert await tell_hub(rig.directory, config) is None
-                while not await kept_out():  # noqa: ASYNC110
-                    await asyncio.sleep(0.02)
+                await until(kept_out)
         finally:
             plane.stop()
             await asyncio.wait([running], timeout=30)

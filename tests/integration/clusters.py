@@ -15,6 +15,7 @@ from backhaul_hub.nats.stream_reader import StoredReader
 from tests.integration.readings import points
 from tests.support.rig.cluster import ClusterRig
 from tests.support.rig.parts import DeviceRig
+from tests.support.waiting import until
 
 from .conftest import World, lane
 
@@ -68,9 +69,10 @@ class Cluster:
     async def more(self, batches: int = 8) -> None:
         """Wait until the vehicles have kept some more."""
         wanted = {device: count + batches * BATCH for device, count in self.kept.items()}
-        async with asyncio.timeout(DEADLINE_S):
-            while any(self.kept[device] < count for device, count in wanted.items()):  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        await until(
+            lambda: all(self.kept[device] >= count for device, count in wanted.items()),
+            deadline_s=DEADLINE_S,
+        )
 
     async def arrives(self) -> None:
         """Wait until the hub's watermark covers all frames that were kept, without a gap or a loss."""

@@ -12,6 +12,7 @@ from backhaul_agent.client import connect
 from tests.integration.readings import keep
 from tests.support.rig.parts import HubRig, program, run_to_end
 from tests.support.run_here import run_here
+from tests.support.waiting import until
 
 from .conftest import DEADLINE_S, World
 
@@ -44,9 +45,7 @@ class Load:
     async def more(self) -> None:
         """Wait until some more is kept."""
         wanted = self.kept + 1000
-        async with asyncio.timeout(DEADLINE_S):
-            while self.kept < wanted:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        await until(lambda: self.kept >= wanted, deadline_s=DEADLINE_S)
 
     async def _run(self) -> None:
         async with connect(self._rig.url) as agent:
@@ -74,8 +73,7 @@ class Move:
         """Run it until the first stream is there, then kill it."""
         process = await asyncio.create_subprocess_exec(*self._words)
         async with self.new.connection() as there, asyncio.timeout(DEADLINE_S):
-            while not await there.jetstream().streams_info():  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+            await until(there.jetstream().streams_info)
         process.send_signal(signal.SIGKILL)
         await process.wait()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -61,9 +60,7 @@ async def test_a_device_added_while_the_control_plane_is_away_connects_at_once(
         names = [leaf["name"] for leaf in answers[0]["data"].get("leafs") or []]
         return any(name.startswith("VID-001-") for name in names)
 
-    async with asyncio.timeout(DEADLINE_S):
-        while not await connected():  # noqa: ASYNC110 - of another process
-            await asyncio.sleep(0.05)
+    await until(connected, deadline_s=DEADLINE_S)
     await world.hub.start_control()
     async with connect(vehicle.url) as agent:
         await agent.publish("battery", "soc", 81.2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,12 +15,22 @@ _LOOK_S = 0.01
 
 
 async def until(
-    condition: Callable[[], bool], what: str = "", *, deadline_s: float = 120.0
+    condition: Callable[[], object], what: str = "", *, deadline_s: float = 120.0
 ) -> None:
-    """Look again and again until `condition()` holds; fail the test at the deadline."""
+    """Look again and again until `condition()`, or what it awaits, holds; fail the test at the deadline.
+
+    Looks that take long are made less often: they use half of the time at most.
+    """
     loop = asyncio.get_running_loop()
     end_s = loop.time() + deadline_s
-    while not condition():
-        if loop.time() > end_s:
+    while True:
+        began_s = loop.time()
+        found = condition()
+        if inspect.isawaitable(found):
+            found = await found
+        if found:
+            return
+        now_s = loop.time()
+        if now_s > end_s:
             pytest.fail(f"never came true: {what or condition}")
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(max(_LOOK_S, now_s - began_s))
