@@ -256,7 +256,11 @@ def ready(found: Found, device: str, *, patient: bool) -> bool:
 def _save(rig: DeviceRig, image: Path) -> None:
     copy_ledger(ledger_of(rig), image)
     with suppress(FileNotFoundError):  # killed before it had made one
-        shutil.copytree(_store(rig), image / "leaf")
+        try:
+            shutil.copytree(_store(rig), image / "leaf")
+        except shutil.Error:  # the signal that stops the server came to it in the meantime
+            shutil.rmtree(image / "leaf")
+            shutil.copytree(_store(rig), image / "leaf")
 
 
 def _put_in(rig: DeviceRig, image: Path) -> None:
