@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
+from backhaul_codec.state.point_text import columns
 from backhaul_hub.access.keys import HubKeys, read_keys
 from backhaul_hub.backup.carry_revocations import at_servers
 from backhaul_hub.backup.rebuild import LOST, LOST_PEOPLE, Rebuilt, rebuild
@@ -86,8 +86,7 @@ def print_rebuilt(directory: Path, rebuilt: Rebuilt, not_told: str | None) -> No
         )
         for each in rebuilt.devices
     ]
-    for line in _table([head, *rows]):
-        click.echo(line)
+    click.echo("\n".join(columns([head, *rows])))
     if not rows:
         click.echo("no device has left a trace")
     click.echo(f"{rebuilt.revoked} keys are revoked that hub.db did not know; they stay so.")
@@ -107,11 +106,3 @@ def rebuilt_as_json(rebuilt: Rebuilt, not_told: str | None) -> str:
     """Return the same for programs."""
     said = rebuilt._asdict() | {"devices": [asdict(each) for each in rebuilt.devices]}
     return json.dumps(said | {"lost": [*LOST, LOST_PEOPLE], "told": not_told is None})
-
-
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]

@@ -77,6 +77,8 @@ def _access(directory: Path, creds: Path | None, server: str, ca: Path | None) -
     return Visitor(creds, server, ca)
 
 
+json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
+
 who_option = click.option(
     "--who",
     envvar="BACKHAUL_WHO",

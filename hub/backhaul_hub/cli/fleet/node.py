@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 from backhaul_hub.cli._ask import Operator, ask
-from backhaul_hub.cli._options import directory_option, who_option
-from backhaul_hub.cli._points import print_points
+from backhaul_hub.cli._options import directory_option, json_option, who_option
+from backhaul_hub.cli._printing import print_points
 from backhaul_hub.cli.values.set import by_node
 
 
@@ -24,7 +23,6 @@ def node() -> None:
 
 
 def _shared(command: Callable[..., None]) -> Callable[..., None]:
-    json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
     return directory_option(who_option(json_option(command)))
 
 
@@ -88,8 +86,4 @@ def undelete(address: str, under: str | None, **options: Any) -> None:
 
 def _do(do: str, address: str, question: dict[str, Any], options: dict[str, Any]) -> None:
     question |= {"do": do, "address": address, "who": options["who"]}
-    answer = ask(Operator(options["directory"]), "node", question)
-    if options["as_json"]:
-        click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
-    else:
-        print_points(answer["points"])
+    print_points(ask(Operator(options["directory"]), "node", question), as_json=options["as_json"])

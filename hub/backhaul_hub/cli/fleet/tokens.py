@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from backhaul_codec.state.point_text import columns, utc
-from backhaul_hub.cli._options import directory_option
+from backhaul_hub.cli._options import directory_option, json_option
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol import rows as enrolment_rows
 from backhaul_hub.enrol.rules import Enrolment
@@ -23,7 +23,7 @@ from backhaul_runtime.clock import SystemClock
 @click.option(
     "--all", "every", is_flag=True, help="Used, expired and void ones of 90 days as well."
 )
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@json_option
 def tokens(device: str | None, directory: Path, every: bool, as_json: bool) -> None:
     """List enrolment tokens that can still be used, of all devices or of VID.
 

@@ -13,7 +13,7 @@ from backhaul_hub.backup.manifest import Manifest
 from backhaul_hub.backup.retention import begin_next, drop_oldest
 from backhaul_hub.backup.selection import Choice
 from backhaul_hub.cli._ask import hub_client
-from backhaul_hub.cli._options import directory_option
+from backhaul_hub.cli._options import directory_option, json_option
 from backhaul_hub.cli._progress import progress
 from backhaul_hub.config import load
 from backhaul_runtime.clock import SystemClock
@@ -39,7 +39,7 @@ from backhaul_runtime.clock import SystemClock
     type=click.IntRange(1, 1000),
     help="Take it into a new directory below DIR, and keep this many there.",
 )
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@json_option
 @directory_option
 def backup(
     target: Path,

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from backhaul_codec.state.point_text import utc
-from backhaul_hub.cli._options import directory_option
+from backhaul_hub.cli._options import directory_option, json_option
 from backhaul_hub.cli._tell import tell_hub
 from backhaul_hub.config import load
 from backhaul_hub.db.store import Registry
@@ -17,8 +17,6 @@ from backhaul_hub.people.credentials import add_person, in_tree, remove_person, 
 from backhaul_hub.people.identity import May, Person
 from backhaul_hub.people.rows import Known, known_people
 from backhaul_runtime.clock import SystemClock
-
-_as_json = click.option("--json", "as_json", is_flag=True, help="For programs.")
 
 
 @click.group()
@@ -45,7 +43,7 @@ def user() -> None:
     help="Where the credentials are written.",
 )
 @directory_option
-@_as_json
+@json_option
 def add(name: str, group: str, may: str, out: Path | None, directory: Path, as_json: bool) -> None:
     """Make credentials for NAME, a person with the rights to all below NODE, now and later."""
     target = out or directory / "people" / f"{name}.creds"
@@ -69,7 +67,7 @@ def add(name: str, group: str, may: str, out: Path | None, directory: Path, as_j
 
 @user.command("ls")
 @directory_option
-@_as_json
+@json_option
 def list_(directory: Path, as_json: bool) -> None:
     """List who has credentials."""
     found = asyncio.run(_known(directory))
@@ -87,7 +85,7 @@ def list_(directory: Path, as_json: bool) -> None:
 @user.command()
 @click.argument("name")
 @directory_option
-@_as_json
+@json_option
 def rm(name: str, directory: Path, as_json: bool) -> None:
     """Withdraw NAME's credentials, for ever, and cut its connections."""
     asyncio.run(remove_person(directory, SystemClock(), name))

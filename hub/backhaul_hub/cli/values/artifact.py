@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +15,8 @@ from backhaul_codec.protocol import blobs
 from backhaul_hub.artifacts.object_store import Artifact, Objects
 from backhaul_hub.artifacts.uploads import PREFIX, object_name
 from backhaul_hub.cli._ask import hub_client
-from backhaul_hub.cli._options import directory_option
+from backhaul_hub.cli._options import directory_option, json_option
+from backhaul_hub.cli._printing import print_json
 from backhaul_hub.errors import ArtifactError
 
 _device_option = click.option(
@@ -37,7 +37,7 @@ def artifact() -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--name", default="", help="Under which vehicles know it.  [default: the file's]")
 @click.option("--description", default="", help="For people.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@json_option
 @directory_option
 def put(file: Path, name: str, description: str, as_json: bool, directory: Path) -> None:
     """Store FILE. It takes the place of an artifact of the same name once all of it is there."""
@@ -63,7 +63,7 @@ def put(file: Path, name: str, description: str, as_json: bool, directory: Path)
 @artifact.command()
 @_device_option
 @click.option("--uploads", is_flag=True, help="What all devices have uploaded.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@json_option
 @directory_option
 def ls(device: str, uploads: bool, as_json: bool, directory: Path) -> None:
     """List artifacts as NAME@SHA256, or devices' uploads."""
@@ -171,7 +171,7 @@ def _show(artifacts: list[Artifact], *, as_json: bool) -> None:
             }
             for each in artifacts
         ]
-        click.echo(json.dumps({"artifacts": rows}, indent=2, ensure_ascii=False))
+        print_json({"artifacts": rows})
         return
     for each in artifacts:
         click.echo(f"{each.version}  {each.size:,} bytes  {each.stored}")

@@ -16,7 +16,8 @@ from nats.errors import Error as NatsError
 from backhaul_codec.strict.json import JsonError, read_json
 from backhaul_hub.broadcast import events as live
 from backhaul_hub.cli._ask import Access, Operator, Visitor
-from backhaul_hub.cli._options import access_option, who_option
+from backhaul_hub.cli._options import access_option, json_option, who_option
+from backhaul_hub.cli._printing import print_json
 from backhaul_hub.commands.arrival import read_body
 from backhaul_hub.commands.command import command_subject, result_subject
 from backhaul_hub.commands.outcome import State
@@ -45,7 +46,7 @@ _ACKNOWLEDGED_S, _TRIES = 2.0, 5
 @click.option("--id", "id_", metavar="ID", help="Its id; sent again under one id it is the same.")
 @who_option
 @click.option("--wait", is_flag=True, help="Wait for the end; exit status 1 unless it is done.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@json_option
 def command(
     device: str,
     name: str,
@@ -71,7 +72,7 @@ def command(
         raise click.UsageError(str(error)) from error
     found = asyncio.run(_command(access, device, name, body, wait=wait))
     if as_json:
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        print_json(found)
     else:
         click.echo(f"{found['id']} {found['state']}")
         if "result" in found:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
 from backhaul_codec.state.point_text import columns, utc
 from backhaul_hub.cli._ask import Access, ask
-from backhaul_hub.cli._options import access_option
+from backhaul_hub.cli._options import access_option, json_option
+from backhaul_hub.cli._printing import print_json
 
 
 @click.command("commands")
@@ -23,7 +23,7 @@ from backhaul_hub.cli._options import access_option
     show_default=True,
     help="The newest so many.",
 )
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@json_option
 def command_list(
     device: str | None, access: Access, unfinished: bool, limit: int, as_json: bool
 ) -> None:
@@ -31,7 +31,7 @@ def command_list(
     question = {"device": device, "unfinished": unfinished, "limit": limit}
     found = ask(access, "commands", question)["commands"]
     if as_json:
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        print_json(found)
     else:
         _print(found)
 

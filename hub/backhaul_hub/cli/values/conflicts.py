@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,10 +10,8 @@ import click
 from backhaul_codec.state.point_text import columns, origin, path, utc, value
 from backhaul_hub.cli._ask import Access, ask
 from backhaul_hub.cli._group import DefaultGroup
-from backhaul_hub.cli._options import access_option, who_option
-from backhaul_hub.cli._points import print_points
-
-_json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
+from backhaul_hub.cli._options import access_option, json_option, who_option
+from backhaul_hub.cli._printing import print_json, print_points
 
 
 @click.group(cls=DefaultGroup, default="list")
@@ -29,12 +26,12 @@ def conflicts() -> None:
 @click.argument("device", metavar="[VID]", required=False)
 @access_option
 @click.option("--settled", is_flag=True, help="Show those that were reverted or accepted too.")
-@_json_option
+@json_option
 def list_(device: str | None, access: Access, settled: bool, as_json: bool) -> None:
     """List conflicts, oldest first."""
     answer = ask(access, "conflicts", {"device": device, "settled": settled})
     if as_json:
-        click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
+        print_json(answer)
         return
     _print(answer["conflicts"])
     if forgotten := answer.get("dropped", {}).get("open"):
@@ -45,7 +42,7 @@ def list_(device: str | None, access: Access, settled: bool, as_json: bool) -> N
 
 def _settling(command: Callable[..., None]) -> click.Command:
     """Make a command that settles one conflict: both take the same."""
-    for option in (_json_option, who_option, access_option):
+    for option in (json_option, who_option, access_option):
         command = option(command)
     return conflicts.command()(click.argument("id_", metavar="ID", type=int)(command))
 
@@ -64,12 +61,10 @@ def accept(**asked: Any) -> None:
 
 def _settle(*, id_: int, access: Access, who: str, as_json: bool, accept: bool) -> None:
     answer = ask(access, "revert", {"id": id_, "who": who, "accept": accept})
-    if as_json:
-        click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
-    elif accept:
+    if accept and not as_json:
         click.echo(f"conflict {id_} is settled: the winner stands")
     else:
-        print_points(answer["points"])
+        print_points(answer, as_json=as_json)
 
 
 def _print(found: list[dict[str, Any]]) -> None:

@@ -11,7 +11,8 @@ import click
 from backhaul_codec.assurance.completeness import HOUR_NS
 from backhaul_codec.state.point_text import shown, utc
 from backhaul_hub.cli._ask import Operator, Visitor
-from backhaul_hub.cli._options import access_option, time_ns
+from backhaul_hub.cli._options import access_option, json_option, time_ns
+from backhaul_hub.cli._printing import print_json
 from backhaul_hub.config import load
 from backhaul_hub.db.store import Registry
 from backhaul_hub.questions import Events
@@ -40,7 +41,7 @@ _QUIET = "had not spoken yet in any of these hours"
     show_default=True,
     help="The newest so many.",
 )
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@json_option
 def events(
     access: Operator | Visitor,
     device: str | None,
@@ -58,7 +59,7 @@ def events(
     question = {"device": device, "kind": kind, "since_ns": since_ns, "limit": limit}
     said = asyncio.run(_ask(access, question, now_ns))
     if as_json:
-        click.echo(json.dumps(said, indent=2, ensure_ascii=False))
+        print_json(said)
         return
     for event in said["events"]:
         click.echo(_line(event))

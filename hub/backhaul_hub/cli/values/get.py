@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from backhaul_hub.cli._ask import Access, ask
-from backhaul_hub.cli._options import access_option
-from backhaul_hub.cli._points import print_points
+from backhaul_hub.cli._options import access_option, json_option
+from backhaul_hub.cli._printing import print_points
 
 
 @click.command()
@@ -17,7 +15,7 @@ from backhaul_hub.cli._points import print_points
 @access_option
 @click.option("--deleted", is_flag=True, help="Show deleted points too.")
 @click.option("--telemetry", is_flag=True, help="Show the newest readings too.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@json_option
 def get(
     device: str,
     paths: tuple[str, ...],
@@ -32,8 +30,4 @@ def get(
     shown that has come since the control plane started; the rest is in the history tables.
     """
     question = {"device": device, "paths": list(paths), "deleted": deleted, "telemetry": telemetry}
-    answer = ask(access, "get", question)
-    if as_json:
-        click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
-    else:
-        print_points(answer["points"])
+    print_points(ask(access, "get", question), as_json=as_json)

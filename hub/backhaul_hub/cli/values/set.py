@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import click
@@ -11,8 +10,8 @@ import click
 from backhaul_codec import CodecError
 from backhaul_codec.state.json_values import parse_assignment, parse_path, value_to_json
 from backhaul_hub.cli._ask import Access
-from backhaul_hub.cli._options import access_option, who_option
-from backhaul_hub.cli._points import print_points
+from backhaul_hub.cli._options import access_option, json_option, who_option
+from backhaul_hub.cli._printing import print_points
 from backhaul_hub.errors import WriteRefusedError
 
 
@@ -28,7 +27,7 @@ from backhaul_hub.errors import WriteRefusedError
     help="Delete this point. Writing it again puts it back.",
 )
 @who_option
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@json_option
 def set_(
     device: str,
     assignments: tuple[str, ...],
@@ -49,10 +48,7 @@ def set_(
     if not writes:
         raise click.UsageError("nothing to write: NODE.TYPE=VALUE, or --delete NODE.TYPE")
     points = asyncio.run(_set(access, device, writes, who))
-    if as_json:
-        click.echo(json.dumps({"device": device, "points": points}, indent=2, ensure_ascii=False))
-    else:
-        print_points(points)
+    print_points({"device": device, "points": points}, as_json=as_json)
 
 
 def by_node(

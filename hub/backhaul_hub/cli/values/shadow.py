@@ -19,7 +19,8 @@ from backhaul_codec.state.point_text import value as value_text
 from backhaul_hub.cli._ask import Operator, Visitor
 from backhaul_hub.cli._asked_shadows import AskedShadows
 from backhaul_hub.cli._group import DefaultGroup
-from backhaul_hub.cli._options import access_option, who_option
+from backhaul_hub.cli._options import access_option, json_option, who_option
+from backhaul_hub.cli._printing import print_json
 from backhaul_hub.config import load
 from backhaul_hub.errors import HubError, WriteRefusedError
 from backhaul_hub.shadow.bucket import Revision, ShadowBucket
@@ -31,8 +32,6 @@ from backhaul_hub.shadow.document import (
     field_name,
     parse_key,
 )
-
-_json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
 
 
 @click.group(cls=DefaultGroup, default="show")
@@ -48,16 +47,14 @@ def shadow() -> None:
 @click.argument("target", metavar="VID|KEY")
 @access_option
 @click.option("--history", is_flag=True, help="Show the revisions that the bucket still has.")
-@_json_option
+@json_option
 def show(target: str, access: Operator | Visitor, history: bool, as_json: bool) -> None:
     """Show the fields of device VID: desired, merged (config), reported; or one document as it is."""
     device, part = parse_key(target, _env(access))
     parts = [part] if part else list(PARTS)
     revisions = asyncio.run(_read(access, device, parts))
     if as_json:
-        click.echo(
-            json.dumps(_as_json(device, revisions, history=history), indent=2, ensure_ascii=False)
-        )
+        print_json(_as_json(device, revisions, history=history))
     elif history:
         _print_history(revisions)
     elif part:
@@ -85,7 +82,7 @@ def show(target: str, access: Operator | Visitor, history: bool, as_json: bool) 
 )
 @click.option("--only", is_flag=True, help="Desire nothing else than what is said here.")
 @who_option
-@_json_option
+@json_option
 def set_(
     target: str,
     assignments: tuple[str, ...],

@@ -7,12 +7,12 @@ import json
 import click
 
 from backhaul_hub.cli._ask import Access, ask
-from backhaul_hub.cli._options import access_option
+from backhaul_hub.cli._options import access_option, json_option
 
 
 @click.command()
 @access_option
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@json_option
 def tree(access: Access, as_json: bool) -> None:
     """Draw the tree: groups, devices, and the nodes inside of them."""
     answer = ask(access, "tree")
