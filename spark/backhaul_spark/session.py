@@ -42,14 +42,13 @@ SETTINGS = {
 }
 
 
-def spark_session(
-    app: str = "backhaul", *, master: str | None = None, verbose: bool = False
-) -> SparkSession:
+def spark_session(app: str = "backhaul", *, verbose: bool = False) -> SparkSession:
     """Return the running session, or start one; under spark-submit its settings win.
+
+    Without spark-submit it has two cores of this machine, and tries each task three times.
 
     Args:
         app: the name that cluster tools show.
-        master: default: two cores of this machine, each task tried three times.
         verbose: let Spark's own log through.
 
     Raises:
@@ -68,7 +67,7 @@ def spark_session(
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         # Spark looks the host name up and warns when it is the loopback, which it shall be here.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        builder = builder.master(master or "local[2,3]")
+        builder = builder.master("local[2,3]")
     for key, value in settings.items():
         builder = builder.config(key, value)
     with _stderr_of_children(verbose) as log, _own_ctrl_c():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from backhaul_agent.artifacts.jobs import NODE, Job, State, next_due_s, next_job
-from backhaul_agent.artifacts.partial_file import Part, has_digest, open_part
+from backhaul_agent.artifacts.partial_file import Part, has_digest
 from backhaul_agent.artifacts.requests import BlobLink
 from backhaul_agent.artifacts.room import ArtifactRoom
 from backhaul_agent.artifacts.slots import Slots
@@ -24,7 +24,6 @@ from backhaul_agent.errors import ArtifactError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
     from pathlib import Path
-    from typing import BinaryIO
 
     from nats.aio.client import Client
 
@@ -59,7 +58,6 @@ class Artifacts:
         uplink: UplinkState,
         write: Callable[[SetRequest], Awaitable[object]],
         boot: str,
-        opener: Callable[[Path], BinaryIO] = open_part,
     ) -> None:
         self.store = store
         self.room = ArtifactRoom(store, self.wanted)
@@ -73,7 +71,6 @@ class Artifacts:
         self._config = config
         self._clock = clock
         self._boot = boot
-        self._opener = opener
         self._chance = SystemRandom()
         self._news: list[asyncio.Event] = []
         uplink.on_up.append(self._on_up)
@@ -290,7 +287,7 @@ class Artifacts:
     async def _open_part(self, job: Job) -> Part:
         path = self.store.part(job.digest)
         await self.room.promise(path, job.size)
-        part = await asyncio.to_thread(Part.open, path, job.size, self._boot, self._opener)
+        part = await asyncio.to_thread(Part.open, path, job.size, self._boot)
         job.moved = part.held
         return part
 

@@ -64,7 +64,6 @@ async def ask_hub(
     *,
     wait_s: float,
     report: Callable[[str], None],
-    server: Path | None = None,
 ) -> Identity:
     """Ask over a leaf server of our own; return the answer with our key in it.
 
@@ -72,7 +71,7 @@ async def ask_hub(
         EnrolmentFailedError: the hub refuses, or did not answer within ``wait_s`` seconds.
     """
     async with (
-        temporary_leaf(token, directory / _ASKING, server) as leaf,
+        temporary_leaf(token, directory / _ASKING) as leaf,
         asking(leaf, token) as client,
     ):
         identity = await ask(

@@ -33,10 +33,10 @@ SETTLED_S = 3.0
 _LOOK_S = 0.05
 
 
-async def why_no_link(found: Mapping[str, str], now_s: float, *, server: Path | None = None) -> str:
+async def why_no_link(found: Mapping[str, str], now_s: float) -> str:
     """Return in a sentence the reason why the link is down; empty: none, or nobody can tell.
 
-    ``found``: the vehicle's files by name. ``server``: nats-server; None: the usual one.
+    ``found``: the vehicle's files by name.
 
     Raises:
         EnrolmentFailedError: there is no nats-server, or it does not start.
@@ -53,7 +53,7 @@ async def why_no_link(found: Mapping[str, str], now_s: float, *, server: Path | 
         jwt=login.jwt, seed=login.seed, expires_s=0,
     )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="backhaul-") as directory:
-        async with temporary_leaf(token, Path(directory) / "leaf", server) as leaf:
+        async with temporary_leaf(token, Path(directory) / "leaf") as leaf:
             return explain(await _complaint(leaf), login, now_s)
 
 

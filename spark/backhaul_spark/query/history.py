@@ -13,8 +13,8 @@ from typing import Any, Literal
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from backhaul_codec.subjects import SubjectError, decode_token
 from backhaul_spark.columns import STAMP
+from backhaul_spark.decode.series import parse_series as parse_names
 from backhaul_spark.errors import NothingFoundError, OptionError
 from backhaul_spark.rollup.known_at import LENGTHS, rollups_known_at
 from backhaul_spark.rollup.rollup import POINTS_FROM, ROLLUP_APP
@@ -65,13 +65,7 @@ class Answer:
 
 def parse_series(device: str, text: str) -> Series:
     """Read `node.type` or `node.type.key`; names with other signs percent-encoded, as in subjects."""
-    tokens = text.split(".")
-    if len(tokens) not in (2, 3):
-        raise OptionError("--series", text, "node.type or node.type.key, such as battery.soc")
-    try:
-        return Series(device, *(decode_token(token) for token in tokens))
-    except SubjectError as error:
-        raise OptionError("--series", text, str(error)) from error
+    return Series(device, *parse_names(text, "--series"))
 
 
 def parse_time(option: str, text: str | None) -> datetime | None:
