@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 from backhaul_agent.cli.main import COMMANDS, cli, main
 from backhaul_agent.errors import JetStreamError
 from backhaul_agent.leaf.connection import requester
-from backhaul_agent.leaf.jetstream import JetStream, covers
+from backhaul_agent.leaf.jetstream import JetStream
 from backhaul_agent.ledger.rows import Inbound, Inward
 from backhaul_agent.logs import Bursts
 from backhaul_agent.stamps import stamp_ms
 from backhaul_agent.systemd_notify import Notifier
 from backhaul_agent.uplink.confirmations import Claim
 from backhaul_agent.uplink.dispatch import Watermark, Watermarks, read_watermark
+from backhaul_runtime.jetstream import covers
 from tests.support.agent_clock import FakeClock
 
 if TYPE_CHECKING:

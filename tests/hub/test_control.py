@@ -21,11 +21,11 @@ from backhaul_hub.errors import HubError, JetStreamError
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.links.down_consumers import down_consumers
 from backhaul_hub.links.leaf_connections import Leafs
-from backhaul_hub.nats.jetstream import CLUSTER_NOT_AVAILABLE
 from backhaul_hub.setup.hub_directory import create_hub
 from backhaul_hub.streams.streams import declared_streams
 from backhaul_runtime import metrics_server
 from backhaul_runtime.clock import SystemClock
+from backhaul_runtime.jetstream import CLUSTER_NOT_AVAILABLE
 from tests.hub.command_book import arrived
 from tests.support.hub_layout import local_layout
 from tests.support.rig.parts import HubRig

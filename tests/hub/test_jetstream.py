@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from backhaul_hub.errors import JetStreamError
-from backhaul_hub.nats.jetstream import (
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_runtime.jetstream import (
     CLUSTER_NOT_AVAILABLE,
     CONSUMER_NOT_FOUND,
     NO_SUITABLE_PEERS,
     STREAM_NOT_FOUND,
-    JetStreamApi,
 )
 
 

@@ -11,9 +11,9 @@ from backhaul_hub.config import load
 from backhaul_hub.control import stream_watch
 from backhaul_hub.control.stream_watch import Streams
 from backhaul_hub.errors import JetStreamError
-from backhaul_hub.nats.jetstream import CLUSTER_NOT_AVAILABLE, INSUFFICIENT_STORAGE
 from backhaul_hub.setup.hub_directory import create_hub
 from backhaul_runtime.clock import SystemClock
+from backhaul_runtime.jetstream import CLUSTER_NOT_AVAILABLE, INSUFFICIENT_STORAGE
 from tests.support.hub_layout import local_layout
 from tests.support.waiting import until
 

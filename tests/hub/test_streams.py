@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from backhaul_hub.errors import JetStreamError
-from backhaul_hub.nats.jetstream import (
-    ACCOUNT_NOT_ENABLED,
-    INSUFFICIENT_STORAGE,
-    STREAM_NOT_MADE,
-    JetStreamApi,
-)
 from backhaul_hub.shards import api_subject, inbox_subject, shard_of
 from backhaul_hub.streams import streams
 from backhaul_hub.streams.streams import differences, reconcile
+from backhaul_runtime.jetstream import ACCOUNT_NOT_ENABLED, INSUFFICIENT_STORAGE, STREAM_NOT_MADE
+
+if TYPE_CHECKING:
+    from backhaul_hub.nats.jetstream import JetStreamApi
 
 
 def test_no_difference_where_the_server_says_more_than_was_declared() -> None:

@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from backhaul_agent.errors import JetStreamError
+from backhaul_runtime.jetstream import API, NOT_FOUND, covers, read_answer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-NOT_FOUND = 404
 # Said when a stream is made and never later: a server that restarts with a first_seq above the
 # stream's first message purges the stream.
 _AT_CREATION = frozenset({"first_seq"})
 # Said when a durable is made; from then on it follows what the link carries (uplink/flow_control.py).
 _ADAPTED = frozenset({"max_ack_pending"})
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Stored(NamedTuple):
@@ -48,18 +47,9 @@ class JetStream:
             JetStreamError: the server answered with an error, or with something else than JSON.
         """
         payload = msgspec.json.encode(body) if body is not None else b""
-        data = await self._request(f"$JS.API.{request}", payload)
-        try:
-            answer = _decode(data)
-        except msgspec.DecodeError as error:
-            raise JetStreamError(request, 0, 0, f"the answer is not JSON: {error}") from error
-        if failed := answer.get("error"):
-            raise JetStreamError(
-                request,
-                int(failed.get("code", 0)),
-                int(failed.get("err_code", 0)),
-                str(failed.get("description", "")),
-            )
+        answer, refusal = read_answer(await self._request(f"{API}.{request}", payload))
+        if refusal is not None:
+            raise JetStreamError(request, *refusal)
         return answer
 
     async def created_and_state(self, stream: str) -> tuple[str, dict[str, Any]]:
@@ -130,19 +120,3 @@ class JetStream:
         request = {"stream_name": stream, "config": config}
         await self.call(f"CONSUMER.CREATE.{stream}.{name}", request)
         return True
-
-
-def covers(current: Any, wanted: Any) -> bool:
-    """Return whether everything in ``wanted`` is so in ``current``, which may say more."""
-    if isinstance(wanted, dict):
-        return isinstance(current, dict) and all(
-            covers(current.get(key), value) for key, value in wanted.items()
-        )
-    if isinstance(wanted, list):
-        return (
-            isinstance(current, list)
-            and len(current) == len(wanted)
-            and all(map(covers, current, wanted))
-        )
-    # The server leaves out what is empty: a missing field and "" or 0 are the same.
-    return bool(current == wanted or (not current and not wanted))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_agent.errors import JetStreamError
-from backhaul_agent.leaf.jetstream import NOT_FOUND
 from backhaul_agent.ledger.rows import Row
 from backhaul_agent.uplink.appender import Tail
 from backhaul_agent.uplink.resend import Work
 from backhaul_codec import CodecError, peek
 from backhaul_codec.ranges import RangeSet
+from backhaul_runtime.jetstream import NOT_FOUND
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

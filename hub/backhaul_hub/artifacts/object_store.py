@@ -27,9 +27,9 @@ from nats.js.object_store import ObjectStore as NatsObjectStore
 
 from backhaul_hub.errors import ArtifactError, HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
-from backhaul_hub.nats.stream_reader import stamp_ns
 from backhaul_hub.streams.twin_streams import BLOBS as STREAM
 from backhaul_hub.streams.twin_streams import BLOBS_BUCKET as BUCKET
+from backhaul_runtime.jetstream import stamp_ns
 
 CHUNK_BYTES = 128 * 1024
 _MAXIMUM_BYTES = 10077  # the server's error where a stream is full

@@ -15,21 +15,16 @@ from nats.aio.client import Client
 from nats.errors import NoRespondersError
 
 from backhaul_hub.errors import HubError, JetStreamError
-from backhaul_hub.nats.stream_reader import stamp_ns
 from backhaul_hub.shards import api_subject
-
-STREAM_NOT_FOUND = 10059
-CONSUMER_NOT_FOUND = 10014
-WRONG_LAST_SEQUENCE = 10071
-INSUFFICIENT_STORAGE = 10047
-MESSAGE_NOT_FOUND = 10037
-CLUSTER_NOT_AVAILABLE = 10008
-NO_SUITABLE_PEERS = 10005
-SUBJECTS_OVERLAP = 10065
-REPLICAS_NOT_SUPPORTED = 10074
-ACCOUNT_NOT_ENABLED = 10039
-STREAM_NOT_MADE = 10049
-"""For whatever reason, as one that a file cannot be written."""
+from backhaul_runtime.jetstream import (
+    CLUSTER_NOT_AVAILABLE,
+    CONSUMER_NOT_FOUND,
+    MESSAGE_NOT_FOUND,
+    NO_SUITABLE_PEERS,
+    STREAM_NOT_FOUND,
+    read_answer,
+    stamp_ns,
+)
 
 Json = dict[str, Any]
 
@@ -122,9 +117,9 @@ class JetStreamApi:
             ) from None
         except TimeoutError:
             raise HubError(f"no answer to {subject} in {timeout_s:g} s") from None
-        answer: Json = json.loads(message.data)
-        if error := answer.get("error"):
-            raise JetStreamError(subject, error.get("err_code", 0), error.get("description", ""))
+        answer, refusal = read_answer(message.data)
+        if refusal is not None:
+            raise JetStreamError(subject, refusal.err_code, refusal.description)
         return answer
 
     async def first_message(self, stream: str, seq: int) -> tuple[int, int] | None:

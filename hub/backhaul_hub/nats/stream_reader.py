@@ -10,7 +10,6 @@ import asyncio
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -18,6 +17,7 @@ from nats.aio.subscription import Subscription
 
 from backhaul_hub.errors import HubError
 from backhaul_hub.shards import api_subject
+from backhaul_runtime.jetstream import stamp_ns
 
 # nats-py drops what a subscription has not taken beyond 128 MB; a batch stays far below.
 _BATCH_BYTES = 16 << 20
@@ -119,10 +119,3 @@ def holes(seqs: Iterable[int], lo: int, hi: int) -> Iterator[tuple[int, int]]:
         lo = seq + 1
     if lo <= hi:
         yield lo, hi
-
-
-def stamp_ns(text: str) -> int:
-    """Convert the server's time stamp (RFC 3339, up to nine decimals) to ns since the epoch."""
-    whole, _, fraction = text.removesuffix("Z").partition(".")
-    seconds = int(datetime.fromisoformat(whole + "+00:00").timestamp())
-    return seconds * 1_000_000_000 + int(fraction.ljust(9, "0"))

@@ -14,7 +14,7 @@ from nats.js.kv import KeyValue
 from backhaul_codec import Value
 from backhaul_codec.state.merge import HeadKey
 from backhaul_hub.errors import HubError, JetStreamError, WriteRefusedError
-from backhaul_hub.nats.jetstream import WRONG_LAST_SEQUENCE, JetStreamApi
+from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.shadow.document import (
     DESIRED,
     META,
@@ -25,6 +25,7 @@ from backhaul_hub.shadow.document import (
 )
 from backhaul_hub.shadow.service import IF_LAST_HEADER, WHO_HEADER
 from backhaul_hub.streams.twin_streams import SHADOW, SHADOW_BUCKET
+from backhaul_runtime.jetstream import WRONG_LAST_SEQUENCE
 
 _ATTEMPTS = 5
 _TAKEN_S = 5.0

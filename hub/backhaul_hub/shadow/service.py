@@ -25,12 +25,13 @@ from backhaul_hub.config import Twin
 from backhaul_hub.db.store import Registry
 from backhaul_hub.db.turn import Turn
 from backhaul_hub.errors import HubError, JetStreamError, WriteRefusedError
-from backhaul_hub.nats.jetstream import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE, JetStreamApi
+from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.shadow.core import Desired, Document, Shadows
 from backhaul_hub.shadow.document import DESIRED, shadow_key, version_of
 from backhaul_hub.streams.twin_streams import SHADOW, SHADOW_BUCKET
 from backhaul_hub.sync.core import Announcement, HubSync
 from backhaul_runtime.clock import Clock
+from backhaul_runtime.jetstream import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE
 from backhaul_runtime.trouble import Trouble
 
 log = structlog.get_logger(__name__)

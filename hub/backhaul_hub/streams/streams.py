@@ -13,18 +13,17 @@ from backhaul_codec.subjects import IMPORT, IMPORT_STREAM
 from backhaul_hub.config import HubConfig
 from backhaul_hub.errors import JetStreamError, LimitsLoweredError, StreamConflictError
 from backhaul_hub.lane_names import DOWN
-from backhaul_hub.nats.jetstream import (
+from backhaul_hub.nats.jetstream import JetStreamApi, Json
+from backhaul_hub.shards import API, is_shard, up_name
+from backhaul_hub.streams.twin_streams import twin_streams
+from backhaul_runtime.jetstream import (
     ACCOUNT_NOT_ENABLED,
     INSUFFICIENT_STORAGE,
     NO_SUITABLE_PEERS,
     REPLICAS_NOT_SUPPORTED,
     STREAM_NOT_MADE,
     SUBJECTS_OVERLAP,
-    JetStreamApi,
-    Json,
 )
-from backhaul_hub.shards import API, is_shard, up_name
-from backhaul_hub.streams.twin_streams import twin_streams
 
 QUARANTINE = "QUARANTINE"
 SOURCED_ONLY = "hub.sourced-only"

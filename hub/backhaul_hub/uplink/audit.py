@@ -22,9 +22,10 @@ from backhaul_hub.continuity.examine import UnreadableError, examine
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.errors import HubError, JetStreamError
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
-from backhaul_hub.nats.stream_reader import Stored, StoredReader, holes, stamp_ns
+from backhaul_hub.nats.stream_reader import Stored, StoredReader, holes
 from backhaul_hub.uplink.block_store import BlockStore
 from backhaul_hub.uplink.lane_rows import Position
+from backhaul_runtime.jetstream import stamp_ns
 
 _BATCH_MESSAGES = 512
 # A leader that is cut off from the others of its cluster believes in itself for so long at the most.

@@ -6,8 +6,9 @@ import structlog
 
 from backhaul_hub.continuity.examine import UnreadableError
 from backhaul_hub.errors import JetStreamError
-from backhaul_hub.nats.jetstream import WRONG_LAST_SEQUENCE, JetStreamApi
+from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.stream_reader import Stored
+from backhaul_runtime.jetstream import WRONG_LAST_SEQUENCE
 
 log = structlog.get_logger(__name__)
 

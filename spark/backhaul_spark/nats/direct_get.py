@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul_codec.subjects import IMPORT_STREAM
 from backhaul_runtime.clock import SYSTEM_CLOCK, SleepingClock
+from backhaul_runtime.jetstream import read_answer
 from backhaul_spark.errors import (
     HubProtocolError,
     HubServerError,
@@ -181,9 +182,9 @@ class Reader:
         )
         if header.startswith(b"NATS/1.0 503"):
             raise HubProtocolError(self.connection.server, "JetStream is off for this account")
-        result: dict[str, Any] = json.loads(answer)
-        if "error" in result:
-            raise HubProtocolError(self.connection.server, str(result["error"].get("description")))
+        result, refusal = read_answer(answer)
+        if refusal is not None:
+            raise HubProtocolError(self.connection.server, refusal.description)
         return result
 
 

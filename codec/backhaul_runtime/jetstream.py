@@ -1,0 +1,71 @@
+"""What all of us need of the JetStream API: its answers, its numbers of errors, its times. Pure.
+
+Requests and answers stay dictionaries: nats-py's typed configurations do not know all that the server does.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+API = "$JS.API"
+NOT_FOUND = 404
+STREAM_NOT_FOUND = 10059
+CONSUMER_NOT_FOUND = 10014
+WRONG_LAST_SEQUENCE = 10071
+INSUFFICIENT_STORAGE = 10047
+MESSAGE_NOT_FOUND = 10037
+CLUSTER_NOT_AVAILABLE = 10008
+NO_SUITABLE_PEERS = 10005
+SUBJECTS_OVERLAP = 10065
+REPLICAS_NOT_SUPPORTED = 10074
+ACCOUNT_NOT_ENABLED = 10039
+STREAM_NOT_MADE = 10049
+"""For whatever reason, as one that a file cannot be written."""
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Refusal(NamedTuple):
+    """The server's error: its code as in HTTP, its own number, and its words."""
+
+    code: int
+    err_code: int
+    description: str
+
+
+def read_answer(data: bytes) -> tuple[dict[str, Any], Refusal | None]:
+    """Return the answer to a request of the API, and the error in it, if it has one."""
+    try:
+        answer = _decode(data)
+    except msgspec.DecodeError as error:
+        return {}, Refusal(0, 0, f"the answer is not JSON: {error}")
+    if not (failed := answer.get("error")):
+        return answer, None
+    code, err_code = int(failed.get("code", 0)), int(failed.get("err_code", 0))
+    return answer, Refusal(code, err_code, str(failed.get("description", "")))
+
+
+def covers(current: Any, wanted: Any) -> bool:
+    """Return whether everything in `wanted` is so in `current`, which may say more."""
+    if isinstance(wanted, dict):
+        return isinstance(current, dict) and all(
+            covers(current.get(key), value) for key, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return (
+            isinstance(current, list)
+            and len(current) == len(wanted)
+            and all(map(covers, current, wanted))
+        )
+    # The server leaves out what is empty: a missing field and "" or 0 are the same.
+    return bool(current == wanted or (not current and not wanted))
+
+
+def stamp_ns(text: str) -> int:
+    """Convert the server's time stamp (RFC 3339, up to nine decimals) to ns since the epoch."""
+    whole, _, fraction = text.removesuffix("Z").partition(".")
+    seconds = int(datetime.fromisoformat(whole + "+00:00").timestamp())
+    return seconds * 1_000_000_000 + int(fraction.ljust(9, "0"))
