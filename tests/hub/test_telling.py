@@ -127,7 +127,7 @@ async def test_a_request_names_the_machine_that_may_give_up_and_is_made_anew_for
             asked.append(json.loads(body))
 
     hub.teller._api = Down()  # type: ignore[assignment]
-    hub.teller._answerer = lambda device: machine[0]
+    hub.teller.answerer = lambda device: machine[0]
     await hub.teller._ask("VID-001", "bulk", 7, ((2, 2),))
     machine[0] = "a1"
     await asks_until(hub, lambda: len(asked) == 2)

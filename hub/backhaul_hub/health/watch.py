@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -40,6 +41,7 @@ _DEVICES_EACH = 250
 log = structlog.get_logger(__name__)
 
 
+@dataclass(eq=False)
 class HealthWatch:
     """Looks, keeps the findings, and tells them.
 
@@ -60,28 +62,27 @@ class HealthWatch:
         imports: tells which imports were ended before all was kept.
     """
 
-    def __init__(
-        self,
-        config: HubConfig,
-        clock: Clock,
-        api: JetStreamApi,
-        continuity: Continuity,
-        readers: Sequence[UplinkReader],
-        *,
-        devices: Callable[[], Mapping[str, Device]],
-        links: Mapping[str, Link],
-        lags: Mapping[tuple[str, str], int],
-        clocks: Mapping[str, ClockWord],
-        certificates: Mapping[str, datetime],
-        vehicles: Vehicles,
-        flooding: Callable[[], Mapping[str, str]] = dict,
-        expanding: Callable[[], Mapping[str, str]] = dict,
-        unknown: Callable[[], Collection[str]] = tuple,
-        older: Callable[[], str] = str,
-        time: HubTime | None = None,
-        sync: HubSync | None = None,
-        imports: Callable[[], Awaitable[str]] | None = None,
-    ) -> None:
+    config: InitVar[HubConfig]
+    _clock: Clock
+    _api: JetStreamApi
+    _continuity: Continuity
+    _readers: Sequence[UplinkReader]
+    _: KW_ONLY
+    devices: Callable[[], Mapping[str, Device]]
+    links: Mapping[str, Link]
+    lags: Mapping[tuple[str, str], int]
+    clocks: Mapping[str, ClockWord]
+    certificates: Mapping[str, datetime]
+    vehicles: Vehicles
+    flooding: Callable[[], Mapping[str, str]] = dict
+    expanding: Callable[[], Mapping[str, str]] = dict
+    unknown: Callable[[], Collection[str]] = tuple
+    older: Callable[[], str] = str
+    time: HubTime | None = None
+    sync: HubSync | None = None
+    imports: Callable[[], Awaitable[str]] | None = None
+
+    def __post_init__(self, config: HubConfig) -> None:
         self.facts = Facts(None)
         """What was seen last."""
         self.shown: list[Condition] = []
@@ -90,23 +91,6 @@ class HealthWatch:
         self._health = HubHealth(config.health)
         self._interval_s = config.health.interval_s
         self._streams = [stream["name"] for stream in declared_streams(config)]
-        self._clock = clock
-        self._api = api
-        self._continuity = continuity
-        self._readers = readers
-        self._devices = devices
-        self._links = links
-        self._lags = lags
-        self._clocks = clocks
-        self._certificates = certificates
-        self._vehicles = vehicles
-        self._flooding = flooding
-        self._expanding = expanding
-        self._unknown = unknown
-        self._older = older
-        self._time = time
-        self._sync = sync
-        self._imports = imports
 
     async def run(self) -> None:
         """Look every `interval_s` seconds (event loop's clock), for ever."""
@@ -166,19 +150,19 @@ class HealthWatch:
             read={reader.stream: reader.position.seq for reader in self._readers},
             quarantined={reader.stream: reader.position.quarantined for reader in self._readers},
             devices=await self._see_devices(),
-            certificates=dict(self._certificates),
-            flooding=self._flooding(),
-            expanding=self._expanding(),
-            unknown=self._unknown(),
-            older=self._older(),
+            certificates=dict(self.certificates),
+            flooding=self.flooding(),
+            expanding=self.expanding(),
+            unknown=self.unknown(),
+            older=self.older(),
             clock_step=self._clock_step(),
-            imports=await self._imports() if self._imports else "",
+            imports=await self.imports() if self.imports else "",
         )
 
     def _clock_step(self) -> str:
-        if self._time is None or self._time.step is None:
+        if self.time is None or self.time.step is None:
             return ""
-        step_s, in_s = self._time.step.step_ns / 1e9, self._time.confirms_in_s()
+        step_s, in_s = self.time.step.step_ns / 1e9, self.time.confirms_in_s()
         return f"by {step_s:+.1f} s; gone by in {in_s:.0f} s if it stays"
 
     async def _consumers_of(self, stream: str) -> list[Json]:
@@ -200,29 +184,29 @@ class HealthWatch:
 
     async def _see_devices(self) -> dict[str, DeviceFacts]:
         seen: dict[str, DeviceFacts] = {}
-        for number, device in enumerate(self._devices()):
+        for number, device in enumerate(self.devices()):
             if number % _DEVICES_EACH == _DEVICES_EACH - 1:
                 await asyncio.sleep(0)
-            clock = self._clocks.get(device)
-            link = self._links.get(device, Link())
+            clock = self.clocks.get(device)
+            link = self.links.get(device, Link())
             seen[device] = DeviceFacts(
                 link.up,
                 clock is not None and clock.quality == "unset",
                 self._lanes(device),
-                self._vehicles.identities.judged(device, self._clock.now_ns()),
-                shared=self._vehicles.identities.answerer(device) == "",
+                self.vehicles.identities.judged(device, self._clock.now_ns()),
+                shared=self.vehicles.identities.answerer(device) == "",
                 clock_step_ns=clock.step_ns if clock is not None else None,
-                heads_differ=self._sync is not None and self._sync.differs(device),
-                heads_ahead_ns=self._sync.ahead_ns(device) if self._sync is not None else 0,
+                heads_differ=self.sync is not None and self.sync.differs(device),
+                heads_ahead_ns=self.sync.ahead_ns(device) if self.sync is not None else 0,
                 agent=link.agent,
-                told=self._vehicles.told.get(device),
+                told=self.vehicles.told.get(device),
             )
         return seen
 
     def _lanes(self, device: str) -> dict[str, LaneFacts]:
         current = self._continuity.current(device)
         lanes = {
-            lane: _lane(state, self._lags.get((device, lane)))
+            lane: _lane(state, self.lags.get((device, lane)))
             for lane, (_, state) in current.items()
         }
         for key in self._continuity.of_device(device):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -65,6 +65,7 @@ class ChangedError(Exception):
     """A recording differs from the part of it that is kept."""
 
 
+@dataclass(eq=False)
 class Import:
     """Brings files into the stream.
 
@@ -79,27 +80,19 @@ class Import:
         again: publish also what is kept: the stream has lost it.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        mapping: Mapping,
-        of: DeviceOf,
-        registry: Registry,
-        api: JetStreamApi,
-        clock: Clock,
-        told: Callable[[int, int | None], None],
-        *,
-        again: bool = False,
-    ) -> None:
+    _directory: Path
+    _mapping: Mapping
+    _of: DeviceOf
+    _registry: Registry
+    _api: JetStreamApi
+    _clock: Clock
+    _told: Callable[[int, int | None], None]
+    _: KW_ONLY
+    again: InitVar[bool] = False
+
+    def __post_init__(self, again: bool) -> None:
         self.outcome = Outcome()
-        self._directory = directory
-        self._mapping = mapping
-        self._of = of
-        self._registry = registry
-        self._api = api
-        self._clock = clock
-        self._told = told
-        self._again_ns = clock.now_ns() if again else 0
+        self._again_ns = self._clock.now_ns() if again else 0
         self._created = ""
         self._seq = 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
 
 import structlog
 from nats.errors import Error as NatsError
@@ -25,6 +26,7 @@ log = structlog.get_logger(__name__)
 _ASK_INTERVAL_S = 0.5
 
 
+@dataclass(eq=False)
 class Teller:
     """Writes `s.watermark`, `s.held` and `s.resend` of every lane to DOWN.
 
@@ -36,31 +38,22 @@ class Teller:
         answerer: which machine of a device may say that something is lost (`Identities.answerer`).
     """
 
-    def __init__(
-        self,
-        api: JetStreamApi,
-        continuity: Continuity,
-        clock: Clock,
-        *,
-        devices: Callable[[], Iterable[str]],
-        links: Mapping[str, Link],
-        lags: Mapping[tuple[str, str], int],
-        settled: Callable[[], bool],
-        answerer: Callable[[str], str | None],
-    ) -> None:
-        self._api = api
-        self._continuity = continuity
-        self._clock = clock
-        self._devices = devices
-        self._links = links
-        self._lags = lags
-        self._settled = settled
-        self._answerer = answerer
+    _api: JetStreamApi
+    _continuity: Continuity
+    _clock: Clock
+    _: KW_ONLY
+    devices: Callable[[], Iterable[str]]
+    links: Mapping[str, Link]
+    lags: Mapping[tuple[str, str], int]
+    settled: Callable[[], bool]
+    answerer: Callable[[str], str | None]
+
+    def __post_init__(self) -> None:
         self._asked: dict[Place, tuple[int, tuple[tuple[int, int], ...], str | None]] = {}
         """By lane: what stands in DOWN, and which machine it names."""
-        self._repair = RepairBook(continuity)
+        self._repair = RepairBook(self._continuity)
         self._told: dict[LaneKey, Watermark] = {}
-        self._former = FormerEpochs(continuity)
+        self._former = FormerEpochs(self._continuity)
         self._up: dict[str, tuple[int, float]] = {}
 
     def forget(self) -> None:
@@ -83,7 +76,7 @@ class Teller:
                 for key, watermark in self._untold().items():
                     await self._tell(key, watermark)
                 # Not before all is read: a watermark that only seems to sink is kept for no purpose.
-                former = self._former.untold(self._devices()) if self._settled() else {}
+                former = self._former.untold(self.devices()) if self.settled() else {}
                 for place, held in former.items():
                     await self._tell_former(place, held)
             await asyncio.sleep(interval_s)
@@ -114,14 +107,12 @@ class Teller:
         """Ask connected devices for the missing messages of their lanes; for ever."""
         while True:
             for (device, lane), (epoch, ranges, machine) in list(self._asked.items()):
-                if self._answerer(device) != machine:
+                if self.answerer(device) != machine:
                     # Whoever comes next reads it: it must not name a machine that may not say so now.
                     await self._ask(device, lane, epoch, ranges)
-            if self._settled():
+            if self.settled():
                 now_s = self._clock.monotonic_s()
-                for device, lane, ask in self._repair.asks(
-                    self._up_since(now_s), self._lags, now_s
-                ):
+                for device, lane, ask in self._repair.asks(self._up_since(now_s), self.lags, now_s):
                     # What is not told now is due again by and by.
                     await self._ask(device, lane, ask.epoch, ask.ranges)
             await asyncio.sleep(_ASK_INTERVAL_S)
@@ -129,7 +120,7 @@ class Teller:
     async def _ask(
         self, device: str, lane: str, epoch: int, ranges: tuple[tuple[int, int], ...]
     ) -> None:
-        id_, machine = f"{self._clock.now_ns():x}", self._answerer(device)
+        id_, machine = f"{self._clock.now_ns():x}", self.answerer(device)
         named = {} if machine is None else {"machine": machine}
         body = json.dumps({"epoch": epoch, "ranges": ranges, "id": id_, **named}).encode()
         try:
@@ -154,8 +145,8 @@ class Teller:
 
     def _untold(self) -> dict[LaneKey, Watermark]:
         untold: dict[LaneKey, Watermark] = {}
-        settled = self._settled()
-        for device in self._devices():
+        settled = self.settled()
+        for device in self.devices():
             for lane, (epoch, _) in self._continuity.current(device).items():
                 key = LaneKey(device, lane, epoch)
                 watermark = self._continuity.told_of(key)
@@ -169,8 +160,8 @@ class Teller:
     def _up_since(self, now_s: float) -> dict[str, float]:
         """Return the connected devices, and since when; the same number for the same link."""
         found = {}
-        for device in self._devices():
-            link = self._links.get(device)
+        for device in self.devices():
+            link = self.links.get(device)
             if link is None or not link.up:
                 continue
             since_ns, since_s = self._up.get(device, (0, 0.0))

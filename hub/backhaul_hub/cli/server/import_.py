@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import KW_ONLY, asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -91,49 +91,43 @@ def import_(
         sys.exit(1)
 
 
+@dataclass(eq=False)
 class _Work:
     """One run, and how far it came."""
 
-    def __init__(
-        self,
-        directory: Path,
-        logs: Path,
-        mapping: Mapping,
-        of: DeviceOf,
-        *,
-        add_unknown: bool,
-        again: bool,
-    ) -> None:
+    directory: Path
+    logs: Path
+    mapping: Mapping
+    of: DeviceOf
+    _: KW_ONLY
+    add_unknown: bool
+    again: bool
+
+    def __post_init__(self) -> None:
         self.outcome = Outcome()
         self.found = Found()
-        self._directory = directory
-        self._logs = logs
-        self._mapping = mapping
-        self._of = of
-        self._add_unknown = add_unknown
-        self._again = again
 
     async def run(self) -> None:
-        config = load(self._directory)
+        config = load(self.directory)
         looking = ProgressFiles()
-        self.found = look(self._logs, self._mapping, self._of, looking.show)
+        self.found = look(self.logs, self.mapping, self.of, looking.show)
         await self._know_all()
         screen = ProgressScreen(self.found.rows, 0, _CLOCK.monotonic_s)
         async with (
-            hub_client(self._directory) as client,
-            await Registry.open(self._directory / "hub.db") as registry,
+            hub_client(self.directory) as client,
+            await Registry.open(self.directory / "hub.db") as registry,
         ):
             api = JetStreamApi(client)
             await reconcile(api, import_stream(config))
             work = Import(
-                self._logs,
-                self._mapping,
-                self._of,
+                self.logs,
+                self.mapping,
+                self.of,
                 registry,
                 api,
                 _CLOCK,
                 screen.show,
-                again=self._again,
+                again=self.again,
             )
             self.outcome = work.outcome
             await work.run(self.found)
@@ -141,22 +135,22 @@ class _Work:
 
     async def _know_all(self) -> None:
         """Refuse devices that the hub does not know, or add them. Raises: HubError."""
-        async with await Registry.open(self._directory / "hub.db") as registry:
+        async with await Registry.open(self.directory / "hub.db") as registry:
             known = await read_devices(registry)
         unknown = [device for device in self.found.devices if device not in known]
         if not unknown:
             return
-        if not self._add_unknown:
+        if not self.add_unknown:
             more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
             raise RegistryError(
                 f"this hub does not know {', '.join(unknown[:_SHOWN])}{more}: nothing was imported",
                 hint="say --add-unknown, or what they are called here in [device] names",
             )
-        config = load(self._directory)
+        config = load(self.directory)
         for device in unknown:
-            await create_device(self._directory, config, _CLOCK, device, DeviceSettings())
+            await create_device(self.directory, config, _CLOCK, device, DeviceSettings())
         click.echo(f"added: {', '.join(unknown)}", err=True)
-        if problem := await tell_hub(self._directory, config):
+        if problem := await tell_hub(self.directory, config):
             click.echo(
                 f"The hub was not told ({problem}): it learns of them at its start", err=True
             )
