@@ -1,4 +1,4 @@
-"""Keys and the JWTs signed with them; what the server makes of them stands in test_accounts.py."""
+"""Keys and the JWTs signed with them; what the server makes of them stands in test_accounts_at_server.py."""
 
 from __future__ import annotations
 
