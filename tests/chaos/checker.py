@@ -16,7 +16,7 @@ from tests.chaos.evidence import lane_of
 from tests.chaos.excuses import Excused
 from tests.chaos.rules_time import TIME_RULES
 from tests.chaos.service import service_goes_on
-from tests.support.command_storm import Storm
+from tests.support.command_storm import Storm, starts_max
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -140,8 +140,8 @@ def commands_ran_as_said(told: Told, found: Found) -> Iterable[str]:
     another reason one is given up only in a new epoch of the ledger, which cannot know what the former
     ran: after damage, or where the agent was started and had no word from the hub. What
     was sent while the hub's store was about to be put back may be gone altogether, and of what was sent
-    before hub.db was lost there may be no record, or one that says less. Each ledger that an older copy replaced may start once more
-    what it had started since the copy was made, and a machine what its clone has started: if no word of that has left the vehicle nobody knows.
+    before hub.db was lost there may be no record, or one that says less. A ledger that an older copy replaced may start again
+    what it had started since the copy was made, as often as if it never had, and a machine what its clone has started: if no word of that has left the vehicle nobody knows.
     """
     kept, unknown = told.commands("kept"), told.commands("unknown")
     gone = kept - found.commands.keys() - found.starts.keys()
@@ -150,7 +150,7 @@ def commands_ran_as_said(told: Told, found: Found) -> Iterable[str]:
     judged = kept | (unknown & (found.commands.keys() | found.starts.keys()))
     judged -= Excused.of(told, found).forgotten
     made = Storm(sent=sorted(judged), commands=found.commands)
-    again = _forgot_their_start(found)
+    again = _forgotten_starts(found)
     made.starts.update(
         {
             id_: n - min(again[id_], max(n - 1, 0))
@@ -318,16 +318,20 @@ def _some(what: str, wrong: Collection[Any]) -> str:
     return f"{len(wrong)} {what}: {', '.join(sorted(map(str, wrong))[:_SHOWN])}"
 
 
-def _forgot_their_start(found: Found) -> Counter[str]:
-    """Return how many older copies of a ledger may have forgotten that a command was started, by its id."""
+def _forgotten_starts(found: Found) -> Counter[str]:
+    """Return how many starts of a command older copies of a ledger may have forgotten, by its id.
+
+    Each copy may know of none of those that its ledger allows.
+    """
     spans = [(each.device, each.since_ns, each.at_ns) for each in found.damages if each.put_back]
-    return Counter(
-        id_
-        for id_, each in found.commands.items()
-        for device, since_ns, at_ns in spans
-        if each["device"] == device and each["queued_ns"] <= at_ns
-        if not each.get("ended_ns") or each["ended_ns"] >= since_ns
-    )
+    forgotten: Counter[str] = Counter()
+    for id_, each in found.commands.items():
+        for device, since_ns, at_ns in spans:
+            if each["device"] != device or each["queued_ns"] > at_ns:
+                continue
+            if not each.get("ended_ns") or each["ended_ns"] >= since_ns:
+                forgotten[id_] += starts_max(each["name"])
+    return forgotten
 
 
 def cut_short(command: dict[str, Any]) -> bool:

@@ -74,8 +74,13 @@ class Storm:
         return Counter(command["state"] for command in self.commands.values())
 
 
+def starts_max(name: str) -> int:
+    """Return how often one ledger starts a command at most."""
+    return RUNS_MAX if name == "safe" else 1
+
+
 def _starts_allowed(command: dict[str, Any]) -> tuple[int, int]:
-    most = RUNS_MAX if command["name"] == "safe" else 1
+    most = starts_max(command["name"])
     return {"done": (1, most), "expired": (0, 0), "interrupted": (0, most)}.get(
         command["state"], (1, 0)
     )
